@@ -1,0 +1,1 @@
+//! Payonce: an order is paid once, settled once, refunded once, cancelled once and reported once.

@@ -1,0 +1,2 @@
+//! The `payonce` binary.
+fn main() {}
