@@ -1,0 +1,46 @@
+//! The only place that reads the time, so that a test can move it.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicI64, Ordering};
+use std::time::Duration;
+
+use time::OffsetDateTime;
+
+/// Where "now" comes from: the machine, or a hand-moved value in tests.
+#[derive(Clone, Debug, Default)]
+pub struct Clock {
+    /// Microseconds that this clock runs ahead of the machine's.
+    ahead_micros: Arc<AtomicI64>,
+}
+
+impl Clock {
+    /// The machine's clock.
+    #[must_use]
+    pub fn system() -> Self {
+        Self::default()
+    }
+
+    /// The present instant in UTC, cut to whole microseconds as PostgreSQL keeps them, so that a value read
+    /// back equals the value written.
+    #[must_use]
+    #[expect(clippy::disallowed_methods, reason = "this is the one place that reads the machine's time")]
+    pub fn now(&self) -> OffsetDateTime {
+        let machine = OffsetDateTime::now_utc();
+        let whole_micros = i64::from(machine.microsecond());
+        let cut =
+            machine - time::Duration::nanoseconds(i64::from(machine.nanosecond()) - whole_micros * 1000);
+        cut + time::Duration::microseconds(self.ahead_micros.load(Ordering::Relaxed))
+    }
+
+    /// Moves this clock and every clone of it forward. Meant for tests; timers of the runtime do not move.
+    pub fn advance(&self, by: Duration) {
+        let micros = i64::try_from(by.as_micros()).unwrap_or(i64::MAX);
+        self.ahead_micros.fetch_add(micros, Ordering::Relaxed);
+    }
+}
+
+/// Milliseconds since the Unix epoch: the score of a deadline in Redis.
+#[must_use]
+pub fn unix_millis(at: OffsetDateTime) -> i64 {
+    at.unix_timestamp() * 1000 + i64::from(at.millisecond())
+}

@@ -1,0 +1,390 @@
+//! PostgreSQL: connections that are never returned half-used, transactions that end one way or the other.
+//!
+//! Always true: a connection goes back to the pool only when no statement was under way and no transaction is
+//! open. Whatever was dropped in the middle (a cancelled future, a deadline, a panic) is closed instead, which
+//! is what keeps a cancelled `BEGIN` from swallowing the writes of the next user, and a black-holed server from
+//! holding a pool place for ever.
+
+use std::fmt;
+use std::ops::{Deref, DerefMut};
+use std::time::Duration;
+
+use futures_util::future::BoxFuture;
+use futures_util::stream::BoxStream;
+use futures_util::{FutureExt, StreamExt, TryFutureExt};
+use sqlx::pool::PoolConnection;
+use sqlx::postgres::{PgConnectOptions, PgPoolOptions, PgQueryResult, PgRow, PgStatement, PgTypeInfo};
+use sqlx::{Connection, Either, Execute, Executor, PgConnection, PgPool, Postgres, SqlStr};
+
+use crate::config::DatabaseConfig;
+use crate::ids::Ids;
+
+/// Why the database did not do what was asked.
+#[derive(Debug, thiserror::Error)]
+pub enum DbError {
+    /// It cannot be reached, has no connection to spare, or did not answer before the deadline. A write may or
+    /// may not have happened: look again by key.
+    #[error("the database is unavailable")]
+    Unavailable(#[source] sqlx::Error),
+    /// Two transactions stood in each other's way; the same transaction may be run again.
+    #[error("the transaction lost a race and may be run again")]
+    Contended(#[source] sqlx::Error),
+    /// A constraint refused the write.
+    #[error("the constraint {name} refused the write")]
+    Constraint {
+        /// The constraint's name, as the migrations give it.
+        name: String,
+        /// What the database said.
+        #[source]
+        source: sqlx::Error,
+    },
+    /// A guarded write met another number of rows than the one it was made for.
+    #[error("a write touched {0} rows where exactly one was expected")]
+    UnexpectedRows(u64),
+    /// Anything else: a defect.
+    #[error("the database refused the statement")]
+    Other(#[source] sqlx::Error),
+}
+
+impl From<sqlx::Error> for DbError {
+    fn from(error: sqlx::Error) -> Self {
+        if let sqlx::Error::Database(refusal) = &error {
+            return match refusal.code().as_deref() {
+                // Serialization failure, deadlock, lock timeout.
+                Some("40001" | "40P01" | "55P03") => Self::Contended(error),
+                // Shutting down, crashed, starting, too many clients, cancelled by statement_timeout.
+                Some("57P01" | "57P02" | "57P03" | "53300" | "57014" | "25P03") => Self::Unavailable(error),
+                _ => match refusal.constraint() {
+                    Some(name) => Self::Constraint { name: name.to_owned(), source: error },
+                    None => Self::Other(error),
+                },
+            };
+        }
+        match error {
+            sqlx::Error::Io(_)
+            | sqlx::Error::Tls(_)
+            | sqlx::Error::Protocol(_)
+            | sqlx::Error::PoolTimedOut
+            | sqlx::Error::PoolClosed
+            | sqlx::Error::WorkerCrashed => Self::Unavailable(error),
+            other => Self::Other(other),
+        }
+    }
+}
+
+impl DbError {
+    /// The constraint that refused the write, if one did.
+    #[must_use]
+    pub fn constraint(&self) -> Option<&str> {
+        match self {
+            Self::Constraint { name, .. } => Some(name),
+            _ => None,
+        }
+    }
+
+    /// Whether the same use case may be run again at once. Every use case looks before it writes, so running
+    /// it again is safe also when the first run did commit.
+    #[must_use]
+    pub fn is_transient(&self) -> bool {
+        match self {
+            Self::Contended(_) => true,
+            Self::Unavailable(sqlx::Error::PoolTimedOut | sqlx::Error::PoolClosed) => false,
+            Self::Unavailable(sqlx::Error::Io(error)) => error.kind() != std::io::ErrorKind::TimedOut,
+            Self::Unavailable(sqlx::Error::Database(refusal)) => refusal.code().as_deref() == Some("57P01"),
+            _ => false,
+        }
+    }
+}
+
+/// Makes sure that a guarded write met exactly one row.
+///
+/// # Errors
+/// [`DbError::UnexpectedRows`] for any other count.
+pub fn expect_one_row(result: &PgQueryResult) -> Result<(), DbError> {
+    match result.rows_affected() {
+        1 => Ok(()),
+        rows => Err(DbError::UnexpectedRows(rows)),
+    }
+}
+
+/// The pool. Cheap to clone.
+#[derive(Clone, Debug)]
+pub struct Db {
+    pool: PgPool,
+    statement_deadline: Duration,
+    ids: Ids,
+}
+
+/// How often a use case is run again after it lost a race or its connection.
+const MAX_ATTEMPTS: u32 = 4;
+
+impl Db {
+    /// Sets the pool up without connecting yet, so that a start does not wait for the database.
+    ///
+    /// # Errors
+    /// When the URL cannot be read.
+    pub fn new(config: &DatabaseConfig, ids: Ids) -> Result<Self, DbError> {
+        let server_deadline = config.statement_deadline.as_millis().to_string();
+        let options: PgConnectOptions = config.url.parse::<PgConnectOptions>()?.application_name("payonce");
+        let options = options.options([
+            ("statement_timeout", server_deadline.as_str()),
+            ("lock_timeout", "2000"),
+            // The last resort against a transaction that nobody ends.
+            ("idle_in_transaction_session_timeout", "10000"),
+            // Plans of prepared statements: these are point queries, whose generic plan is always right.
+            ("plan_cache_mode", "force_generic_plan"),
+            ("jit", "off"),
+        ]);
+        let pool = PgPoolOptions::new()
+            .max_connections(config.pool_size)
+            .min_connections(0)
+            .acquire_timeout(config.acquire_deadline)
+            // sqlx's own test before each use costs a round trip, 18 % of the throughput: only a connection
+            // that has rested is tested, and one that died under load shows as an error that is tried again.
+            .test_before_acquire(false)
+            .before_acquire(|conn, meta| {
+                Box::pin(async move {
+                    if meta.idle_for < Duration::from_secs(1) {
+                        return Ok(true);
+                    }
+                    Ok(tokio::time::timeout(Duration::from_secs(1), conn.ping())
+                        .await
+                        .is_ok_and(|r| r.is_ok()))
+                })
+            })
+            .connect_lazy_with(options);
+        Ok(Self { pool, statement_deadline: config.statement_deadline + Duration::from_secs(1), ids })
+    }
+
+    /// The pool itself, for migrations and for tests.
+    #[must_use]
+    pub fn pool(&self) -> &PgPool {
+        &self.pool
+    }
+
+    /// A connection for statements that each stand alone.
+    ///
+    /// # Errors
+    /// [`DbError::Unavailable`] when none can be had in time.
+    pub async fn conn(&self) -> Result<Conn, DbError> {
+        let inner = self.pool.acquire().await?;
+        Ok(Conn { inner: Some(inner), deadline: self.statement_deadline, is_mid_flight: false })
+    }
+
+    /// Opens a transaction.
+    ///
+    /// # Errors
+    /// [`DbError::Unavailable`] when no connection can be had in time.
+    pub async fn begin(&self) -> Result<Tx, DbError> {
+        self.begin_with("BEGIN").await
+    }
+
+    /// Opens a transaction that sees one unchanging snapshot and writes nothing: for `audit`.
+    ///
+    /// # Errors
+    /// [`DbError::Unavailable`] when no connection can be had in time.
+    pub async fn begin_snapshot(&self) -> Result<Tx, DbError> {
+        self.begin_with("BEGIN ISOLATION LEVEL REPEATABLE READ READ ONLY; SET LOCAL statement_timeout = 0")
+            .await
+    }
+
+    async fn begin_with(&self, statement: &'static str) -> Result<Tx, DbError> {
+        let mut conn = self.conn().await?;
+        sqlx::raw_sql(statement).execute(&mut conn).await?;
+        // From here on the connection counts as in use until `finish` has ended the transaction.
+        Ok(Tx { conn, is_open: true })
+    }
+
+    /// Runs a whole use case, again when it lost a race or its connection, a few times with growing, jittered
+    /// pauses. The use case must look before it writes.
+    ///
+    /// # Errors
+    /// The use case's own, after the last attempt.
+    pub async fn retrying<T, E, F>(&self, mut use_case: impl FnMut() -> F) -> Result<T, E>
+    where
+        F: Future<Output = Result<T, E>>,
+        E: MaybeTransient,
+    {
+        let mut attempt = 1;
+        loop {
+            match use_case().await {
+                Err(error) if attempt < MAX_ATTEMPTS && error.is_transient() => {
+                    tracing::debug!(attempt, "a use case lost a race or its connection and is run again");
+                    let pause = self.ids.between(5, 25 * u64::from(attempt) * u64::from(attempt));
+                    tokio::time::sleep(Duration::from_millis(pause)).await;
+                    attempt += 1;
+                }
+                outcome => return outcome,
+            }
+        }
+    }
+}
+
+/// Errors that may carry a [`DbError`] after which the use case can be run again.
+pub trait MaybeTransient {
+    /// Whether running the same use case again at once may succeed.
+    fn is_transient(&self) -> bool;
+}
+
+impl MaybeTransient for DbError {
+    fn is_transient(&self) -> bool {
+        Self::is_transient(self)
+    }
+}
+
+/// A checked-out connection; each statement on it has a deadline of our own beside the server's.
+pub struct Conn {
+    inner: Option<PoolConnection<Postgres>>,
+    deadline: Duration,
+    is_mid_flight: bool,
+}
+
+impl fmt::Debug for Conn {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Conn").field("is_mid_flight", &self.is_mid_flight).finish_non_exhaustive()
+    }
+}
+
+impl Drop for Conn {
+    fn drop(&mut self) {
+        if self.is_mid_flight
+            && let Some(inner) = self.inner.take()
+        {
+            // Dropping the detached connection closes its socket; the server rolls back what was open.
+            drop(inner.detach());
+        }
+    }
+}
+
+impl Conn {
+    /// Runs one exchange with the server. When it is dropped halfway, or misses the deadline, the connection
+    /// stays marked and is closed instead of returned.
+    async fn exchange<'c, T>(
+        &'c mut self,
+        exchange: impl FnOnce(&'c mut PgConnection) -> BoxFuture<'c, Result<T, sqlx::Error>>,
+    ) -> Result<T, sqlx::Error> {
+        let Self { inner, deadline, is_mid_flight } = self;
+        let Some(conn) = inner.as_deref_mut() else {
+            return Err(sqlx::Error::PoolClosed);
+        };
+        if *is_mid_flight {
+            return Err(sqlx::Error::Protocol(
+                "the connection was given up in the middle of a statement".into(),
+            ));
+        }
+        *is_mid_flight = true;
+        let outcome = tokio::time::timeout(*deadline, exchange(conn)).await.map_err(|_| {
+            sqlx::Error::Io(std::io::Error::new(
+                std::io::ErrorKind::TimedOut,
+                "no answer before the deadline",
+            ))
+        })?;
+        *is_mid_flight = matches!(&outcome, Err(sqlx::Error::Io(_) | sqlx::Error::Protocol(_)));
+        outcome
+    }
+}
+
+impl<'c> Executor<'c> for &'c mut Conn {
+    type Database = Postgres;
+
+    fn execute<'e, 'q: 'e, E>(self, query: E) -> BoxFuture<'e, Result<PgQueryResult, sqlx::Error>>
+    where
+        'c: 'e,
+        E: 'q + Execute<'q, Postgres>,
+    {
+        self.exchange(move |conn| conn.execute(query)).boxed()
+    }
+
+    /// Gathers all rows first: answers here are bounded, and a half-read stream would spoil the connection.
+    fn fetch_many<'e, 'q: 'e, E>(
+        self,
+        query: E,
+    ) -> BoxStream<'e, Result<Either<PgQueryResult, PgRow>, sqlx::Error>>
+    where
+        'c: 'e,
+        E: 'q + Execute<'q, Postgres>,
+    {
+        self.fetch_all(query)
+            .map_ok(|rows| futures_util::stream::iter(rows.into_iter().map(|row| Ok(Either::Right(row)))))
+            .try_flatten_stream()
+            .boxed()
+    }
+
+    fn fetch_all<'e, 'q: 'e, E>(self, query: E) -> BoxFuture<'e, Result<Vec<PgRow>, sqlx::Error>>
+    where
+        'c: 'e,
+        E: 'q + Execute<'q, Postgres>,
+    {
+        self.exchange(move |conn| conn.fetch_all(query)).boxed()
+    }
+
+    fn fetch_optional<'e, 'q: 'e, E>(self, query: E) -> BoxFuture<'e, Result<Option<PgRow>, sqlx::Error>>
+    where
+        'c: 'e,
+        E: 'q + Execute<'q, Postgres>,
+    {
+        self.exchange(move |conn| conn.fetch_optional(query)).boxed()
+    }
+
+    fn prepare_with<'e>(
+        self,
+        sql: SqlStr,
+        parameters: &'e [PgTypeInfo],
+    ) -> BoxFuture<'e, Result<PgStatement, sqlx::Error>>
+    where
+        'c: 'e,
+    {
+        self.exchange(move |conn| conn.prepare_with(sql, parameters)).boxed()
+    }
+
+    fn describe<'e>(self, sql: SqlStr) -> BoxFuture<'e, Result<sqlx::Describe<Postgres>, sqlx::Error>>
+    where
+        'c: 'e,
+    {
+        self.exchange(move |conn| conn.describe(sql)).boxed()
+    }
+}
+
+/// An open transaction. [`Tx::finish`] ends it; dropped without that, its connection is closed and the server
+/// rolls back.
+#[derive(Debug)]
+pub struct Tx {
+    conn: Conn,
+    is_open: bool,
+}
+
+impl Tx {
+    /// Commits after `Ok`, rolls back after `Err`, and hands the outcome on.
+    ///
+    /// # Errors
+    /// The outcome's own, or the commit's. After a failed commit the outcome is unknown: look again by key.
+    pub async fn finish<T, E: From<DbError>>(mut self, outcome: Result<T, E>) -> Result<T, E> {
+        let statement = if outcome.is_ok() { "COMMIT" } else { "ROLLBACK" };
+        let ended = sqlx::raw_sql(statement).execute(&mut self.conn).await;
+        self.is_open = ended.is_err();
+        match (outcome, ended) {
+            (Ok(_), Err(error)) => Err(DbError::from(error).into()),
+            (outcome, _) => outcome,
+        }
+    }
+}
+
+impl Drop for Tx {
+    fn drop(&mut self) {
+        // Closes the connection in place of returning it with a transaction open.
+        self.conn.is_mid_flight |= self.is_open;
+    }
+}
+
+impl Deref for Tx {
+    type Target = Conn;
+    fn deref(&self) -> &Conn {
+        &self.conn
+    }
+}
+
+impl DerefMut for Tx {
+    fn deref_mut(&mut self) -> &mut Conn {
+        &mut self.conn
+    }
+}

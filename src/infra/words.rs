@@ -1,0 +1,34 @@
+//! States and other fixed words: one spelling for Rust, JSON, SQL and logs.
+
+/// Declares an enum whose variants have one upper-case word each, the same in JSON, in SQL and in logs.
+#[expect(unused_macros, reason = "used by every model")]
+macro_rules! words {
+    ($(#[$meta:meta])* pub enum $name:ident { $($(#[$vmeta:meta])* $variant:ident = $word:literal),+ $(,)? }) => {
+        $(#[$meta])*
+        #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
+        #[derive(serde::Serialize, serde::Deserialize, utoipa::ToSchema, sqlx::Type)]
+        #[sqlx(type_name = "text")]
+        pub enum $name {
+            $($(#[$vmeta])* #[serde(rename = $word)] #[sqlx(rename = $word)] $variant,)+
+        }
+
+        impl $name {
+            /// Every word there is, in the order of declaration.
+            pub const ALL: &'static [Self] = &[$(Self::$variant),+];
+
+            /// The word itself.
+            #[must_use]
+            pub const fn as_str(self) -> &'static str {
+                match self { $(Self::$variant => $word),+ }
+            }
+        }
+
+        impl std::fmt::Display for $name {
+            fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+                f.write_str(self.as_str())
+            }
+        }
+    };
+}
+
+pub(crate) use words;
