@@ -1,14 +1,399 @@
-//! stub
+//! Configuration: one small struct per concern, read once at the start from the environment.
+//!
+//! [`VARIABLES`] is the whole list; `.env.example` is printed from it and a test compares the two. Every secret
+//! can also be given as a file, in the variable of the same name with `_FILE` behind it.
+
+use std::collections::HashMap;
+use std::fmt::Display;
+use std::net::SocketAddr;
+use std::str::FromStr;
 use std::time::Duration;
-/// db
+
+use secrecy::{ExposeSecret, SecretString};
+
+mod variables;
+pub use variables::{VARIABLES, Variable, env_example};
+
+/// Fewest bytes of a secret outside `dev`.
+pub const MIN_SECRET_BYTES: usize = 24;
+
+/// A variable that is missing or wrong.
+#[derive(Debug, PartialEq, Eq, thiserror::Error)]
+#[error("{name}: {problem}; expected {expected}")]
+pub struct ConfigError {
+    /// The variable's name.
+    pub name: &'static str,
+    /// What is wrong with it. Never shows the value of a secret.
+    pub problem: String,
+    /// What it should look like.
+    pub expected: &'static str,
+}
+
+/// Whether a missing or short secret is tolerated.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Strictness {
+    /// Everywhere but on a developer's machine.
+    Strict,
+    /// `payonce dev` and tests: weak secrets have weak defaults.
+    Dev,
+}
+
+/// Where variables come from: the process, or a map in tests.
+#[derive(Clone, Debug)]
+pub struct Env {
+    values: HashMap<String, String>,
+    strictness: Strictness,
+}
+
+impl Env {
+    /// The process's environment, with what a `.env` file in the working directory adds.
+    #[must_use]
+    pub fn of_process(strictness: Strictness) -> Self {
+        // A missing file is the ordinary case; what a present one says never overrides the environment.
+        let _ = dotenvy::dotenv();
+        Self { values: std::env::vars().collect(), strictness }
+    }
+
+    /// Just these variables.
+    pub fn of<'a>(strictness: Strictness, values: impl IntoIterator<Item = (&'a str, String)>) -> Self {
+        Self { values: values.into_iter().map(|(k, v)| (k.to_owned(), v)).collect(), strictness }
+    }
+
+    /// Sets a variable where it is not set yet.
+    pub fn default(&mut self, name: &str, value: impl Into<String>) {
+        if self.raw(name).is_none() {
+            self.values.insert(name.to_owned(), value.into());
+        }
+    }
+
+    /// Sets a variable, whatever it was.
+    pub fn set(&mut self, name: &str, value: impl Into<String>) {
+        self.values.insert(name.to_owned(), value.into());
+    }
+
+    /// The value as it stands, without its default; an empty one counts as missing.
+    #[must_use]
+    pub fn raw(&self, name: &str) -> Option<&str> {
+        self.values.get(name).map(String::as_str).filter(|value| !value.is_empty())
+    }
+
+    fn text(&self, name: &'static str) -> Result<Option<String>, ConfigError> {
+        let variable = variables::find(name);
+        if let Some(value) = self.raw(name) {
+            return Ok(Some(value.to_owned()));
+        }
+        if variable.is_secret
+            && let Some(path) = self.raw(&format!("{name}_FILE"))
+        {
+            let content = std::fs::read_to_string(path).map_err(|error| {
+                self.wrong(name, format!("the file of {name}_FILE cannot be read ({error})"))
+            })?;
+            return Ok(Some(content.trim_end_matches(['\r', '\n']).to_owned()));
+        }
+        Ok(Some(variable.default).filter(|default| !default.is_empty()).map(str::to_owned))
+    }
+
+    #[expect(clippy::unused_self, reason = "reads like the other ways to end")]
+    fn wrong(&self, name: &'static str, problem: impl Into<String>) -> ConfigError {
+        ConfigError { name, problem: problem.into(), expected: variables::find(name).expected }
+    }
+
+    fn parsed<T: FromStr<Err: Display>>(&self, name: &'static str) -> Result<T, ConfigError> {
+        let text = self.text(name)?.ok_or_else(|| self.wrong(name, "it is not set"))?;
+        text.parse().map_err(|error| self.wrong(name, format!("`{text}` is not valid ({error})")))
+    }
+
+    fn within<T>(&self, name: &'static str, low: T, high: T) -> Result<T, ConfigError>
+    where
+        T: FromStr<Err: Display> + PartialOrd + Display,
+    {
+        let value: T = self.parsed(name)?;
+        if value < low || value > high {
+            return Err(self.wrong(name, format!("{value} is not from {low} to {high}")));
+        }
+        Ok(value)
+    }
+
+    fn millis(&self, name: &'static str, low: u64, high: u64) -> Result<Duration, ConfigError> {
+        Ok(Duration::from_millis(self.within(name, low, high)?))
+    }
+
+    fn url(&self, name: &'static str, schemes: &[&str]) -> Result<Option<String>, ConfigError> {
+        let Some(text) = self.text(name)? else { return Ok(None) };
+        let url =
+            reqwest::Url::parse(&text).map_err(|error| self.wrong(name, format!("not a URL ({error})")))?;
+        if !schemes.contains(&url.scheme()) {
+            return Err(self.wrong(name, format!("the scheme `{}` is not supported", url.scheme())));
+        }
+        Ok(Some(text))
+    }
+
+    fn secret(&self, name: &'static str, dev_default: &str) -> Result<SecretString, ConfigError> {
+        let is_dev = self.strictness == Strictness::Dev;
+        match self.text(name)? {
+            Some(secret) if is_dev || secret.len() >= MIN_SECRET_BYTES => Ok(secret.into()),
+            Some(_) => Err(self.wrong(name, format!("it has fewer than {MIN_SECRET_BYTES} bytes"))),
+            None if is_dev => Ok(dev_default.into()),
+            None => Err(self.wrong(name, "it is not set")),
+        }
+    }
+}
+
+/// Everything that can be set from outside.
+#[derive(Clone, Debug)]
+pub struct Config {
+    /// PostgreSQL.
+    pub database: DatabaseConfig,
+    /// Redis.
+    pub redis: RedisConfig,
+    /// The HTTP edge.
+    pub http: HttpConfig,
+    /// The operators' tokens.
+    pub admin: AdminConfig,
+    /// The payment channels.
+    pub channels: ChannelsConfig,
+    /// Orders and their deadlines.
+    pub orders: OrdersConfig,
+    /// The key under which stored secrets are encrypted. Env: `ENCRYPTION_KEY`.
+    pub encryption_key: SecretString,
+}
+
+impl Config {
+    /// Reads and checks all variables.
+    ///
+    /// # Errors
+    /// The first variable that is missing or wrong, with what was expected.
+    pub fn read(env: &Env) -> Result<Self, ConfigError> {
+        Ok(Self {
+            database: DatabaseConfig::read(env)?,
+            redis: RedisConfig::read(env)?,
+            http: HttpConfig::read(env)?,
+            admin: AdminConfig::read(env)?,
+            channels: ChannelsConfig::read(env)?,
+            orders: OrdersConfig::read(env)?,
+            encryption_key: env.secret("ENCRYPTION_KEY", "dev-encryption-key")?,
+        })
+    }
+}
+
+/// PostgreSQL.
 #[derive(Clone, Debug)]
 pub struct DatabaseConfig {
-    /// u
-    pub url: String,
-    /// p
+    /// Env: `DATABASE_URL`.
+    pub url: SecretString,
+    /// Connections at most. Env: `DATABASE_POOL_SIZE`.
     pub pool_size: u32,
-    /// a
+    /// How long a request waits for a connection. Env: `DATABASE_ACQUIRE_MS`.
     pub acquire_deadline: Duration,
-    /// d
+    /// How long one statement may run. Env: `DATABASE_STATEMENT_MS`.
     pub statement_deadline: Duration,
 }
+
+impl DatabaseConfig {
+    /// Reads the variables of PostgreSQL alone, for commands that need no more.
+    ///
+    /// # Errors
+    /// The first variable that is missing or wrong.
+    pub fn read(env: &Env) -> Result<Self, ConfigError> {
+        let url = env
+            .url("DATABASE_URL", &["postgres", "postgresql"])?
+            .ok_or_else(|| env.wrong("DATABASE_URL", "it is not set"))?;
+        Ok(Self {
+            url: url.into(),
+            pool_size: env.within("DATABASE_POOL_SIZE", 2, 500)?,
+            acquire_deadline: env.millis("DATABASE_ACQUIRE_MS", 50, 60_000)?,
+            statement_deadline: env.millis("DATABASE_STATEMENT_MS", 100, 60_000)?,
+        })
+    }
+}
+
+/// Redis. Losing it degrades the service and refuses nothing.
+#[derive(Clone, Debug)]
+pub struct RedisConfig {
+    /// Env: `REDIS_URL`.
+    pub url: SecretString,
+    /// Longest wait for an answer. Env: `REDIS_ANSWER_MS`.
+    pub answer_deadline: Duration,
+    /// Life of a lock that is not renewed. Env: `LOCK_TTL_MS`.
+    pub lock_ttl: Duration,
+}
+
+impl RedisConfig {
+    fn read(env: &Env) -> Result<Self, ConfigError> {
+        let url = env
+            .url("REDIS_URL", &["redis", "rediss", "unix", "redis+unix"])?
+            .ok_or_else(|| env.wrong("REDIS_URL", "it is not set"))?;
+        Ok(Self {
+            url: url.into(),
+            answer_deadline: env.millis("REDIS_ANSWER_MS", 5, 5_000)?,
+            lock_ttl: env.millis("LOCK_TTL_MS", 300, 600_000)?,
+        })
+    }
+}
+
+/// The HTTP edge.
+#[derive(Clone, Debug)]
+pub struct HttpConfig {
+    /// Env: `BIND_ADDR`.
+    pub bind: SocketAddr,
+    /// How the world reaches this service, without a slash at the end. Env: `PUBLIC_URL`.
+    pub public_url: String,
+    /// Origins whose browsers may call the two public routes. Env: `CORS_ORIGINS`.
+    pub cors_origins: Vec<String>,
+    /// Logs as text or JSON. Env: `LOG_FORMAT`.
+    pub log_format: LogFormat,
+}
+
+/// How log lines look.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum LogFormat {
+    /// For people.
+    Text,
+    /// For machines.
+    Json,
+}
+
+impl FromStr for LogFormat {
+    type Err = &'static str;
+    fn from_str(text: &str) -> Result<Self, Self::Err> {
+        match text {
+            "text" => Ok(Self::Text),
+            "json" => Ok(Self::Json),
+            _ => Err("neither text nor json"),
+        }
+    }
+}
+
+impl HttpConfig {
+    fn read(env: &Env) -> Result<Self, ConfigError> {
+        let bind: SocketAddr = env.parsed("BIND_ADDR")?;
+        let public_url =
+            env.url("PUBLIC_URL", &["http", "https"])?.unwrap_or_else(|| format!("http://{bind}"));
+        let cors_origins = env.text("CORS_ORIGINS")?.unwrap_or_default();
+        let cors_origins: Vec<String> =
+            cors_origins.split(',').map(str::trim).filter(|o| !o.is_empty()).map(str::to_owned).collect();
+        if let Some(bad) = cors_origins.iter().find(|origin| !is_origin(origin)) {
+            return Err(env.wrong("CORS_ORIGINS", format!("`{bad}` is not an origin")));
+        }
+        Ok(Self {
+            bind,
+            public_url: public_url.trim_end_matches('/').to_owned(),
+            cors_origins,
+            log_format: env.parsed("LOG_FORMAT")?,
+        })
+    }
+}
+
+fn is_origin(text: &str) -> bool {
+    reqwest::Url::parse(text).is_ok_and(|url| {
+        matches!(url.scheme(), "http" | "https") && url.origin().ascii_serialization() == text
+    })
+}
+
+/// What an operator's token allows.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Role {
+    /// May look at everything.
+    Viewer,
+    /// May also change things.
+    Operator,
+}
+
+impl FromStr for Role {
+    type Err = &'static str;
+    fn from_str(text: &str) -> Result<Self, Self::Err> {
+        match text {
+            "viewer" => Ok(Self::Viewer),
+            "operator" => Ok(Self::Operator),
+            _ => Err("neither viewer nor operator"),
+        }
+    }
+}
+
+/// One operator's token.
+#[derive(Clone, Debug)]
+pub struct AdminToken {
+    /// What it allows.
+    pub role: Role,
+    /// Whose it is; written to the admin log.
+    pub name: String,
+    /// The token itself.
+    pub token: SecretString,
+}
+
+/// The operators. Env: `ADMIN_TOKENS`.
+#[derive(Clone, Debug, Default)]
+pub struct AdminConfig {
+    /// Every token that is accepted.
+    pub tokens: Vec<AdminToken>,
+}
+
+impl AdminConfig {
+    fn read(env: &Env) -> Result<Self, ConfigError> {
+        let text = env.secret("ADMIN_TOKENS", "operator:dev-admin-token")?;
+        let entries = text.expose_secret().split(',').map(str::trim).filter(|entry| !entry.is_empty());
+        let tokens = entries.enumerate().map(|(index, entry)| Self::read_token(env, index + 1, entry));
+        Ok(Self { tokens: tokens.collect::<Result<_, _>>()? })
+    }
+
+    /// Reads `role:token` or `role@name:token`; `position` stands for the secret in what is said of it.
+    fn read_token(env: &Env, position: usize, entry: &str) -> Result<AdminToken, ConfigError> {
+        let wrong = |problem: &str| env.wrong("ADMIN_TOKENS", format!("entry {position} {problem}"));
+        let (who, token) = entry.split_once(':').ok_or_else(|| wrong("has no colon"))?;
+        let (role, name) = who.split_once('@').unwrap_or((who, who));
+        let role = role.parse().map_err(|problem| wrong(&format!("has a role that is {problem}")))?;
+        if name.is_empty() {
+            return Err(wrong("has an empty name"));
+        }
+        let is_short = token.len() < MIN_SECRET_BYTES && env.strictness == Strictness::Strict;
+        if token.is_empty() || is_short {
+            return Err(wrong(&format!("has a token of fewer than {MIN_SECRET_BYTES} bytes")));
+        }
+        Ok(AdminToken { role, name: name.to_owned(), token: token.into() })
+    }
+}
+
+/// The payment channels.
+#[derive(Clone, Debug)]
+pub struct ChannelsConfig {
+    /// How long one call to a channel may take. Env: `CHANNEL_DEADLINE_MS`.
+    pub deadline: Duration,
+    /// Signs and checks what passes between us and the sandbox. Env: `SANDBOX_SECRET`.
+    pub sandbox_secret: SecretString,
+    /// Another instance that runs the role `sandbox`. Env: `SANDBOX_URL`.
+    pub sandbox_url: Option<String>,
+}
+
+impl ChannelsConfig {
+    fn read(env: &Env) -> Result<Self, ConfigError> {
+        Ok(Self {
+            deadline: env.millis("CHANNEL_DEADLINE_MS", 50, 60_000)?,
+            sandbox_secret: env.secret("SANDBOX_SECRET", "dev-sandbox-secret")?,
+            sandbox_url: env.url("SANDBOX_URL", &["http", "https"])?,
+        })
+    }
+}
+
+/// Orders and their deadlines.
+#[derive(Clone, Debug)]
+pub struct OrdersConfig {
+    /// Life of an order that names none, in seconds. Env: `ORDER_TIMEOUT_SECONDS`.
+    pub timeout_secs: i64,
+    /// How often Redis is asked for due orders. Env: `ORDER_POLL_MS`.
+    pub poll_every: Duration,
+    /// How often the database is swept for what Redis missed. Env: `ORDER_SWEEP_MS`.
+    pub sweep_every: Duration,
+}
+
+impl OrdersConfig {
+    fn read(env: &Env) -> Result<Self, ConfigError> {
+        Ok(Self {
+            timeout_secs: env.within("ORDER_TIMEOUT_SECONDS", 1, 604_800)?,
+            poll_every: env.millis("ORDER_POLL_MS", 10, 60_000)?,
+            sweep_every: env.millis("ORDER_SWEEP_MS", 100, 600_000)?,
+        })
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -12,6 +12,7 @@ use std::time::Duration;
 use futures_util::future::BoxFuture;
 use futures_util::stream::BoxStream;
 use futures_util::{FutureExt, StreamExt, TryFutureExt};
+use secrecy::ExposeSecret;
 use sqlx::pool::PoolConnection;
 use sqlx::postgres::{PgConnectOptions, PgPoolOptions, PgQueryResult, PgRow, PgStatement, PgTypeInfo};
 use sqlx::{Connection, Either, Execute, Executor, PgConnection, PgPool, Postgres, SqlStr};
@@ -125,7 +126,8 @@ impl Db {
     /// When the URL cannot be read.
     pub fn new(config: &DatabaseConfig, ids: Ids) -> Result<Self, DbError> {
         let server_deadline = config.statement_deadline.as_millis().to_string();
-        let options: PgConnectOptions = config.url.parse::<PgConnectOptions>()?.application_name("payonce");
+        let options: PgConnectOptions =
+            config.url.expose_secret().parse::<PgConnectOptions>()?.application_name("payonce");
         let options = options.options([
             ("statement_timeout", server_deadline.as_str()),
             ("lock_timeout", "2000"),

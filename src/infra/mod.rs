@@ -2,4 +2,11 @@
 
 pub mod clock;
 pub mod db;
+pub mod duty;
+pub mod lock;
+pub mod redis;
+pub mod secret_box;
+pub mod server;
+pub mod tasks;
+pub mod telemetry;
 pub(crate) mod words;

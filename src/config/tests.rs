@@ -1,0 +1,84 @@
+use super::*;
+
+const LONG: &str = "a-secret-of-more-than-24-bytes";
+
+fn complete() -> Vec<(&'static str, String)> {
+    vec![
+        ("DATABASE_URL", "postgres://u:p@localhost/payonce".into()),
+        ("REDIS_URL", "redis://localhost".into()),
+        ("ADMIN_TOKENS", format!("operator@anna:{LONG},viewer:{LONG}")),
+        ("ENCRYPTION_KEY", LONG.into()),
+        ("SANDBOX_SECRET", LONG.into()),
+    ]
+}
+
+fn read_with(name: &'static str, value: &str) -> Result<Config, ConfigError> {
+    let mut env = Env::of(Strictness::Strict, complete());
+    env.set(name, value);
+    Config::read(&env)
+}
+
+#[test]
+fn a_complete_environment_is_read() {
+    let config = Config::read(&Env::of(Strictness::Strict, complete())).unwrap();
+    assert_eq!(config.admin.tokens[0].name, "anna");
+    assert_eq!(config.admin.tokens[1].role, Role::Viewer);
+    assert_eq!(config.http.public_url, "http://127.0.0.1:8080");
+    assert_eq!(config.orders.timeout_secs, 1800);
+}
+
+#[test]
+fn a_wrong_variable_is_named_with_what_was_expected() {
+    let cases = [
+        ("DATABASE_URL", ""),
+        ("DATABASE_URL", "mysql://x/y"),
+        ("REDIS_URL", "nonsense"),
+        ("BIND_ADDR", "localhost"),
+        ("PUBLIC_URL", "ftp://x"),
+        ("ADMIN_TOKENS", "operator:short"),
+        ("ADMIN_TOKENS", "root:a-secret-of-more-than-24-bytes"),
+        ("ADMIN_TOKENS", ""),
+        ("ENCRYPTION_KEY", ""),
+        ("SANDBOX_SECRET", "short"),
+        ("CORS_ORIGINS", "https://a.example/path"),
+        ("CORS_ORIGINS", "*"),
+        ("ORDER_TIMEOUT_SECONDS", "0"),
+        ("ORDER_TIMEOUT_SECONDS", "604801"),
+        ("DATABASE_POOL_SIZE", "many"),
+        ("LOG_FORMAT", "xml"),
+    ];
+    for (name, value) in cases {
+        let error = read_with(name, value).expect_err(&format!("{name}={value} must stop the start"));
+        assert_eq!(error.name, name);
+        assert!(!error.expected.is_empty() && error.to_string().contains("expected"), "{error}");
+    }
+}
+
+#[test]
+fn a_wrong_secret_is_not_shown() {
+    let error = read_with("ADMIN_TOKENS", "operator:hush").unwrap_err();
+    assert!(!error.to_string().contains("hush"), "{error}");
+}
+
+#[test]
+fn a_secret_may_come_from_a_file() {
+    let file = std::env::temp_dir().join(format!("payonce-secret-{}", std::process::id()));
+    std::fs::write(&file, format!("{LONG}\n")).unwrap();
+    let mut env = Env::of(Strictness::Strict, complete());
+    env.set("SANDBOX_SECRET", "");
+    env.set("SANDBOX_SECRET_FILE", file.to_str().unwrap());
+    let config = Config::read(&env).unwrap();
+    std::fs::remove_file(&file).unwrap();
+    assert_eq!(config.channels.sandbox_secret.expose_secret(), LONG);
+}
+
+#[test]
+fn env_example_is_the_list() {
+    let path = concat!(env!("CARGO_MANIFEST_DIR"), "/.env.example");
+    let committed = std::fs::read_to_string(path).unwrap_or_default();
+    if std::env::var_os("PAYONCE_WRITE").is_some() {
+        std::fs::write(path, env_example()).unwrap();
+    } else {
+        assert_eq!(committed, env_example(), "run PAYONCE_WRITE=1 cargo test env_example_is_the_list");
+    }
+}

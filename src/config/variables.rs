@@ -1,0 +1,164 @@
+//! Every variable there is, with its default and its meaning.
+
+/// One variable of the environment.
+#[derive(Debug)]
+pub struct Variable {
+    /// Its name.
+    pub name: &'static str,
+    /// What stands for it when it is not set; empty where there is none.
+    pub default: &'static str,
+    /// What it is for, in a sentence.
+    pub meaning: &'static str,
+    /// What a right value looks like.
+    pub expected: &'static str,
+    /// Whether `NAME_FILE` may name a file that holds it, and its value is never shown.
+    pub is_secret: bool,
+}
+
+const fn plain(
+    name: &'static str,
+    default: &'static str,
+    expected: &'static str,
+    meaning: &'static str,
+) -> Variable {
+    Variable { name, default, meaning, expected, is_secret: false }
+}
+
+const fn secret(name: &'static str, expected: &'static str, meaning: &'static str) -> Variable {
+    Variable { name, default: "", meaning, expected, is_secret: true }
+}
+
+/// The whole list, in the order of `.env.example`.
+pub const VARIABLES: &[Variable] = &[
+    secret(
+        "DATABASE_URL",
+        "postgres://user:password@host:5432/payonce",
+        "PostgreSQL 15 or later: the truth.",
+    ),
+    plain(
+        "DATABASE_POOL_SIZE",
+        "24",
+        "a whole number from 2 to 500",
+        "Connections to PostgreSQL at most; 16 to 32 are best on two cores.",
+    ),
+    plain(
+        "DATABASE_ACQUIRE_MS",
+        "3000",
+        "milliseconds from 50 to 60000",
+        "How long a request waits for a connection before it is answered 503.",
+    ),
+    plain(
+        "DATABASE_STATEMENT_MS",
+        "5000",
+        "milliseconds from 100 to 60000",
+        "How long one statement may run; one second later its connection is closed.",
+    ),
+    secret(
+        "REDIS_URL",
+        "redis://host:6379/0",
+        "Redis 6.2 or later: locks and timers; losing it only slows things.",
+    ),
+    plain(
+        "REDIS_ANSWER_MS",
+        "50",
+        "milliseconds from 5 to 5000",
+        "How long Redis may take to answer before the work goes on without it.",
+    ),
+    plain(
+        "LOCK_TTL_MS",
+        "10000",
+        "milliseconds from 300 to 600000",
+        "Life of a lock whose holder died; a living holder renews it every third of this.",
+    ),
+    plain(
+        "BIND_ADDR",
+        "127.0.0.1:8080",
+        "an address and a port, such as 0.0.0.0:8080",
+        "Where the HTTP server listens.",
+    ),
+    plain(
+        "PUBLIC_URL",
+        "",
+        "http(s)://host, without a path",
+        "How browsers and channels reach this service; by default http:// and BIND_ADDR.",
+    ),
+    secret(
+        "ADMIN_TOKENS",
+        "role:token or role@name:token, comma separated; roles viewer and operator; tokens of at least 24 bytes",
+        "Who may use the admin routes.",
+    ),
+    plain(
+        "CORS_ORIGINS",
+        "",
+        "origins such as https://shop.example, comma separated",
+        "Whose pages may call POST /pay/url and GET /pay/{id} from a browser.",
+    ),
+    secret(
+        "ENCRYPTION_KEY",
+        "a random text of at least 24 bytes",
+        "Encrypts the secrets that must be read again, such as those that sign notifications.",
+    ),
+    secret(
+        "SANDBOX_SECRET",
+        "a random text of at least 24 bytes",
+        "Signs what passes between this service and the sandbox channel.",
+    ),
+    plain(
+        "SANDBOX_URL",
+        "",
+        "http(s)://host of an instance that runs the role sandbox",
+        "Uses the sandbox of another instance; without it the channel exists only where the role runs.",
+    ),
+    plain(
+        "CHANNEL_DEADLINE_MS",
+        "5000",
+        "milliseconds from 50 to 60000",
+        "How long one call to a channel may take before it counts as silent.",
+    ),
+    plain(
+        "ORDER_TIMEOUT_SECONDS",
+        "1800",
+        "seconds from 1 to 604800",
+        "Life of an order that does not say how long it lives.",
+    ),
+    plain(
+        "ORDER_POLL_MS",
+        "100",
+        "milliseconds from 10 to 60000",
+        "How often Redis is asked for orders that are due.",
+    ),
+    plain(
+        "ORDER_SWEEP_MS",
+        "5000",
+        "milliseconds from 100 to 600000",
+        "How often the database is swept for due orders that Redis missed.",
+    ),
+    plain("LOG_FORMAT", "text", "text or json", "How log lines look."),
+    plain(
+        "RUST_LOG",
+        "info,sqlx=warn",
+        "directives of tracing-subscriber's EnvFilter",
+        "Which log lines there are.",
+    ),
+];
+
+/// The entry of a name that is in the list; asking for another is a defect that any test run shows.
+pub(super) fn find(name: &'static str) -> &'static Variable {
+    const UNLISTED: Variable = plain("", "", "a variable of the list", "Not in the list.");
+    VARIABLES.iter().find(|variable| variable.name == name).unwrap_or(&UNLISTED)
+}
+
+/// The text of `.env.example`.
+#[must_use]
+pub fn env_example() -> String {
+    let mut text = String::from(
+        "# Every variable that Payonce reads, with its default. A variable that is commented out may stay so.\n\
+         # Secrets may also be given as a file: DATABASE_URL_FILE=/run/secrets/database_url and the like.\n",
+    );
+    for variable in VARIABLES {
+        let Variable { name, default, meaning, expected, is_secret } = variable;
+        let assignment = if *is_secret { format!("{name}=") } else { format!("#{name}={default}") };
+        text.push_str(&format!("\n# {meaning}\n# Expected: {expected}.\n{assignment}\n"));
+    }
+    text
+}

@@ -1,0 +1,23 @@
+//! What a lock needs from the outside.
+
+use std::time::Duration;
+
+use async_trait::async_trait;
+
+/// The backend did not answer, so nobody knows who holds the lock.
+#[derive(Debug, thiserror::Error)]
+#[error("the lock's backend is unavailable")]
+pub struct BackendUnavailable(#[source] pub Box<dyn std::error::Error + Send + Sync>);
+
+/// One Redis, Redis behind Sentinel, or a quorum of independent nodes.
+#[async_trait]
+pub trait LockBackend: Send + Sync {
+    /// Takes the key for `token` unless somebody else has it.
+    async fn try_acquire(&self, key: &str, token: &str, ttl: Duration) -> Result<bool, BackendUnavailable>;
+
+    /// Sets the key's life back to `ttl` if `token` still has it; `false` when it has not.
+    async fn renew(&self, key: &str, token: &str, ttl: Duration) -> Result<bool, BackendUnavailable>;
+
+    /// Gives the key back if `token` still has it; `false` when it has not.
+    async fn release(&self, key: &str, token: &str) -> Result<bool, BackendUnavailable>;
+}

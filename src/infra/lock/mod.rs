@@ -1,0 +1,220 @@
+//! The distributed lock: it saves work, and never decides.
+//!
+//! Always true: a caller holds the place in this process's queue for the key before it asks Redis, and gives
+//! Redis's lock back before that place, so neighbours in one process never meet a lock of their own. When the
+//! backend is unavailable the work goes on with the queue alone; the database decides anyway.
+//!
+//! Cost: one round trip before the work; the release is not waited for.
+
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use tokio::task::JoinHandle;
+use tokio_util::sync::CancellationToken;
+
+use crate::ids::Ids;
+
+mod backend;
+mod queue;
+mod redis;
+
+pub use backend::{BackendUnavailable, LockBackend};
+pub use redis::RedisLock;
+
+use crate::infra::words::words;
+use queue::{KeyedQueue, Place};
+
+words! {
+    /// What a lock is taken for: a label of metrics and logs, not a part of the key.
+    pub enum Scene {
+        /// Making or repeating a pay URL.
+        GeneratePayUrl = "GENERATE_PAY_URL",
+        /// Applying what a channel reports.
+        Webhook = "WEBHOOK",
+        /// Closing an order.
+        Close = "CLOSE",
+        /// Giving money back.
+        Refund = "REFUND",
+    }
+}
+
+/// Somebody else holds the lock, and still did after the last try.
+#[derive(Clone, Copy, Debug, thiserror::Error)]
+#[error("somebody else is working on this right now")]
+pub struct LockBusy;
+
+/// How locks behave.
+#[derive(Clone, Copy, Debug)]
+pub struct LockSettings {
+    /// Life of a lock whose holder died. A living holder renews it every third of this.
+    pub ttl: Duration,
+    /// How often the backend is asked.
+    pub tries: u32,
+    /// Pause between two tries, jittered by half of it either way.
+    pub pause: Duration,
+    /// Longest wait in this process's own queue.
+    pub queue_deadline: Duration,
+}
+
+impl LockSettings {
+    /// The settings of the design, for a given time to live.
+    #[must_use]
+    pub const fn with_ttl(ttl: Duration) -> Self {
+        Self { ttl, tries: 3, pause: Duration::from_millis(100), queue_deadline: Duration::from_secs(5) }
+    }
+}
+
+/// All locks of the process. Cheap to clone.
+#[derive(Clone)]
+pub struct Locks {
+    backend: Arc<dyn LockBackend>,
+    queue: KeyedQueue,
+    settings: LockSettings,
+    ids: Ids,
+}
+
+impl std::fmt::Debug for Locks {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Locks").field("settings", &self.settings).finish_non_exhaustive()
+    }
+}
+
+impl Locks {
+    /// Locks over a backend: one Redis, and with the same face Sentinel or a quorum of nodes.
+    #[must_use]
+    pub fn new(backend: Arc<dyn LockBackend>, settings: LockSettings, ids: Ids) -> Self {
+        Self { backend, queue: KeyedQueue::default(), settings, ids }
+    }
+
+    /// Takes the lock. Call it before a transaction opens, and drop the guard after it has committed.
+    ///
+    /// # Errors
+    /// [`LockBusy`] when somebody else kept it through all tries. A backend that is down is no error.
+    pub async fn acquire(&self, scene: Scene, key: &str) -> Result<LockGuard, LockBusy> {
+        let started = Instant::now();
+        let outcome = self.acquire_in_turn(scene, key).await;
+        let label = match &outcome {
+            Ok(guard) if guard.held.is_some() => "acquired",
+            Ok(_) => "degraded",
+            Err(LockBusy) => "busy",
+        };
+        metrics::counter!("payonce_lock_acquire_total", "scene" => scene.as_str(), "outcome" => label)
+            .increment(1);
+        metrics::histogram!("payonce_lock_wait_seconds").record(started.elapsed());
+        outcome
+    }
+
+    async fn acquire_in_turn(&self, scene: Scene, key: &str) -> Result<LockGuard, LockBusy> {
+        let place = self.queue.enter(key, self.settings.queue_deadline).await.ok_or(LockBusy)?;
+        let token = self.ids.uuid().simple().to_string();
+        for attempt in 1..=self.settings.tries {
+            match self.backend.try_acquire(key, &token, self.settings.ttl).await {
+                Ok(true) => return Ok(self.guard(scene, key, token, place)),
+                Ok(false) if attempt < self.settings.tries => tokio::time::sleep(self.jittered_pause()).await,
+                Ok(false) => {}
+                Err(error) => {
+                    tracing::debug!(lock.key = key, %error, "the lock's backend is unavailable, going on without");
+                    return Ok(LockGuard { held: None, lost: CancellationToken::new(), place: Some(place) });
+                }
+            }
+        }
+        Err(LockBusy)
+    }
+
+    fn jittered_pause(&self) -> Duration {
+        let millis = u64::try_from(self.settings.pause.as_millis()).unwrap_or(u64::MAX);
+        Duration::from_millis(self.ids.between(millis / 2, millis + millis / 2))
+    }
+
+    fn guard(&self, scene: Scene, key: &str, token: String, place: Place) -> LockGuard {
+        let lost = CancellationToken::new();
+        let lease =
+            Lease { backend: self.backend.clone(), key: key.to_owned(), token, ttl: self.settings.ttl };
+        let watchdog = tokio::spawn(lease.clone().keep_alive(scene, lost.clone()));
+        LockGuard { held: Some(Held { lease, watchdog }), lost, place: Some(place) }
+    }
+}
+
+/// A lock in hand. Dropping it gives it back, without waiting for that.
+#[derive(Debug)]
+pub struct LockGuard {
+    held: Option<Held>,
+    lost: CancellationToken,
+    place: Option<Place>,
+}
+
+impl LockGuard {
+    /// Cancelled when the lock was found to belong to somebody else: what can still be cancelled should be.
+    #[must_use]
+    pub fn lost(&self) -> &CancellationToken {
+        &self.lost
+    }
+
+    /// Whether the backend granted it, or the work goes on with this process's queue alone.
+    #[must_use]
+    pub fn is_degraded(&self) -> bool {
+        self.held.is_none()
+    }
+}
+
+impl Drop for LockGuard {
+    fn drop(&mut self) {
+        let Some(Held { lease, watchdog }) = self.held.take() else { return };
+        watchdog.abort();
+        let place = self.place.take();
+        // A runtime that is shutting down drops the task; the lock then dies with its time to live.
+        if let Ok(runtime) = tokio::runtime::Handle::try_current() {
+            runtime.spawn(async move {
+                lease.give_back().await;
+                drop(place);
+            });
+        }
+    }
+}
+
+#[derive(Debug)]
+struct Held {
+    lease: Lease,
+    watchdog: JoinHandle<()>,
+}
+
+#[derive(Clone)]
+struct Lease {
+    backend: Arc<dyn LockBackend>,
+    key: String,
+    token: String,
+    ttl: Duration,
+}
+
+impl std::fmt::Debug for Lease {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Lease").field("key", &self.key).finish_non_exhaustive()
+    }
+}
+
+impl Lease {
+    /// The watchdog: renews every third of the time to live, through one compare-and-PEXPIRE. It ends with the
+    /// guard, so it can never outlive the unlock.
+    async fn keep_alive(self, scene: Scene, lost: CancellationToken) {
+        loop {
+            tokio::time::sleep(self.ttl / 3).await;
+            match self.backend.renew(&self.key, &self.token, self.ttl).await {
+                Ok(true) => {}
+                Ok(false) => {
+                    metrics::counter!("payonce_lock_lost_total", "scene" => scene.as_str()).increment(1);
+                    tracing::warn!(lock.key = %self.key, "lost a lock; the database decides who wins");
+                    lost.cancel();
+                    return;
+                }
+                // Perhaps it comes back before the lock expires; if not, the next answer says so.
+                Err(error) => tracing::debug!(lock.key = %self.key, %error, "a lock could not be renewed"),
+            }
+        }
+    }
+
+    async fn give_back(&self) {
+        if let Err(error) = self.backend.release(&self.key, &self.token).await {
+            tracing::debug!(lock.key = %self.key, %error, "a lock was left to expire");
+        }
+    }
+}

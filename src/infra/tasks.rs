@@ -1,0 +1,156 @@
+//! Work that outlives its caller: a client that hangs up cancels only the wait, and equal requests share a run.
+
+use std::collections::HashMap;
+use std::hash::Hash;
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::Duration;
+
+use futures_util::FutureExt;
+use futures_util::future::{BoxFuture, Shared};
+use tokio_util::task::TaskTracker;
+
+/// A task ended without a result: it panicked, or it ran into its deadline.
+#[derive(Clone, Copy, Debug, thiserror::Error)]
+pub enum TaskFailed {
+    /// A defect.
+    #[error("the work ended in a panic")]
+    Panicked,
+    /// Something it waits for hangs. What it did so far is in the database.
+    #[error("the work did not end before its deadline")]
+    TimedOut,
+}
+
+/// Longest life of one piece of work: two calls to a channel and the statements around them.
+const DEADLINE: Duration = Duration::from_secs(30);
+
+/// All owned work of the process; a stop waits for it.
+#[derive(Clone, Debug, Default)]
+pub struct Tasks {
+    tracker: TaskTracker,
+}
+
+impl Tasks {
+    /// Runs work to its end, whatever becomes of the caller.
+    ///
+    /// # Errors
+    /// [`TaskFailed`] when it panicked or took too long.
+    pub async fn run<T: Send + 'static>(
+        &self,
+        work: impl Future<Output = T> + Send + 'static,
+    ) -> Result<T, TaskFailed> {
+        let bounded = tokio::time::timeout(DEADLINE, work);
+        match self.tracker.spawn(bounded).await {
+            Ok(Ok(value)) => Ok(value),
+            Ok(Err(_)) => Err(TaskFailed::TimedOut),
+            Err(_) => Err(TaskFailed::Panicked),
+        }
+    }
+
+    /// Runs work that nobody waits for.
+    pub fn detach(&self, work: impl Future<Output = ()> + Send + 'static) {
+        self.tracker.spawn(tokio::time::timeout(DEADLINE, work));
+    }
+
+    /// Waits until everything that runs has ended. New work may still begin meanwhile.
+    pub async fn drained(&self) {
+        self.tracker.close();
+        self.tracker.wait().await;
+    }
+}
+
+type Flight<T> = Shared<BoxFuture<'static, Result<T, TaskFailed>>>;
+
+/// Requests under way: whoever brings an equal one joins it and gets its answer.
+#[derive(Clone, Debug)]
+pub struct Flights<K, T: Clone> {
+    flying: Arc<Mutex<HashMap<K, Flight<T>>>>,
+    tasks: Tasks,
+}
+
+impl<K: Eq + Hash + Clone + Send + 'static, T: Clone + Send + Sync + 'static> Flights<K, T> {
+    /// No request under way.
+    #[must_use]
+    pub fn new(tasks: Tasks) -> Self {
+        Self { flying: Arc::default(), tasks }
+    }
+
+    /// Joins the equal request under way, or runs `work` as an owned task. Equal keys must mean equal requests.
+    ///
+    /// # Errors
+    /// [`TaskFailed`] when the work panicked or took too long.
+    pub async fn join<F>(&self, key: K, work: impl FnOnce() -> F) -> Result<T, TaskFailed>
+    where
+        F: Future<Output = T> + Send + 'static,
+    {
+        let flight = {
+            let mut flying = self.flying.lock().unwrap_or_else(PoisonError::into_inner);
+            match flying.get(&key) {
+                Some(flight) => flight.clone(),
+                None => {
+                    let flight = self.take_off(key.clone(), work());
+                    flying.insert(key, flight.clone());
+                    flight
+                }
+            }
+        };
+        flight.await
+    }
+
+    fn take_off<F>(&self, key: K, work: F) -> Flight<T>
+    where
+        F: Future<Output = T> + Send + 'static,
+    {
+        let (flying, tasks) = (self.flying.clone(), self.tasks.clone());
+        // Spawned at once: a flight that all its passengers left must go on.
+        let landed = tokio::spawn(async move {
+            let outcome = tasks.run(work).await;
+            flying.lock().unwrap_or_else(PoisonError::into_inner).remove(&key);
+            outcome
+        });
+        landed.map(|outcome| outcome.unwrap_or(Err(TaskFailed::Panicked))).boxed().shared()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::atomic::{AtomicU32, Ordering};
+
+    use super::*;
+
+    #[tokio::test]
+    async fn equal_requests_share_one_run() {
+        let flights: Flights<&str, u32> = Flights::new(Tasks::default());
+        let runs = Arc::new(AtomicU32::new(0));
+        let callers = (0..100).map(|_| {
+            let runs = runs.clone();
+            flights.join("same", move || async move {
+                tokio::time::sleep(Duration::from_millis(20)).await;
+                runs.fetch_add(1, Ordering::SeqCst)
+            })
+        });
+        let answers = futures_util::future::join_all(callers).await;
+        assert!(answers.iter().all(|answer| matches!(answer, Ok(0))));
+        assert_eq!(runs.load(Ordering::SeqCst), 1);
+        assert!(flights.flying.lock().unwrap().is_empty(), "nothing stays behind");
+    }
+
+    #[tokio::test]
+    async fn a_caller_that_leaves_cancels_only_its_wait() {
+        let tasks = Tasks::default();
+        let (done, is_done) = tokio::sync::oneshot::channel();
+        let work = tasks.run(async move {
+            tokio::time::sleep(Duration::from_millis(50)).await;
+            done.send(()).ok();
+        });
+        assert!(tokio::time::timeout(Duration::from_millis(5), work).await.is_err());
+        assert!(is_done.await.is_ok(), "the work went on");
+    }
+
+    #[tokio::test]
+    async fn a_panic_is_an_answer() {
+        let flights: Flights<&str, u32> = Flights::new(Tasks::default());
+        let outcome = flights.join("k", || async { panic!("a defect, on purpose") }).await;
+        assert!(matches!(outcome, Err(TaskFailed::Panicked)));
+        assert!(flights.join("k", || async { 7 }).await.is_ok_and(|v| v == 7));
+    }
+}

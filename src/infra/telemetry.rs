@@ -1,0 +1,35 @@
+//! Logs and metrics of the process.
+
+use std::sync::OnceLock;
+
+use metrics_exporter_prometheus::{PrometheusBuilder, PrometheusHandle};
+use tracing_subscriber::EnvFilter;
+
+use crate::config::LogFormat;
+
+static METRICS: OnceLock<Option<PrometheusHandle>> = OnceLock::new();
+
+/// Upper bounds of the duration histograms, in seconds.
+const SECONDS: [f64; 12] = [0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 10.0];
+
+/// Starts the process's metrics; later calls give the same handle. `None` when another recorder is in place.
+pub fn metrics() -> Option<&'static PrometheusHandle> {
+    METRICS
+        .get_or_init(|| {
+            let builder = PrometheusBuilder::new().set_buckets(&SECONDS).ok()?;
+            builder.install_recorder().ok()
+        })
+        .as_ref()
+}
+
+/// Starts the process's log. `RUST_LOG` chooses the lines, `LOG_FORMAT` their look. A second call changes
+/// nothing.
+pub fn init_log(format: LogFormat) {
+    let filter = EnvFilter::try_from_default_env().unwrap_or_else(|_| EnvFilter::new("info,sqlx=warn"));
+    let builder = tracing_subscriber::fmt().with_env_filter(filter).with_writer(std::io::stderr);
+    // A failure means that a log is in place already, which is what was asked for.
+    let _ = match format {
+        LogFormat::Text => builder.try_init(),
+        LogFormat::Json => builder.json().flatten_event(true).try_init(),
+    };
+}
