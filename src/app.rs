@@ -1,0 +1,102 @@
+//! What a use case may reach. Cheap to clone.
+
+use std::ops::Deref;
+use std::sync::Arc;
+
+use time::OffsetDateTime;
+use tokio::sync::Notify;
+
+use crate::channels::Channels;
+use crate::config::Config;
+use crate::ids::Ids;
+use crate::infra::changes::Changes;
+use crate::infra::clock::Clock;
+use crate::infra::db::Db;
+use crate::infra::lock::{LockSettings, Locks, RedisLock};
+use crate::infra::redis::Redis;
+use crate::infra::secret_box::SecretBox;
+use crate::infra::tasks::Tasks;
+
+/// The service's insides, shared by every handler and duty.
+#[derive(Clone, Debug)]
+pub struct App(Arc<Inside>);
+
+/// See the fields.
+#[derive(Debug)]
+pub struct Inside {
+    /// What was set from outside.
+    pub config: Config,
+    /// PostgreSQL: the truth.
+    pub db: Db,
+    /// Redis: locks and timers.
+    pub redis: Redis,
+    /// The distributed lock.
+    pub locks: Locks,
+    /// Where "now" comes from.
+    pub clock: Clock,
+    /// Where ids and chance come from.
+    pub ids: Ids,
+    /// The payment channels.
+    pub channels: Channels,
+    /// Encrypts stored secrets.
+    pub secrets: SecretBox,
+    /// Work that outlives its caller.
+    pub tasks: Tasks,
+    /// Who waits for a change of which order.
+    pub changes: Changes,
+    /// Wakes the duty that runs compensation tasks, after a commit that made one due.
+    pub compensation_wake: Arc<Notify>,
+}
+
+/// Why the service cannot be put together.
+#[derive(Debug, thiserror::Error)]
+pub enum SetupError {
+    /// `DATABASE_URL` cannot be used.
+    #[error("DATABASE_URL cannot be used")]
+    Database(#[from] crate::infra::db::DbError),
+    /// `REDIS_URL` cannot be used.
+    #[error("REDIS_URL cannot be used")]
+    Redis(#[from] redis::RedisError),
+    /// `ENCRYPTION_KEY` cannot be used.
+    #[error("ENCRYPTION_KEY cannot be used")]
+    EncryptionKey(#[from] crate::infra::secret_box::Undecipherable),
+}
+
+impl App {
+    /// Puts the service together without connecting to anything yet.
+    ///
+    /// # Errors
+    /// When a URL cannot be read.
+    pub fn new(config: Config, clock: Clock, ids: Ids, db: Db, channels: Channels) -> Result<Self, SetupError> {
+        let redis = Redis::new(&config.redis)?;
+        let backend = Arc::new(RedisLock(redis.clone()));
+        let locks = Locks::new(backend, LockSettings::with_ttl(config.redis.lock_ttl), ids.clone());
+        let secrets = SecretBox::new(&config.encryption_key, ids.clone())?;
+        Ok(Self(Arc::new(Inside {
+            config,
+            db,
+            redis,
+            locks,
+            clock,
+            ids,
+            channels,
+            secrets,
+            tasks: Tasks::default(),
+            changes: Changes::default(),
+            compensation_wake: Arc::default(),
+        })))
+    }
+
+    /// The present instant.
+    #[must_use]
+    pub fn now(&self) -> OffsetDateTime {
+        self.clock.now()
+    }
+}
+
+impl Deref for App {
+    type Target = Inside;
+    fn deref(&self) -> &Inside {
+        &self.0
+    }
+}

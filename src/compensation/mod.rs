@@ -1,0 +1,14 @@
+//! Compensation: what is left in the middle is driven to an end.
+//!
+//! Always true: a task is written in the transaction of the state that needs it, before the outside call that
+//! it guards; there is one living task for one thing; a worker holds a task by a lease, so a dead worker's task
+//! is taken over; the last failed try leaves `DEAD` and an open exception. What a task does is decided in
+//! `drive`, one tier up, from the state it finds then, never from what was true when it was written.
+
+mod model;
+mod run;
+mod store;
+
+pub use model::{Action, Drive, NewTask, Task, TaskKind, TaskStatus, retry_after};
+pub use run::run_due;
+pub(crate) use store::{append, finish_by_subject, make_due, take};

@@ -1,0 +1,109 @@
+//! The words of compensation, and its schedule as data.
+
+use time::{Duration, OffsetDateTime};
+
+use crate::infra::words::words;
+
+words! {
+    /// How a task mends what it is for.
+    pub enum TaskKind {
+        /// Ask the channel by our own reference, then run the business flow again.
+        RedoBusiness = "REDO_BUSINESS",
+    }
+}
+
+words! {
+    /// What a task drives to an end; its subject says which one.
+    pub enum Action {
+        /// An attempt that is `INIT`: make the call to the channel again, with the same number.
+        DrivePayOrder = "DRIVE_PAY_ORDER",
+        /// An attempt that must not be paid any more: close it at its channel.
+        ClosePayOrder = "CLOSE_PAY_ORDER",
+        /// An order past its deadline whose attempt could not be closed at its channel yet.
+        ExpireOrder = "EXPIRE_ORDER",
+        /// A refund that has no result yet.
+        DriveRefund = "DRIVE_REFUND",
+        /// A callback that came before its pay order.
+        RematchCallback = "REMATCH_CALLBACK",
+    }
+}
+
+words! {
+    /// The life of a task.
+    pub enum TaskStatus {
+        /// Waits for its time.
+        Ready = "READY",
+        /// A worker has it, until the lease ends.
+        Running = "RUNNING",
+        /// Driven to an end.
+        Done = "DONE",
+        /// Given up; an exception says so.
+        Dead = "DEAD",
+    }
+}
+
+/// A task to write.
+#[derive(Clone, Debug)]
+pub struct NewTask<'a> {
+    /// What is to be driven.
+    pub action: Action,
+    /// Which one.
+    pub subject: &'a str,
+    /// Whose, where it is known.
+    pub merchant_id: Option<&'a str>,
+    /// Of which order, where it is known.
+    pub order_no: Option<&'a str>,
+    /// When it may first be tried: at once, or when the call that it guards must have ended.
+    pub due_at: OffsetDateTime,
+}
+
+/// A task that a worker holds.
+#[derive(Clone, Debug)]
+pub struct Task {
+    /// The row.
+    pub id: i64,
+    /// What is to be driven.
+    pub action: Action,
+    /// Which one.
+    pub subject: String,
+    /// Whose, where it is known.
+    pub merchant_id: Option<String>,
+    /// Of which order, where it is known.
+    pub order_no: Option<String>,
+    /// How often it was tried, this time included.
+    pub attempts: i32,
+    /// When it was written.
+    pub created_at: OffsetDateTime,
+}
+
+/// What one try came to.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Drive {
+    /// Nothing is in the middle any more.
+    Done,
+    /// Not yet; try again by the schedule.
+    Again(String),
+}
+
+/// Pauses after the first, second, … failed try. Past the last one the task is `DEAD`.
+const SCHEDULE_SECS: [i64; 12] = [1, 2, 5, 10, 30, 60, 120, 600, 1_800, 3_600, 10_800, 21_600];
+
+/// How long to wait after the given number of failed tries; `None` when it is time to give up.
+#[must_use]
+pub fn retry_after(attempts: i32) -> Option<Duration> {
+    let index = usize::try_from(attempts - 1).ok()?;
+    SCHEDULE_SECS.get(index).map(|secs| Duration::seconds(*secs))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn pauses_grow_and_end() {
+        let pauses: Vec<_> = (1..).map_while(retry_after).collect();
+        assert!(pauses.windows(2).all(|pair| pair[0] < pair[1]));
+        assert_eq!(pauses.len(), SCHEDULE_SECS.len());
+        assert_eq!(retry_after(0), None);
+    }
+}

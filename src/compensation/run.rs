@@ -1,0 +1,102 @@
+//! The worker: claims what is due, has it driven, and writes down what came of it.
+
+use futures_util::stream::{self, StreamExt};
+use time::Duration;
+
+use super::model::{Drive, Task, retry_after};
+use super::store;
+use crate::exceptions::{self, ExceptionKind, NewException};
+use crate::ids::Ids;
+use crate::infra::clock::Clock;
+use crate::infra::db::{Db, DbError};
+use crate::infra::duty::Batch;
+
+/// How long a worker may hold a task; afterwards it counts as dead. Longer than any call to a channel, and
+/// shorter than the 30 s within which a dead worker's task is taken over.
+const LEASE: Duration = Duration::seconds(25);
+/// Tasks of one batch.
+const BATCH: usize = 64;
+/// Tasks under way at once.
+const CONCURRENCY: usize = 16;
+
+/// Drives one batch of due tasks. `drive` looks at the state it finds and does what is missing.
+///
+/// # Errors
+/// When the database cannot be reached; leases then hand the tasks on.
+pub async fn run_due<F>(
+    db: &Db,
+    clock: &Clock,
+    ids: &Ids,
+    drive: impl Fn(Task) -> F + Send + Sync,
+) -> Result<Batch, DbError>
+where
+    F: Future<Output = Result<Drive, String>> + Send,
+{
+    let now = clock.now();
+    let tasks = {
+        let mut conn = db.conn().await?;
+        store::claim_due(&mut conn, now, now + LEASE, i64::try_from(BATCH).unwrap_or(1)).await?
+    };
+    let count = tasks.len();
+    let drive = &drive;
+    let outcomes = stream::iter(tasks)
+        .map(|task| async move {
+            let outcome = drive(task.clone()).await;
+            record(db, clock, ids, &task, outcome).await
+        })
+        .buffer_unordered(CONCURRENCY)
+        .collect::<Vec<_>>()
+        .await;
+    outcomes.into_iter().collect::<Result<Vec<()>, _>>()?;
+    Ok(Batch::of(count, BATCH))
+}
+
+async fn record(
+    db: &Db,
+    clock: &Clock,
+    ids: &Ids,
+    task: &Task,
+    outcome: Result<Drive, String>,
+) -> Result<(), DbError> {
+    let now = clock.now();
+    let error = match outcome {
+        Ok(Drive::Done) => {
+            metrics::counter!("payonce_compensations_total", "action" => task.action.as_str(), "outcome" => "done")
+                .increment(1);
+            return store::set_done(&mut db.conn().await?, task, now).await;
+        }
+        Ok(Drive::Again(why)) => why,
+        Err(error) => error,
+    };
+    tracing::info!(task.action = %task.action, task.subject, task.attempts, %error, "a task is not done yet");
+    match retry_after(task.attempts) {
+        Some(pause) => store::set_ready(&mut db.conn().await?, task, now + pause, &error, now).await,
+        None => give_up(db, ids, task, &error, now).await,
+    }
+}
+
+async fn give_up(
+    db: &Db,
+    ids: &Ids,
+    task: &Task,
+    error: &str,
+    now: time::OffsetDateTime,
+) -> Result<(), DbError> {
+    metrics::counter!("payonce_compensations_total", "action" => task.action.as_str(), "outcome" => "dead")
+        .increment(1);
+    let mut tx = db.begin().await?;
+    let detail = format!("{} of {} failed {} times: {error}", task.action, task.subject, task.attempts);
+    let written = async {
+        store::set_dead(&mut tx, task, error, now).await?;
+        let exception = NewException {
+            kind: ExceptionKind::DeadTask,
+            merchant_id: task.merchant_id.as_deref(),
+            order_no: task.order_no.as_deref(),
+            subject: &task.subject,
+            detail: &detail,
+        };
+        exceptions::open_in_tx(&mut tx, ids, &exception, now).await
+    }
+    .await;
+    tx.finish(written).await
+}

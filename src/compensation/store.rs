@@ -1,0 +1,181 @@
+//! The rows of `compensations`.
+
+use time::OffsetDateTime;
+
+use super::model::{Action, NewTask, Task, TaskKind};
+use crate::infra::db::{Conn, DbError, expect_one_row};
+
+/// Writes a task, unless one for the same thing is alive already.
+pub(crate) async fn append(conn: &mut Conn, task: &NewTask<'_>, now: OffsetDateTime) -> Result<(), DbError> {
+    sqlx::query!(
+        "INSERT INTO compensations
+             (kind, action, subject, merchant_id, order_no, due_at, created_at, updated_at)
+         VALUES ($1, $2, $3, $4, $5, $6, $7, $7)
+         ON CONFLICT (action, subject) WHERE status IN ('READY', 'RUNNING') DO NOTHING",
+        TaskKind::RedoBusiness.as_str(),
+        task.action.as_str(),
+        task.subject,
+        task.merchant_id,
+        task.order_no,
+        task.due_at,
+        now,
+    )
+    .execute(conn)
+    .await?;
+    Ok(())
+}
+
+/// Ends the living task for a thing whose end came another way. A guard that was never needed leaves no row.
+pub(crate) async fn finish_by_subject(
+    conn: &mut Conn,
+    action: Action,
+    subject: &str,
+    now: OffsetDateTime,
+) -> Result<(), DbError> {
+    sqlx::query!(
+        "WITH unneeded AS (
+             DELETE FROM compensations
+             WHERE action = $1 AND subject = $2 AND status = 'READY' AND attempts = 0
+         )
+         UPDATE compensations SET status = 'DONE', updated_at = $3
+         WHERE action = $1 AND subject = $2 AND status IN ('READY', 'RUNNING') AND attempts > 0",
+        action.as_str(),
+        subject,
+        now,
+    )
+    .execute(conn)
+    .await?;
+    Ok(())
+}
+
+/// Takes a thing for the caller until `task.due_at`, writing its task where there is none; `false` when somebody
+/// else has it. A task that merely waits for its next try (it has a `last_error`) can be taken.
+pub(crate) async fn take(conn: &mut Conn, task: &NewTask<'_>, now: OffsetDateTime) -> Result<bool, DbError> {
+    let taken = sqlx::query!(
+        "INSERT INTO compensations
+             (kind, action, subject, merchant_id, order_no, due_at, created_at, updated_at)
+         VALUES ($1, $2, $3, $4, $5, $6, $7, $7)
+         ON CONFLICT (action, subject) WHERE status IN ('READY', 'RUNNING') DO UPDATE
+         SET due_at = excluded.due_at, last_error = NULL, updated_at = excluded.updated_at
+         WHERE compensations.due_at <= excluded.updated_at
+            OR (compensations.status = 'READY' AND compensations.last_error IS NOT NULL)",
+        TaskKind::RedoBusiness.as_str(),
+        task.action.as_str(),
+        task.subject,
+        task.merchant_id,
+        task.order_no,
+        task.due_at,
+        now,
+    )
+    .execute(conn)
+    .await?;
+    Ok(taken.rows_affected() == 1)
+}
+
+/// Lets the task for a thing be tried from `due_at` on, because the call that it guards has ended.
+pub(crate) async fn make_due(
+    conn: &mut Conn,
+    action: Action,
+    subject: &str,
+    due_at: OffsetDateTime,
+    error: &str,
+    now: OffsetDateTime,
+) -> Result<(), DbError> {
+    sqlx::query!(
+        "UPDATE compensations SET due_at = $3, last_error = $4, updated_at = $5
+         WHERE action = $1 AND subject = $2 AND status IN ('READY', 'RUNNING')",
+        action.as_str(),
+        subject,
+        due_at,
+        error,
+        now,
+    )
+    .execute(conn)
+    .await?;
+    Ok(())
+}
+
+/// Takes up to `limit` due tasks for a worker, those of dead workers included.
+pub(super) async fn claim_due(
+    conn: &mut Conn,
+    now: OffsetDateTime,
+    lease_until: OffsetDateTime,
+    limit: i64,
+) -> Result<Vec<Task>, DbError> {
+    let tasks = sqlx::query_as!(
+        Task,
+        r#"UPDATE compensations AS task
+           SET status = 'RUNNING', attempts = task.attempts + 1, due_at = $2, last_error = NULL, updated_at = $1
+           FROM (
+               SELECT id FROM compensations
+               WHERE status IN ('READY', 'RUNNING') AND due_at <= $1
+               ORDER BY due_at
+               LIMIT $3
+               -- Any number of instances work side by side.
+               FOR UPDATE SKIP LOCKED
+           ) AS due
+           WHERE task.id = due.id
+           RETURNING task.id, task.action AS "action: Action", task.subject, task.merchant_id, task.order_no,
+                     task.attempts, task.created_at"#,
+        now,
+        lease_until,
+        limit,
+    )
+    .fetch_all(conn)
+    .await?;
+    Ok(tasks)
+}
+
+/// Ends a task.
+pub(super) async fn set_done(conn: &mut Conn, task: &Task, now: OffsetDateTime) -> Result<(), DbError> {
+    // Guarded by the attempt: a worker that overslept its lease must not end the run of its successor. Zero rows
+    // also means that the thing came to its end another way meanwhile, which is as good.
+    sqlx::query!(
+        "UPDATE compensations SET status = 'DONE', updated_at = $3
+         WHERE id = $1 AND attempts = $2 AND status = 'RUNNING'",
+        task.id,
+        task.attempts,
+        now,
+    )
+    .execute(conn)
+    .await?;
+    Ok(())
+}
+
+/// Puts a task back until `due_at`.
+pub(super) async fn set_ready(
+    conn: &mut Conn,
+    task: &Task,
+    due_at: OffsetDateTime,
+    error: &str,
+    now: OffsetDateTime,
+) -> Result<(), DbError> {
+    sqlx::query!(
+        "UPDATE compensations SET status = 'READY', due_at = $3, last_error = $4, updated_at = $5
+         WHERE id = $1 AND attempts = $2 AND status = 'RUNNING'",
+        task.id,
+        task.attempts,
+        due_at,
+        error,
+        now,
+    )
+    .execute(conn)
+    .await?;
+    Ok(())
+}
+
+/// Gives a task up; the caller opens the exception in the same transaction.
+pub(super) async fn set_dead(conn: &mut Conn, task: &Task, error: &str, now: OffsetDateTime) -> Result<(), DbError> {
+    expect_one_row(
+        &sqlx::query!(
+            "UPDATE compensations SET status = 'DEAD', last_error = $3, updated_at = $4
+             WHERE id = $1 AND attempts = $2 AND status = 'RUNNING'",
+            task.id,
+            task.attempts,
+            error,
+            now,
+        )
+        .execute(conn)
+        .await?,
+    )
+}

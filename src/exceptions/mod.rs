@@ -1,0 +1,9 @@
+//! Exceptions: what a person must look at.
+//!
+//! Always true: the same thing is reported once while it is open; whoever resolves one gives a reason.
+
+mod model;
+mod store;
+
+pub use model::{Exception, ExceptionAction, ExceptionKind, ExceptionStatus, NewException};
+pub(crate) use store::{list, lock, open_in_tx, resolve_in_tx, settle_by_subject_in_tx};

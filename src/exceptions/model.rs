@@ -1,0 +1,87 @@
+//! The words and rows of exceptions.
+
+use serde::Serialize;
+use time::OffsetDateTime;
+
+use crate::infra::words::words;
+
+words! {
+    /// Why a person must look.
+    pub enum ExceptionKind {
+        /// A channel took another amount or currency than was asked.
+        AmountMismatch = "AMOUNT_MISMATCH",
+        /// Money that no order accepts waits for a decision.
+        StrayMoney = "STRAY_MONEY",
+        /// Money for a pay order that nobody knows.
+        UnknownOrder = "UNKNOWN_ORDER",
+        /// A signed callback speaks for another account than the configured one.
+        WrongAccount = "WRONG_ACCOUNT",
+        /// A task failed to the end of its schedule.
+        DeadTask = "DEAD_TASK",
+    }
+}
+
+words! {
+    /// The life of an exception.
+    pub enum ExceptionStatus {
+        /// Waits for a person.
+        Open = "OPEN",
+        /// Dealt with.
+        Resolved = "RESOLVED",
+    }
+}
+
+words! {
+    /// What a person decided.
+    pub enum ExceptionAction {
+        /// Give the stray money back.
+        Refund = "REFUND",
+        /// Keep the stray money.
+        Keep = "KEEP",
+        /// Nothing is left to do.
+        None = "NONE",
+    }
+}
+
+/// An exception to open.
+#[derive(Clone, Copy, Debug)]
+pub struct NewException<'a> {
+    /// Why.
+    pub kind: ExceptionKind,
+    /// Whose, where it is known.
+    pub merchant_id: Option<&'a str>,
+    /// Of which order, where it is known.
+    pub order_no: Option<&'a str>,
+    /// The thing itself: a stray payment, the subject of a task, a callback.
+    pub subject: &'a str,
+    /// What happened, for people.
+    pub detail: &'a str,
+}
+
+/// An exception as it stands.
+#[derive(Clone, Debug, Serialize, utoipa::ToSchema)]
+pub struct Exception {
+    /// Its id.
+    pub exception_id: String,
+    /// Why a person must look.
+    pub kind: ExceptionKind,
+    /// Whose, where it is known.
+    pub merchant_id: Option<String>,
+    /// Of which order, where it is known.
+    pub order_no: Option<String>,
+    /// The thing itself.
+    pub subject: String,
+    /// What happened.
+    pub detail: String,
+    /// Whether it still waits.
+    pub status: ExceptionStatus,
+    /// What was decided.
+    pub action: Option<ExceptionAction>,
+    /// By whom.
+    pub resolved_by: Option<String>,
+    /// Why so.
+    pub reason: Option<String>,
+    /// When it was opened.
+    #[serde(with = "time::serde::rfc3339")]
+    pub created_at: OffsetDateTime,
+}

@@ -1,0 +1,123 @@
+//! The rows of `exceptions`.
+
+use time::OffsetDateTime;
+
+use super::model::{Exception, ExceptionAction, ExceptionKind, ExceptionStatus, NewException};
+use crate::ids::Ids;
+use crate::infra::db::{Conn, DbError, Tx, expect_one_row};
+
+/// Opens an exception, unless the same one is open already.
+pub(crate) async fn open_in_tx(
+    tx: &mut Tx,
+    ids: &Ids,
+    exception: &NewException<'_>,
+    now: OffsetDateTime,
+) -> Result<(), DbError> {
+    let conn: &mut Conn = tx;
+    sqlx::query!(
+        "INSERT INTO exceptions
+             (exception_id, kind, merchant_id, order_no, subject, detail, created_at, updated_at)
+         VALUES ($1, $2, $3, $4, $5, $6, $7, $7)
+         ON CONFLICT (kind, subject) WHERE status = 'OPEN' DO NOTHING",
+        ids.exception().as_str(),
+        exception.kind.as_str(),
+        exception.merchant_id,
+        exception.order_no,
+        exception.subject,
+        exception.detail,
+        now,
+    )
+    .execute(conn)
+    .await?;
+    Ok(())
+}
+
+/// Resolves whatever is open about a thing that came to its end by itself.
+pub(crate) async fn settle_by_subject_in_tx(
+    tx: &mut Tx,
+    subject: &str,
+    action: ExceptionAction,
+    now: OffsetDateTime,
+) -> Result<(), DbError> {
+    let conn: &mut Conn = tx;
+    sqlx::query!(
+        "UPDATE exceptions
+         SET status = 'RESOLVED', action = $2, resolved_by = 'payonce', reason = 'it came to its end by itself',
+             updated_at = $3
+         WHERE subject = $1 AND status = 'OPEN'",
+        subject,
+        action.as_str(),
+        now,
+    )
+    .execute(conn)
+    .await?;
+    Ok(())
+}
+
+/// Locks an exception for a decision.
+pub(crate) async fn lock(tx: &mut Tx, exception_id: &str) -> Result<Option<Exception>, DbError> {
+    let conn: &mut Conn = tx;
+    let row = sqlx::query_as!(
+        Exception,
+        r#"SELECT exception_id, kind AS "kind: ExceptionKind", merchant_id, order_no, subject, detail,
+                  status AS "status: ExceptionStatus", action AS "action: ExceptionAction", resolved_by, reason,
+                  created_at
+           FROM exceptions WHERE exception_id = $1 FOR UPDATE"#,
+        exception_id,
+    )
+    .fetch_optional(conn)
+    .await?;
+    Ok(row)
+}
+
+/// Writes a person's decision down.
+pub(crate) async fn resolve_in_tx(
+    tx: &mut Tx,
+    exception_id: &str,
+    action: ExceptionAction,
+    resolved_by: &str,
+    reason: &str,
+    now: OffsetDateTime,
+) -> Result<(), DbError> {
+    let conn: &mut Conn = tx;
+    expect_one_row(
+        &sqlx::query!(
+            "UPDATE exceptions
+             SET status = 'RESOLVED', action = $2, resolved_by = $3, reason = $4, updated_at = $5
+             WHERE exception_id = $1 AND status = 'OPEN'",
+            exception_id,
+            action.as_str(),
+            resolved_by,
+            reason,
+            now,
+        )
+        .execute(conn)
+        .await?,
+    )
+}
+
+/// A page of exceptions, newest first: those before `starting_after`, which is an id of the page before.
+pub(crate) async fn list(
+    conn: &mut Conn,
+    status: Option<ExceptionStatus>,
+    starting_after: Option<&str>,
+    limit: i64,
+) -> Result<Vec<Exception>, DbError> {
+    let rows = sqlx::query_as!(
+        Exception,
+        r#"SELECT exception_id, kind AS "kind: ExceptionKind", merchant_id, order_no, subject, detail,
+                  status AS "status: ExceptionStatus", action AS "action: ExceptionAction", resolved_by, reason,
+                  created_at
+           FROM exceptions
+           WHERE ($1::text IS NULL OR status = $1) AND ($2::text IS NULL OR exception_id < $2)
+           -- The ids grow with time, so they are the order and the key of the page.
+           ORDER BY exception_id DESC
+           LIMIT $3"#,
+        status.map(ExceptionStatus::as_str),
+        starting_after,
+        limit,
+    )
+    .fetch_all(conn)
+    .await?;
+    Ok(rows)
+}

@@ -1,0 +1,254 @@
+//! The words and rows of orders, and the one table of their life.
+
+use rust_decimal::Decimal;
+use serde_json::Value;
+use time::OffsetDateTime;
+
+use crate::ids::{MerchantId, OrderNo, Sku, UserId};
+use crate::infra::words::words;
+use crate::money::{Amount, Currency};
+
+words! {
+    /// The life of an order.
+    pub enum OrderStatus {
+        /// Waits for money until its deadline.
+        Pending = "PENDING",
+        /// Paid by one attempt.
+        Paid = "PAID",
+        /// Some of the money went back.
+        PartiallyRefunded = "PARTIALLY_REFUNDED",
+        /// All of the money went back.
+        Refunded = "REFUNDED",
+        /// Ended without being paid.
+        Closed = "CLOSED",
+    }
+}
+
+words! {
+    /// What moves an order.
+    pub enum OrderEvent {
+        /// The first right payment arrived.
+        PaymentConfirmed = "PAYMENT_CONFIRMED",
+        /// Its time ran out.
+        DeadlinePassed = "DEADLINE_PASSED",
+        /// The merchant closed it.
+        Cancelled = "CANCELLED",
+    }
+}
+
+/// A move that the table does not have.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("an order that is {from} cannot move by {event}")]
+pub struct InvalidTransition {
+    /// Where it stands.
+    pub from: OrderStatus,
+    /// What was tried.
+    pub event: OrderEvent,
+}
+
+impl OrderStatus {
+    /// The whole life of an order. What is absent is refused.
+    ///
+    /// # Errors
+    /// [`InvalidTransition`] for every pair that is not in the table.
+    pub const fn after(self, event: OrderEvent) -> Result<Self, InvalidTransition> {
+        use {OrderEvent as E, OrderStatus as S};
+        match (self, event) {
+            (S::Pending, E::PaymentConfirmed) => Ok(S::Paid),
+            (S::Pending, E::DeadlinePassed | E::Cancelled) => Ok(S::Closed),
+            (from, event) => Err(InvalidTransition { from, event }),
+        }
+    }
+}
+
+words! {
+    /// What an order is for.
+    pub enum OrderKind {
+        /// Something is sold.
+        Sale = "SALE",
+        /// A user's balance is topped up.
+        TopUp = "TOPUP",
+    }
+}
+
+words! {
+    /// Why an order was closed.
+    pub enum CloseReason {
+        /// Its time ran out.
+        Timeout = "TIMEOUT",
+        /// The merchant closed it.
+        Cancelled = "CANCELLED",
+    }
+}
+
+impl CloseReason {
+    /// The event that closes for this reason.
+    #[must_use]
+    pub const fn event(self) -> OrderEvent {
+        match self {
+            Self::Timeout => OrderEvent::DeadlinePassed,
+            Self::Cancelled => OrderEvent::Cancelled,
+        }
+    }
+}
+
+words! {
+    /// Whether the order's commission was settled.
+    pub enum SettleStatus {
+        /// Not yet.
+        Unsettled = "UNSETTLED",
+        /// Yes.
+        Settled = "SETTLED",
+    }
+}
+
+/// Names an order: numbers are the merchant's own.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+pub struct OrderKey {
+    /// Whose order.
+    pub merchant_id: MerchantId,
+    /// Its number there.
+    pub order_no: OrderNo,
+}
+
+impl OrderKey {
+    /// The key of the lock that everything takes which acts on this order.
+    #[must_use]
+    pub fn lock_key(&self) -> String {
+        format!("lock:ORDER:{}:{}", self.merchant_id, self.order_no)
+    }
+
+    /// The order as a member of a Redis collection, a subject of a task, a bell of waiters.
+    #[must_use]
+    pub fn member(&self) -> String {
+        format!("{}:{}", self.merchant_id, self.order_no)
+    }
+
+    /// Reads [`OrderKey::member`] back. Neither part can hold a colon.
+    #[must_use]
+    pub fn from_member(member: &str) -> Option<Self> {
+        let (merchant_id, order_no) = member.split_once(':')?;
+        Some(Self { merchant_id: merchant_id.parse().ok()?, order_no: order_no.parse().ok()? })
+    }
+}
+
+/// One line of an order.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct OrderItem {
+    /// What is sold.
+    pub sku: Sku,
+    /// How many.
+    pub quantity: i64,
+    /// Minor units each.
+    pub unit_price: i64,
+}
+
+/// An order to make.
+#[derive(Clone, Debug)]
+pub struct NewOrder {
+    /// The merchant's number; the server allots one where it is missing.
+    pub order_no: Option<OrderNo>,
+    /// The buyer.
+    pub user_id: UserId,
+    /// What it costs in all.
+    pub amount: Amount,
+    /// Of what.
+    pub currency: Currency,
+    /// Its lines; may be none.
+    pub items: Vec<OrderItem>,
+    /// Seconds until it times out.
+    pub expires_in_secs: i64,
+    /// What it is for.
+    pub kind: OrderKind,
+    /// Who earns a commission, where it is not the buyer.
+    pub rebate_user_id: Option<UserId>,
+    /// The commission's share, where it is not the rules'.
+    pub rebate_rate: Option<Decimal>,
+    /// What the buyer reads.
+    pub subject: Option<String>,
+    /// Where its events go, where it is not the merchant's own URL.
+    pub notify_url: Option<String>,
+    /// The merchant's own notes.
+    pub metadata: Option<Value>,
+}
+
+/// An order as it stands.
+#[derive(Clone, Debug)]
+pub struct Order {
+    /// Whose order.
+    pub merchant_id: MerchantId,
+    /// Its number there.
+    pub order_no: OrderNo,
+    /// The buyer.
+    pub user_id: UserId,
+    /// What it is for.
+    pub kind: OrderKind,
+    /// Where it stands.
+    pub status: OrderStatus,
+    /// Why it was closed.
+    pub close_reason: Option<CloseReason>,
+    /// Minor units.
+    pub amount: i64,
+    /// Of what.
+    pub currency: Currency,
+    /// Minor units that went back.
+    pub refunded_amount: i64,
+    /// Who earns a commission.
+    pub rebate_user_id: Option<UserId>,
+    /// The commission's share.
+    pub rebate_rate: Option<Decimal>,
+    /// What the buyer reads.
+    pub subject: Option<String>,
+    /// The merchant's own notes.
+    pub metadata: Option<Value>,
+    /// The attempt that paid.
+    pub paid_by: Option<String>,
+    /// When it was paid.
+    pub paid_at: Option<OffsetDateTime>,
+    /// Its deadline.
+    pub expires_at: OffsetDateTime,
+    /// Whether its commission was settled.
+    pub settle_status: SettleStatus,
+    /// When it was made.
+    pub created_at: OffsetDateTime,
+    /// Changes of state so far: the fence of every guarded write.
+    pub version: i32,
+    /// Attempts so far; see the column.
+    pub attempts: i32,
+}
+
+impl Order {
+    /// Its name.
+    #[must_use]
+    pub fn key(&self) -> OrderKey {
+        OrderKey { merchant_id: self.merchant_id.clone(), order_no: self.order_no.clone() }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_pair_of_state_and_event_is_decided() {
+        use {OrderEvent as E, OrderStatus as S};
+        let allowed = [
+            (S::Pending, E::PaymentConfirmed, S::Paid),
+            (S::Pending, E::DeadlinePassed, S::Closed),
+            (S::Pending, E::Cancelled, S::Closed),
+        ];
+        for &from in S::ALL {
+            for &event in E::ALL {
+                let expected = allowed.iter().find(|(f, e, _)| (*f, *e) == (from, event)).map(|(_, _, to)| *to);
+                assert_eq!(from.after(event).ok(), expected, "{from} by {event}");
+            }
+        }
+    }
+
+    #[test]
+    fn a_member_is_read_back() {
+        let key = OrderKey { merchant_id: "demo".parse().unwrap(), order_no: "A-1".parse().unwrap() };
+        assert_eq!(OrderKey::from_member(&key.member()), Some(key));
+        assert_eq!(OrderKey::from_member("nonsense"), None);
+    }
+}

@@ -1,0 +1,94 @@
+//! Every event, typed and versioned.
+
+use serde::Serialize;
+use serde_json::Value;
+use time::OffsetDateTime;
+
+use crate::money::Currency;
+
+/// Something the merchant must hear of. The names and fields of a version never change.
+#[derive(Clone, Debug, Serialize)]
+#[serde(untagged)]
+pub enum Event {
+    /// An order was paid.
+    OrderPaid {
+        /// Which order.
+        order_no: String,
+        /// Whose.
+        user_id: String,
+        /// Minor units.
+        amount: i64,
+        /// Of what.
+        currency: Currency,
+        /// The attempt that paid.
+        pay_order_id: String,
+        /// Through which channel.
+        channel: String,
+        /// The channel's number of the trade.
+        transaction_id: String,
+        /// When, by the channel's clock.
+        #[serde(with = "time::serde::rfc3339")]
+        paid_at: OffsetDateTime,
+    },
+    /// An order was closed without being paid.
+    OrderClosed {
+        /// Which order.
+        order_no: String,
+        /// Whose.
+        user_id: String,
+        /// `TIMEOUT` or `CANCELLED`.
+        close_reason: &'static str,
+    },
+    /// A channel took money that the order does not accept.
+    StrayPaymentReceived {
+        /// Which order, where it is known.
+        order_no: Option<String>,
+        /// Its id here.
+        stray_id: String,
+        /// Why it is not accepted.
+        reason: &'static str,
+        /// Minor units really taken.
+        amount: i64,
+        /// Of what.
+        currency: Currency,
+    },
+    /// A refund came to its end.
+    RefundFinished {
+        /// Which order, where it is known.
+        order_no: Option<String>,
+        /// The refund's number.
+        refund_no: String,
+        /// `SUCCEEDED` or `FAILED`.
+        status: &'static str,
+        /// Minor units.
+        amount: i64,
+        /// Of what.
+        currency: Currency,
+    },
+}
+
+impl Event {
+    /// The event's name, as subscribers filter by it.
+    #[must_use]
+    pub const fn name(&self) -> &'static str {
+        match self {
+            Self::OrderPaid { .. } => "order.paid",
+            Self::OrderClosed { .. } => "order.closed",
+            Self::StrayPaymentReceived { .. } => "stray_payment.received",
+            Self::RefundFinished { .. } => "refund.finished",
+        }
+    }
+
+    /// The version of the event's fields.
+    #[must_use]
+    pub const fn version(&self) -> i16 {
+        1
+    }
+
+    /// The event's fields as JSON.
+    #[must_use]
+    pub fn payload(&self) -> Value {
+        // Plain structs of texts and numbers always have a JSON form.
+        serde_json::to_value(self).unwrap_or(Value::Null)
+    }
+}
