@@ -92,10 +92,10 @@ impl LocalStores {
     /// [`LocalError::AlreadyRunning`] when another process uses stores in `dir`; otherwise when a program is
     /// missing or does not come up.
     pub async fn start(dir: &Path, options: &Options) -> Result<Self, LocalError> {
+        ensure_programs().await?;
         let lock = shared::own(dir).await?;
         shared::unwatch(dir);
         let (postgres_dir, redis_dir) = (dir.join("postgres"), dir.join("redis"));
-        // One after the other where apt may be needed, which is only the first time; both are quick.
         let postgres = PostgresServer::launch(&postgres_dir, options, Lifetime::WithUs).await?;
         let redis = RedisServer::launch(&redis_dir, &RedisOptions::default(), Lifetime::WithUs).await?;
         Ok(Self { postgres, redis, lifetime: Lifetime::WithUs, _lock: lock })
@@ -109,6 +109,7 @@ impl LocalStores {
     /// [`LocalError::AlreadyRunning`] when a process owns stores in `dir` for itself; otherwise when a program
     /// is missing or does not come up.
     pub async fn attach_or_start(dir: &Path, options: &Options) -> Result<Self, LocalError> {
+        ensure_programs().await?;
         let (lock, _alone) = shared::join(dir).await?;
         let (postgres_dir, redis_dir) = (dir.join("postgres"), dir.join("redis"));
 
@@ -165,4 +166,16 @@ impl LocalStores {
         self.redis.stop().await?;
         self.postgres.stop().await
     }
+}
+
+/// Asks for both at once, so that who has to install them by hand is told once.
+async fn ensure_programs() -> Result<(), LocalError> {
+    let missing = || {
+        let finder = Finder::of_machine();
+        let postgres = finder.postgres(None).is_none().then_some("postgresql");
+        let redis = finder.program("redis-server").is_none().then_some("redis-server");
+        postgres.into_iter().chain(redis).collect::<Vec<_>>()
+    };
+    let packages = missing();
+    packages::ensure(&packages.join(" and "), &packages, move || missing().is_empty().then_some(())).await
 }

@@ -101,7 +101,7 @@ fn allowed() -> Result<Command, &'static str> {
         sudo.args(["-n", "sh"]);
         return Ok(sudo);
     }
-    Err("this user is not root and sudo wants a password")
+    Err("this user is neither root nor allowed sudo without a password")
 }
 
 fn by_hand(packages: &[String]) -> String {
@@ -141,7 +141,7 @@ mkdir -p "${no_cluster%/*}"
 echo 'create_main_cluster = false' > "$no_cluster"
 
 apt-get -o DPkg::Lock::Timeout=300 update
-apt-get -o DPkg::Lock::Timeout=300 install -y --no-install-recommends "$@" < /dev/null || exit 1
+apt-get -o DPkg::Lock::Timeout=300 install -y --no-upgrade --no-install-recommends "$@" < /dev/null || exit 1
 
 if [ -z "$had_redis" ] && [ -e /etc/init.d/redis-server ]; then
   update-rc.d redis-server disable || true

@@ -142,6 +142,14 @@ async fn a_killed_owner_leaves_nothing_running() {
     assert_eq!((processes_with(&data), processes_with(&redis)), (1, 1));
 
     // Its Ctrl-C is not theirs: they are in groups of their own.
+    for pid_file in ["postgres/data/postmaster.pid", "redis/redis.pid"] {
+        let text = fs::read_to_string(dir.0.join(pid_file)).unwrap();
+        let pid = text.lines().next().unwrap();
+        let stat = fs::read_to_string(format!("/proc/{pid}/stat")).unwrap();
+        let after_name = stat.rsplit_once(')').unwrap().1;
+        assert_eq!(after_name.split_whitespace().nth(2).unwrap(), pid, "{stat}");
+    }
+
     owner.kill().unwrap();
     owner.wait().unwrap();
     eventually("no server left", || processes_with(&data) + processes_with(&redis) == 0).await;
@@ -258,7 +266,7 @@ async fn a_missing_program_is_named_with_the_line_that_brings_it() {
     let nowhere = Finder::new(vec![PathBuf::from("/nowhere")], PathBuf::from("/nowhere"));
     assert_eq!((nowhere.program("redis-server"), nowhere.postgres(None)), (None, None));
 
-    let missing = packages::refusal("PostgreSQL", &["postgresql".to_owned()], "sudo wants a password");
+    let missing = packages::refusal("PostgreSQL", &["postgresql".to_owned()], "no sudo here");
     let message = missing.to_string();
     assert!(message.contains("PostgreSQL is not on this machine"), "{message}");
     let line = "Run: sudo apt-get update && sudo apt-get install -y --no-install-recommends postgresql";
