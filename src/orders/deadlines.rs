@@ -1,0 +1,96 @@
+//! The timers in Redis: they make a timeout prompt; `orders.expires_at` is what decides.
+//!
+//! `delay:order_timeout` holds the orders by deadline. A claim *moves* due ones to
+//! `delay:order_timeout:leased`, scored by the end of the lease, so that a crash between claim and commit loses
+//! nothing: the next claim takes back what a dead worker held. A marker key tells when Redis was emptied.
+
+use std::sync::LazyLock;
+
+use redis::Script;
+use time::{Duration, OffsetDateTime};
+
+use super::model::OrderKey;
+use crate::app::App;
+use crate::infra::clock::unix_millis;
+use crate::infra::redis::RedisDown;
+
+const DUE: &str = "delay:order_timeout";
+const LEASED: &str = "delay:order_timeout:leased";
+const MARKER: &str = "delay:order_timeout:intact";
+
+/// How long a worker may hold what it claimed.
+const LEASE: Duration = Duration::seconds(15);
+
+/// Takes back ended leases first, then moves up to ARGV[3] due members under a lease until ARGV[2].
+static CLAIM: LazyLock<Script> = LazyLock::new(|| {
+    Script::new(
+        r"local ended = redis.call('ZRANGEBYSCORE', KEYS[2], '-inf', ARGV[1], 'LIMIT', 0, ARGV[3])
+          for _, member in ipairs(ended) do
+              redis.call('ZREM', KEYS[2], member)
+              redis.call('ZADD', KEYS[1], ARGV[1], member)
+          end
+          local due = redis.call('ZRANGEBYSCORE', KEYS[1], '-inf', ARGV[1], 'LIMIT', 0, ARGV[3])
+          for _, member in ipairs(due) do
+              redis.call('ZREM', KEYS[1], member)
+              redis.call('ZADD', KEYS[2], ARGV[2], member)
+          end
+          return due",
+    )
+});
+
+/// Sets an order's timer without waiting for it: what is lost here is found by the sweep.
+pub(super) fn schedule(app: &App, key: &OrderKey, expires_at: OffsetDateTime) {
+    let (redis, member) = (app.redis.clone(), key.member());
+    app.tasks.detach(async move {
+        let mut add = redis::cmd("ZADD");
+        add.arg(DUE).arg(unix_millis(expires_at)).arg(member);
+        if let Err(error) = redis.run::<i64>(&add).await {
+            tracing::debug!(%error, "a timer was left to the sweep");
+        }
+    });
+}
+
+/// Sets the timers of many orders.
+pub(super) async fn schedule_all(app: &App, orders: &[(OrderKey, OffsetDateTime)]) -> Result<(), RedisDown> {
+    if orders.is_empty() {
+        return Ok(());
+    }
+    let mut add = redis::cmd("ZADD");
+    add.arg(DUE).arg("NX");
+    for (key, expires_at) in orders {
+        add.arg(unix_millis(*expires_at)).arg(key.member());
+    }
+    app.redis.run(&add).await
+}
+
+/// Claims up to `limit` orders that are due, under a lease.
+pub(super) async fn claim(app: &App, limit: usize) -> Result<Vec<OrderKey>, RedisDown> {
+    let now = app.now();
+    let mut invocation = CLAIM.key(DUE);
+    invocation.key(LEASED).arg(unix_millis(now)).arg(unix_millis(now + LEASE)).arg(limit);
+    let members: Vec<String> = app.redis.script(&invocation).await?;
+    Ok(members.iter().filter_map(|member| OrderKey::from_member(member)).collect())
+}
+
+/// Forgets claimed orders whose end is committed, or owned by a task.
+pub(super) async fn forget(app: &App, orders: &[OrderKey]) {
+    if orders.is_empty() {
+        return;
+    }
+    let mut remove = redis::cmd("ZREM");
+    remove.arg(LEASED).arg(orders.iter().map(OrderKey::member).collect::<Vec<_>>());
+    if let Err(error) = app.redis.run::<i64>(&remove).await {
+        tracing::debug!(%error, "ended timers will be claimed once more, and found closed");
+    }
+}
+
+/// Whether Redis was emptied since the timers were last rebuilt.
+pub(super) async fn were_lost(app: &App) -> Result<bool, RedisDown> {
+    let found: i64 = app.redis.run(redis::cmd("EXISTS").arg(MARKER)).await?;
+    Ok(found == 0)
+}
+
+/// Notes that all timers stand in Redis.
+pub(super) async fn mark_intact(app: &App) -> Result<(), RedisDown> {
+    app.redis.run(redis::cmd("SET").arg(MARKER).arg(1)).await
+}

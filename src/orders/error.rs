@@ -1,0 +1,53 @@
+//! What can go wrong with an order, in its own words.
+
+use crate::infra::db::{DbError, MaybeTransient};
+use crate::infra::lock::LockBusy;
+use crate::pay::PayError;
+
+/// Why an order was not made, found or closed.
+#[derive(Debug, thiserror::Error)]
+pub enum OrderError {
+    /// No such order of this merchant.
+    #[error("there is no such order")]
+    NotFound,
+    /// The number is taken by an order that differs in these fields.
+    #[error("an order of this number exists and differs in {}", .0.join(", "))]
+    ParamsMismatch(Vec<&'static str>),
+    /// Nobody told us of these things on sale.
+    #[error("unknown sku: {}", .0.join(", "))]
+    UnknownSku(Vec<String>),
+    /// Not enough is left of these.
+    #[error("not enough stock of {}", .0.join(", "))]
+    OutOfStock(Vec<String>),
+    /// It was paid, so it cannot be closed.
+    #[error("the order is already paid")]
+    AlreadyPaid,
+    /// The channel that holds the live attempt did not answer.
+    #[error("the payment channel does not answer")]
+    ChannelUnavailable,
+    /// Somebody else is working on the order.
+    #[error(transparent)]
+    Busy(#[from] LockBusy),
+    /// An attempt could not be ended.
+    #[error("an attempt to pay could not be ended")]
+    Pay(#[source] Box<PayError>),
+    /// The database.
+    #[error(transparent)]
+    Db(#[from] DbError),
+}
+
+impl From<PayError> for OrderError {
+    fn from(error: PayError) -> Self {
+        match error {
+            PayError::Db(error) => Self::Db(error),
+            PayError::ChannelUnavailable => Self::ChannelUnavailable,
+            other => Self::Pay(Box::new(other)),
+        }
+    }
+}
+
+impl MaybeTransient for OrderError {
+    fn is_transient(&self) -> bool {
+        matches!(self, Self::Db(error) if error.is_transient())
+    }
+}

@@ -1,0 +1,25 @@
+//! Orders: one buyer, one amount, one deadline.
+//!
+//! Always true: at most one attempt pays an order; its stock is held while `PENDING`, taken once `PAID`, given
+//! back once `CLOSED`; a `CLOSED` order has no live attempt. [`OrderStatus::after`] is the whole life. Everything
+//! that acts on one order takes `lock:ORDER:{merchant}:{order_no}` first, and is right without it: each write
+//! names the state that it was decided on, and meets no row when somebody else was faster.
+
+mod close;
+mod create;
+mod deadlines;
+mod error;
+mod expire;
+mod find;
+mod model;
+mod store;
+
+pub use close::close;
+pub use create::{Created, create};
+pub use error::OrderError;
+pub use expire::{expire_due, expire_one, sweep_due};
+pub use find::{OrderDetails, details, list, wait_for_change};
+pub use model::{
+    CloseReason, InvalidTransition, NewOrder, Order, OrderEvent, OrderItem, OrderKey, OrderKind, OrderStatus,
+    SettleStatus,
+};
