@@ -205,6 +205,8 @@ CREATE TABLE stray_payments (
     stray_id        text COLLATE "C" PRIMARY KEY,
     channel         text COLLATE "C" NOT NULL,
     transaction_id  text COLLATE "C" NOT NULL,
+    -- The pay order that the channel named, be it ours or not: what a refund is asked for by.
+    out_trade_no    text NOT NULL,
     -- NULL where the money fits no attempt of ours.
     pay_order_id    text COLLATE "C" CONSTRAINT stray_payments_pay_order_fkey REFERENCES pay_orders,
     merchant_id     text COLLATE "C",

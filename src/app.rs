@@ -67,7 +67,13 @@ impl App {
     ///
     /// # Errors
     /// When a URL cannot be read.
-    pub fn new(config: Config, clock: Clock, ids: Ids, db: Db, channels: Channels) -> Result<Self, SetupError> {
+    pub fn new(
+        config: Config,
+        clock: Clock,
+        ids: Ids,
+        db: Db,
+        channels: Channels,
+    ) -> Result<Self, SetupError> {
         let redis = Redis::new(&config.redis)?;
         let backend = Arc::new(RedisLock(redis.clone()));
         let locks = Locks::new(backend, LockSettings::with_ttl(config.redis.lock_ttl), ids.clone());

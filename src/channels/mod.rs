@@ -345,6 +345,12 @@ pub struct Channels {
     by_name: Arc<BTreeMap<&'static str, Arc<dyn Channel>>>,
 }
 
+impl std::fmt::Debug for Channels {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_set().entries(self.by_name.keys()).finish()
+    }
+}
+
 impl Channels {
     /// A registry of the given channels.
     #[must_use]

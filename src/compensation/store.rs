@@ -165,7 +165,12 @@ pub(super) async fn set_ready(
 }
 
 /// Gives a task up; the caller opens the exception in the same transaction.
-pub(super) async fn set_dead(conn: &mut Conn, task: &Task, error: &str, now: OffsetDateTime) -> Result<(), DbError> {
+pub(super) async fn set_dead(
+    conn: &mut Conn,
+    task: &Task,
+    error: &str,
+    now: OffsetDateTime,
+) -> Result<(), DbError> {
     expect_one_row(
         &sqlx::query!(
             "UPDATE compensations SET status = 'DEAD', last_error = $3, updated_at = $4

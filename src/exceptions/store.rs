@@ -14,12 +14,13 @@ pub(crate) async fn open_in_tx(
     now: OffsetDateTime,
 ) -> Result<(), DbError> {
     let conn: &mut Conn = tx;
+    let exception_id = ids.exception();
     sqlx::query!(
         "INSERT INTO exceptions
              (exception_id, kind, merchant_id, order_no, subject, detail, created_at, updated_at)
          VALUES ($1, $2, $3, $4, $5, $6, $7, $7)
          ON CONFLICT (kind, subject) WHERE status = 'OPEN' DO NOTHING",
-        ids.exception().as_str(),
+        exception_id.as_str(),
         exception.kind.as_str(),
         exception.merchant_id,
         exception.order_no,

@@ -5,8 +5,6 @@
 
 use std::collections::BTreeMap;
 
-use time::Duration;
-
 use super::deadlines;
 use super::error::OrderError;
 use super::model::{NewOrder, Order, OrderItem, OrderKey};
@@ -34,33 +32,48 @@ pub async fn create(app: &App, merchant_id: &MerchantId, new: &NewOrder) -> Resu
 }
 
 async fn create_once(app: &App, merchant_id: &MerchantId, new: &NewOrder) -> Result<Created, OrderError> {
-    let now = app.now();
     let order_no = new.order_no.clone().unwrap_or_else(|| app.ids.order_no());
-    let key = OrderKey { merchant_id: merchant_id.clone(), order_no };
-    let expires_at = now + Duration::seconds(new.expires_in_secs);
+    let order = Order::newly_made(merchant_id.clone(), order_no, new, app.now());
+    let key = order.key();
 
     let mut conn = app.db.conn().await?;
-    match store::insert(&mut conn, &key, new, expires_at, now).await {
-        Ok(order) => {
-            drop(conn);
-            deadlines::schedule(app, &key, expires_at);
+    match store::insert(&mut conn, &order, new).await {
+        Ok(()) => {
+            deadlines::schedule(app, &key, order.expires_at);
             Ok(Created { order, is_new: true })
         }
-        Err(error) => match error.constraint() {
-            Some("orders_pkey") => repeat(&mut conn, &key, new).await,
-            Some("stock_reservations_sku_fkey") => Err(unknown_skus(&mut conn, &key, new).await?),
-            Some("skus_lock_stock_within_stock") => Err(lacking_skus(&mut conn, &key, new).await?),
-            _ => Err(error.into()),
-        },
+        Err(error) => refused(&mut conn, &key, new, error).await,
+    }
+}
+
+/// Some constraint refused. Which one is met first says nothing, so the number is looked at before all else: a
+/// repeat gets its order also when nothing is left in stock.
+async fn refused(
+    conn: &mut Conn,
+    key: &OrderKey,
+    new: &NewOrder,
+    error: DbError,
+) -> Result<Created, OrderError> {
+    let Some(constraint) = error.constraint() else { return Err(error.into()) };
+    if let Some(order) = store::find(conn, key).await? {
+        return repeat(conn, order, new).await;
+    }
+    match constraint {
+        "stock_reservations_sku_fkey" => Err(unknown_skus(conn, &key.merchant_id, new).await?),
+        "skus_lock_stock_within_stock" => Err(lacking_skus(conn, &key.merchant_id, new).await?),
+        _ => Err(error.into()),
     }
 }
 
 /// The number is taken: by this very order, or by another.
-async fn repeat(conn: &mut Conn, key: &OrderKey, new: &NewOrder) -> Result<Created, OrderError> {
-    let order = store::find(conn, key).await?.ok_or(OrderError::NotFound)?;
-    let items = store::list_items(conn, key).await?;
+async fn repeat(conn: &mut Conn, order: Order, new: &NewOrder) -> Result<Created, OrderError> {
+    let items = store::list_items(conn, &order.key()).await?;
     let differing = differing_fields(&order, &items, new);
-    if differing.is_empty() { Ok(Created { order, is_new: false }) } else { Err(OrderError::ParamsMismatch(differing)) }
+    if differing.is_empty() {
+        Ok(Created { order, is_new: false })
+    } else {
+        Err(OrderError::ParamsMismatch(differing))
+    }
 }
 
 fn differing_fields(order: &Order, items: &[OrderItem], new: &NewOrder) -> Vec<&'static str> {
@@ -87,13 +100,27 @@ fn wanted(new: &NewOrder) -> BTreeMap<String, i64> {
     wanted
 }
 
-async fn unknown_skus(conn: &mut Conn, key: &OrderKey, new: &NewOrder) -> Result<OrderError, DbError> {
-    let known = store::free_stock(conn, key).await?;
-    Ok(OrderError::UnknownSku(wanted(new).into_keys().filter(|sku| !known.contains_key(sku)).collect()))
+async fn unknown_skus(
+    conn: &mut Conn,
+    merchant_id: &MerchantId,
+    new: &NewOrder,
+) -> Result<OrderError, DbError> {
+    let wanted = wanted(new);
+    let skus: Vec<String> = wanted.keys().cloned().collect();
+    let known = store::free_stock(conn, merchant_id, &skus).await?;
+    Ok(OrderError::UnknownSku(skus.into_iter().filter(|sku| !known.contains_key(sku)).collect()))
 }
 
-async fn lacking_skus(conn: &mut Conn, key: &OrderKey, new: &NewOrder) -> Result<OrderError, DbError> {
-    let free = store::free_stock(conn, key).await?;
-    let lacks = |sku: &String, quantity: i64| free.get(sku).is_none_or(|free| *free < quantity);
-    Ok(OrderError::OutOfStock(wanted(new).into_iter().filter(|(s, q)| lacks(s, *q)).map(|(sku, _)| sku).collect()))
+async fn lacking_skus(
+    conn: &mut Conn,
+    merchant_id: &MerchantId,
+    new: &NewOrder,
+) -> Result<OrderError, DbError> {
+    let wanted = wanted(new);
+    let skus: Vec<String> = wanted.keys().cloned().collect();
+    let free = store::free_stock(conn, merchant_id, &skus).await?;
+    let lacks = |sku: &String| free.get(sku) < wanted.get(sku);
+    let lacking: Vec<String> = skus.iter().filter(|sku| lacks(sku)).cloned().collect();
+    // Freed again meanwhile: what was refused is still refused, and all that was asked for is named.
+    Ok(OrderError::OutOfStock(if lacking.is_empty() { skus } else { lacking }))
 }

@@ -2,7 +2,7 @@
 
 use rust_decimal::Decimal;
 use serde_json::Value;
-use time::OffsetDateTime;
+use time::{Duration, OffsetDateTime};
 
 use crate::ids::{MerchantId, OrderNo, Sku, UserId};
 use crate::infra::words::words;
@@ -218,6 +218,38 @@ pub struct Order {
 }
 
 impl Order {
+    /// An order that is about to be written.
+    #[must_use]
+    pub(super) fn newly_made(
+        merchant_id: MerchantId,
+        order_no: OrderNo,
+        new: &NewOrder,
+        now: OffsetDateTime,
+    ) -> Self {
+        Self {
+            merchant_id,
+            order_no,
+            user_id: new.user_id.clone(),
+            kind: new.kind,
+            status: OrderStatus::Pending,
+            close_reason: None,
+            amount: new.amount.minor(),
+            currency: new.currency,
+            refunded_amount: 0,
+            rebate_user_id: new.rebate_user_id.clone(),
+            rebate_rate: new.rebate_rate,
+            subject: new.subject.clone(),
+            metadata: new.metadata.clone(),
+            paid_by: None,
+            paid_at: None,
+            expires_at: now + Duration::seconds(new.expires_in_secs),
+            settle_status: SettleStatus::Unsettled,
+            created_at: now,
+            version: 1,
+            attempts: 0,
+        }
+    }
+
     /// Its name.
     #[must_use]
     pub fn key(&self) -> OrderKey {
@@ -239,7 +271,8 @@ mod tests {
         ];
         for &from in S::ALL {
             for &event in E::ALL {
-                let expected = allowed.iter().find(|(f, e, _)| (*f, *e) == (from, event)).map(|(_, _, to)| *to);
+                let expected =
+                    allowed.iter().find(|(f, e, _)| (*f, *e) == (from, event)).map(|(_, _, to)| *to);
                 assert_eq!(from.after(event).ok(), expected, "{from} by {event}");
             }
         }

@@ -9,9 +9,7 @@ use rust_decimal::Decimal;
 use serde_json::Value;
 use time::OffsetDateTime;
 
-use super::model::{
-    CloseReason, NewOrder, Order, OrderItem, OrderKey, OrderKind, OrderStatus, SettleStatus,
-};
+use super::model::{CloseReason, NewOrder, Order, OrderItem, OrderKey, OrderKind, OrderStatus, SettleStatus};
 use crate::ids::{MerchantId, OrderNo, Sku, UserId};
 use crate::infra::db::{Conn, DbError, Tx};
 use crate::money::Currency;
@@ -21,19 +19,11 @@ use crate::outbox::Event;
 ///
 /// The primary key refuses a number that is taken; the foreign key of the reservations an unknown sku; the
 /// CHECK on `skus` more than there is. Any refusal leaves nothing behind.
-#[expect(clippy::too_many_lines, reason = "one statement and its parameters")]
-pub(super) async fn insert(
-    conn: &mut Conn,
-    key: &OrderKey,
-    new: &NewOrder,
-    expires_at: OffsetDateTime,
-    now: OffsetDateTime,
-) -> Result<Order, DbError> {
+pub(super) async fn insert(conn: &mut Conn, order: &Order, new: &NewOrder) -> Result<(), DbError> {
     let skus: Vec<String> = new.items.iter().map(|item| item.sku.to_string()).collect();
     let quantities: Vec<i64> = new.items.iter().map(|item| item.quantity).collect();
     let unit_prices: Vec<i64> = new.items.iter().map(|item| item.unit_price).collect();
-    let order = sqlx::query_as!(
-        Order,
+    sqlx::query!(
         r#"WITH line AS (
              SELECT line_no::smallint, sku, quantity, unit_price
              FROM unnest($11::text[], $12::bigint[], $13::bigint[]) WITH ORDINALITY
@@ -49,11 +39,6 @@ pub(super) async fn insert(
            ), taken AS (
              UPDATE skus SET lock_stock = skus.lock_stock + held.quantity, updated_at = $10
              FROM held WHERE skus.merchant_id = $1 AND skus.sku = held.sku
-           ), made AS (
-             INSERT INTO orders (merchant_id, order_no, user_id, kind, amount, currency, rebate_user_id, rebate_rate,
-                                 subject, notify_url, metadata, expires_at, created_at, updated_at)
-             VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $14, $15, $16, $9, $10, $10)
-             RETURNING *
            ), items AS (
              INSERT INTO order_items (merchant_id, order_no, line_no, sku, quantity, unit_price)
              SELECT $1, $2, line_no, sku, quantity, unit_price FROM line
@@ -64,31 +49,305 @@ pub(super) async fn insert(
              INSERT INTO order_history (merchant_id, order_no, seq, to_status, event, created_at)
              VALUES ($1, $2, 1, 'PENDING', 'CREATED', $10)
            )
-           SELECT merchant_id AS "merchant_id: MerchantId", order_no AS "order_no: OrderNo",
+           INSERT INTO orders (merchant_id, order_no, user_id, kind, amount, currency, rebate_user_id, rebate_rate,
+                               subject, notify_url, metadata, expires_at, created_at, updated_at)
+           VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $14, $15, $16, $9, $10, $10)"#,
+        order.merchant_id.as_str(),
+        order.order_no.as_str(),
+        order.user_id.as_str(),
+        order.kind.as_str(),
+        order.amount,
+        order.currency.as_str(),
+        order.rebate_user_id.as_ref().map(UserId::as_str),
+        order.rebate_rate as Option<Decimal>,
+        order.expires_at,
+        order.created_at,
+        &skus,
+        &quantities,
+        &unit_prices,
+        order.subject.as_deref(),
+        new.notify_url.as_deref(),
+        order.metadata.clone() as Option<Value>,
+    )
+    .execute(conn)
+    .await?;
+    Ok(())
+}
+
+/// The order of that number.
+pub(super) async fn find(conn: &mut Conn, key: &OrderKey) -> Result<Option<Order>, DbError> {
+    let order = sqlx::query_as!(
+        Order,
+        r#"SELECT merchant_id AS "merchant_id: MerchantId", order_no AS "order_no: OrderNo",
                   user_id AS "user_id: UserId", kind AS "kind: OrderKind", status AS "status: OrderStatus",
                   close_reason AS "close_reason: CloseReason", amount, currency AS "currency: Currency",
                   refunded_amount, rebate_user_id AS "rebate_user_id: UserId", rebate_rate, subject,
                   metadata AS "metadata: Value", paid_by, paid_at, expires_at,
                   settle_status AS "settle_status: SettleStatus", created_at, version, attempts
-           FROM made"#,
+           FROM orders WHERE merchant_id = $1 AND order_no = $2"#,
         key.merchant_id.as_str(),
         key.order_no.as_str(),
-        new.user_id.as_str(),
-        new.kind.as_str(),
-        new.amount.minor(),
-        new.currency.as_str(),
-        new.rebate_user_id.as_ref().map(UserId::as_str),
-        new.rebate_rate as Option<Decimal>,
-        expires_at,
-        now,
-        &skus,
-        &quantities,
-        &unit_prices,
-        new.subject.as_deref(),
-        new.notify_url.as_deref(),
-        new.metadata as Option<Value>,
     )
-    .fetch_one(conn)
+    .fetch_optional(conn)
     .await?;
     Ok(order)
+}
+
+/// Which order numbers a merchant has, or, without a merchant, which merchants have that number.
+pub(super) async fn list_keys(conn: &mut Conn, filter: &ListFilter<'_>) -> Result<Vec<OrderKey>, DbError> {
+    let keys = sqlx::query_as!(
+        OrderKey,
+        r#"SELECT merchant_id AS "merchant_id: MerchantId", order_no AS "order_no: OrderNo"
+           FROM orders
+           WHERE ($1::text IS NULL OR merchant_id = $1)
+             AND ($2::text IS NULL OR order_no = $2)
+             AND ($3::text IS NULL OR status = $3)
+             AND ($4::text IS NULL OR (merchant_id, order_no) > ($4, $5::text))
+           ORDER BY merchant_id, order_no
+           LIMIT $6"#,
+        filter.merchant_id,
+        filter.order_no,
+        filter.status.map(OrderStatus::as_str),
+        filter.starting_after.map(|key| key.merchant_id.as_str()),
+        filter.starting_after.map(|key| key.order_no.as_str()),
+        filter.limit,
+    )
+    .fetch_all(conn)
+    .await?;
+    Ok(keys)
+}
+
+/// What to list.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct ListFilter<'a> {
+    /// Of one merchant.
+    pub merchant_id: Option<&'a str>,
+    /// Of one number.
+    pub order_no: Option<&'a str>,
+    /// In one state.
+    pub status: Option<OrderStatus>,
+    /// After this one: the last of the page before.
+    pub starting_after: Option<&'a OrderKey>,
+    /// How many.
+    pub limit: i64,
+}
+
+/// An order's version: cheap to ask for again and again while somebody waits for a change.
+pub(super) async fn find_version(conn: &mut Conn, key: &OrderKey) -> Result<Option<i32>, DbError> {
+    let version = sqlx::query_scalar!(
+        "SELECT version FROM orders WHERE merchant_id = $1 AND order_no = $2",
+        key.merchant_id.as_str(),
+        key.order_no.as_str(),
+    )
+    .fetch_optional(conn)
+    .await?;
+    Ok(version)
+}
+
+/// The lines of an order, in their order.
+pub(super) async fn list_items(conn: &mut Conn, key: &OrderKey) -> Result<Vec<OrderItem>, DbError> {
+    let items = sqlx::query_as!(
+        OrderItem,
+        r#"SELECT sku AS "sku: Sku", quantity, unit_price
+           FROM order_items WHERE merchant_id = $1 AND order_no = $2 ORDER BY line_no"#,
+        key.merchant_id.as_str(),
+        key.order_no.as_str(),
+    )
+    .fetch_all(conn)
+    .await?;
+    Ok(items)
+}
+
+/// What is free of these things, by name; unknown ones are missing from the answer.
+pub(super) async fn free_stock(
+    conn: &mut Conn,
+    merchant_id: &MerchantId,
+    skus: &[String],
+) -> Result<HashMap<String, i64>, DbError> {
+    let rows = sqlx::query!(
+        r#"SELECT sku, stock - lock_stock AS "free!" FROM skus WHERE merchant_id = $1 AND sku = ANY($2)"#,
+        merchant_id.as_str(),
+        skus,
+    )
+    .fetch_all(conn)
+    .await?;
+    Ok(rows.into_iter().map(|row| (row.sku, row.free)).collect())
+}
+
+/// An order that is about to be closed.
+#[derive(Clone, Debug)]
+pub(super) struct Closable {
+    /// Its name.
+    pub key: OrderKey,
+    /// The buyer.
+    pub user_id: String,
+}
+
+/// Locks those of the given orders that are `PENDING` and past their deadline. Rows that somebody else works on
+/// are skipped: whatever becomes of them, they are looked at again.
+pub(super) async fn lock_due(
+    tx: &mut Tx,
+    keys: &[OrderKey],
+    now: OffsetDateTime,
+) -> Result<Vec<Closable>, DbError> {
+    let conn: &mut Conn = tx;
+    let (merchants, numbers) = split(keys);
+    let rows = sqlx::query!(
+        r#"SELECT orders.merchant_id AS "merchant_id: MerchantId", orders.order_no AS "order_no: OrderNo", user_id
+           FROM orders JOIN unnest($1::text[], $2::text[]) AS due (merchant_id, order_no)
+                       USING (merchant_id, order_no)
+           WHERE orders.status = 'PENDING' AND orders.expires_at <= $3
+           ORDER BY orders.merchant_id, orders.order_no
+           FOR UPDATE OF orders SKIP LOCKED"#,
+        &merchants,
+        &numbers,
+        now,
+    )
+    .fetch_all(conn)
+    .await?;
+    let closable = rows.into_iter().map(|row| Closable {
+        key: OrderKey { merchant_id: row.merchant_id, order_no: row.order_no },
+        user_id: row.user_id,
+    });
+    Ok(closable.collect())
+}
+
+fn split(keys: &[OrderKey]) -> (Vec<String>, Vec<String>) {
+    keys.iter().map(|key| (key.merchant_id.to_string(), key.order_no.to_string())).unzip()
+}
+
+/// Closes those of the locked orders that have no live attempt, gives their stock back, and answers which.
+///
+/// The rows are locked by an earlier statement of the same transaction, so this one's snapshot sees every
+/// attempt that was begun before: an attempt begins with a write to the order's row.
+pub(super) async fn close_locked(
+    tx: &mut Tx,
+    orders: &[Closable],
+    reason: CloseReason,
+    now: OffsetDateTime,
+) -> Result<Vec<OrderKey>, DbError> {
+    let keys: Vec<OrderKey> = orders.iter().map(|order| order.key.clone()).collect();
+    let (merchants, numbers) = split(&keys);
+    let payloads: Vec<Value> = orders
+        .iter()
+        .map(|order| {
+            let (order_no, user_id) = (order.key.order_no.to_string(), order.user_id.clone());
+            Event::OrderClosed { order_no, user_id, close_reason: reason.as_str() }.payload()
+        })
+        .collect();
+    let conn: &mut Conn = tx;
+    let closed = sqlx::query_as!(
+        OrderKey,
+        r#"WITH closed AS (
+             UPDATE orders
+             SET status = 'CLOSED', close_reason = $4, version = orders.version + 1, updated_at = $5
+             FROM unnest($1::text[], $2::text[], $3::jsonb[]) AS due (merchant_id, order_no, payload)
+             WHERE orders.merchant_id = due.merchant_id AND orders.order_no = due.order_no
+               AND orders.status = 'PENDING'
+               AND NOT EXISTS (
+                   SELECT 1 FROM pay_orders
+                   WHERE pay_orders.merchant_id = orders.merchant_id AND pay_orders.order_no = orders.order_no
+                     AND pay_orders.is_live)
+             RETURNING orders.merchant_id, orders.order_no, orders.version, due.payload
+           ), released AS (
+             UPDATE stock_reservations AS reservation SET status = 'RELEASED', updated_at = $5
+             FROM closed
+             WHERE reservation.merchant_id = closed.merchant_id AND reservation.order_no = closed.order_no
+               AND reservation.status = 'LOCKED'
+             RETURNING reservation.merchant_id, reservation.sku, reservation.quantity
+           ), given_back AS MATERIALIZED (
+             -- Locked in the order of their names, as everywhere.
+             SELECT skus.merchant_id, skus.sku, freed.quantity
+             FROM skus JOIN (SELECT merchant_id, sku, sum(quantity)::bigint AS quantity
+                             FROM released GROUP BY merchant_id, sku) AS freed USING (merchant_id, sku)
+             ORDER BY skus.merchant_id, skus.sku
+             FOR UPDATE OF skus
+           ), stock AS (
+             UPDATE skus SET lock_stock = skus.lock_stock - given_back.quantity, updated_at = $5
+             FROM given_back
+             WHERE skus.merchant_id = given_back.merchant_id AND skus.sku = given_back.sku
+           ), history AS (
+             INSERT INTO order_history (merchant_id, order_no, seq, from_status, to_status, event, created_at)
+             SELECT merchant_id, order_no, version, 'PENDING', 'CLOSED', $6, $5 FROM closed
+           ), announced AS (
+             INSERT INTO outbox (merchant_id, order_no, event, event_version, payload, created_at)
+             SELECT merchant_id, order_no, 'order.closed', 1, payload, $5 FROM closed
+           )
+           SELECT merchant_id AS "merchant_id!: MerchantId", order_no AS "order_no!: OrderNo" FROM closed"#,
+        &merchants,
+        &numbers,
+        &payloads,
+        reason.as_str(),
+        now,
+        reason.event().as_str(),
+    )
+    .fetch_all(conn)
+    .await?;
+    Ok(closed)
+}
+
+/// Locks one order for closing it.
+pub(super) async fn lock_one(
+    tx: &mut Tx,
+    key: &OrderKey,
+) -> Result<Option<(OrderStatus, Closable)>, DbError> {
+    let conn: &mut Conn = tx;
+    let row = sqlx::query!(
+        r#"SELECT status AS "status: OrderStatus", user_id FROM orders
+           WHERE merchant_id = $1 AND order_no = $2 FOR UPDATE"#,
+        key.merchant_id.as_str(),
+        key.order_no.as_str(),
+    )
+    .fetch_optional(conn)
+    .await?;
+    Ok(row.map(|row| (row.status, Closable { key: key.clone(), user_id: row.user_id })))
+}
+
+/// Orders that are due, oldest deadline first: what the sweep closes when Redis missed them.
+pub(super) async fn list_due(
+    conn: &mut Conn,
+    now: OffsetDateTime,
+    limit: i64,
+) -> Result<Vec<OrderKey>, DbError> {
+    let keys = sqlx::query_as!(
+        OrderKey,
+        r#"SELECT merchant_id AS "merchant_id: MerchantId", order_no AS "order_no: OrderNo"
+           FROM orders
+           -- An order with a living task is being driven already; it must not fill the page of the others.
+           WHERE status = 'PENDING' AND expires_at <= $1
+             AND NOT EXISTS (
+                 SELECT 1 FROM compensations
+                 WHERE action = 'EXPIRE_ORDER' AND subject = orders.merchant_id || ':' || orders.order_no
+                   AND compensations.status IN ('READY', 'RUNNING'))
+           ORDER BY expires_at LIMIT $2"#,
+        now,
+        limit,
+    )
+    .fetch_all(conn)
+    .await?;
+    Ok(keys)
+}
+
+/// A page of all open timers, by deadline and number: what Redis is rebuilt from.
+pub(super) async fn list_pending_after(
+    conn: &mut Conn,
+    after: &(OffsetDateTime, String, String),
+    limit: i64,
+) -> Result<Vec<(OrderKey, OffsetDateTime)>, DbError> {
+    let rows = sqlx::query!(
+        r#"SELECT merchant_id AS "merchant_id: MerchantId", order_no AS "order_no: OrderNo", expires_at
+           FROM orders
+           WHERE status = 'PENDING' AND expires_at >= $1 AND (expires_at, merchant_id, order_no) > ($1, $2, $3)
+           ORDER BY expires_at, merchant_id, order_no LIMIT $4"#,
+        after.0,
+        after.1,
+        after.2,
+        limit,
+    )
+    .fetch_all(conn)
+    .await?;
+    let timers = rows
+        .into_iter()
+        .map(|row| (OrderKey { merchant_id: row.merchant_id, order_no: row.order_no }, row.expires_at));
+    Ok(timers.collect())
 }

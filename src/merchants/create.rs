@@ -1,0 +1,150 @@
+//! Creating merchants and their keys.
+
+use secrecy::SecretString;
+use time::{Duration, OffsetDateTime};
+
+use super::model::{KeyKind, Merchant, NewMerchant};
+use super::{keys, store};
+use crate::app::App;
+use crate::ids::MerchantId;
+use crate::infra::db::{DbError, Tx};
+use crate::infra::secret_box::Undecipherable;
+use crate::refunds::StrayPolicy;
+
+/// Why a merchant was not created or found.
+#[derive(Debug, thiserror::Error)]
+pub enum MerchantError {
+    /// The id is taken.
+    #[error("there is a merchant of that id already")]
+    Exists,
+    /// No such merchant.
+    #[error("there is no such merchant")]
+    NotFound,
+    /// More is held for pending orders than the new stock.
+    #[error("{0} are held for pending orders, so the stock cannot be less")]
+    StockBelowHeld(i64),
+    /// Its secret could not be encrypted.
+    #[error(transparent)]
+    Secret(#[from] Undecipherable),
+    /// The database.
+    #[error(transparent)]
+    Db(#[from] DbError),
+}
+
+/// Keys that were just made. They are shown once.
+#[derive(Clone, Debug)]
+pub struct NewKeys {
+    /// `sk_…`
+    pub secret_key: SecretString,
+    /// `pk_…`
+    pub publishable_key: String,
+}
+
+fn new_keys(app: &App) -> NewKeys {
+    NewKeys {
+        secret_key: format!("sk_{}", app.ids.secret()).into(),
+        publishable_key: format!("pk_{}", app.ids.secret()),
+    }
+}
+
+/// Creates a merchant with its first keys and the secret that signs its notifications.
+///
+/// # Errors
+/// [`MerchantError::Exists`] when the id is taken.
+pub async fn create(
+    app: &App,
+    new: &NewMerchant,
+) -> Result<(Merchant, NewKeys, SecretString), MerchantError> {
+    let keys = new_keys(app);
+    let notify_secret = SecretString::from(format!("whsec_{}", app.ids.secret()));
+    let merchant = insert(app, new, &keys, &notify_secret).await?;
+    Ok((merchant, keys, notify_secret))
+}
+
+async fn insert(
+    app: &App,
+    new: &NewMerchant,
+    keys: &NewKeys,
+    notify_secret: &SecretString,
+) -> Result<Merchant, MerchantError> {
+    use secrecy::ExposeSecret;
+
+    let sealed = app.secrets.seal(new.merchant_id.as_str(), notify_secret.expose_secret())?;
+    let now = app.now();
+    let mut tx = app.db.begin().await?;
+    let written = async {
+        store::insert(&mut tx, new, &sealed, now).await?;
+        insert_keys(&mut tx, &new.merchant_id, keys, now).await
+    }
+    .await;
+    match tx.finish(written).await {
+        Err(error) if error.constraint() == Some("merchants_pkey") => Err(MerchantError::Exists),
+        outcome => Ok(outcome.map(|()| Merchant {
+            merchant_id: new.merchant_id.clone(),
+            name: new.name.clone(),
+            stray_money: new.stray_money,
+            notify_url: new.notify_url.clone(),
+            refund_approval_above: new.refund_approval_above,
+            created_at: now,
+        })?),
+    }
+}
+
+async fn insert_keys(
+    tx: &mut Tx,
+    merchant_id: &MerchantId,
+    new: &NewKeys,
+    now: OffsetDateTime,
+) -> Result<(), DbError> {
+    use secrecy::ExposeSecret;
+
+    for (kind, key) in [
+        (KeyKind::Secret, new.secret_key.expose_secret()),
+        (KeyKind::Publishable, new.publishable_key.as_str()),
+    ] {
+        let hint: String = key.chars().take(7).collect();
+        store::insert_key(tx, merchant_id, kind, &keys::hash(key), &hint, now).await?;
+    }
+    Ok(())
+}
+
+/// Gives a merchant new keys; the old ones go on working for `overlap`.
+///
+/// # Errors
+/// [`MerchantError::NotFound`] when there is no such merchant.
+pub async fn add_keys(
+    app: &App,
+    merchant_id: &MerchantId,
+    overlap: Duration,
+) -> Result<NewKeys, MerchantError> {
+    let (keys, now) = (new_keys(app), app.now());
+    let mut tx = app.db.begin().await?;
+    let written = async {
+        store::expire_keys(&mut tx, merchant_id, now + overlap).await?;
+        insert_keys(&mut tx, merchant_id, &keys, now).await
+    }
+    .await;
+    match tx.finish(written).await {
+        Err(error) if error.constraint() == Some("api_keys_merchant_fkey") => Err(MerchantError::NotFound),
+        outcome => Ok(outcome.map(|()| keys)?),
+    }
+}
+
+/// Makes sure that the merchant `demo` exists, with the well-known keys of a developer's machine.
+///
+/// # Errors
+/// When the database cannot be reached.
+pub async fn ensure_demo(app: &App, merchant_id: &MerchantId) -> Result<(), MerchantError> {
+    let new = NewMerchant {
+        merchant_id: merchant_id.clone(),
+        name: "Demo shop".into(),
+        stray_money: StrayPolicy::AutoRefund,
+        notify_url: None,
+        refund_approval_above: None,
+    };
+    let keys = NewKeys { secret_key: "sk_test_demo".into(), publishable_key: "pk_test_demo".into() };
+    match insert(app, &new, &keys, &"whsec_demo".into()).await {
+        Ok(_) | Err(MerchantError::Exists) => Ok(()),
+        Err(error) => Err(error),
+    }
+}

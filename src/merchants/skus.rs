@@ -1,0 +1,41 @@
+//! What is on sale.
+
+use super::create::MerchantError;
+use super::model::SkuStock;
+use super::store;
+use crate::app::App;
+use crate::ids::{MerchantId, Sku};
+
+/// Sets how many of a thing there are, those held for pending orders included.
+///
+/// # Errors
+/// [`MerchantError::StockBelowHeld`] when more is held than that.
+pub async fn set_stock(
+    app: &App,
+    merchant_id: &MerchantId,
+    sku: &Sku,
+    stock: i64,
+) -> Result<SkuStock, MerchantError> {
+    let mut conn = app.db.conn().await?;
+    match store::upsert_sku(&mut conn, merchant_id, sku, stock, app.now()).await {
+        Err(error) if error.constraint() == Some("skus_merchant_fkey") => Err(MerchantError::NotFound),
+        Err(error) if error.constraint() == Some("skus_lock_stock_within_stock") => {
+            let held = store::list_skus(&mut conn, merchant_id, Some(sku.as_str()), None, 1).await?;
+            Err(MerchantError::StockBelowHeld(held.first().map_or(0, |held| held.lock_stock)))
+        }
+        outcome => Ok(outcome?),
+    }
+}
+
+/// A page of what a merchant has on sale, by name.
+///
+/// # Errors
+/// When the database cannot be reached.
+pub async fn list_skus(
+    app: &App,
+    merchant_id: &MerchantId,
+    starting_after: Option<&str>,
+    limit: i64,
+) -> Result<Vec<SkuStock>, MerchantError> {
+    Ok(store::list_skus(&mut app.db.conn().await?, merchant_id, None, starting_after, limit).await?)
+}

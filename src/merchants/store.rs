@@ -1,0 +1,157 @@
+//! The rows of `merchants`, `api_keys` and `skus`.
+
+use time::OffsetDateTime;
+
+use super::keys::Caller;
+use super::model::{KeyKind, Merchant, NewMerchant, SkuStock};
+use crate::ids::{MerchantId, Sku};
+use crate::infra::db::{Conn, DbError, Tx};
+use crate::refunds::StrayPolicy;
+
+/// Writes a new merchant.
+pub(super) async fn insert(
+    tx: &mut Tx,
+    new: &NewMerchant,
+    notify_secret: &[u8],
+    now: OffsetDateTime,
+) -> Result<(), DbError> {
+    let conn: &mut Conn = tx;
+    sqlx::query!(
+        "INSERT INTO merchants (merchant_id, name, stray_money, notify_url, notify_secret, refund_approval_above,
+                                created_at, updated_at)
+         VALUES ($1, $2, $3, $4, $5, $6, $7, $7)",
+        new.merchant_id.as_str(),
+        new.name,
+        new.stray_money.as_str(),
+        new.notify_url,
+        notify_secret,
+        new.refund_approval_above,
+        now,
+    )
+    .execute(conn)
+    .await?;
+    Ok(())
+}
+
+/// Writes a new key, hashed.
+pub(super) async fn insert_key(
+    tx: &mut Tx,
+    merchant_id: &MerchantId,
+    kind: KeyKind,
+    hash: &[u8],
+    hint: &str,
+    now: OffsetDateTime,
+) -> Result<(), DbError> {
+    let conn: &mut Conn = tx;
+    sqlx::query!(
+        "INSERT INTO api_keys (merchant_id, kind, key_hash, hint, created_at) VALUES ($1, $2, $3, $4, $5)",
+        merchant_id.as_str(),
+        kind.as_str(),
+        hash,
+        hint,
+        now,
+    )
+    .execute(conn)
+    .await?;
+    Ok(())
+}
+
+/// Lets a merchant's present keys end at `at`, unless they end sooner.
+pub(super) async fn expire_keys(
+    tx: &mut Tx,
+    merchant_id: &MerchantId,
+    at: OffsetDateTime,
+) -> Result<(), DbError> {
+    let conn: &mut Conn = tx;
+    sqlx::query!(
+        "UPDATE api_keys SET expires_at = $2 WHERE merchant_id = $1 AND (expires_at IS NULL OR expires_at > $2)",
+        merchant_id.as_str(),
+        at,
+    )
+    .execute(conn)
+    .await?;
+    Ok(())
+}
+
+/// Whose key this is.
+pub(super) async fn find_caller(
+    conn: &mut Conn,
+    hash: &[u8],
+    now: OffsetDateTime,
+) -> Result<Option<Caller>, DbError> {
+    let caller = sqlx::query_as!(
+        Caller,
+        r#"SELECT merchant_id AS "merchant_id: MerchantId", kind AS "kind: KeyKind"
+           FROM api_keys WHERE key_hash = $1 AND (expires_at IS NULL OR expires_at > $2)"#,
+        hash,
+        now,
+    )
+    .fetch_optional(conn)
+    .await?;
+    Ok(caller)
+}
+
+/// A page of merchants, by id.
+pub(crate) async fn list(
+    conn: &mut Conn,
+    starting_after: Option<&str>,
+    limit: i64,
+) -> Result<Vec<Merchant>, DbError> {
+    let merchants = sqlx::query_as!(
+        Merchant,
+        r#"SELECT merchant_id AS "merchant_id: MerchantId", name, stray_money AS "stray_money: StrayPolicy",
+                  notify_url, refund_approval_above, created_at
+           FROM merchants WHERE $1::text IS NULL OR merchant_id > $1 ORDER BY merchant_id LIMIT $2"#,
+        starting_after,
+        limit,
+    )
+    .fetch_all(conn)
+    .await?;
+    Ok(merchants)
+}
+
+/// Sets the stock of a thing, making it known when it is not; the CHECK refuses less than is held.
+pub(super) async fn upsert_sku(
+    conn: &mut Conn,
+    merchant_id: &MerchantId,
+    sku: &Sku,
+    stock: i64,
+    now: OffsetDateTime,
+) -> Result<SkuStock, DbError> {
+    let row = sqlx::query_as!(
+        SkuStock,
+        "INSERT INTO skus (merchant_id, sku, stock, created_at, updated_at) VALUES ($1, $2, $3, $4, $4)
+         ON CONFLICT (merchant_id, sku) DO UPDATE SET stock = excluded.stock, updated_at = excluded.updated_at
+         RETURNING merchant_id, sku, stock, lock_stock",
+        merchant_id.as_str(),
+        sku.as_str(),
+        stock,
+        now,
+    )
+    .fetch_one(conn)
+    .await?;
+    Ok(row)
+}
+
+/// A page of what a merchant has on sale, by name; or the one of that name.
+pub(super) async fn list_skus(
+    conn: &mut Conn,
+    merchant_id: &MerchantId,
+    sku: Option<&str>,
+    starting_after: Option<&str>,
+    limit: i64,
+) -> Result<Vec<SkuStock>, DbError> {
+    let rows = sqlx::query_as!(
+        SkuStock,
+        "SELECT merchant_id, sku, stock, lock_stock FROM skus
+         WHERE merchant_id = $1 AND ($2::text IS NULL OR sku = $2) AND ($3::text IS NULL OR sku > $3)
+         ORDER BY sku LIMIT $4",
+        merchant_id.as_str(),
+        sku,
+        starting_after,
+        limit,
+    )
+    .fetch_all(conn)
+    .await?;
+    Ok(rows)
+}

@@ -1,0 +1,177 @@
+//! Timeouts: an order that nobody paid is closed at its deadline, its attempt at the channel first.
+//!
+//! Two duties. `orders.expire` claims from Redis what is due, promptly. `orders.sweep` finds in the database
+//! whatever Redis missed, and rebuilds the timers when Redis was emptied. Both close in batches: 4 round trips
+//! and 1 commit for up to [`BATCH`] orders without a live attempt.
+
+use std::collections::HashSet;
+
+use futures_util::stream::{self, StreamExt};
+use time::{Duration, OffsetDateTime};
+
+use super::close::close_with_lock;
+use super::error::OrderError;
+use super::model::{CloseReason, OrderKey};
+use super::{deadlines, store};
+use crate::app::App;
+use crate::compensation::{self, Action, Drive, NewTask};
+use crate::infra::db::{DbError, Tx};
+use crate::infra::duty::{Batch, DutyError};
+use crate::infra::lock::Scene;
+
+/// Orders of one batch.
+const BATCH: usize = 500;
+/// Orders whose channels are asked at once.
+const CONCURRENCY: usize = 16;
+/// Redis gets this long before the sweep takes over.
+const GRACE: Duration = Duration::seconds(1);
+
+/// Closes what Redis says is due.
+///
+/// # Errors
+/// When Redis or the database cannot be reached; the lease brings the orders back.
+pub async fn expire_due(app: &App) -> Result<Batch, DutyError> {
+    let claimed = deadlines::claim(app, BATCH).await?;
+    let finished = close_all(app, &claimed).await?;
+    deadlines::forget(app, &finished).await;
+    Ok(Batch::of(claimed.len(), BATCH))
+}
+
+/// Closes what Redis missed, and gives Redis its timers back when it was emptied.
+///
+/// # Errors
+/// When the database cannot be reached.
+pub async fn sweep_due(app: &App) -> Result<Batch, DutyError> {
+    let due = {
+        let mut conn = app.db.conn().await?;
+        store::list_due(&mut conn, app.now() - GRACE, i64::try_from(BATCH).unwrap_or(1)).await?
+    };
+    let finished = close_all(app, &due).await?;
+    metrics::counter!("payonce_orders_swept_total").increment(u64::try_from(finished.len()).unwrap_or(0));
+    if let Err(error) = rebuild_if_lost(app).await {
+        tracing::debug!(%error, "the timers in Redis could not be looked after");
+    }
+    // A page that could not be closed is left to its tasks; going on at once would spin over it.
+    Ok(Batch::of(finished.len(), BATCH))
+}
+
+async fn rebuild_if_lost(app: &App) -> Result<(), DutyError> {
+    const PAGE: i64 = 1000;
+    if !deadlines::were_lost(app).await? {
+        return Ok(());
+    }
+    let mut after = (OffsetDateTime::UNIX_EPOCH, String::new(), String::new());
+    loop {
+        let page = store::list_pending_after(&mut app.db.conn().await?, &after, PAGE).await?;
+        deadlines::schedule_all(app, &page).await?;
+        let Some((key, expires_at)) = page.last() else { break };
+        after = (*expires_at, key.merchant_id.to_string(), key.order_no.to_string());
+    }
+    // Only now: a rebuild that was cut off begins again.
+    deadlines::mark_intact(app).await?;
+    tracing::info!("the timers in Redis were rebuilt from the database");
+    Ok(())
+}
+
+/// Closes these orders if they are due, and answers which need no more looking after by the caller: all but
+/// those that could not be worked on this time.
+async fn close_all(app: &App, keys: &[OrderKey]) -> Result<Vec<OrderKey>, DbError> {
+    if keys.is_empty() {
+        return Ok(Vec::new());
+    }
+    let (locked, closed) = close_those_without_attempt(app, keys).await?;
+    for key in &closed {
+        app.changes.announce(&key.member());
+    }
+    metrics::counter!("payonce_orders_closed_total", "reason" => CloseReason::Timeout.as_str())
+        .increment(u64::try_from(closed.len()).unwrap_or(0));
+
+    let closed: HashSet<&OrderKey> = closed.iter().collect();
+    let with_attempt = locked.iter().filter(|key| !closed.contains(key)).cloned();
+    let driven: Vec<Result<(), DbError>> = stream::iter(with_attempt)
+        .map(|key| async move { expire_or_leave_to_task(app, &key).await })
+        .buffer_unordered(CONCURRENCY)
+        .collect()
+        .await;
+    driven.into_iter().collect::<Result<Vec<()>, _>>()?;
+
+    // What was not locked was closed or paid already, is not due after all, or is being worked on; the sweep
+    // looks at all of these again, so Redis may forget every one.
+    Ok(keys.to_vec())
+}
+
+async fn close_those_without_attempt(
+    app: &App,
+    keys: &[OrderKey],
+) -> Result<(Vec<OrderKey>, Vec<OrderKey>), DbError> {
+    app.db
+        .retrying(|| async {
+            let mut tx = app.db.begin().await?;
+            let outcome = close_batch_in_tx(&mut tx, keys, app.now()).await;
+            tx.finish(outcome).await
+        })
+        .await
+}
+
+async fn close_batch_in_tx(
+    tx: &mut Tx,
+    keys: &[OrderKey],
+    now: OffsetDateTime,
+) -> Result<(Vec<OrderKey>, Vec<OrderKey>), DbError> {
+    let due = store::lock_due(tx, keys, now).await?;
+    let closed = store::close_locked(tx, &due, CloseReason::Timeout, now).await?;
+    Ok((due.into_iter().map(|order| order.key).collect(), closed))
+}
+
+/// An order with a live attempt: the channel is asked now, and a task goes on asking when it is silent.
+async fn expire_or_leave_to_task(app: &App, key: &OrderKey) -> Result<(), DbError> {
+    let member = key.member();
+    let now = app.now();
+    let task = NewTask {
+        action: Action::ExpireOrder,
+        subject: &member,
+        merchant_id: Some(key.merchant_id.as_str()),
+        order_no: Some(key.order_no.as_str()),
+        due_at: now + app.config.channels.deadline * 2,
+    };
+    if !compensation::take(&mut app.db.conn().await?, &task, now).await? {
+        return Ok(());
+    }
+    let outcome = expire_one(app, key).await;
+    let mut conn = app.db.conn().await?;
+    let now = app.now();
+    match outcome {
+        Ok(Drive::Done) => {
+            compensation::finish_by_subject(&mut conn, Action::ExpireOrder, &member, now).await
+        }
+        Ok(Drive::Again(why)) => leave_to_task(&mut conn, &member, &why, now).await,
+        Err(error) => leave_to_task(&mut conn, &member, &error.to_string(), now).await,
+    }
+}
+
+async fn leave_to_task(
+    conn: &mut crate::infra::db::Conn,
+    member: &str,
+    why: &str,
+    now: OffsetDateTime,
+) -> Result<(), DbError> {
+    let due_at = now + Duration::SECOND;
+    compensation::make_due(conn, Action::ExpireOrder, member, due_at, why, now).await
+}
+
+/// Drives one due order to its end: closed, or paid after all.
+///
+/// # Errors
+/// When the lock is busy, the channel silent or the database away: the task tries again.
+pub async fn expire_one(app: &App, key: &OrderKey) -> Result<Drive, OrderError> {
+    let _lock = app.locks.acquire(Scene::Close, &key.lock_key()).await?;
+    let order = store::find(&mut app.db.conn().await?, key).await?;
+    if order.is_none_or(|order| order.expires_at > app.now()) {
+        return Ok(Drive::Done);
+    }
+    match app.db.retrying(|| close_with_lock(app, key, CloseReason::Timeout)).await {
+        Ok(_) | Err(OrderError::AlreadyPaid) => Ok(Drive::Done),
+        Err(OrderError::ChannelUnavailable) => Ok(Drive::Again("the channel is silent".into())),
+        Err(error) => Err(error),
+    }
+}

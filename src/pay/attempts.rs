@@ -1,0 +1,142 @@
+//! Looking at attempts, and driving on those that a crash or a silence left `INIT`.
+
+use time::{Duration, OffsetDateTime};
+
+use super::end::end_attempt;
+use super::error::PayError;
+use super::model::{Attempt, PayEvent, PayStatus};
+use super::store;
+use crate::app::App;
+use crate::channels::{CallError, CreatedTrade, NewTrade};
+use crate::compensation::{self, Action, Drive};
+use crate::ids::MerchantId;
+use crate::infra::db::{Conn, DbError};
+use crate::infra::lock::Scene;
+use crate::orders::OrderKey;
+
+/// The attempt of that id, if it is this merchant's.
+///
+/// # Errors
+/// [`PayError::NotFound`] when this merchant has none of that id.
+pub async fn find_of_merchant(
+    app: &App,
+    merchant_id: &MerchantId,
+    pay_order_id: &str,
+) -> Result<Attempt, PayError> {
+    let attempt = store::find(&mut app.db.conn().await?, pay_order_id).await?;
+    attempt.filter(|attempt| attempt.merchant_id == *merchant_id).ok_or(PayError::NotFound)
+}
+
+/// The live attempt of an order.
+///
+/// # Errors
+/// When the database cannot be reached.
+pub async fn find_live_attempt(app: &App, key: &OrderKey) -> Result<Option<Attempt>, DbError> {
+    let attempts = store::list_of_order(&mut app.db.conn().await?, key).await?;
+    Ok(attempts.into_iter().find(|attempt| attempt.status.is_live()))
+}
+
+/// All attempts of an order, oldest first.
+pub(crate) async fn list_attempts(conn: &mut Conn, key: &OrderKey) -> Result<Vec<Attempt>, DbError> {
+    store::list_of_order(conn, key).await
+}
+
+/// What became of an attempt that was `INIT`.
+#[derive(Debug)]
+pub(super) enum Linked {
+    /// It has its link.
+    Paying(Box<Attempt>),
+    /// It, or its order, moved meanwhile: look again.
+    Moved,
+}
+
+/// Asks the channel for the link of an `INIT` attempt and writes it down. The attempt's own number makes this
+/// safe at any time and any number of times.
+///
+/// # Errors
+/// [`PayError::ChannelRefused`] after the attempt was set `FAILED`; [`PayError::ChannelUnavailable`] while the
+/// attempt stays `INIT` and its task goes on.
+pub(super) async fn make_link(
+    app: &App,
+    attempt: Attempt,
+    order_expires_at: OffsetDateTime,
+) -> Result<Linked, PayError> {
+    let channel = app.channels.get(&attempt.channel);
+    let channel = channel.ok_or_else(|| PayError::UnknownChannel(attempt.channel.clone()))?;
+    // A channel that cannot expire as early as the order keeps its trade open a while longer; closing the order
+    // closes the trade there.
+    let expires_at = attempt.expires_at.max(app.now() + channel.link_life().min);
+    let trade = NewTrade {
+        pay_order_id: attempt.pay_order_id.clone(),
+        money: attempt.money()?,
+        subject: attempt.subject.clone().unwrap_or_else(|| format!("Order {}", attempt.order_no)),
+        payer_id: attempt.payer_id.clone(),
+        return_url: attempt.return_url.clone(),
+        expires_at,
+    };
+    match channel.create(&trade).await {
+        Ok(created) => {
+            let expires_at = created.expires_at.min(order_expires_at);
+            publish_link(app, attempt, CreatedTrade { expires_at, ..created }).await
+        }
+        Err(CallError::Refused(refusal)) => {
+            let event = PayEvent::AttemptFailed.as_str();
+            let mut conn = app.db.conn().await?;
+            store::set_ended(&mut conn, &attempt, PayStatus::Failed, event, Some(&refusal), app.now())
+                .await?;
+            Err(PayError::ChannelRefused(refusal))
+        }
+        Err(error @ (CallError::Silent(_) | CallError::NotNow)) => {
+            tracing::warn!(channel.name = attempt.channel, %error, "no link for {} yet", attempt.pay_order_id);
+            let (now, id) = (app.now(), attempt.pay_order_id.as_str());
+            let mut conn = app.db.conn().await?;
+            let due_at = now + Duration::SECOND;
+            compensation::make_due(&mut conn, Action::DrivePayOrder, id, due_at, &error.to_string(), now)
+                .await?;
+            Err(PayError::ChannelUnavailable)
+        }
+    }
+}
+
+async fn publish_link(app: &App, attempt: Attempt, created: CreatedTrade) -> Result<Linked, PayError> {
+    let is_published = store::set_paying(&mut app.db.conn().await?, &attempt, &created, app.now()).await?;
+    if !is_published {
+        return Ok(Linked::Moved);
+    }
+    Ok(Linked::Paying(Box::new(Attempt {
+        status: PayStatus::Paying,
+        pay_url: Some(created.pay_url),
+        channel_ref: created.channel_ref,
+        expires_at: created.expires_at,
+        version: attempt.version + 1,
+        ..attempt
+    })))
+}
+
+/// Drives one `INIT` attempt to its end: a link while the order waits for money, closed otherwise.
+///
+/// # Errors
+/// When the lock is busy or the database away: the task tries again.
+pub async fn drive(app: &App, pay_order_id: &str) -> Result<Drive, PayError> {
+    let Some(attempt) = store::find(&mut app.db.conn().await?, pay_order_id).await? else {
+        return Ok(Drive::Done);
+    };
+    let key = attempt.order_key();
+    let _lock = app.locks.acquire(Scene::GeneratePayUrl, &key.lock_key()).await?;
+    if attempt.status != PayStatus::Init {
+        return Ok(Drive::Done);
+    }
+    let facts = store::find_facts(&mut app.db.conn().await?, &key).await?.ok_or(PayError::OrderNotFound)?;
+    let is_wanted =
+        facts.order.status == crate::orders::OrderStatus::Pending && attempt.expires_at > app.now();
+    let outcome = if is_wanted {
+        make_link(app, attempt, facts.order.expires_at).await.map(drop)
+    } else {
+        end_attempt(app, &attempt).await
+    };
+    match outcome {
+        Ok(()) | Err(PayError::ChannelRefused(_)) => Ok(Drive::Done),
+        Err(PayError::ChannelUnavailable) => Ok(Drive::Again("the channel is silent".into())),
+        Err(error) => Err(error),
+    }
+}

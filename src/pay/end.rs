@@ -1,0 +1,97 @@
+//! Ending a live attempt: closed at its channel first, because money may be on its way there.
+
+use super::error::PayError;
+use super::model::{Attempt, PayStatus};
+use super::report::{self, Origin, Report};
+use super::store;
+use crate::app::App;
+use crate::channels::{CallError, Channel, Closing, TradeState};
+use crate::compensation::{self, Action, Drive, NewTask};
+use crate::infra::lock::Scene;
+
+/// Closes a live attempt at its channel and then here; when it was paid there already, it pays its order.
+/// Afterwards the attempt is not live any more.
+///
+/// # Errors
+/// [`PayError::ChannelUnavailable`] when the channel is silent: nothing moved, and a task goes on asking.
+pub async fn end_attempt(app: &App, attempt: &Attempt) -> Result<(), PayError> {
+    let channel = app.channels.get(&attempt.channel);
+    let channel = channel.ok_or_else(|| PayError::UnknownChannel(attempt.channel.clone()))?;
+    write_task(app, attempt).await?;
+    match close_at_channel(channel.as_ref(), attempt).await? {
+        Ok(state) => {
+            let report = Report::of_attempt(attempt, state, Origin::Query);
+            report::apply(app, &report).await?;
+            let (mut conn, id) = (app.db.conn().await?, attempt.pay_order_id.as_str());
+            Ok(compensation::finish_by_subject(&mut conn, Action::ClosePayOrder, id, app.now()).await?)
+        }
+        Err(error) => {
+            tracing::warn!(channel.name = attempt.channel, %error, "{} is not closed yet", attempt.pay_order_id);
+            let (now, id) = (app.now(), attempt.pay_order_id.as_str());
+            let due_at = now + time::Duration::SECOND;
+            let mut conn = app.db.conn().await?;
+            compensation::make_due(&mut conn, Action::ClosePayOrder, id, due_at, &error.to_string(), now)
+                .await?;
+            Err(PayError::ChannelUnavailable)
+        }
+    }
+}
+
+/// The task stands before the outside call that it guards.
+async fn write_task(app: &App, attempt: &Attempt) -> Result<(), PayError> {
+    let now = app.now();
+    let task = NewTask {
+        action: Action::ClosePayOrder,
+        subject: attempt.pay_order_id.as_str(),
+        merchant_id: Some(attempt.merchant_id.as_str()),
+        order_no: Some(attempt.order_no.as_str()),
+        due_at: now + app.config.channels.deadline * 2,
+    };
+    Ok(compensation::append(&mut app.db.conn().await?, &task, now).await?)
+}
+
+/// Closes, and asks for the payment where the channel only says that there was one.
+async fn close_at_channel(
+    channel: &dyn Channel,
+    attempt: &Attempt,
+) -> Result<Result<TradeState, CallError>, PayError> {
+    let trade = attempt.trade_ref()?;
+    let state = match channel.close(&trade).await {
+        // A link that the channel has not seen yet may be opened until it expires; what is paid through it then
+        // is still the first money of its order, or stray.
+        Ok(Closing::Closed | Closing::Unseen) => Ok(TradeState::Closed),
+        Ok(Closing::AlreadyPaid(Some(payment))) => Ok(TradeState::Paid(payment)),
+        Ok(Closing::AlreadyPaid(None)) => match channel.query(&trade).await {
+            Ok(state @ TradeState::Paid(_)) => Ok(state),
+            Ok(_) => Err(CallError::Silent("it says paid, but does not name the payment".into())),
+            Err(error) => Err(error),
+        },
+        // A refusal to close says nothing about the money: ask.
+        Err(CallError::Refused(refusal)) => match channel.query(&trade).await {
+            Ok(TradeState::Pending | TradeState::Unseen) => Err(CallError::Refused(refusal)),
+            other => other,
+        },
+        Err(error) => Err(error),
+    };
+    Ok(state)
+}
+
+/// Ends the attempt of that id, for a task.
+///
+/// # Errors
+/// When the lock is busy or the database away: the task tries again.
+pub async fn end_by_id(app: &App, pay_order_id: &str) -> Result<Drive, PayError> {
+    let Some(attempt) = store::find(&mut app.db.conn().await?, pay_order_id).await? else {
+        return Ok(Drive::Done);
+    };
+    let _lock = app.locks.acquire(Scene::Close, &attempt.order_key().lock_key()).await?;
+    // Also one that is closed here: its trade may have come to stand at the channel after that.
+    if attempt.status == PayStatus::Paid {
+        return Ok(Drive::Done);
+    }
+    match end_attempt(app, &attempt).await {
+        Ok(()) => Ok(Drive::Done),
+        Err(PayError::ChannelUnavailable) => Ok(Drive::Again("the channel is silent".into())),
+        Err(error) => Err(error),
+    }
+}

@@ -1,0 +1,329 @@
+//! `POST /pay/url`: one link for one order.
+//!
+//! Round trips of a first call: 3 to PostgreSQL (read, begin, publish), 1 to Redis, 1 to the channel; commits: 2,
+//! of which the first is not flushed. A repeat: 1 round trip, no lock, no commit. Equal requests under way at
+//! once share one run.
+
+use std::time::Duration;
+
+use time::OffsetDateTime;
+
+use super::attempts::{Linked, make_link};
+use super::end::end_attempt;
+use super::error::PayError;
+use super::model::{Attempt, PayStatus};
+use super::store::{self, Facts, LiveAttempt};
+use crate::app::App;
+use crate::compensation::{self, Action, NewTask};
+use crate::ids::{MerchantId, OrderNo, PayOrderId, UserId};
+use crate::infra::lock::Scene;
+use crate::money::{Amount, Currency};
+use crate::orders::{self, NewOrder, OrderKey, OrderKind, OrderStatus};
+
+/// What is asked for.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+pub struct PayUrlRequest {
+    /// Whose order.
+    pub merchant_id: MerchantId,
+    /// Which one.
+    pub order_no: OrderNo,
+    /// Who pays.
+    pub payer_id: UserId,
+    /// Whether only the order's own user may pay: the rule for browsers.
+    pub is_payer_checked: bool,
+    /// Through which channel.
+    pub channel: String,
+    /// With it, an order that does not exist yet is made on the way.
+    pub amount: Option<Amount>,
+    /// Of what; goes with the amount.
+    pub currency: Option<Currency>,
+    /// What the buyer reads.
+    pub subject: Option<String>,
+    /// Where the cashier page leads back to.
+    pub return_url: Option<String>,
+}
+
+impl PayUrlRequest {
+    fn key(&self) -> OrderKey {
+        OrderKey { merchant_id: self.merchant_id.clone(), order_no: self.order_no.clone() }
+    }
+}
+
+/// A link and what it collects.
+#[derive(Clone, Debug)]
+pub struct PayUrl {
+    /// The attempt.
+    pub pay_order_id: PayOrderId,
+    /// Its order.
+    pub order_no: OrderNo,
+    /// Its channel.
+    pub channel: String,
+    /// The link.
+    pub pay_url: String,
+    /// Minor units.
+    pub amount: i64,
+    /// Of what.
+    pub currency: Currency,
+    /// When the link dies; never after the order.
+    pub expires_at: OffsetDateTime,
+}
+
+/// What is to be done, decided from what was read.
+#[derive(Debug)]
+enum Step {
+    /// The link stands.
+    Answer(PayUrl),
+    /// No attempt is live: begin one.
+    Begin,
+    /// This very attempt has no link yet.
+    DriveOn(PayOrderId),
+    /// Another payer's or channel's attempt, or a dead link: it goes first.
+    Replace(PayOrderId),
+}
+
+/// Rounds of "read, decide, write": each lost race is one round.
+const MAX_ROUNDS: usize = 8;
+/// How often a request looks whether another instance's call has ended.
+const LOOK_EVERY: Duration = Duration::from_millis(25);
+
+/// Makes or repeats the link of an order.
+///
+/// # Errors
+/// See [`PayError`]; after [`PayError::ChannelUnavailable`] the same request later gets the link.
+pub async fn pay_url(app: &App, request: &PayUrlRequest) -> Result<PayUrl, PayError> {
+    if app.channels.get(&request.channel).is_none() {
+        return Err(PayError::UnknownChannel(request.channel.clone()));
+    }
+    app.db.retrying(|| look_then_make(app, request)).await
+}
+
+async fn look_then_make(app: &App, request: &PayUrlRequest) -> Result<PayUrl, PayError> {
+    let facts = find_or_make_order(app, request).await?;
+    if let Step::Answer(link) = decide(&facts, request, app.now())? {
+        return Ok(link);
+    }
+    match app.locks.acquire(Scene::GeneratePayUrl, &request.key().lock_key()).await {
+        Ok(_lock) => make(app, request, facts).await,
+        Err(busy) => {
+            // One last look: the winner's answer is usually there.
+            let facts = find(app, request).await?.ok_or(PayError::OrderNotFound)?;
+            match decide(&facts, request, app.now())? {
+                Step::Answer(link) => Ok(link),
+                _ => Err(PayError::Busy(busy)),
+            }
+        }
+    }
+}
+
+async fn find(app: &App, request: &PayUrlRequest) -> Result<Option<Facts>, PayError> {
+    Ok(store::find_facts(&mut app.db.conn().await?, &request.key()).await?)
+}
+
+async fn find_or_make_order(app: &App, request: &PayUrlRequest) -> Result<Facts, PayError> {
+    if let Some(facts) = find(app, request).await? {
+        return Ok(facts);
+    }
+    let (Some(amount), Some(currency)) = (request.amount, request.currency) else {
+        return Err(PayError::OrderNotFound);
+    };
+    let new = NewOrder {
+        order_no: Some(request.order_no.clone()),
+        user_id: request.payer_id.clone(),
+        amount,
+        currency,
+        items: Vec::new(),
+        expires_in_secs: app.config.orders.timeout_secs,
+        kind: OrderKind::Sale,
+        rebate_user_id: None,
+        rebate_rate: None,
+        subject: request.subject.clone(),
+        notify_url: None,
+        metadata: None,
+    };
+    orders::create(app, &request.merchant_id, &new).await?;
+    find(app, request).await?.ok_or(PayError::OrderNotFound)
+}
+
+/// The facts were read before the lock was taken, so they may be stale: every write is guarded by them, and a
+/// write that meets nothing leads back here with fresh ones.
+async fn make(app: &App, request: &PayUrlRequest, mut facts: Facts) -> Result<PayUrl, PayError> {
+    for _ in 0..MAX_ROUNDS {
+        match decide(&facts, request, app.now())? {
+            Step::Answer(link) => return Ok(link),
+            Step::Begin => {
+                let attempt = new_attempt(app, request, &facts);
+                if begin(app, &attempt, &facts).await?
+                    && let Some(link) = link_of(app, attempt, &facts).await?
+                {
+                    return Ok(link);
+                }
+            }
+            Step::DriveOn(id) => {
+                if let Some(attempt) = take_over(app, request, &id).await?
+                    && let Some(link) = link_of(app, attempt, &facts).await?
+                {
+                    return Ok(link);
+                }
+            }
+            Step::Replace(id) => {
+                let attempt = store::find(&mut app.db.conn().await?, id.as_str()).await?;
+                end_attempt(app, &attempt.ok_or(PayError::NotFound)?).await?;
+            }
+        }
+        facts = find(app, request).await?.ok_or(PayError::OrderNotFound)?;
+    }
+    Err(PayError::ChannelUnavailable)
+}
+
+/// What these facts call for. Pure.
+fn decide(facts: &Facts, request: &PayUrlRequest, now: OffsetDateTime) -> Result<Step, PayError> {
+    let Facts { order, live } = facts;
+    if request.is_payer_checked && order.user_id != request.payer_id.as_str() {
+        return Err(PayError::OrderNotFound);
+    }
+    let differing: Vec<&'static str> = [
+        ("amount", request.amount.is_none_or(|amount| amount.minor() == order.amount)),
+        ("currency", request.currency.is_none_or(|currency| currency == order.currency)),
+    ]
+    .into_iter()
+    .filter_map(|(field, is_same)| (!is_same).then_some(field))
+    .collect();
+    if !differing.is_empty() {
+        return Err(PayError::ParamsMismatch(differing));
+    }
+    match order.status {
+        OrderStatus::Pending if order.expires_at > now => {}
+        OrderStatus::Pending | OrderStatus::Closed => return Err(PayError::OrderClosed),
+        OrderStatus::Paid | OrderStatus::PartiallyRefunded | OrderStatus::Refunded => {
+            return Err(PayError::OrderAlreadyPaid);
+        }
+    }
+    let Some(live) = live else { return Ok(Step::Begin) };
+    if !live.is_for(request) || live.expires_at <= now {
+        return Ok(Step::Replace(live.pay_order_id.clone()));
+    }
+    Ok(match (live.status, &live.pay_url) {
+        (PayStatus::Paying, Some(pay_url)) => Step::Answer(answer(facts, live, pay_url, request)),
+        _ => Step::DriveOn(live.pay_order_id.clone()),
+    })
+}
+
+impl LiveAttempt {
+    fn is_for(&self, request: &PayUrlRequest) -> bool {
+        self.payer_id == request.payer_id.as_str() && self.channel == request.channel
+    }
+}
+
+fn new_attempt(app: &App, request: &PayUrlRequest, facts: &Facts) -> Attempt {
+    let now = app.now();
+    let life = app.channels.get(&request.channel).map(|channel| channel.link_life());
+    // Never past the order; where the channel cannot expire that early, closing the order closes the trade.
+    let wanted = facts.order.expires_at;
+    let expires_at = life.map_or(wanted, |life| wanted.min(now + life.max));
+    Attempt {
+        pay_order_id: app.ids.pay_order(),
+        merchant_id: request.merchant_id.clone(),
+        order_no: request.order_no.clone(),
+        payer_id: request.payer_id.clone(),
+        channel: request.channel.clone(),
+        status: PayStatus::Init,
+        amount: facts.order.amount,
+        currency: facts.order.currency,
+        subject: request.subject.clone().or_else(|| facts.order.subject.clone()),
+        return_url: request.return_url.clone(),
+        pay_url: None,
+        channel_ref: None,
+        transaction_id: None,
+        paid_at: None,
+        channel_code: None,
+        channel_message: None,
+        expires_at,
+        created_at: now,
+        version: 1,
+    }
+}
+
+async fn begin(app: &App, attempt: &Attempt, facts: &Facts) -> Result<bool, PayError> {
+    let guard_until = attempt.created_at + app.config.channels.deadline + time::Duration::SECOND;
+    let mut conn = app.db.conn().await?;
+    match store::begin(&mut conn, attempt, facts.order.attempts, guard_until).await {
+        Err(error) if error.constraint() == Some("pay_orders_one_live_per_order") => Ok(false),
+        outcome => Ok(outcome?),
+    }
+}
+
+async fn link_of(app: &App, attempt: Attempt, facts: &Facts) -> Result<Option<PayUrl>, PayError> {
+    let abandoned = attempt.clone();
+    match make_link(app, attempt, facts.order.expires_at).await? {
+        Linked::Paying(attempt) => Ok(Some(PayUrl {
+            pay_order_id: attempt.pay_order_id,
+            order_no: attempt.order_no,
+            channel: attempt.channel,
+            pay_url: attempt.pay_url.unwrap_or_default(),
+            amount: attempt.amount,
+            currency: attempt.currency,
+            expires_at: attempt.expires_at,
+        })),
+        Linked::Moved => {
+            close_if_unwanted(app, &abandoned).await?;
+            Ok(None)
+        }
+    }
+}
+
+/// The link could not be published. When the order was paid or closed meanwhile, the trade that was just made
+/// must not stay payable.
+async fn close_if_unwanted(app: &App, attempt: &Attempt) -> Result<(), PayError> {
+    let found = store::find(&mut app.db.conn().await?, attempt.pay_order_id.as_str()).await?;
+    let Some(found) = found else { return Ok(()) };
+    if matches!(found.status, PayStatus::Paying | PayStatus::Paid) {
+        return Ok(());
+    }
+    match end_attempt(app, &found).await {
+        // A task goes on closing it; the order's state is the answer all the same.
+        Ok(()) | Err(PayError::ChannelUnavailable) => Ok(()),
+        Err(error) => Err(error),
+    }
+}
+
+/// Takes over an attempt without a link. While another instance is calling the channel for it, that call is
+/// waited for: its answer is ours too.
+async fn take_over(app: &App, request: &PayUrlRequest, id: &PayOrderId) -> Result<Option<Attempt>, PayError> {
+    let patience = app.config.channels.deadline + Duration::from_secs(1);
+    let give_up_at = tokio::time::Instant::now() + patience;
+    loop {
+        let now = app.now();
+        let task = NewTask {
+            action: Action::DrivePayOrder,
+            subject: id.as_str(),
+            merchant_id: Some(request.merchant_id.as_str()),
+            order_no: Some(request.order_no.as_str()),
+            due_at: now + patience,
+        };
+        let mut conn = app.db.conn().await?;
+        let found = store::find(&mut conn, id.as_str()).await?;
+        let Some(attempt) = found.filter(|attempt| attempt.status == PayStatus::Init) else {
+            return Ok(None);
+        };
+        if compensation::take(&mut conn, &task, now).await? {
+            return Ok(Some(attempt));
+        }
+        drop(conn);
+        if tokio::time::Instant::now() >= give_up_at {
+            return Err(PayError::ChannelUnavailable);
+        }
+        tokio::time::sleep(LOOK_EVERY).await;
+    }
+}
+
+fn answer(facts: &Facts, live: &LiveAttempt, pay_url: &str, request: &PayUrlRequest) -> PayUrl {
+    PayUrl {
+        pay_order_id: live.pay_order_id.clone(),
+        order_no: request.order_no.clone(),
+        channel: live.channel.clone(),
+        pay_url: pay_url.to_owned(),
+        amount: facts.order.amount,
+        currency: facts.order.currency,
+        expires_at: live.expires_at,
+    }
+}

@@ -1,0 +1,104 @@
+//! From what is known to what is to be done: a pure function.
+
+use super::store::Facts;
+use super::{Origin, Report, Verdict};
+use crate::channels::TradeState;
+use crate::orders::OrderStatus;
+use crate::pay::model::PayEvent;
+use crate::refunds::StrayReason;
+
+/// What a report calls for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Remedy {
+    /// Known already, with this verdict: nothing to write.
+    Repeat(Verdict),
+    /// Nothing moves: keep the callback, with this verdict.
+    Note(Verdict),
+    /// The first right money: the order is paid by it.
+    Pay,
+    /// Money that the order does not accept; the attempt may move all the same.
+    Stray {
+        /// Why not.
+        reason: StrayReason,
+        /// How the attempt moves.
+        event: Option<PayEvent>,
+    },
+    /// A live attempt ends without money.
+    End(PayEvent),
+    /// No such pay order: keep the callback and look again for a while.
+    Unmatched,
+    /// No such pay order, and we have looked long enough: the money is stray and nobody's.
+    GiveUpMatching,
+    /// It is not about our account.
+    WrongAccount,
+}
+
+impl Remedy {
+    /// The verdict that a callback is stored with.
+    pub(super) const fn verdict(self) -> Verdict {
+        match self {
+            Self::Repeat(verdict) | Self::Note(verdict) => verdict,
+            Self::Pay => Verdict::Applied,
+            Self::Stray { reason: StrayReason::AmountMismatch, .. } => Verdict::AmountMismatch,
+            Self::Stray { .. } => Verdict::Stray,
+            Self::End(_) => Verdict::Recorded,
+            Self::Unmatched => Verdict::Unmatched,
+            Self::GiveUpMatching => Verdict::UnknownOrder,
+            Self::WrongAccount => Verdict::WrongAccount,
+        }
+    }
+}
+
+pub(super) fn decide(facts: &Facts, report: &Report<'_>) -> Remedy {
+    let is_rematch = matches!(report.origin, Origin::Rematch { .. });
+    match facts.earlier {
+        // A callback that waits for its pay order is looked at afresh by its own task only.
+        Some(Verdict::Unmatched) if is_rematch => {}
+        Some(earlier) => return Remedy::Repeat(earlier),
+        None => {}
+    }
+    if matches!(report.origin, Origin::Callback { account_matches: false, .. }) {
+        return Remedy::WrongAccount;
+    }
+    match &report.state {
+        TradeState::Paid(_) => decide_paid(facts, report, is_rematch),
+        TradeState::Failed(_) => ended(facts, PayEvent::AttemptFailed),
+        TradeState::Closed => ended(facts, PayEvent::AttemptClosed),
+        TradeState::Pending | TradeState::Unseen => Remedy::Note(Verdict::Recorded),
+    }
+}
+
+fn decide_paid(facts: &Facts, report: &Report<'_>, is_rematch: bool) -> Remedy {
+    if let Some(stray) = facts.known_stray {
+        let verdict =
+            if stray == StrayReason::AmountMismatch { Verdict::AmountMismatch } else { Verdict::Repeated };
+        return Remedy::Note(verdict);
+    }
+    if facts.is_trade_known {
+        return Remedy::Note(Verdict::Repeated);
+    }
+    let (Some(matched), Some(payment)) = (&facts.matched, report.payment()) else {
+        return if is_rematch { Remedy::GiveUpMatching } else { Remedy::Unmatched };
+    };
+    let asked = matched.attempt_money;
+    if (payment.money.amount.minor(), payment.money.currency) != asked {
+        return Remedy::Stray { reason: StrayReason::AmountMismatch, event: Some(PayEvent::AttemptFailed) };
+    }
+    let event = Some(PayEvent::PaymentConfirmed);
+    match matched.order_status {
+        OrderStatus::Pending => Remedy::Pay,
+        OrderStatus::Closed => Remedy::Stray { reason: StrayReason::LatePayment, event },
+        OrderStatus::Paid | OrderStatus::PartiallyRefunded | OrderStatus::Refunded => {
+            Remedy::Stray { reason: StrayReason::DuplicatePayment, event }
+        }
+    }
+}
+
+/// An end without money moves a live attempt only; on any other it is noted.
+fn ended(facts: &Facts, event: PayEvent) -> Remedy {
+    let moves = facts.matched.as_ref().is_some_and(|matched| matched.attempt_status.after(event).is_some());
+    if moves { Remedy::End(event) } else { Remedy::Note(Verdict::Recorded) }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,127 @@
+use time::OffsetDateTime;
+
+use super::*;
+use crate::channels::{Payment, Refusal};
+use crate::money::{Amount, Currency, Money};
+use crate::orders::OrderKey;
+use crate::pay::model::PayStatus;
+use crate::pay::report::store::Matched;
+use crate::refunds::StrayPolicy;
+
+fn cny() -> Currency {
+    "CNY".parse().unwrap()
+}
+
+fn paid(minor: i64, currency: &str) -> TradeState {
+    let money = Money { amount: Amount::try_from(minor).unwrap(), currency: currency.parse().unwrap() };
+    TradeState::Paid(Payment { transaction_id: "T1".into(), money, paid_at: OffsetDateTime::UNIX_EPOCH })
+}
+
+fn facts(order_status: OrderStatus, attempt_status: PayStatus) -> Facts {
+    let matched = Matched {
+        key: OrderKey { merchant_id: "demo".parse().unwrap(), order_no: "A1".parse().unwrap() },
+        pay_order_id: "po_1".into(),
+        user_id: "u1".into(),
+        order_status,
+        order_money: (1990, cny()),
+        order_attempts: 1,
+        attempt_status,
+        attempt_version: 2,
+        attempt_money: (1990, cny()),
+        stray_money: StrayPolicy::AutoRefund,
+    };
+    Facts { earlier: None, known_stray: None, is_trade_known: false, matched: Some(matched) }
+}
+
+fn report(state: TradeState) -> Report<'static> {
+    let origin = Origin::Callback { event_id: "e1", body: b"{}", account_matches: true };
+    Report { channel: "sandbox", pay_order_id: "po_1", state, origin }
+}
+
+#[test]
+fn right_money_pays_a_pending_order_whatever_its_attempt_came_to() {
+    for attempt in [PayStatus::Init, PayStatus::Paying, PayStatus::Closed, PayStatus::Failed] {
+        let remedy = decide(&facts(OrderStatus::Pending, attempt), &report(paid(1990, "CNY")));
+        assert_eq!(remedy, Remedy::Pay, "{attempt}");
+    }
+}
+
+#[test]
+fn every_order_state_decides_what_becomes_of_right_money() {
+    let event = Some(PayEvent::PaymentConfirmed);
+    for &status in OrderStatus::ALL {
+        let expected = match status {
+            OrderStatus::Pending => Remedy::Pay,
+            OrderStatus::Closed => Remedy::Stray { reason: StrayReason::LatePayment, event },
+            _ => Remedy::Stray { reason: StrayReason::DuplicatePayment, event },
+        };
+        assert_eq!(
+            decide(&facts(status, PayStatus::Paying), &report(paid(1990, "CNY"))),
+            expected,
+            "{status}"
+        );
+    }
+}
+
+#[test]
+fn wrong_money_never_pays() {
+    for &status in OrderStatus::ALL {
+        for wrong in [paid(1989, "CNY"), paid(1991, "CNY"), paid(1990, "USD")] {
+            let remedy = decide(&facts(status, PayStatus::Paying), &report(wrong));
+            assert_eq!(remedy.verdict(), Verdict::AmountMismatch, "{status}");
+        }
+    }
+}
+
+#[test]
+fn the_same_event_gets_the_same_verdict() {
+    for &verdict in Verdict::ALL {
+        let known = Facts { earlier: Some(verdict), ..facts(OrderStatus::Pending, PayStatus::Paying) };
+        assert_eq!(decide(&known, &report(paid(1990, "CNY"))), Remedy::Repeat(verdict));
+    }
+}
+
+#[test]
+fn the_same_money_by_another_event_is_a_repeat() {
+    let known = Facts { is_trade_known: true, ..facts(OrderStatus::Paid, PayStatus::Paid) };
+    assert_eq!(decide(&known, &report(paid(1990, "CNY"))), Remedy::Note(Verdict::Repeated));
+
+    let mismatch = Facts {
+        known_stray: Some(StrayReason::AmountMismatch),
+        ..facts(OrderStatus::Pending, PayStatus::Failed)
+    };
+    assert_eq!(decide(&mismatch, &report(paid(1, "CNY"))), Remedy::Note(Verdict::AmountMismatch));
+}
+
+#[test]
+fn ends_without_money_move_live_attempts_only() {
+    let refusal = Refusal { code: "NO".into(), message: "no".into() };
+    for &attempt in PayStatus::ALL {
+        let failed =
+            decide(&facts(OrderStatus::Pending, attempt), &report(TradeState::Failed(refusal.clone())));
+        let closed = decide(&facts(OrderStatus::Pending, attempt), &report(TradeState::Closed));
+        if attempt.is_live() {
+            assert_eq!(failed, Remedy::End(PayEvent::AttemptFailed));
+            assert_eq!(closed, Remedy::End(PayEvent::AttemptClosed));
+        } else {
+            assert_eq!((failed, closed), (Remedy::Note(Verdict::Recorded), Remedy::Note(Verdict::Recorded)));
+        }
+    }
+}
+
+#[test]
+fn money_for_nobody_is_looked_for_and_then_held() {
+    let nobody = Facts { matched: None, ..facts(OrderStatus::Pending, PayStatus::Init) };
+    assert_eq!(decide(&nobody, &report(paid(1990, "CNY"))), Remedy::Unmatched);
+
+    let kept = Facts { earlier: Some(Verdict::Unmatched), ..nobody };
+    let again = Report { origin: Origin::Rematch { event_id: "e1" }, ..report(paid(1990, "CNY")) };
+    assert_eq!(decide(&kept, &again), Remedy::GiveUpMatching);
+}
+
+#[test]
+fn another_account_is_not_believed() {
+    let origin = Origin::Callback { event_id: "e1", body: b"{}", account_matches: false };
+    let foreign = Report { origin, ..report(paid(1990, "CNY")) };
+    assert_eq!(decide(&facts(OrderStatus::Pending, PayStatus::Paying), &foreign), Remedy::WrongAccount);
+}

@@ -1,0 +1,281 @@
+//! What a channel says of a trade, applied once: the same function for callbacks, for answers to queries, and for
+//! closes that come too late.
+//!
+//! Read, decide, write. The write names what it was decided on; when it meets nothing, somebody else was faster
+//! and everything is read again. Round trips of a first payment: 2, commits: 1; of a repeat: 1 and none.
+
+use time::OffsetDateTime;
+
+use super::error::PayError;
+use super::model::{Attempt, PayEvent};
+use crate::app::App;
+use crate::channels::{Payment, Refusal, TradeState};
+use crate::exceptions::{self, ExceptionKind, NewException};
+use crate::infra::db::{DbError, Tx};
+use crate::infra::words::words;
+use crate::orders::OrderKey;
+use crate::outbox::Event;
+use crate::refunds::{self, NewStray, StrayReason};
+
+mod decide;
+mod store;
+
+use decide::{Remedy, decide};
+use store::Facts;
+
+words! {
+    /// What became of a report; stored with a callback, and given again to every repeat.
+    pub enum Verdict {
+        /// It paid its order.
+        Applied = "APPLIED",
+        /// The same money was there already.
+        Repeated = "REPEATED",
+        /// Money that the order does not accept.
+        Stray = "STRAY",
+        /// Money of another amount or currency than was asked.
+        AmountMismatch = "AMOUNT_MISMATCH",
+        /// It speaks for another account at the channel.
+        WrongAccount = "WRONG_ACCOUNT",
+        /// Noted; nothing had to move, or an attempt ended without money.
+        Recorded = "RECORDED",
+        /// No pay order of that id yet; looked for again for ten minutes.
+        Unmatched = "UNMATCHED",
+        /// Nobody ever knew that pay order.
+        UnknownOrder = "UNKNOWN_ORDER",
+    }
+}
+
+/// Where a report comes from.
+#[derive(Clone, Copy, Debug)]
+pub enum Origin<'a> {
+    /// The channel called us; the callback is kept.
+    Callback {
+        /// The channel's id of the event.
+        event_id: &'a str,
+        /// The body as it came.
+        body: &'a [u8],
+        /// Whether it speaks for the configured account.
+        account_matches: bool,
+    },
+    /// The channel called us before the pay order existed; the callback is kept already.
+    Rematch {
+        /// The channel's id of the event.
+        event_id: &'a str,
+    },
+    /// We asked.
+    Query,
+}
+
+impl<'a> Origin<'a> {
+    const fn event_id(&self) -> Option<&'a str> {
+        match self {
+            Self::Callback { event_id, .. } | Self::Rematch { event_id } => Some(event_id),
+            Self::Query => None,
+        }
+    }
+}
+
+/// What a channel says of a trade.
+#[derive(Clone, Debug)]
+pub struct Report<'a> {
+    /// Which channel.
+    pub channel: &'a str,
+    /// Which pay order, in the channel's words.
+    pub pay_order_id: &'a str,
+    /// What became of it.
+    pub state: TradeState,
+    /// How we know.
+    pub origin: Origin<'a>,
+}
+
+impl<'a> Report<'a> {
+    /// A report on an attempt of ours.
+    #[must_use]
+    pub fn of_attempt(attempt: &'a Attempt, state: TradeState, origin: Origin<'a>) -> Self {
+        Self { channel: &attempt.channel, pay_order_id: attempt.pay_order_id.as_str(), state, origin }
+    }
+
+    fn payment(&self) -> Option<&Payment> {
+        match &self.state {
+            TradeState::Paid(payment) => Some(payment),
+            _ => None,
+        }
+    }
+}
+
+/// Rounds of "read, decide, write": each lost race is one round.
+const MAX_ROUNDS: usize = 8;
+
+/// Applies a report, once.
+///
+/// # Errors
+/// When the database cannot be reached: nothing was kept, and the channel must be made to repeat itself.
+pub async fn apply(app: &App, report: &Report<'_>) -> Result<Verdict, PayError> {
+    app.db.retrying(|| apply_with_races(app, report)).await
+}
+
+async fn apply_with_races(app: &App, report: &Report<'_>) -> Result<Verdict, PayError> {
+    for _ in 0..MAX_ROUNDS {
+        let facts = store::find_facts(&mut app.db.conn().await?, report).await?;
+        let remedy = decide(&facts, report);
+        match write(app, report, &facts, &remedy).await {
+            Ok(true) => {
+                announce(app, report, &facts, &remedy);
+                return Ok(remedy.verdict());
+            }
+            Ok(false) => {}
+            // The same event, or the same trade, was written by somebody else between the read and the write.
+            Err(error) if matches!(error.constraint(), Some(c) if LOST_RACES.contains(&c)) => {}
+            Err(error) => return Err(error.into()),
+        }
+    }
+    Err(PayError::Db(DbError::Contended(sqlx::Error::RowNotFound)))
+}
+
+const LOST_RACES: [&str; 3] = ["webhook_inbox_pkey", "pay_orders_trade_once", "stray_payments_trade_once"];
+
+/// Writes what was decided; `false` when the state that it was decided on is gone.
+async fn write(app: &App, report: &Report<'_>, facts: &Facts, remedy: &Remedy) -> Result<bool, DbError> {
+    let now = app.now();
+    match remedy {
+        Remedy::Repeat(_) => Ok(true),
+        Remedy::Pay => {
+            let (Some(matched), Some(payment)) = (&facts.matched, report.payment()) else { return Ok(false) };
+            let event = order_paid(matched, report, payment);
+            store::pay(&mut app.db.conn().await?, report, matched, payment, &event, now).await
+        }
+        Remedy::Note(verdict) if report.origin.event_id().is_none() => {
+            debug_assert!(*verdict == Verdict::Recorded || *verdict == Verdict::Repeated);
+            Ok(true)
+        }
+        _ => {
+            let mut tx = app.db.begin().await?;
+            let written = write_in_tx(app, &mut tx, report, facts, remedy, now).await;
+            tx.finish(written).await
+        }
+    }
+}
+
+async fn write_in_tx(
+    app: &App,
+    tx: &mut Tx,
+    report: &Report<'_>,
+    facts: &Facts,
+    remedy: &Remedy,
+    now: OffsetDateTime,
+) -> Result<bool, DbError> {
+    if let Some(matched) = &facts.matched
+        && !store::lock_as_read(tx, matched).await?
+    {
+        return Ok(false);
+    }
+    store::record_callback(tx, report, facts, remedy.verdict(), now).await?;
+    match remedy {
+        Remedy::Stray { reason, event } => {
+            move_attempt(tx, report, facts, *event, now).await?;
+            hold_stray(app, tx, report, facts, *reason, now).await?;
+        }
+        Remedy::End(event) => move_attempt(tx, report, facts, Some(*event), now).await?,
+        Remedy::Unmatched => store::append_rematch(tx, report, now).await?,
+        Remedy::GiveUpMatching => hold_stray(app, tx, report, facts, StrayReason::UnknownOrder, now).await?,
+        Remedy::WrongAccount => open_wrong_account(app, tx, report, now).await?,
+        Remedy::Repeat(_) | Remedy::Note(_) | Remedy::Pay => {}
+    }
+    Ok(true)
+}
+
+async fn move_attempt(
+    tx: &mut Tx,
+    report: &Report<'_>,
+    facts: &Facts,
+    event: Option<PayEvent>,
+    now: OffsetDateTime,
+) -> Result<(), DbError> {
+    let (Some(matched), Some(event)) = (&facts.matched, event) else { return Ok(()) };
+    let Some(to) = matched.attempt_status.after(event) else { return Ok(()) };
+    let refusal: Option<&Refusal> = match &report.state {
+        TradeState::Failed(refusal) => Some(refusal),
+        _ => None,
+    };
+    let payment = report.payment().filter(|_| event == PayEvent::PaymentConfirmed);
+    store::move_attempt(tx, matched, to, event, payment, refusal, now).await
+}
+
+async fn hold_stray(
+    app: &App,
+    tx: &mut Tx,
+    report: &Report<'_>,
+    facts: &Facts,
+    reason: StrayReason,
+    now: OffsetDateTime,
+) -> Result<(), DbError> {
+    let Some(payment) = report.payment() else { return Ok(()) };
+    let matched = facts.matched.as_ref();
+    let stray = NewStray {
+        channel: report.channel,
+        out_trade_no: report.pay_order_id,
+        order: matched.map(|matched| &matched.key),
+        payment,
+        reason,
+        policy: matched.map(|matched| matched.stray_money),
+    };
+    refunds::hold_stray_in_tx(app, tx, &stray, now).await
+}
+
+async fn open_wrong_account(
+    app: &App,
+    tx: &mut Tx,
+    report: &Report<'_>,
+    now: OffsetDateTime,
+) -> Result<(), DbError> {
+    let exception = NewException {
+        kind: ExceptionKind::WrongAccount,
+        merchant_id: None,
+        order_no: None,
+        subject: report.pay_order_id,
+        detail: "a correctly signed callback speaks for another account at the channel than the configured one",
+    };
+    exceptions::open_in_tx(tx, &app.ids, &exception, now).await
+}
+
+fn order_paid(matched: &store::Matched, report: &Report<'_>, payment: &Payment) -> Event {
+    Event::OrderPaid {
+        order_no: matched.key.order_no.to_string(),
+        user_id: matched.user_id.clone(),
+        amount: matched.order_money.0,
+        currency: matched.order_money.1,
+        pay_order_id: report.pay_order_id.to_owned(),
+        channel: report.channel.to_owned(),
+        transaction_id: payment.transaction_id.clone(),
+        paid_at: payment.paid_at,
+    }
+}
+
+/// After the commit: wakes who waits, counts, and says it once.
+fn announce(app: &App, report: &Report<'_>, facts: &Facts, remedy: &Remedy) {
+    let verdict = remedy.verdict();
+    metrics::counter!("payonce_reports_total",
+        "channel" => report.channel.to_owned(), "verdict" => verdict.as_str())
+    .increment(1);
+    if matches!(remedy, Remedy::Repeat(_) | Remedy::Note(_)) {
+        return;
+    }
+    let key: Option<&OrderKey> = facts.matched.as_ref().map(|matched| &matched.key);
+    if let Some(key) = key {
+        app.changes.announce(&key.member());
+    }
+    app.compensation_wake.notify_one();
+    let order_no = key.map(|key| key.order_no.as_str()).unwrap_or_default();
+    tracing::info!(
+        order.no = order_no, channel.name = report.channel, pay_order = report.pay_order_id, verdict = %verdict,
+        "{} reported {}: {verdict}", report.channel, report.pay_order_id
+    );
+}
+
+/// Looks for the pay order of a kept callback again; past ten minutes its money becomes stray.
+///
+/// # Errors
+/// When the database cannot be reached.
+pub async fn rematch(app: &App, report: &Report<'_>) -> Result<Verdict, PayError> {
+    apply(app, report).await
+}

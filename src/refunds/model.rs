@@ -1,0 +1,232 @@
+//! The words and rows of refunds and stray payments, and the tables of their lives.
+
+use time::OffsetDateTime;
+
+use crate::channels::Payment;
+use crate::infra::words::words;
+use crate::money::Currency;
+use crate::orders::OrderKey;
+
+words! {
+    /// The life of a refund.
+    pub enum RefundStatus {
+        /// Waits for an operator who did not ask for it.
+        AwaitingApproval = "AWAITING_APPROVAL",
+        /// Written down; the channel is to be asked.
+        Pending = "PENDING",
+        /// Asked for; no final answer yet.
+        Processing = "PROCESSING",
+        /// The money went back.
+        Succeeded = "SUCCEEDED",
+        /// Refused for good.
+        Failed = "FAILED",
+    }
+}
+
+words! {
+    /// What moves a refund.
+    pub enum RefundEvent {
+        /// The channel is being asked.
+        Requested = "REQUESTED",
+        /// The channel gave the money back.
+        Succeeded = "SUCCEEDED",
+        /// The channel refused for good, or took the refund back.
+        Failed = "FAILED",
+    }
+}
+
+impl RefundStatus {
+    /// The part of a refund's life that is driven here; `None` for what is absent from it.
+    #[must_use]
+    pub const fn after(self, event: RefundEvent) -> Option<Self> {
+        use {RefundEvent as E, RefundStatus as S};
+        match (self, event) {
+            (S::Pending, E::Requested) => Some(S::Processing),
+            (S::Pending | S::Processing, E::Succeeded) => Some(S::Succeeded),
+            (S::Pending | S::Processing, E::Failed) => Some(S::Failed),
+            _ => None,
+        }
+    }
+}
+
+words! {
+    /// The life of a stray payment.
+    pub enum StrayStatus {
+        /// Waits for a decision.
+        Held = "HELD",
+        /// On its way back.
+        Refunding = "REFUNDING",
+        /// Back in full.
+        Refunded = "REFUNDED",
+        /// Kept by a person's decision.
+        Kept = "KEPT",
+    }
+}
+
+words! {
+    /// What moves a stray payment.
+    pub enum StrayEvent {
+        /// The merchant's policy or a person wants it refunded.
+        RefundAsked = "REFUND_ASKED",
+        /// The channel gave it back.
+        RefundSucceeded = "REFUND_SUCCEEDED",
+        /// The channel refused to: a person decides again.
+        RefundFailed = "REFUND_FAILED",
+        /// A person decided to keep it.
+        Kept = "KEPT",
+    }
+}
+
+impl StrayStatus {
+    /// The whole life of a stray payment; `None` for what is absent from it.
+    #[must_use]
+    pub const fn after(self, event: StrayEvent) -> Option<Self> {
+        use {StrayEvent as E, StrayStatus as S};
+        match (self, event) {
+            (S::Held, E::RefundAsked) => Some(S::Refunding),
+            (S::Refunding, E::RefundSucceeded) => Some(S::Refunded),
+            (S::Refunding, E::RefundFailed) => Some(S::Held),
+            (S::Held, E::Kept) => Some(S::Kept),
+            _ => None,
+        }
+    }
+}
+
+words! {
+    /// Why an order does not accept the money.
+    pub enum StrayReason {
+        /// The order was closed.
+        LatePayment = "LATE_PAYMENT",
+        /// The order was paid by other money.
+        DuplicatePayment = "DUPLICATE_PAYMENT",
+        /// Another amount or currency than was asked.
+        AmountMismatch = "AMOUNT_MISMATCH",
+        /// Nobody knows the pay order.
+        UnknownOrder = "UNKNOWN_ORDER",
+    }
+}
+
+words! {
+    /// What a merchant wants done with stray money.
+    pub enum StrayPolicy {
+        /// Give it back at once.
+        AutoRefund = "auto_refund",
+        /// Let a person decide.
+        Hold = "hold",
+    }
+}
+
+/// Stray money as a channel reports it.
+#[derive(Clone, Copy, Debug)]
+pub struct NewStray<'a> {
+    /// Which channel took it.
+    pub channel: &'a str,
+    /// The pay order that the channel names.
+    pub out_trade_no: &'a str,
+    /// The order of that pay order, when it is ours.
+    pub order: Option<&'a OrderKey>,
+    /// What was taken.
+    pub payment: &'a Payment,
+    /// Why the order does not accept it.
+    pub reason: StrayReason,
+    /// What the merchant wants; without a known merchant it is always held.
+    pub policy: Option<StrayPolicy>,
+}
+
+/// A stray payment as it stands.
+#[derive(Clone, Debug)]
+pub struct StrayPayment {
+    /// Its id.
+    pub stray_id: String,
+    /// Which channel took it.
+    pub channel: String,
+    /// The channel's number of the trade.
+    pub transaction_id: String,
+    /// The pay order that the channel named.
+    pub out_trade_no: String,
+    /// The same, when it is ours.
+    pub pay_order_id: Option<String>,
+    /// Whose, where it is known.
+    pub merchant_id: Option<String>,
+    /// Of which order, where it is known.
+    pub order_no: Option<String>,
+    /// Minor units really taken.
+    pub amount: i64,
+    /// Of what.
+    pub currency: Currency,
+    /// Why the order does not accept it.
+    pub reason: StrayReason,
+    /// Where it stands.
+    pub status: StrayStatus,
+    /// When it was taken, by the channel's clock.
+    pub paid_at: OffsetDateTime,
+}
+
+/// A refund as it stands.
+#[derive(Clone, Debug)]
+pub struct Refund {
+    /// What the channel knows it by.
+    pub refund_id: String,
+    /// What the merchant knows it by.
+    pub refund_no: String,
+    /// Whose, where it is known.
+    pub merchant_id: Option<String>,
+    /// Of which order, where it is known.
+    pub order_no: Option<String>,
+    /// The paying attempt that it takes from.
+    pub pay_order_id: Option<String>,
+    /// The stray payment that it gives back.
+    pub stray_id: Option<String>,
+    /// Minor units.
+    pub amount: i64,
+    /// Of what.
+    pub currency: Currency,
+    /// Where it stands.
+    pub status: RefundStatus,
+    /// Why it is made.
+    pub reason: String,
+    /// Why it failed.
+    pub failure: Option<String>,
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_pair_of_state_and_event_is_decided() {
+        use {RefundEvent as E, RefundStatus as S};
+        let allowed = [
+            (S::Pending, E::Requested, S::Processing),
+            (S::Pending, E::Succeeded, S::Succeeded),
+            (S::Processing, E::Succeeded, S::Succeeded),
+            (S::Pending, E::Failed, S::Failed),
+            (S::Processing, E::Failed, S::Failed),
+        ];
+        for &from in S::ALL {
+            for &event in E::ALL {
+                let expected =
+                    allowed.iter().find(|(f, e, _)| (*f, *e) == (from, event)).map(|(_, _, to)| *to);
+                assert_eq!(from.after(event), expected, "{from} by {event}");
+            }
+        }
+    }
+
+    #[test]
+    fn every_pair_of_a_stray_payments_life_is_decided() {
+        use {StrayEvent as E, StrayStatus as S};
+        let allowed = [
+            (S::Held, E::RefundAsked, S::Refunding),
+            (S::Refunding, E::RefundSucceeded, S::Refunded),
+            (S::Refunding, E::RefundFailed, S::Held),
+            (S::Held, E::Kept, S::Kept),
+        ];
+        for &from in S::ALL {
+            for &event in E::ALL {
+                let expected =
+                    allowed.iter().find(|(f, e, _)| (*f, *e) == (from, event)).map(|(_, _, to)| *to);
+                assert_eq!(from.after(event), expected, "{from} by {event}");
+            }
+        }
+    }
+}

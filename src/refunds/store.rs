@@ -1,0 +1,240 @@
+//! The rows of `stray_payments` and `refunds`.
+
+use time::OffsetDateTime;
+
+use super::model::{NewStray, Refund, RefundStatus, StrayEvent, StrayPayment, StrayReason, StrayStatus};
+use crate::ids::{RefundId, StrayId};
+use crate::infra::db::{Conn, DbError, Tx, expect_one_row};
+use crate::money::Currency;
+use crate::orders::OrderKey;
+
+/// Writes stray money down; the unique key of channel and trade number refuses the same money twice.
+pub(super) async fn insert_stray(
+    tx: &mut Tx,
+    stray_id: &StrayId,
+    new: &NewStray<'_>,
+    now: OffsetDateTime,
+) -> Result<StrayPayment, DbError> {
+    let conn: &mut Conn = tx;
+    let pay_order_id = new.order.map(|_| new.out_trade_no);
+    sqlx::query!(
+        "INSERT INTO stray_payments (stray_id, channel, transaction_id, out_trade_no, pay_order_id, merchant_id,
+                                     order_no, amount, currency, reason, paid_at, created_at, updated_at)
+         VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12, $12)",
+        stray_id.as_str(),
+        new.channel,
+        new.payment.transaction_id,
+        new.out_trade_no,
+        pay_order_id,
+        new.order.map(|key| key.merchant_id.as_str()),
+        new.order.map(|key| key.order_no.as_str()),
+        new.payment.money.amount.minor(),
+        new.payment.money.currency.as_str(),
+        new.reason.as_str(),
+        new.payment.paid_at,
+        now,
+    )
+    .execute(conn)
+    .await?;
+    Ok(StrayPayment {
+        stray_id: stray_id.to_string(),
+        channel: new.channel.to_owned(),
+        transaction_id: new.payment.transaction_id.clone(),
+        out_trade_no: new.out_trade_no.to_owned(),
+        pay_order_id: pay_order_id.map(str::to_owned),
+        merchant_id: new.order.map(|key| key.merchant_id.to_string()),
+        order_no: new.order.map(|key| key.order_no.to_string()),
+        amount: new.payment.money.amount.minor(),
+        currency: new.payment.money.currency,
+        reason: new.reason,
+        status: StrayStatus::Held,
+        paid_at: new.payment.paid_at,
+    })
+}
+
+/// Moves a locked stray payment along its table.
+pub(super) async fn move_stray(
+    tx: &mut Tx,
+    stray: &StrayPayment,
+    from: StrayStatus,
+    event: StrayEvent,
+    now: OffsetDateTime,
+) -> Result<(), DbError> {
+    let to = from.after(event).ok_or(DbError::UnexpectedRows(0))?;
+    let conn: &mut Conn = tx;
+    expect_one_row(
+        &sqlx::query!(
+            "UPDATE stray_payments SET status = $3, updated_at = $4 WHERE stray_id = $1 AND status = $2",
+            stray.stray_id,
+            from.as_str(),
+            to.as_str(),
+            now,
+        )
+        .execute(conn)
+        .await?,
+    )
+}
+
+/// Writes the refund of a whole stray payment. The service allots the number: nobody asked under one.
+pub(super) async fn insert_stray_refund(
+    tx: &mut Tx,
+    refund_id: &RefundId,
+    stray: &StrayPayment,
+    now: OffsetDateTime,
+) -> Result<(), DbError> {
+    let conn: &mut Conn = tx;
+    sqlx::query!(
+        "INSERT INTO refunds (refund_id, merchant_id, refund_no, order_no, stray_id, amount, currency, reason,
+                              created_at, updated_at)
+         VALUES ($1, $2, $1, $3, $4, $5, $6, $7, $8, $8)",
+        refund_id.as_str(),
+        stray.merchant_id,
+        stray.order_no,
+        stray.stray_id,
+        stray.amount,
+        stray.currency.as_str(),
+        stray.reason.as_str(),
+        now,
+    )
+    .execute(conn)
+    .await?;
+    Ok(())
+}
+
+/// `PENDING → PROCESSING`. Zero rows means that another worker was faster; what follows is safe to repeat.
+pub(super) async fn set_processing(
+    conn: &mut Conn,
+    refund_id: &str,
+    now: OffsetDateTime,
+) -> Result<(), DbError> {
+    sqlx::query!(
+        "UPDATE refunds SET status = 'PROCESSING', version = version + 1, updated_at = $2
+         WHERE refund_id = $1 AND status = 'PENDING'",
+        refund_id,
+        now,
+    )
+    .execute(conn)
+    .await?;
+    Ok(())
+}
+
+/// Writes the end of a locked refund.
+pub(super) async fn set_result(
+    tx: &mut Tx,
+    refund: &Refund,
+    to: RefundStatus,
+    channel_refund_id: Option<&str>,
+    failure: Option<&str>,
+    now: OffsetDateTime,
+) -> Result<(), DbError> {
+    let conn: &mut Conn = tx;
+    expect_one_row(
+        &sqlx::query!(
+            "UPDATE refunds
+             SET status = $3, channel_refund_id = $4, failure = $5, version = version + 1, updated_at = $6
+             WHERE refund_id = $1 AND status = $2",
+            refund.refund_id,
+            refund.status.as_str(),
+            to.as_str(),
+            channel_refund_id,
+            failure,
+            now,
+        )
+        .execute(conn)
+        .await?,
+    )
+}
+
+/// The refund of that id.
+async fn find_refund(conn: &mut Conn, refund_id: &str) -> Result<Option<Refund>, DbError> {
+    let refund = sqlx::query_as!(
+        Refund,
+        r#"SELECT refund_id, refund_no, merchant_id, order_no, pay_order_id, stray_id, amount,
+                  currency AS "currency: Currency", status AS "status: RefundStatus", reason, failure
+           FROM refunds WHERE refund_id = $1"#,
+        refund_id,
+    )
+    .fetch_optional(conn)
+    .await?;
+    Ok(refund)
+}
+
+/// Locks a stray payment, and with it every refund of it: those move only under this lock.
+pub(crate) async fn lock_stray(tx: &mut Tx, stray_id: &str) -> Result<Option<StrayPayment>, DbError> {
+    let conn: &mut Conn = tx;
+    sqlx::query!("SELECT 1 AS one FROM stray_payments WHERE stray_id = $1 FOR UPDATE", stray_id)
+        .fetch_optional(&mut *conn)
+        .await?;
+    find_stray(conn, stray_id).await
+}
+
+async fn find_stray(conn: &mut Conn, stray_id: &str) -> Result<Option<StrayPayment>, DbError> {
+    let stray = sqlx::query_as!(
+        StrayPayment,
+        r#"SELECT stray_id, channel, transaction_id, out_trade_no, pay_order_id, merchant_id, order_no, amount,
+                  currency AS "currency: Currency", reason AS "reason: StrayReason",
+                  status AS "status: StrayStatus", paid_at
+           FROM stray_payments WHERE stray_id = $1"#,
+        stray_id,
+    )
+    .fetch_optional(conn)
+    .await?;
+    Ok(stray)
+}
+
+/// A stray payment's refund and what it gives back.
+pub(super) async fn find_with_stray(
+    conn: &mut Conn,
+    refund_id: &str,
+) -> Result<Option<(Refund, StrayPayment)>, DbError> {
+    let Some(refund) = find_refund(conn, refund_id).await? else { return Ok(None) };
+    let Some(stray_id) = refund.stray_id.clone() else { return Ok(None) };
+    Ok(find_stray(conn, &stray_id).await?.map(|stray| (refund, stray)))
+}
+
+/// The same, locked: the stray payment's row first.
+pub(super) async fn lock_with_stray(
+    tx: &mut Tx,
+    refund_id: &str,
+) -> Result<Option<(Refund, StrayPayment)>, DbError> {
+    let Some(stray_id) = find_refund(tx, refund_id).await?.and_then(|refund| refund.stray_id) else {
+        return Ok(None);
+    };
+    let Some(stray) = lock_stray(tx, &stray_id).await? else { return Ok(None) };
+    // Read again under the lock: its state may have moved while we waited.
+    Ok(find_refund(tx, refund_id).await?.map(|refund| (refund, stray)))
+}
+
+/// All refunds of an order, oldest first.
+pub(crate) async fn list_of_order(conn: &mut Conn, key: &OrderKey) -> Result<Vec<Refund>, DbError> {
+    let refunds = sqlx::query_as!(
+        Refund,
+        r#"SELECT refund_id, refund_no, merchant_id, order_no, pay_order_id, stray_id, amount,
+                  currency AS "currency: Currency", status AS "status: RefundStatus", reason, failure
+           FROM refunds WHERE merchant_id = $1 AND order_no = $2 ORDER BY created_at, refund_id"#,
+        key.merchant_id.as_str(),
+        key.order_no.as_str(),
+    )
+    .fetch_all(conn)
+    .await?;
+    Ok(refunds)
+}
+
+/// All stray payments of an order, oldest first.
+pub(crate) async fn list_strays_of_order(
+    conn: &mut Conn,
+    key: &OrderKey,
+) -> Result<Vec<StrayPayment>, DbError> {
+    let strays = sqlx::query_as!(
+        StrayPayment,
+        r#"SELECT stray_id, channel, transaction_id, out_trade_no, pay_order_id, merchant_id, order_no, amount,
+                  currency AS "currency: Currency", reason AS "reason: StrayReason",
+                  status AS "status: StrayStatus", paid_at
+           FROM stray_payments WHERE merchant_id = $1 AND order_no = $2 ORDER BY created_at, stray_id"#,
+        key.merchant_id.as_str(),
+        key.order_no.as_str(),
+    )
+    .fetch_all(conn)
+    .await?;
+    Ok(strays)
+}

@@ -1,0 +1,98 @@
+//! Taking stray money in: it has an owner from its first commit on.
+
+use time::OffsetDateTime;
+
+use super::model::{NewStray, StrayEvent, StrayPayment, StrayPolicy, StrayReason, StrayStatus};
+use super::store;
+use crate::app::App;
+use crate::compensation::{self, Action, NewTask};
+use crate::exceptions::{self, ExceptionKind, NewException};
+use crate::infra::db::{DbError, Tx};
+use crate::outbox::{self, Event};
+
+/// Writes stray money down and follows the merchant's policy, in the transaction of the callback that reported
+/// it: a refund with its task, or an exception for a person. A wrong amount always opens an exception; it
+/// resolves itself when its refund succeeds.
+pub(crate) async fn hold_stray_in_tx(
+    app: &App,
+    tx: &mut Tx,
+    new: &NewStray<'_>,
+    now: OffsetDateTime,
+) -> Result<(), DbError> {
+    let stray = store::insert_stray(tx, &app.ids.stray(), new, now).await?;
+    announce_in_tx(tx, &stray, now).await?;
+    let is_refunded = new.policy == Some(StrayPolicy::AutoRefund);
+    if is_refunded {
+        refund_in_tx(app, tx, &stray, now).await?;
+    }
+    if !is_refunded || new.reason == StrayReason::AmountMismatch {
+        open_exception_in_tx(app, tx, &stray, now).await?;
+    }
+    metrics::counter!("payonce_stray_payments_total", "reason" => new.reason.as_str()).increment(1);
+    Ok(())
+}
+
+async fn announce_in_tx(tx: &mut Tx, stray: &StrayPayment, now: OffsetDateTime) -> Result<(), DbError> {
+    let event = Event::StrayPaymentReceived {
+        order_no: stray.order_no.clone(),
+        stray_id: stray.stray_id.clone(),
+        reason: stray.reason.as_str(),
+        amount: stray.amount,
+        currency: stray.currency,
+    };
+    outbox::append_in_tx(tx, stray.merchant_id.as_deref(), stray.order_no.as_deref(), &event, now).await
+}
+
+async fn open_exception_in_tx(
+    app: &App,
+    tx: &mut Tx,
+    stray: &StrayPayment,
+    now: OffsetDateTime,
+) -> Result<(), DbError> {
+    let kind = match stray.reason {
+        StrayReason::AmountMismatch => ExceptionKind::AmountMismatch,
+        StrayReason::UnknownOrder => ExceptionKind::UnknownOrder,
+        StrayReason::LatePayment | StrayReason::DuplicatePayment => ExceptionKind::StrayMoney,
+    };
+    let detail = format!(
+        "{} took {} {} (minor units) in trade {} for {}: {}",
+        stray.channel, stray.amount, stray.currency, stray.transaction_id, stray.out_trade_no, stray.reason
+    );
+    let exception = NewException {
+        kind,
+        merchant_id: stray.merchant_id.as_deref(),
+        order_no: stray.order_no.as_deref(),
+        subject: &stray.stray_id,
+        detail: &detail,
+    };
+    exceptions::open_in_tx(tx, &app.ids, &exception, now).await
+}
+
+/// Sends a held stray payment back: a refund row, its task, and the state that says so.
+pub(crate) async fn refund_in_tx(
+    app: &App,
+    tx: &mut Tx,
+    stray: &StrayPayment,
+    now: OffsetDateTime,
+) -> Result<(), DbError> {
+    let refund_id = app.ids.refund();
+    store::move_stray(tx, stray, StrayStatus::Held, StrayEvent::RefundAsked, now).await?;
+    store::insert_stray_refund(tx, &refund_id, stray, now).await?;
+    let task = NewTask {
+        action: Action::DriveRefund,
+        subject: refund_id.as_str(),
+        merchant_id: stray.merchant_id.as_deref(),
+        order_no: stray.order_no.as_deref(),
+        due_at: now,
+    };
+    compensation::append(tx, &task, now).await
+}
+
+/// Keeps a held stray payment, by a person's decision.
+pub(crate) async fn keep_in_tx(
+    tx: &mut Tx,
+    stray: &StrayPayment,
+    now: OffsetDateTime,
+) -> Result<(), DbError> {
+    store::move_stray(tx, stray, StrayStatus::Held, StrayEvent::Kept, now).await
+}
