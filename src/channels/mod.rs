@@ -52,8 +52,11 @@ pub trait Channel: Send + Sync {
     /// The channel's own books of one day (of the channel's time zone), line by line as it is downloaded.
     async fn statement(&self, day: Date) -> Result<Statement, CallError>;
 
-    /// Checks a callback's signature over the raw bytes, then reads it. Unknown fields are tolerated.
-    fn verify(&self, callback: &RawCallback<'_>) -> Result<Callback, CallbackError>;
+    /// Checks a callback's signature over the raw bytes, before anything is read.
+    fn verify(&self, callback: &RawCallback<'_>) -> Result<(), CallbackError>;
+
+    /// Reads the body of a callback that was verified, now or when it was kept. Unknown fields are tolerated.
+    fn read(&self, body: &[u8]) -> Result<Callback, CallbackError>;
 
     /// Our answer to a callback in the channel's own words.
     fn acknowledge(&self, reception: Reception) -> Acknowledgement;

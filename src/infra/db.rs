@@ -173,6 +173,12 @@ impl Db {
         Ok(Conn { inner: Some(inner), deadline: self.statement_deadline, is_mid_flight: false })
     }
 
+    /// Whether the database answers right now.
+    pub async fn answers(&self) -> bool {
+        let Ok(mut conn) = self.conn().await else { return false };
+        sqlx::raw_sql("SELECT 1").execute(&mut conn).await.is_ok()
+    }
+
     /// Opens a transaction.
     ///
     /// # Errors

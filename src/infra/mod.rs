@@ -7,7 +7,6 @@ pub mod duty;
 pub mod lock;
 pub mod redis;
 pub mod secret_box;
-pub mod server;
 pub mod tasks;
 pub mod telemetry;
 pub(crate) mod words;

@@ -30,6 +30,14 @@ pub struct OrderDetails {
     pub stray_payments: Vec<StrayPayment>,
 }
 
+impl OrderDetails {
+    /// An order that was just made: nothing belongs to it yet but its lines.
+    #[must_use]
+    pub const fn of_new(order: Order, items: Vec<OrderItem>) -> Self {
+        Self { order, items, pay_orders: Vec::new(), refunds: Vec::new(), stray_payments: Vec::new() }
+    }
+}
+
 /// The order of that number with all that belongs to it.
 ///
 /// # Errors

@@ -12,6 +12,7 @@ use crate::app::App;
 use crate::channels::{Payment, Refusal, TradeState};
 use crate::exceptions::{self, ExceptionKind, NewException};
 use crate::infra::db::{DbError, Tx};
+use crate::infra::lock::{LockGuard, Scene};
 use crate::infra::words::words;
 use crate::orders::OrderKey;
 use crate::outbox::Event;
@@ -115,9 +116,13 @@ pub async fn apply(app: &App, report: &Report<'_>) -> Result<Verdict, PayError> 
 }
 
 async fn apply_with_races(app: &App, report: &Report<'_>) -> Result<Verdict, PayError> {
+    let mut lock = None;
     for _ in 0..MAX_ROUNDS {
         let facts = store::find_facts(&mut app.db.conn().await?, report).await?;
         let remedy = decide(&facts, report);
+        if lock.is_none() {
+            lock = lock_for(app, report, &facts, &remedy).await;
+        }
         match write(app, report, &facts, &remedy).await {
             Ok(true) => {
                 announce(app, report, &facts, &remedy);
@@ -130,6 +135,16 @@ async fn apply_with_races(app: &App, report: &Report<'_>) -> Result<Verdict, Pay
         }
     }
     Err(PayError::Db(DbError::Contended(sqlx::Error::RowNotFound)))
+}
+
+/// A callback takes the order's lock before it writes, and goes on without it when it cannot be had: the write is
+/// guarded either way. Whoever asks the channel holds the lock already.
+async fn lock_for(app: &App, report: &Report<'_>, facts: &Facts, remedy: &Remedy) -> Option<LockGuard> {
+    if matches!(report.origin, Origin::Query) || matches!(remedy, Remedy::Repeat(_)) {
+        return None;
+    }
+    let key = facts.matched.as_ref()?.key.lock_key();
+    app.locks.acquire(Scene::Webhook, &key).await.ok()
 }
 
 const LOST_RACES: [&str; 3] = ["webhook_inbox_pkey", "pay_orders_trade_once", "stray_payments_trade_once"];
@@ -270,12 +285,4 @@ fn announce(app: &App, report: &Report<'_>, facts: &Facts, remedy: &Remedy) {
         order.no = order_no, channel.name = report.channel, pay_order = report.pay_order_id, verdict = %verdict,
         "{} reported {}: {verdict}", report.channel, report.pay_order_id
     );
-}
-
-/// Looks for the pay order of a kept callback again; past ten minutes its money becomes stray.
-///
-/// # Errors
-/// When the database cannot be reached.
-pub async fn rematch(app: &App, report: &Report<'_>) -> Result<Verdict, PayError> {
-    apply(app, report).await
 }

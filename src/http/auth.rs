@@ -1,0 +1,123 @@
+//! Who calls: merchants by their keys, operators by their tokens.
+
+use axum::extract::FromRequestParts;
+use axum::http::request::Parts;
+use axum::http::{StatusCode, header};
+use secrecy::ExposeSecret;
+use sha2::{Digest, Sha256};
+use subtle::ConstantTimeEq;
+
+use super::Edge;
+use super::error::Problem;
+use crate::config::{AdminConfig, Role};
+use crate::ids::MerchantId;
+use crate::merchants::{self, Caller, KeyKind};
+
+fn unauthenticated(expected: &str) -> Problem {
+    let detail = format!("expected Authorization: Bearer {expected}; nothing was done");
+    Problem::new(StatusCode::UNAUTHORIZED, "UNAUTHENTICATED", detail)
+}
+
+fn forbidden(detail: &str) -> Problem {
+    Problem::new(StatusCode::FORBIDDEN, "FORBIDDEN", detail)
+}
+
+/// The token of `Authorization: Bearer …`.
+fn bearer(header: Option<&str>) -> Option<&str> {
+    let (scheme, token) = header?.split_once(' ')?;
+    scheme.eq_ignore_ascii_case("bearer").then(|| token.trim()).filter(|token| !token.is_empty())
+}
+
+fn bearer_of(parts: &Parts) -> Option<&str> {
+    bearer(parts.headers.get(header::AUTHORIZATION).and_then(|value| value.to_str().ok()))
+}
+
+/// A merchant, by either kind of key.
+#[derive(Clone, Debug)]
+pub(super) struct AnyKey(pub(super) Caller);
+
+impl FromRequestParts<Edge> for AnyKey {
+    type Rejection = Problem;
+
+    async fn from_request_parts(parts: &mut Parts, edge: &Edge) -> Result<Self, Problem> {
+        let key = bearer_of(parts).ok_or_else(|| unauthenticated("sk_… or pk_…"))?;
+        let caller = merchants::authenticate(&edge.app, &edge.keys, key).await?;
+        caller.map(Self).ok_or_else(|| unauthenticated("a valid key"))
+    }
+}
+
+/// A merchant's backend, by its secret key.
+#[derive(Clone, Debug)]
+pub(super) struct SecretKey(pub(super) MerchantId);
+
+impl FromRequestParts<Edge> for SecretKey {
+    type Rejection = Problem;
+
+    async fn from_request_parts(parts: &mut Parts, edge: &Edge) -> Result<Self, Problem> {
+        let AnyKey(caller) = AnyKey::from_request_parts(parts, edge).await?;
+        match caller.kind {
+            KeyKind::Secret => Ok(Self(caller.merchant_id)),
+            KeyKind::Publishable => Err(forbidden("this route needs a secret key (sk_…); nothing was done")),
+        }
+    }
+}
+
+/// Who among the operators calls.
+#[derive(Clone, Debug)]
+pub(super) struct Admin {
+    pub(super) name: String,
+    pub(super) role: Role,
+}
+
+/// Finds the token among all, in the same time whichever it is.
+fn identify(config: &AdminConfig, authorization: Option<&str>) -> Option<Admin> {
+    // Digests are of equal length, so the comparison does not tell a token's length either.
+    let given = Sha256::digest(bearer(authorization)?.as_bytes());
+    let mut found = None;
+    for token in &config.tokens {
+        let expected = Sha256::digest(token.token.expose_secret().as_bytes());
+        if bool::from(given.ct_eq(&expected)) {
+            found = Some(Admin { name: token.name.clone(), role: token.role });
+        }
+    }
+    found
+}
+
+/// Whether an `Authorization` header is an operator's: for routes outside this edge.
+#[must_use]
+pub fn is_operator(config: &AdminConfig, authorization: Option<&str>) -> bool {
+    identify(config, authorization).is_some_and(|admin| admin.role == Role::Operator)
+}
+
+fn identify_parts(parts: &Parts, edge: &Edge) -> Result<Admin, Problem> {
+    let authorization = parts.headers.get(header::AUTHORIZATION).and_then(|value| value.to_str().ok());
+    identify(&edge.app.config.admin, authorization).ok_or_else(|| unauthenticated("an operator's token"))
+}
+
+/// Anyone who may look.
+#[derive(Clone, Debug)]
+pub(super) struct Viewer;
+
+impl FromRequestParts<Edge> for Viewer {
+    type Rejection = Problem;
+
+    async fn from_request_parts(parts: &mut Parts, edge: &Edge) -> Result<Self, Problem> {
+        identify_parts(parts, edge).map(|_| Self)
+    }
+}
+
+/// Anyone who may change things.
+#[derive(Clone, Debug)]
+pub(super) struct Operator(pub(super) Admin);
+
+impl FromRequestParts<Edge> for Operator {
+    type Rejection = Problem;
+
+    async fn from_request_parts(parts: &mut Parts, edge: &Edge) -> Result<Self, Problem> {
+        let admin = identify_parts(parts, edge)?;
+        match admin.role {
+            Role::Operator => Ok(Self(admin)),
+            Role::Viewer => Err(forbidden("this route needs the role operator; nothing was done")),
+        }
+    }
+}

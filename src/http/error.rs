@@ -1,0 +1,277 @@
+//! Problem documents (RFC 9457): which failure is which status and code is decided here and nowhere else.
+
+use std::borrow::Cow;
+
+use axum::Json;
+use axum::http::{HeaderValue, StatusCode, header};
+use axum::response::{IntoResponse, Response};
+use serde::Serialize;
+
+use super::middleware::request_id;
+use crate::infra::db::DbError;
+use crate::infra::tasks::TaskFailed;
+use crate::merchants::MerchantError;
+use crate::orders::OrderError;
+use crate::pay::PayError;
+
+/// What is wrong with one field of a request.
+#[derive(Clone, Debug, Serialize, utoipa::ToSchema)]
+pub struct FieldError {
+    /// The field, as a path from the top of the body.
+    pub field: String,
+    /// What was expected.
+    pub detail: String,
+}
+
+/// An answer that says what was wrong.
+#[derive(Clone, Debug, Serialize, utoipa::ToSchema)]
+pub struct Problem {
+    /// A URI that names the kind of problem.
+    #[serde(rename = "type")]
+    pub kind: String,
+    /// The kind of problem, for people.
+    pub title: Cow<'static, str>,
+    /// The HTTP status.
+    pub status: u16,
+    /// What was wrong this time, what was expected, and what became of the request.
+    pub detail: String,
+    /// The id of this request, as in `X-Request-Id` and in the log.
+    pub request_id: String,
+    /// The kind of problem, for programs: stable and upper case.
+    #[schema(example = "VALIDATION_FAILED")]
+    pub code: &'static str,
+    /// What is wrong with which field.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub errors: Vec<FieldError>,
+    /// The channel's own code, when a channel refused.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub channel_code: Option<String>,
+    /// The channel's own words, when a channel refused.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub channel_message: Option<String>,
+    #[serde(skip)]
+    retry_after_secs: Option<u32>,
+}
+
+impl Problem {
+    /// A problem of a kind.
+    pub fn new(status: StatusCode, code: &'static str, detail: impl Into<String>) -> Self {
+        Self {
+            kind: format!("urn:payonce:problem:{}", code.to_ascii_lowercase().replace('_', "-")),
+            title: status.canonical_reason().unwrap_or("Error").into(),
+            status: status.as_u16(),
+            detail: detail.into(),
+            request_id: String::new(),
+            code,
+            errors: Vec::new(),
+            channel_code: None,
+            channel_message: None,
+            retry_after_secs: None,
+        }
+    }
+
+    /// Adds what is wrong with a field.
+    #[must_use]
+    pub fn field(mut self, field: impl Into<String>, detail: impl Into<String>) -> Self {
+        self.errors.push(FieldError { field: field.into(), detail: detail.into() });
+        self
+    }
+
+    /// Adds fields that differ from what is stored.
+    #[must_use]
+    fn differing(self, fields: &[&'static str]) -> Self {
+        fields.iter().fold(self, |problem, field| problem.field(*field, "differs from the first request"))
+    }
+
+    /// Says when to come back.
+    #[must_use]
+    fn retry_after(mut self, secs: u32) -> Self {
+        self.retry_after_secs = Some(secs);
+        self
+    }
+
+    /// A value that is of the right form and wrong all the same.
+    pub fn invalid(field: impl Into<String>, detail: impl Into<String>) -> Self {
+        let detail = detail.into();
+        Self::new(StatusCode::UNPROCESSABLE_ENTITY, "VALIDATION_FAILED", "the request was not carried out")
+            .field(field, detail)
+    }
+
+    /// Nothing of that name, or nothing of this caller's.
+    #[must_use]
+    pub fn not_found() -> Self {
+        Self::new(StatusCode::NOT_FOUND, "NOT_FOUND", "there is nothing of that name here")
+    }
+
+    fn unavailable(code: &'static str, detail: &str) -> Self {
+        Self::new(StatusCode::SERVICE_UNAVAILABLE, code, detail).retry_after(1)
+    }
+
+    fn internal() -> Self {
+        let detail = "a defect of the service; what was committed before it stands, the same request may be repeated";
+        Self::new(StatusCode::INTERNAL_SERVER_ERROR, "INTERNAL_ERROR", detail)
+    }
+}
+
+impl IntoResponse for Problem {
+    fn into_response(mut self) -> Response {
+        self.request_id = request_id();
+        let status = StatusCode::from_u16(self.status).unwrap_or(StatusCode::INTERNAL_SERVER_ERROR);
+        let retry_after = self.retry_after_secs;
+        let mut response = (status, Json(self)).into_response();
+        let headers = response.headers_mut();
+        headers.insert(header::CONTENT_TYPE, HeaderValue::from_static("application/problem+json"));
+        if let Some(secs) = retry_after {
+            headers.insert(header::RETRY_AFTER, HeaderValue::from(secs));
+        }
+        if status == StatusCode::UNAUTHORIZED {
+            headers.insert(header::WWW_AUTHENTICATE, HeaderValue::from_static("Bearer"));
+        }
+        response
+    }
+}
+
+impl From<&DbError> for Problem {
+    fn from(error: &DbError) -> Self {
+        let source = std::error::Error::source(error).map(ToString::to_string).unwrap_or_default();
+        match error {
+            DbError::Unavailable(_) | DbError::Contended(_) => {
+                tracing::warn!(%error, source, "a request could not be served for want of the database");
+                Self::unavailable("DATABASE_UNAVAILABLE", "the database did not answer; repeat the same request")
+            }
+            _ => {
+                tracing::error!(%error, source, "a request met a defect");
+                Self::internal()
+            }
+        }
+    }
+}
+
+impl From<DbError> for Problem {
+    fn from(error: DbError) -> Self {
+        Self::from(&error)
+    }
+}
+
+impl From<TaskFailed> for Problem {
+    fn from(error: TaskFailed) -> Self {
+        tracing::error!(%error, "a request did not come to its end");
+        match error {
+            TaskFailed::Panicked => Self::internal(),
+            TaskFailed::TimedOut => {
+                Self::unavailable("TIMED_OUT", "the work takes too long; repeat the same request to see its end")
+            }
+        }
+    }
+}
+
+fn busy() -> Problem {
+    let detail = "another request is working on this order; nothing was done, repeat the same request";
+    Problem::new(StatusCode::CONFLICT, "LOCK_BUSY", detail).retry_after(1)
+}
+
+fn params_mismatch(fields: &[&'static str]) -> Problem {
+    let detail = format!("the order exists and differs in {}; nothing was changed", fields.join(", "));
+    Problem::new(StatusCode::UNPROCESSABLE_ENTITY, "ORDER_PARAMS_MISMATCH", detail).differing(fields)
+}
+
+fn already_paid() -> Problem {
+    Problem::new(StatusCode::CONFLICT, "ORDER_IS_ALREADY_PAID", "the order is paid; nothing was changed")
+}
+
+fn order_not_found() -> Problem {
+    Problem::new(StatusCode::NOT_FOUND, "ORDER_NOT_FOUND", "you have no order of that number")
+}
+
+fn channel_unavailable() -> Problem {
+    let detail = "the channel did not answer; nothing is lost, repeat the same request";
+    Problem::unavailable("CHANNEL_UNAVAILABLE", detail).retry_after(2)
+}
+
+impl From<&OrderError> for Problem {
+    fn from(error: &OrderError) -> Self {
+        let unprocessable = StatusCode::UNPROCESSABLE_ENTITY;
+        match error {
+            OrderError::NotFound => order_not_found(),
+            OrderError::ParamsMismatch(fields) => params_mismatch(fields),
+            OrderError::UnknownSku(skus) => skus.iter().fold(
+                Self::new(unprocessable, "UNKNOWN_SKU", "nothing was reserved: some of the skus are not on sale"),
+                |problem, sku| problem.field("items", format!("there is no sku {sku}")),
+            ),
+            OrderError::OutOfStock(skus) => skus.iter().fold(
+                Self::new(StatusCode::CONFLICT, "OUT_OF_STOCK", "nothing was reserved: not enough is left"),
+                |problem, sku| problem.field("items", format!("not enough of {sku} is left")),
+            ),
+            OrderError::AlreadyPaid => already_paid(),
+            OrderError::ChannelUnavailable => channel_unavailable(),
+            OrderError::Busy(_) => busy(),
+            OrderError::Pay(error) => Self::from(error.as_ref()),
+            OrderError::Db(error) => Self::from(error),
+        }
+    }
+}
+
+impl From<OrderError> for Problem {
+    fn from(error: OrderError) -> Self {
+        Self::from(&error)
+    }
+}
+
+impl From<&PayError> for Problem {
+    fn from(error: &PayError) -> Self {
+        match error {
+            PayError::OrderNotFound => order_not_found(),
+            PayError::NotFound => Self::not_found(),
+            PayError::OrderAlreadyPaid => already_paid(),
+            PayError::OrderClosed => {
+                let detail = "the order is closed or past its deadline; make a new order";
+                Self::new(StatusCode::CONFLICT, "ORDER_CLOSED", detail)
+            }
+            PayError::ParamsMismatch(fields) => params_mismatch(fields),
+            PayError::UnknownChannel(name) => {
+                let detail = format!("there is no channel {name} here; nothing was done");
+                Self::new(StatusCode::UNPROCESSABLE_ENTITY, "UNKNOWN_CHANNEL", detail)
+                    .field("channel", "expected the name of a channel of this service")
+            }
+            PayError::ChannelRefused(refusal) => {
+                let detail = "the channel refused the payment; the order can be tried again";
+                let problem = Self::new(StatusCode::PAYMENT_REQUIRED, "CHANNEL_REFUSED", detail);
+                Self {
+                    channel_code: Some(refusal.code.clone()),
+                    channel_message: Some(refusal.message.clone()),
+                    ..problem
+                }
+            }
+            PayError::ChannelUnavailable => channel_unavailable(),
+            PayError::Order(error) => Self::from(error.as_ref()),
+            PayError::Busy(_) => busy(),
+            PayError::Db(error) => Self::from(error),
+        }
+    }
+}
+
+impl From<PayError> for Problem {
+    fn from(error: PayError) -> Self {
+        Self::from(&error)
+    }
+}
+
+impl From<MerchantError> for Problem {
+    fn from(error: MerchantError) -> Self {
+        match error {
+            MerchantError::Exists => {
+                Self::new(StatusCode::CONFLICT, "MERCHANT_EXISTS", "there is a merchant of that id; nothing was changed")
+            }
+            MerchantError::NotFound => Self::not_found(),
+            MerchantError::StockBelowHeld(held) => {
+                let detail = format!("{held} are held for pending orders; nothing was changed");
+                Self::new(StatusCode::CONFLICT, "STOCK_BELOW_HELD", detail)
+            }
+            MerchantError::Secret(error) => {
+                tracing::error!(%error, "a secret could not be encrypted");
+                Self::internal()
+            }
+            MerchantError::Db(error) => Self::from(error),
+        }
+    }
+}

@@ -1,0 +1,84 @@
+//! `/livez`, `/readyz`, `/metrics`.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::Duration;
+
+use axum::Json;
+use axum::extract::State;
+use axum::http::{StatusCode, header};
+use axum::response::{IntoResponse, Response};
+use serde::Serialize;
+
+use super::Edge;
+use crate::infra::telemetry;
+
+/// Whether this instance takes new work. A stop turns it off before anything else.
+#[derive(Clone, Debug)]
+pub struct Readiness(Arc<AtomicBool>);
+
+impl Default for Readiness {
+    fn default() -> Self {
+        Self(Arc::new(AtomicBool::new(true)))
+    }
+}
+
+impl Readiness {
+    /// Says no from now on.
+    pub fn turn_off(&self) {
+        self.0.store(false, Ordering::Relaxed);
+    }
+
+    fn is_on(&self) -> bool {
+        self.0.load(Ordering::Relaxed)
+    }
+}
+
+/// How things stand with what the service needs.
+#[derive(Debug, Serialize, utoipa::ToSchema)]
+pub(super) struct Ready {
+    /// `ready`, `degraded` (works, without Redis), or `unavailable`.
+    #[schema(example = "ready")]
+    status: &'static str,
+    /// `up` or `down`.
+    database: &'static str,
+    /// `up` or `down`.
+    redis: &'static str,
+    /// Whether the instance is about to stop.
+    stopping: bool,
+}
+
+/// Says that the process runs; asks nobody.
+#[utoipa::path(get, path = "/livez", tag = "health", responses((status = 200, description = "The process runs")))]
+pub(super) async fn livez() -> &'static str {
+    "ok"
+}
+
+/// Says whether the instance takes work, with the state of each dependency.
+#[utoipa::path(get, path = "/readyz", tag = "health", responses(
+    (status = 200, body = Ready, description = "Takes work; `degraded` while Redis is away"),
+    (status = 503, body = Ready, description = "Takes no work")))]
+pub(super) async fn readyz(State(edge): State<Edge>) -> Response {
+    const PATIENCE: Duration = Duration::from_millis(800);
+    let (database, redis) = tokio::join!(
+        async { tokio::time::timeout(PATIENCE, edge.app.db.answers()).await.unwrap_or(false) },
+        edge.app.redis.answers(),
+    );
+    let stopping = !edge.readiness.is_on();
+    let status = match (database && !stopping, redis) {
+        (false, _) => "unavailable",
+        (true, false) => "degraded",
+        (true, true) => "ready",
+    };
+    let code = if status == "unavailable" { StatusCode::SERVICE_UNAVAILABLE } else { StatusCode::OK };
+    let word = |is_up: bool| if is_up { "up" } else { "down" };
+    (code, Json(Ready { status, database: word(database), redis: word(redis), stopping })).into_response()
+}
+
+/// The process's figures, for Prometheus.
+#[utoipa::path(get, path = "/metrics", tag = "health", responses(
+    (status = 200, description = "Text exposition format", content_type = "text/plain")))]
+pub(super) async fn metrics() -> Response {
+    let body = telemetry::metrics().map(metrics_exporter_prometheus::PrometheusHandle::render).unwrap_or_default();
+    ([(header::CONTENT_TYPE, "text/plain; version=0.0.4")], body).into_response()
+}

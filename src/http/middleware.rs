@@ -1,0 +1,61 @@
+//! What happens to every request: an id, a log line, figures, and an answer also when a handler panics.
+
+use std::any::Any;
+use std::time::Instant;
+
+use axum::body::Body;
+use axum::extract::{MatchedPath, Request, State};
+use axum::http::{HeaderName, HeaderValue, StatusCode};
+use axum::middleware::Next;
+use axum::response::{IntoResponse, Response};
+use tracing::Instrument;
+
+use super::Edge;
+use super::error::Problem;
+
+const REQUEST_ID: HeaderName = HeaderName::from_static("x-request-id");
+const MAX_REQUEST_ID: usize = 128;
+
+tokio::task_local! {
+    static CURRENT: String;
+}
+
+/// The id of the request that is being served.
+pub(super) fn request_id() -> String {
+    CURRENT.try_with(Clone::clone).unwrap_or_default()
+}
+
+/// Gives the request an id (the caller's own, where it is a sane one), a span, and a line in the figures.
+pub(super) async fn observe(State(edge): State<Edge>, request: Request, next: Next) -> Response {
+    let id = callers_id(&request).unwrap_or_else(|| edge.app.ids.uuid().simple().to_string());
+    let method = request.method().clone();
+    let route = request.extensions().get::<MatchedPath>().map_or("unmatched", MatchedPath::as_str).to_owned();
+    let span = tracing::info_span!("request", id, %method, route);
+    let started = Instant::now();
+
+    let mut response = CURRENT.scope(id.clone(), next.run(request)).instrument(span.clone()).await;
+
+    let status = response.status();
+    span.in_scope(|| tracing::debug!(status = status.as_u16(), "answered"));
+    let labels = [("method", method.to_string()), ("route", route), ("status", status.as_str().to_owned())];
+    metrics::counter!("payonce_http_requests_total", &labels).increment(1);
+    metrics::histogram!("payonce_http_request_seconds", "route" => labels[1].1.clone()).record(started.elapsed());
+    if let Ok(value) = HeaderValue::from_str(&id) {
+        response.headers_mut().insert(REQUEST_ID, value);
+    }
+    response
+}
+
+fn callers_id(request: &Request) -> Option<String> {
+    let id = request.headers().get(&REQUEST_ID)?.to_str().ok()?;
+    let is_sane = (1..=MAX_REQUEST_ID).contains(&id.len()) && id.bytes().all(|b| b.is_ascii_graphic());
+    is_sane.then(|| id.to_owned())
+}
+
+/// The answer of a handler that panicked: what happened is in the log only.
+pub(super) fn panicked(panic: Box<dyn Any + Send + 'static>) -> Response<Body> {
+    let message = panic.downcast_ref::<&str>().copied().unwrap_or("no message");
+    tracing::error!(panic = message, "a handler panicked");
+    let detail = "a defect of the service; the same request may be repeated";
+    Problem::new(StatusCode::INTERNAL_SERVER_ERROR, "INTERNAL_ERROR", detail).into_response()
+}

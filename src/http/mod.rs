@@ -1,0 +1,74 @@
+//! The HTTP edge: a file per resource. A handler extracts, calls one verb, wraps the answer.
+//!
+//! Always true: every failure is a problem document, also a panic; a handler that changes something runs its
+//! verb as an owned task, so a client that hangs up cancels only its own wait; every answer carries
+//! `X-Request-Id`.
+
+use std::sync::Arc;
+
+use crate::app::App;
+use crate::infra::tasks::Flights;
+use crate::merchants::KeyCache;
+use crate::pay::{PayError, PayUrl, PayUrlRequest};
+use crate::webhooks::{Incoming, Taken};
+
+mod admin;
+mod auth;
+mod error;
+mod extract;
+mod health;
+mod middleware;
+mod openapi;
+mod orders;
+mod pay;
+mod router;
+mod server;
+mod views;
+mod webhooks;
+
+pub use auth::is_operator;
+pub use health::Readiness;
+pub use openapi::document;
+pub use router::router;
+pub use server::serve;
+
+/// What handlers reach: the service, and what belongs to this process's edge alone.
+#[derive(Clone, Debug)]
+pub struct Edge(Arc<EdgeInside>);
+
+/// See the fields.
+#[derive(Debug)]
+pub struct EdgeInside {
+    /// The service.
+    pub app: App,
+    /// Whose key is whose, remembered for a moment.
+    pub keys: KeyCache,
+    /// Equal pay-URL requests under way.
+    pub pay_urls: Flights<PayUrlRequest, Result<PayUrl, Arc<PayError>>>,
+    /// Equal callbacks under way.
+    pub callbacks: Flights<Incoming, Taken>,
+    /// Whether this instance takes new work.
+    pub readiness: Readiness,
+}
+
+impl Edge {
+    /// The edge of a service.
+    #[must_use]
+    pub fn new(app: App, readiness: Readiness) -> Self {
+        let tasks = app.tasks.clone();
+        Self(Arc::new(EdgeInside {
+            keys: KeyCache::default(),
+            pay_urls: Flights::new(tasks.clone()),
+            callbacks: Flights::new(tasks),
+            readiness,
+            app,
+        }))
+    }
+}
+
+impl std::ops::Deref for Edge {
+    type Target = EdgeInside;
+    fn deref(&self) -> &EdgeInside {
+        &self.0
+    }
+}

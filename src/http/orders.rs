@@ -1,0 +1,280 @@
+//! `/orders`: make, look at, wait for, close.
+
+use std::time::Duration;
+
+use axum::Json;
+use axum::extract::State;
+use axum::http::StatusCode;
+use axum::response::{IntoResponse, Response};
+use rust_decimal::Decimal;
+use serde::Deserialize;
+use serde_json::Value;
+use utoipa::ToSchema;
+
+use super::auth::SecretKey;
+use super::error::Problem;
+use super::extract::{self, Params, PathId};
+use super::views::OrderView;
+use super::Edge;
+use crate::ids::{OrderNo, Sku, UserId};
+use crate::money::{Amount, Currency, MAX_MINOR};
+use crate::orders::{self, NewOrder, OrderDetails, OrderItem, OrderKey, OrderKind};
+
+/// Longest life of an order, in seconds: 7 days.
+const MAX_LIFE_SECS: i64 = 604_800;
+/// Lines of an order at most.
+const MAX_ITEMS: usize = 100;
+/// Most of one thing in a line.
+const MAX_QUANTITY: i64 = 1_000_000;
+/// Characters of a subject at most.
+pub(super) const MAX_SUBJECT: usize = 256;
+/// Bytes of a URL at most.
+pub(super) const MAX_URL: usize = 2048;
+/// Longest `?wait=`, in seconds.
+const MAX_WAIT_SECS: u64 = 30;
+
+/// A line of an order to make.
+#[derive(Debug, Deserialize, ToSchema)]
+#[serde(deny_unknown_fields)]
+pub(super) struct NewItemBody {
+    /// What is sold.
+    sku: Sku,
+    /// How many, 1 to 1000000.
+    #[schema(minimum = 1, maximum = 1_000_000, example = 1)]
+    quantity: i64,
+    /// Minor units each, 0 to 10^12.
+    #[schema(minimum = 0, maximum = 1_000_000_000_000_i64, example = 1990)]
+    unit_price: i64,
+}
+
+/// The commission's own terms.
+#[derive(Debug, Deserialize, ToSchema)]
+#[serde(deny_unknown_fields)]
+pub(super) struct RebateBody {
+    /// Who earns it, where it is not the buyer.
+    user_id: Option<UserId>,
+    /// The share, a decimal string from 0 to 1.
+    #[schema(value_type = Option<String>, example = "0.05")]
+    #[serde(default, with = "rust_decimal::serde::str_option")]
+    rate: Option<Decimal>,
+}
+
+/// An order to make.
+#[derive(Debug, Deserialize, ToSchema)]
+#[serde(deny_unknown_fields)]
+pub(super) struct NewOrderBody {
+    /// Your number; without one the server allots one.
+    order_no: Option<OrderNo>,
+    /// The buyer.
+    user_id: UserId,
+    /// ISO 4217.
+    currency: Currency,
+    /// Minor units; by default the sum of the items.
+    amount: Option<Amount>,
+    /// What is sold; reserved until the order is paid or closed.
+    #[serde(default)]
+    items: Vec<NewItemBody>,
+    /// Seconds until the order times out, 1 to 604800.
+    #[schema(minimum = 1, maximum = 604_800, default = 1800)]
+    expires_in: Option<i64>,
+    /// What it is for.
+    kind: Option<OrderKind>,
+    /// The commission's own terms.
+    rebate: Option<RebateBody>,
+    /// What the buyer reads, 256 characters at most.
+    subject: Option<String>,
+    /// Where its events go, where it is not the merchant's own URL.
+    notify_url: Option<String>,
+    /// Your own notes: any JSON object.
+    #[schema(value_type = Option<Object>)]
+    metadata: Option<Value>,
+}
+
+impl NewOrderBody {
+    /// Checks what types alone cannot say.
+    fn check(self, default_life_secs: i64) -> Result<NewOrder, Problem> {
+        let amount = self.checked_amount()?;
+        let expires_in_secs = self.expires_in.unwrap_or(default_life_secs);
+        if !(1..=MAX_LIFE_SECS).contains(&expires_in_secs) {
+            return Err(Problem::invalid("expires_in", "expected seconds from 1 to 604800"));
+        }
+        let rebate = self.rebate.unwrap_or(RebateBody { user_id: None, rate: None });
+        if rebate.rate.is_some_and(|rate| rate < Decimal::ZERO || rate > Decimal::ONE || rate.scale() > 8) {
+            return Err(Problem::invalid("rebate.rate", "expected a decimal from 0 to 1 with 8 places at most"));
+        }
+        check_subject(self.subject.as_deref())?;
+        check_url("notify_url", self.notify_url.as_deref())?;
+        if self.metadata.as_ref().is_some_and(|metadata| !metadata.is_object()) {
+            return Err(Problem::invalid("metadata", "expected a JSON object"));
+        }
+        let item = |item: NewItemBody| OrderItem {
+            sku: item.sku,
+            quantity: item.quantity,
+            unit_price: item.unit_price,
+        };
+        Ok(NewOrder {
+            order_no: self.order_no,
+            user_id: self.user_id,
+            amount,
+            currency: self.currency,
+            items: self.items.into_iter().map(item).collect(),
+            expires_in_secs,
+            kind: self.kind.unwrap_or(OrderKind::Sale),
+            rebate_user_id: rebate.user_id,
+            rebate_rate: rebate.rate.map(|rate| rate.normalize()),
+            subject: self.subject,
+            notify_url: self.notify_url,
+            metadata: self.metadata,
+        })
+    }
+
+    /// The amount: given, or the sum of the items; both must agree.
+    fn checked_amount(&self) -> Result<Amount, Problem> {
+        if self.items.len() > MAX_ITEMS {
+            return Err(Problem::invalid("items", format!("expected at most {MAX_ITEMS} items")));
+        }
+        let mut sum: i128 = 0;
+        for (index, item) in self.items.iter().enumerate() {
+            if !(1..=MAX_QUANTITY).contains(&item.quantity) {
+                let field = format!("items[{index}].quantity");
+                return Err(Problem::invalid(field, "expected a whole number from 1 to 1000000"));
+            }
+            if !(0..=MAX_MINOR).contains(&item.unit_price) {
+                let field = format!("items[{index}].unit_price");
+                return Err(Problem::invalid(field, "expected minor units from 0 to 1000000000000"));
+            }
+            // Cannot overflow: 100 lines of 10^6 × 10^12.
+            sum += i128::from(item.quantity) * i128::from(item.unit_price);
+        }
+        match self.amount {
+            None if self.items.is_empty() => {
+                Err(Problem::invalid("amount", "expected an amount, or items to add up"))
+            }
+            Some(amount) if !self.items.is_empty() && i128::from(amount.minor()) != sum => {
+                Err(Problem::invalid("amount", format!("expected the sum of the items, {sum}")))
+            }
+            Some(amount) => Ok(amount),
+            None => i64::try_from(sum)
+                .ok()
+                .and_then(|sum| Amount::try_from(sum).ok())
+                .ok_or_else(|| Problem::invalid("items", "expected a sum from 1 to 1000000000000 minor units")),
+        }
+    }
+}
+
+/// Checks what a buyer reads.
+pub(super) fn check_subject(subject: Option<&str>) -> Result<(), Problem> {
+    match subject {
+        Some(text) if text.is_empty() || text.chars().count() > MAX_SUBJECT => {
+            Err(Problem::invalid("subject", format!("expected 1 to {MAX_SUBJECT} characters")))
+        }
+        _ => Ok(()),
+    }
+}
+
+/// Checks a URL that browsers or the service will follow.
+pub(super) fn check_url(field: &'static str, url: Option<&str>) -> Result<(), Problem> {
+    let Some(url) = url else { return Ok(()) };
+    let is_http = reqwest::Url::parse(url).is_ok_and(|url| matches!(url.scheme(), "http" | "https"));
+    if url.len() > MAX_URL || !is_http {
+        return Err(Problem::invalid(field, format!("expected an http(s) URL of at most {MAX_URL} bytes")));
+    }
+    Ok(())
+}
+
+/// How long to wait for a change.
+#[derive(Debug, Deserialize, utoipa::IntoParams)]
+#[serde(deny_unknown_fields)]
+#[into_params(parameter_in = Query)]
+pub(super) struct WaitParams {
+    /// Seconds to wait for the next change, 30 at most.
+    #[param(maximum = 30)]
+    wait: Option<u64>,
+}
+
+/// Makes an order, or gives back the one of that number when it is the same.
+#[utoipa::path(post, path = "/orders", tag = "orders", request_body = NewOrderBody,
+    security(("secret_key" = [])),
+    responses(
+        (status = 201, body = OrderView, description = "Made; its stock is held"),
+        (status = 200, body = OrderView, description = "It was there already, and is the same"),
+        (status = 409, body = Problem, description = "`OUT_OF_STOCK`: nothing was reserved"),
+        (status = 422, body = Problem,
+         description = "`VALIDATION_FAILED`, `ORDER_PARAMS_MISMATCH`, `UNKNOWN_SKU`: nothing was done"),
+    ))]
+pub(super) async fn create(
+    State(edge): State<Edge>,
+    SecretKey(merchant_id): SecretKey,
+    extract::Json(body): extract::Json<NewOrderBody>,
+) -> Result<Response, Problem> {
+    let new = body.check(edge.app.config.orders.timeout_secs)?;
+    let app = edge.app.clone();
+    let (status, details) = edge
+        .app
+        .tasks
+        .run(async move {
+            let created = orders::create(&app, &merchant_id, &new).await?;
+            if created.is_new {
+                return Ok((StatusCode::CREATED, OrderDetails::of_new(created.order, new.items)));
+            }
+            Ok((StatusCode::OK, orders::details(&app, &created.order.key()).await?))
+        })
+        .await?
+        .map_err(|error: orders::OrderError| Problem::from(&error))?;
+    Ok((status, Json(OrderView::from(details))).into_response())
+}
+
+/// The order of that number, at once or at its next change.
+#[utoipa::path(get, path = "/orders/{order_no}", tag = "orders",
+    params(("order_no" = String, Path, description = "The order's number"), WaitParams),
+    security(("secret_key" = [])),
+    responses((status = 200, body = OrderView), (status = 404, body = Problem, description = "`ORDER_NOT_FOUND`")))]
+pub(super) async fn find(
+    State(edge): State<Edge>,
+    SecretKey(merchant_id): SecretKey,
+    PathId(order_no): PathId<OrderNo>,
+    Params(params): Params<WaitParams>,
+) -> Result<Json<OrderView>, Problem> {
+    let key = OrderKey { merchant_id, order_no };
+    if let Some(secs) = params.wait {
+        if secs > MAX_WAIT_SECS {
+            return Err(Problem::invalid("wait", format!("expected at most {MAX_WAIT_SECS} seconds")));
+        }
+        orders::wait_for_change(&edge.app, &key, Duration::from_secs(secs)).await?;
+    }
+    Ok(Json(orders::details(&edge.app, &key).await?.into()))
+}
+
+/// Nothing: the body of an action that needs no words.
+#[derive(Debug, Deserialize, ToSchema)]
+#[serde(deny_unknown_fields)]
+pub(super) struct NoBody {}
+
+/// Closes an order before its time; a closed one stays as it is.
+#[utoipa::path(post, path = "/orders/{order_no}/close", tag = "orders", request_body = NoBody,
+    params(("order_no" = String, Path, description = "The order's number")),
+    security(("secret_key" = [])),
+    responses(
+        (status = 200, body = OrderView, description = "It is closed, its stock is free again"),
+        (status = 404, body = Problem, description = "`ORDER_NOT_FOUND`"),
+        (status = 409, body = Problem, description = "`ORDER_IS_ALREADY_PAID`, `LOCK_BUSY`"),
+        (status = 503, body = Problem, description = "`CHANNEL_UNAVAILABLE`: the order stays open"),
+    ))]
+pub(super) async fn close(
+    State(edge): State<Edge>,
+    SecretKey(merchant_id): SecretKey,
+    PathId(order_no): PathId<OrderNo>,
+    extract::Json(NoBody {}): extract::Json<NoBody>,
+) -> Result<Json<OrderView>, Problem> {
+    let key = OrderKey { merchant_id, order_no };
+    let app = edge.app.clone();
+    let details = edge
+        .app
+        .tasks
+        .run(async move {
+            orders::close(&app, &key).await?;
+            orders::details(&app, &key).await
+        })
+        .await??;
+    Ok(Json(details.into()))
+}

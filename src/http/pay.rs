@@ -1,0 +1,109 @@
+//! `/pay`: the two routes that browsers may call too.
+
+use axum::Json;
+use axum::extract::State;
+use serde::Deserialize;
+use utoipa::ToSchema;
+
+use super::Edge;
+use super::auth::AnyKey;
+use super::error::Problem;
+use super::extract::{self, PathId};
+use super::orders::{check_subject, check_url};
+use super::views::{PayOrderView, PayUrlView};
+use crate::ids::{OrderNo, PayOrderId, UserId};
+use crate::merchants::{Caller, KeyKind};
+use crate::money::{Amount, Currency};
+use crate::pay::{self, PayUrlRequest};
+
+/// Characters of a channel's name at most.
+const MAX_CHANNEL: usize = 32;
+
+/// What to pay, by whom, and how.
+#[derive(Debug, Deserialize, ToSchema)]
+#[serde(deny_unknown_fields)]
+pub(super) struct PayUrlBody {
+    /// The order.
+    order_no: OrderNo,
+    /// Who pays; with a publishable key it must be the order's own user.
+    payer_id: UserId,
+    /// Through which channel.
+    #[schema(example = "sandbox")]
+    channel: String,
+    /// Minor units. With a secret key and an amount, an order that does not exist yet is made on the way.
+    amount: Option<Amount>,
+    /// ISO 4217; goes with the amount.
+    currency: Option<Currency>,
+    /// What the buyer reads, 256 characters at most.
+    subject: Option<String>,
+    /// Where the cashier page leads back to.
+    return_url: Option<String>,
+}
+
+impl PayUrlBody {
+    fn check(self, caller: Caller) -> Result<PayUrlRequest, Problem> {
+        let is_browser = caller.kind == KeyKind::Publishable;
+        if is_browser && (self.amount.is_some() || self.currency.is_some()) {
+            return Err(Problem::invalid("amount", "the amount comes from the order; expected none here"));
+        }
+        if self.amount.is_some() != self.currency.is_some() {
+            return Err(Problem::invalid("currency", "expected an amount and its currency, or neither"));
+        }
+        if self.channel.is_empty() || self.channel.len() > MAX_CHANNEL {
+            return Err(Problem::invalid("channel", "expected the name of a channel"));
+        }
+        check_subject(self.subject.as_deref())?;
+        check_url("return_url", self.return_url.as_deref())?;
+        Ok(PayUrlRequest {
+            merchant_id: caller.merchant_id,
+            order_no: self.order_no,
+            payer_id: self.payer_id,
+            is_payer_checked: is_browser,
+            channel: self.channel,
+            amount: self.amount,
+            currency: self.currency,
+            subject: self.subject,
+            return_url: self.return_url,
+        })
+    }
+}
+
+/// Makes or repeats the link where the buyer pays an order.
+#[utoipa::path(post, path = "/pay/url", tag = "pay", request_body = PayUrlBody,
+    security(("secret_key" = []), ("publishable_key" = [])),
+    responses(
+        (status = 200, body = PayUrlView, description = "The link; the same one for a repeat"),
+        (status = 402, body = Problem, description = "`CHANNEL_REFUSED`, with the channel's own words"),
+        (status = 404, body = Problem, description = "`ORDER_NOT_FOUND`"),
+        (status = 409, body = Problem, description = "`ORDER_IS_ALREADY_PAID`, `ORDER_CLOSED`, `LOCK_BUSY`"),
+        (status = 422, body = Problem,
+         description = "`VALIDATION_FAILED`, `ORDER_PARAMS_MISMATCH`, `UNKNOWN_CHANNEL`"),
+        (status = 503, body = Problem, description = "`CHANNEL_UNAVAILABLE`: repeat the same request"),
+    ))]
+pub(super) async fn url(
+    State(edge): State<Edge>,
+    AnyKey(caller): AnyKey,
+    extract::Json(body): extract::Json<PayUrlBody>,
+) -> Result<Json<PayUrlView>, Problem> {
+    let request = body.check(caller)?;
+    let (app, key) = (edge.app.clone(), request.clone());
+    let link = edge
+        .pay_urls
+        .join(key, || async move { pay::pay_url(&app, &request).await.map_err(std::sync::Arc::new) })
+        .await?;
+    link.map(|link| Json(link.into())).map_err(|error| Problem::from(error.as_ref()))
+}
+
+/// The attempt of that id.
+#[utoipa::path(get, path = "/pay/{pay_order_id}", tag = "pay",
+    params(("pay_order_id" = String, Path, description = "As `POST /pay/url` answered")),
+    security(("secret_key" = []), ("publishable_key" = [])),
+    responses((status = 200, body = PayOrderView), (status = 404, body = Problem, description = "`NOT_FOUND`")))]
+pub(super) async fn find(
+    State(edge): State<Edge>,
+    AnyKey(caller): AnyKey,
+    PathId(pay_order_id): PathId<PayOrderId>,
+) -> Result<Json<PayOrderView>, Problem> {
+    let attempt = pay::find_of_merchant(&edge.app, &caller.merchant_id, pay_order_id.as_str()).await?;
+    Ok(Json(attempt.into()))
+}

@@ -1,0 +1,51 @@
+//! `/webhooks/{channel}`: what channels tell us, answered in their own words.
+
+use axum::body::Body;
+use axum::extract::{Request, State};
+use axum::http::{HeaderValue, StatusCode, header};
+use axum::response::{IntoResponse, Response};
+
+use super::Edge;
+use super::error::Problem;
+use super::extract::read_body;
+use crate::channels::{Acknowledgement, Reception};
+use crate::webhooks::{self, Taken};
+
+/// Takes a channel's callback in.
+#[utoipa::path(post, path = "/webhooks/{channel}", tag = "webhooks",
+    params(("channel" = String, Path, description = "The channel's name")),
+    request_body(content = String, description = "The channel's own, signed", content_type = "application/json"),
+    responses(
+        (status = 200, description = "Taken in, in the channel's own words"),
+        (status = 400, description = "Not believed, or of a wrong amount: in the channel's own words"),
+        (status = 404, body = Problem, description = "No such channel"),
+        (status = 500, description = "Not taken in: send it again"),
+    ))]
+pub(super) async fn receive(
+    State(edge): State<Edge>,
+    axum::extract::Path(channel_name): axum::extract::Path<String>,
+    request: Request,
+) -> Result<Response, Problem> {
+    let channel = edge.app.channels.get(&channel_name).cloned().ok_or_else(Problem::not_found)?;
+    let (parts, body) = request.into_parts();
+    let body = read_body(body).await?;
+    let incoming = match webhooks::verify(&edge.app, channel.as_ref(), &parts.headers, &body) {
+        Ok(incoming) => incoming,
+        Err(_) => return Ok(answer(channel.acknowledge(Reception::Rejected))),
+    };
+    let (app, key) = (edge.app.clone(), incoming.clone());
+    let taken = edge.callbacks.join(key, || async move { webhooks::take_in(&app, &incoming).await }).await;
+    let reception = match taken {
+        Ok(Taken::Accepted) => Reception::Accepted,
+        Ok(Taken::Rejected) => Reception::Rejected,
+        Ok(Taken::NotNow) | Err(_) => Reception::TryAgain,
+    };
+    Ok(answer(channel.acknowledge(reception)))
+}
+
+fn answer(acknowledgement: Acknowledgement) -> Response {
+    let status = StatusCode::from_u16(acknowledgement.status).unwrap_or(StatusCode::INTERNAL_SERVER_ERROR);
+    let mut response = (status, Body::from(acknowledgement.body.into_owned())).into_response();
+    response.headers_mut().insert(header::CONTENT_TYPE, HeaderValue::from_static(acknowledgement.content_type));
+    response
+}

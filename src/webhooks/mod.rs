@@ -1,0 +1,12 @@
+//! Webhooks: what channels tell us.
+//!
+//! Always true: a signature is checked over the raw bytes before anything is read; what is not believed leaves no
+//! trace but a counter; what is taken in is kept, once, in the transaction of its effect, and a repeat gets the
+//! same answer. What a callback says of a trade goes through `pay::report`, of a refund through `refunds`.
+
+mod receive;
+mod rematch;
+mod store;
+
+pub use receive::{Incoming, Taken, take_in, verify};
+pub use rematch::{forget_old, rematch};

@@ -1,0 +1,138 @@
+//! Taking a callback in.
+
+use std::hash::{Hash, Hasher};
+use std::sync::Arc;
+
+use reqwest::header::HeaderMap;
+
+use super::store;
+use crate::app::App;
+use crate::channels::{Callback, CallbackError, CallbackEvent, Channel, RawCallback};
+use crate::infra::db::DbError;
+use crate::pay::PayError;
+use crate::pay::report::{self, Origin, Report, Verdict};
+use crate::refunds;
+
+/// A callback that is believed. Equal ones are the same event with the same bytes.
+#[derive(Clone, Debug)]
+pub struct Incoming {
+    channel: &'static str,
+    body: Arc<[u8]>,
+    callback: Arc<Callback>,
+}
+
+impl PartialEq for Incoming {
+    fn eq(&self, other: &Self) -> bool {
+        self.channel == other.channel && self.body == other.body
+    }
+}
+
+impl Eq for Incoming {}
+
+impl Hash for Incoming {
+    fn hash<H: Hasher>(&self, state: &mut H) {
+        (self.channel, &self.body).hash(state);
+    }
+}
+
+/// What became of a callback.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Taken {
+    /// Kept for good.
+    Accepted,
+    /// Kept, and wrong.
+    Rejected,
+    /// Not kept: it must come again.
+    NotNow,
+}
+
+/// Longest id that a channel may give to anything.
+const MAX_FOREIGN_ID: usize = 256;
+
+/// Checks the signature over the raw bytes, then reads the callback.
+///
+/// # Errors
+/// [`CallbackError`] when it is not believed.
+pub fn verify(
+    app: &App,
+    channel: &dyn Channel,
+    headers: &HeaderMap,
+    body: &[u8],
+) -> Result<Incoming, CallbackError> {
+    let raw = RawCallback { headers, body, received_at: app.now() };
+    let callback = channel.verify(&raw).and_then(|()| channel.read(body)).and_then(bounded);
+    if let Err(error) = &callback {
+        let labels = [("channel", channel.name()), ("verdict", refusal_word(*error))];
+        metrics::counter!("payonce_webhooks_refused_total", &labels).increment(1);
+        tracing::warn!(channel.name = channel.name(), %error, "a callback was not believed");
+    }
+    Ok(Incoming { channel: channel.name(), body: body.into(), callback: Arc::new(callback?) })
+}
+
+const fn refusal_word(error: CallbackError) -> &'static str {
+    match error {
+        CallbackError::BadSignature => "BAD_SIGNATURE",
+        CallbackError::StaleTimestamp => "STALE_TIMESTAMP",
+        CallbackError::Malformed => "MALFORMED",
+    }
+}
+
+/// Ids become keys of rows: none may be empty, huge, or hold what PostgreSQL cannot.
+fn bounded(callback: Callback) -> Result<Callback, CallbackError> {
+    let named = match &callback.event {
+        CallbackEvent::Trade { pay_order_id, state } => {
+            let transaction_id = match state {
+                crate::channels::TradeState::Paid(payment) => payment.transaction_id.as_str(),
+                _ => "-",
+            };
+            [pay_order_id.as_str(), transaction_id]
+        }
+        CallbackEvent::Refund { refund_id, .. } => [refund_id.as_str(), "-"],
+        CallbackEvent::Other => ["-", "-"],
+    };
+    let is_fine = |id: &str| (1..=MAX_FOREIGN_ID).contains(&id.len()) && !id.contains('\0');
+    let all_fine = is_fine(&callback.event_id) && named.iter().all(|id| is_fine(id));
+    if all_fine { Ok(callback) } else { Err(CallbackError::Malformed) }
+}
+
+/// Takes a believed callback in. Round trips of a first payment: 2 to PostgreSQL, 1 to Redis; commits: 1.
+pub async fn take_in(app: &App, incoming: &Incoming) -> Taken {
+    match apply(app, incoming).await {
+        Ok(Verdict::AmountMismatch | Verdict::WrongAccount) => Taken::Rejected,
+        Ok(_) => Taken::Accepted,
+        Err(error) => {
+            tracing::warn!(
+                channel.name = incoming.channel, event = incoming.callback.event_id, %error,
+                source = std::error::Error::source(&error).map(ToString::to_string),
+                "a callback could not be kept and will come again"
+            );
+            Taken::NotNow
+        }
+    }
+}
+
+async fn apply(app: &App, incoming: &Incoming) -> Result<Verdict, PayError> {
+    let Callback { event_id, account_matches, event } = incoming.callback.as_ref();
+    let origin = Origin::Callback { event_id, body: &incoming.body, account_matches: *account_matches };
+    match event {
+        CallbackEvent::Trade { pay_order_id, state } => {
+            let report = Report { channel: incoming.channel, pay_order_id, state: state.clone(), origin };
+            report::apply(app, &report).await
+        }
+        CallbackEvent::Refund { refund_id, state } => {
+            // The refund's own state is the mark that says "done": applying it again changes nothing, so the
+            // callback may be kept after it.
+            let is_ours = refunds::apply_result(app, refund_id, state).await?;
+            let verdict = if is_ours && *account_matches { Verdict::Applied } else { Verdict::Recorded };
+            Ok(keep(app, incoming, refund_id, verdict).await?)
+        }
+        CallbackEvent::Other => Ok(keep(app, incoming, "", Verdict::Recorded).await?),
+    }
+}
+
+async fn keep(app: &App, incoming: &Incoming, subject: &str, verdict: Verdict) -> Result<Verdict, DbError> {
+    let (channel, event_id) = (incoming.channel, incoming.callback.event_id.as_str());
+    let mut conn = app.db.conn().await?;
+    store::insert(&mut conn, channel, event_id, subject, verdict, &incoming.body, app.now()).await?;
+    Ok(verdict)
+}
