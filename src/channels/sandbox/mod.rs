@@ -1,1 +1,3 @@
-//! The sandbox.
+//! The sandbox: a payment gateway inside the binary, and the adapter to it.
+
+pub mod signature;
