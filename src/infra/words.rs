@@ -1,7 +1,6 @@
 //! States and other fixed words: one spelling for Rust, JSON, SQL and logs.
 
 /// Declares an enum whose variants have one upper-case word each, the same in JSON, in SQL and in logs.
-#[expect(unused_macros, reason = "used by every model")]
 macro_rules! words {
     ($(#[$meta:meta])* pub enum $name:ident { $($(#[$vmeta:meta])* $variant:ident = $word:literal),+ $(,)? }) => {
         $(#[$meta])*
