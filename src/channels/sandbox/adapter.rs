@@ -1,0 +1,234 @@
+//! The adapter: the sandbox seen as a [`Channel`], like any provider.
+
+use std::borrow::Cow;
+use std::time::Duration;
+
+use async_trait::async_trait;
+use futures_util::{StreamExt, TryStreamExt};
+use secrecy::SecretString;
+use time::Date;
+
+use crate::channels::{
+    Acknowledgement, CallError, Callback, CallbackError, Channel, Closing, CreatedTrade, LinkLife, NewTrade,
+    Payment, PayoutCall, PayoutState, RawCallback, Reception, RefundCall, RefundState, Statement,
+    StatementKind, StatementLine, TradeRef, TradeState,
+};
+use crate::infra::clock::Clock;
+use crate::money::{Amount, Money};
+
+use super::callback;
+use super::gateway::{Gateway, Refused};
+use super::link::{Link, Remote};
+use super::protocol::{self, Call, LineKind, PaymentAnswer, TradeAnswer, TransferAnswer};
+use super::signature::{EmptySecret, Keys};
+use super::trades::MAX_LINK_LIFE;
+
+/// What the adapter must be told.
+#[derive(Clone, Debug)]
+pub struct AdapterSettings {
+    /// The first signs, all verify: a secret is replaced by putting the new one in front.
+    pub secrets: Vec<SecretString>,
+    /// Where the gateway shall post its webhooks: `…/webhooks/sandbox` of this service.
+    pub notify_url: String,
+    /// How long any one call may take.
+    pub deadline: Duration,
+    /// Carries the calls to a remote gateway; it must not follow redirects.
+    pub http: reqwest::Client,
+    /// Dates the signatures of calls to a remote gateway.
+    pub clock: Clock,
+}
+
+/// The channel `sandbox`. Cheap to clone.
+#[derive(Clone, Debug)]
+pub struct SandboxChannel {
+    link: Link,
+    keys: Keys,
+    notify_url: String,
+    deadline: Duration,
+}
+
+impl SandboxChannel {
+    /// An adapter to the gateway in this process.
+    ///
+    /// # Errors
+    /// [`EmptySecret`] when there is no secret to verify webhooks with.
+    pub fn local(gateway: Gateway, settings: AdapterSettings) -> Result<Self, EmptySecret> {
+        let AdapterSettings { secrets, notify_url, deadline, .. } = settings;
+        Ok(Self { link: Link::Local(gateway), keys: Keys::new(&secrets)?, notify_url, deadline })
+    }
+
+    /// An adapter to the gateway of another instance, below this URL.
+    ///
+    /// # Errors
+    /// [`EmptySecret`] when there is no secret to sign calls and verify webhooks with.
+    pub fn remote(base_url: &str, settings: AdapterSettings) -> Result<Self, EmptySecret> {
+        let AdapterSettings { secrets, notify_url, deadline, http, clock } = settings;
+        let keys = Keys::new(&secrets)?;
+        let base_url = base_url.trim_end_matches('/').to_owned();
+        let link = Link::Remote(Remote { base_url, keys: keys.clone(), clock, http });
+        Ok(Self { link, keys, notify_url, deadline })
+    }
+
+    async fn call<C: Call>(&self, call: C) -> Result<C::Answer, CallError> {
+        tokio::time::timeout(self.deadline, self.link.call(call))
+            .await
+            .map_err(|_| CallError::Silent("no answer before the deadline".to_owned()))?
+    }
+
+    /// The next page of a day's books, and where the one after it begins.
+    async fn statement_page(
+        &self,
+        call: protocol::Statement,
+    ) -> Result<(Vec<StatementLine>, Option<protocol::Statement>), CallError> {
+        let day = call.day;
+        let page = self.call(call).await?;
+        let lines = page.lines.into_iter().map(statement_line).collect::<Result<_, _>>()?;
+        Ok((lines, page.next.map(|after| protocol::Statement { day, after: Some(after) })))
+    }
+}
+
+#[async_trait]
+impl Channel for SandboxChannel {
+    fn name(&self) -> &'static str {
+        "sandbox"
+    }
+
+    fn link_life(&self) -> LinkLife {
+        LinkLife { min: time::Duration::ZERO, max: MAX_LINK_LIFE }
+    }
+
+    async fn create(&self, trade: &NewTrade) -> Result<CreatedTrade, CallError> {
+        let call = protocol::Create {
+            pay_order_id: trade.pay_order_id.clone(),
+            amount: trade.money.amount,
+            currency: trade.money.currency,
+            subject: trade.subject.clone(),
+            payer_id: trade.payer_id.as_str().to_owned(),
+            return_url: trade.return_url.clone(),
+            notify_url: self.notify_url.clone(),
+            expires_at: trade.expires_at,
+        };
+        let created = self.call(call).await?;
+        Ok(CreatedTrade { pay_url: created.pay_url, channel_ref: None, expires_at: created.expires_at })
+    }
+
+    async fn query(&self, trade: &TradeRef) -> Result<TradeState, CallError> {
+        let answer = self.call(protocol::Query { pay_order_id: trade.pay_order_id.clone() }).await?;
+        Ok(match answer {
+            TradeAnswer::Unseen => TradeState::Unseen,
+            TradeAnswer::Pending => TradeState::Pending,
+            TradeAnswer::Paid(answer) => TradeState::Paid(payment(answer)?),
+            TradeAnswer::Declined => TradeState::Failed(Refused::TradeDeclined.into()),
+            TradeAnswer::Closed => TradeState::Closed,
+        })
+    }
+
+    async fn close(&self, trade: &TradeRef) -> Result<Closing, CallError> {
+        let answer = self.call(protocol::Close { pay_order_id: trade.pay_order_id.clone() }).await?;
+        match answer {
+            TradeAnswer::Unseen => Ok(Closing::Unseen),
+            TradeAnswer::Paid(answer) => Ok(Closing::AlreadyPaid(Some(payment(answer)?))),
+            TradeAnswer::Declined | TradeAnswer::Closed => Ok(Closing::Closed),
+            TradeAnswer::Pending => Err(CallError::Silent("closed, yet open".to_owned())),
+        }
+    }
+
+    async fn refund(&self, refund: &RefundCall) -> Result<RefundState, CallError> {
+        let call = protocol::Refund {
+            refund_id: refund.refund_id.clone(),
+            pay_order_id: refund.trade.pay_order_id.clone(),
+            transaction_id: refund.transaction_id.clone(),
+            amount: refund.money.amount,
+            currency: refund.money.currency,
+            reason: refund.reason.clone(),
+        };
+        Ok(refund_state(self.call(call).await?))
+    }
+
+    async fn query_refund(&self, refund: &RefundCall) -> Result<RefundState, CallError> {
+        let call = protocol::QueryRefund { refund_id: refund.refund_id.clone() };
+        Ok(refund_state(self.call(call).await?))
+    }
+
+    async fn payout(&self, payout: &PayoutCall) -> Result<PayoutState, CallError> {
+        let call = protocol::Payout {
+            payout_id: payout.payout_id.clone(),
+            amount: payout.money.amount,
+            currency: payout.money.currency,
+            account: payout.account.clone(),
+        };
+        Ok(payout_state(self.call(call).await?))
+    }
+
+    async fn query_payout(&self, payout: &PayoutCall) -> Result<PayoutState, CallError> {
+        let call = protocol::QueryPayout { payout_id: payout.payout_id.clone() };
+        Ok(payout_state(self.call(call).await?))
+    }
+
+    /// The day is a UTC day. Pages are fetched as the lines are taken; a page that fails ends the stream.
+    async fn statement(&self, day: Date) -> Result<Statement, CallError> {
+        let (channel, first) = (self.clone(), protocol::Statement { day, after: None });
+        let pages = futures_util::stream::try_unfold(Some(first), move |call| {
+            let channel = channel.clone();
+            async move {
+                match call {
+                    Some(call) => channel.statement_page(call).await.map(Some),
+                    None => Ok(None),
+                }
+            }
+        });
+        Ok(pages.map_ok(|lines| futures_util::stream::iter(lines.into_iter().map(Ok))).try_flatten().boxed())
+    }
+
+    fn verify(&self, callback: &RawCallback<'_>) -> Result<Callback, CallbackError> {
+        self.keys.verify(callback.headers, callback.body, callback.received_at)?;
+        let (event_id, event) = callback::read(callback.body, callback.received_at)?;
+        // The sandbox has one account, the one that shares the secret.
+        Ok(Callback { event_id, account_matches: true, event })
+    }
+
+    fn acknowledge(&self, reception: Reception) -> Acknowledgement {
+        let (status, body) = match reception {
+            Reception::Accepted => (200, "SUCCESS"),
+            Reception::Rejected => (400, "FAIL"),
+            Reception::TryAgain => (500, "FAIL"),
+        };
+        Acknowledgement { status, content_type: "text/plain", body: Cow::Borrowed(body) }
+    }
+}
+
+fn payment(answer: PaymentAnswer) -> Result<Payment, CallError> {
+    let money = money(answer.amount, &answer.currency)?;
+    Ok(Payment { transaction_id: answer.transaction_id, money, paid_at: answer.paid_at })
+}
+
+/// Money that cannot be is an answer that cannot be believed.
+fn money(minor: i64, currency: &str) -> Result<Money, CallError> {
+    let amount = Amount::try_from(minor).ok();
+    let money = amount.zip(currency.parse().ok()).map(|(amount, currency)| Money { amount, currency });
+    money.ok_or_else(|| CallError::Silent(format!("no such money: {minor} {currency}")))
+}
+
+fn refund_state(answer: TransferAnswer) -> RefundState {
+    match answer {
+        TransferAnswer::Unseen => RefundState::Unseen,
+        TransferAnswer::Succeeded { number } => RefundState::Succeeded { channel_refund_id: number },
+    }
+}
+
+fn payout_state(answer: TransferAnswer) -> PayoutState {
+    match answer {
+        TransferAnswer::Unseen => PayoutState::Unseen,
+        TransferAnswer::Succeeded { number } => PayoutState::Succeeded { channel_payout_id: number },
+    }
+}
+
+fn statement_line(line: protocol::Line) -> Result<StatementLine, CallError> {
+    let kind = match line.kind {
+        LineKind::Payment => StatementKind::Payment,
+        LineKind::Refund => StatementKind::Refund,
+        LineKind::Payout => StatementKind::Payout,
+    };
+    let money = money(line.amount, &line.currency)?;
+    Ok(StatementLine { kind, our_id: line.our_id, channel_id: line.channel_id, money, at: line.at })
+}

@@ -1,0 +1,58 @@
+//! Payouts: money sent out. The sandbox has all the money in the world, so they succeed at once.
+
+use crate::money::Currency;
+
+use super::faults::{FaultOp, act_under};
+use super::gateway::{Gateway, GatewayError, Refused};
+use super::protocol::{Call, Payout, QueryPayout, TransferAnswer, payout_number};
+use super::store;
+
+/// What of a payout decides whether a call repeats it.
+#[derive(Clone, Debug)]
+pub(super) struct PayoutRow {
+    pub(super) account: String,
+    pub(super) amount: i64,
+    pub(super) currency: Currency,
+}
+
+impl PayoutRow {
+    fn was_made_by(&self, call: &Payout) -> bool {
+        self.account == call.account && self.amount == call.amount.minor() && self.currency == call.currency
+    }
+}
+
+impl Call for Payout {
+    const OPERATION: &'static str = "payout";
+    type Answer = TransferAnswer;
+
+    async fn carry_out(self, gateway: &Gateway) -> Result<TransferAnswer, GatewayError> {
+        let fault = gateway.claim_fault(FaultOp::Payout).await?;
+        act_under(fault, gateway.db().retrying(|| gateway.pay_out(&self))).await
+    }
+}
+
+impl Gateway {
+    async fn pay_out(&self, call: &Payout) -> Result<TransferAnswer, GatewayError> {
+        let mut conn = self.conn().await?;
+        store::payouts::insert(&mut conn, call, self.now()).await?;
+        match store::payouts::find(&mut conn, &call.payout_id).await? {
+            Some(made) if made.was_made_by(call) => {
+                Ok(TransferAnswer::Succeeded { number: payout_number(&call.payout_id) })
+            }
+            _ => Err(Refused::ParamsDiffer.into()),
+        }
+    }
+}
+
+impl Call for QueryPayout {
+    const OPERATION: &'static str = "query_payout";
+    type Answer = TransferAnswer;
+
+    async fn carry_out(self, gateway: &Gateway) -> Result<TransferAnswer, GatewayError> {
+        let payout = store::payouts::find(&mut gateway.conn().await?, &self.payout_id).await?;
+        Ok(match payout {
+            Some(_) => TransferAnswer::Succeeded { number: payout_number(&self.payout_id) },
+            None => TransferAnswer::Unseen,
+        })
+    }
+}

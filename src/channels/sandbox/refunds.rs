@@ -1,0 +1,88 @@
+//! Refunds: money given back out of one payment.
+//!
+//! Always true: a refund id moves money once, and the refunds of a payment never exceed it. The trade's row
+//! lock makes the decisions one after the other; a guarded update and a CHECK would hold without it.
+
+use crate::infra::db::Tx;
+
+use super::books::RefundView;
+use super::faults::{FaultOp, act_under};
+use super::gateway::{Gateway, GatewayError, Refused};
+use super::protocol::{Call, QueryRefund, Refund, TransferAnswer, refund_number};
+use super::store;
+use super::webhooks::{Notice, RefundNotice, announce_in_tx};
+
+impl Call for Refund {
+    const OPERATION: &'static str = "refund";
+    type Answer = TransferAnswer;
+
+    async fn carry_out(self, gateway: &Gateway) -> Result<TransferAnswer, GatewayError> {
+        let fault = gateway.claim_fault(FaultOp::Refund).await?;
+        act_under(fault, gateway.refund(&self)).await
+    }
+}
+
+impl Gateway {
+    async fn refund(&self, call: &Refund) -> Result<TransferAnswer, GatewayError> {
+        match self.db().retrying(|| self.refund_once(call)).await {
+            // The same id for another trade at the same moment: their row locks do not meet, the key does.
+            Err(error) if error.constraint() == Some("sandbox_refunds_pkey") => {
+                Err(Refused::ParamsDiffer.into())
+            }
+            refunded => {
+                refunded?;
+                self.something_to_deliver();
+                Ok(TransferAnswer::Succeeded { number: refund_number(call.refund_id.as_str()) })
+            }
+        }
+    }
+
+    async fn refund_once(&self, call: &Refund) -> Result<(), GatewayError> {
+        let mut tx = self.begin().await?;
+        let outcome = self.refund_in_tx(&mut tx, call).await;
+        tx.finish(outcome).await
+    }
+
+    async fn refund_in_tx(&self, tx: &mut Tx, call: &Refund) -> Result<(), GatewayError> {
+        let trade = store::trades::lock(tx, &call.pay_order_id).await?.ok_or(Refused::TradeNotFound)?;
+        let now = self.now();
+        if let Some(earlier) = store::refunds::find(tx, &call.refund_id).await? {
+            return if made_by(&earlier, call) { Ok(()) } else { Err(Refused::ParamsDiffer.into()) };
+        }
+
+        let payment = store::payments::find(tx, &call.pay_order_id, &call.transaction_id)
+            .await?
+            .ok_or(Refused::TradeNotFound)?;
+        if payment.currency != call.currency {
+            return Err(Refused::CurrencyDiffers.into());
+        }
+        if !store::payments::take_refund(tx, &call.transaction_id, call.amount, now).await? {
+            return Err(Refused::RefundExceedsPayment.into());
+        }
+
+        store::refunds::insert(tx, call, now).await?;
+        let notice = RefundNotice::succeeded(self.new_number("evt_"), call);
+        announce_in_tx(tx, &trade, Notice::Refund(notice), now).await?;
+        Ok(())
+    }
+}
+
+/// The reason is for people and may be worded anew.
+fn made_by(earlier: &RefundView, call: &Refund) -> bool {
+    earlier.transaction_id == call.transaction_id
+        && earlier.amount == call.amount.minor()
+        && earlier.currency == call.currency
+}
+
+impl Call for QueryRefund {
+    const OPERATION: &'static str = "query_refund";
+    type Answer = TransferAnswer;
+
+    async fn carry_out(self, gateway: &Gateway) -> Result<TransferAnswer, GatewayError> {
+        let refund = store::refunds::find(&mut gateway.conn().await?, &self.refund_id).await?;
+        Ok(match refund {
+            Some(refund) => TransferAnswer::Succeeded { number: refund_number(&refund.refund_id) },
+            None => TransferAnswer::Unseen,
+        })
+    }
+}

@@ -1,0 +1,223 @@
+//! The sandbox over HTTP: for machines, for remote adapters, for operators; the cashier's pages are next door.
+
+use std::sync::Arc;
+
+use axum::Json;
+use axum::body::Bytes;
+use axum::extract::{DefaultBodyLimit, FromRef, Path, State};
+use axum::http::header::{AUTHORIZATION, HeaderMap};
+use axum::routing::post;
+use serde::Serialize;
+use utoipa::ToSchema;
+use utoipa_axum::router::OpenApiRouter;
+use utoipa_axum::routes;
+
+use crate::ids::PayOrderId;
+
+use super::books::TradeView;
+use super::cashier::{PayOptions, Receipt};
+use super::faults::{ActiveFault, NewFault};
+use super::gateway::{Gateway, Refused};
+use super::pages;
+use super::problem::{JsonBody, Problem, parse};
+use super::protocol::{self, Call, Envelope, Outcome};
+
+/// Most bytes of a request's body.
+const MAX_BODY_BYTES: usize = 64 * 1024;
+
+/// Whether an `Authorization` header belongs to an operator.
+pub type OperatorCheck = Arc<dyn Fn(Option<&str>) -> bool + Send + Sync>;
+
+/// What handlers reach.
+#[derive(Clone)]
+pub(super) struct Edge {
+    gateway: Gateway,
+    operator: OperatorCheck,
+}
+
+impl FromRef<Edge> for Gateway {
+    fn from_ref(edge: &Edge) -> Self {
+        edge.gateway.clone()
+    }
+}
+
+/// Everything below `/sandbox`.
+pub fn routes(gateway: Gateway, operator: OperatorCheck) -> OpenApiRouter {
+    OpenApiRouter::new()
+        .routes(routes!(pay))
+        .routes(routes!(decline))
+        .routes(routes!(show_trade))
+        .routes(routes!(set_fault, list_faults, clear_faults))
+        .merge(adapter_routes())
+        .merge(pages::routes())
+        .layer(DefaultBodyLimit::max(MAX_BODY_BYTES))
+        .with_state(Edge { gateway, operator })
+}
+
+/// The gateway's own interface, which only a remote adapter speaks.
+fn adapter_routes() -> OpenApiRouter<Edge> {
+    fn route<C: Call>(router: OpenApiRouter<Edge>) -> OpenApiRouter<Edge> {
+        router.route(&format!("/sandbox/gateway/{}", C::OPERATION), post(carry_out::<C>))
+    }
+    let router = OpenApiRouter::new();
+    let router = route::<protocol::Create>(router);
+    let router = route::<protocol::Query>(router);
+    let router = route::<protocol::Close>(router);
+    let router = route::<protocol::Refund>(router);
+    let router = route::<protocol::QueryRefund>(router);
+    let router = route::<protocol::Payout>(router);
+    let router = route::<protocol::QueryPayout>(router);
+    route::<protocol::Statement>(router)
+}
+
+/// Checks the signature over the raw bytes, then carries the call out.
+async fn carry_out<C: Call>(
+    State(gateway): State<Gateway>,
+    headers: HeaderMap,
+    body: Bytes,
+) -> Result<Json<Outcome<C::Answer>>, Problem> {
+    let signed = gateway.keys().verify(&headers, &body, gateway.now());
+    signed.map_err(|error| Problem::unauthenticated(&error.to_string()))?;
+
+    let envelope: Envelope<C> = parse(&body)?;
+    if envelope.operation != C::OPERATION {
+        return Err(Problem::unauthenticated("this call was signed for another operation"));
+    }
+    Ok(Json(gateway.answer(envelope.call).await?))
+}
+
+/// An id that cannot be one names no trade.
+pub(super) fn trade_id(text: &str) -> Result<PayOrderId, Refused> {
+    text.parse().map_err(|_| Refused::TradeNotFound)
+}
+
+/// Pay a sandbox trade, as the cashier's button does
+///
+/// Pressing again gives the same payment back. `force` pays a trade that is closed, declined or expired, and a
+/// paid one a second time under a new number.
+#[utoipa::path(
+    post, path = "/sandbox/trades/{pay_order_id}/pay", tag = "sandbox",
+    params(("pay_order_id" = String, Path, description = "Our id of the attempt")),
+    request_body = PayOptions,
+    responses(
+        (status = 200, description = "Paid", body = Receipt),
+        (status = 404, description = "`TRADE_NOT_FOUND`", body = Problem),
+        (status = 409, description = "`TRADE_CLOSED`, `TRADE_DECLINED`, `TRADE_EXPIRED`", body = Problem),
+        (status = 422, description = "`VALIDATION_FAILED`", body = Problem),
+    )
+)]
+async fn pay(
+    State(gateway): State<Gateway>,
+    Path(pay_order_id): Path<String>,
+    JsonBody(options): JsonBody<PayOptions>,
+) -> Result<Json<Receipt>, Problem> {
+    Ok(Json(gateway.pay(&trade_id(&pay_order_id)?, options).await?))
+}
+
+/// Decline a sandbox trade, as the cashier's button does
+///
+/// `force` sends the webhook of a failed payment also for a trade that is not open, and changes nothing else.
+#[utoipa::path(
+    post, path = "/sandbox/trades/{pay_order_id}/decline", tag = "sandbox",
+    params(("pay_order_id" = String, Path, description = "Our id of the attempt")),
+    request_body = PayOptions,
+    responses(
+        (status = 200, description = "Declined; nothing was taken", body = Receipt),
+        (status = 404, description = "`TRADE_NOT_FOUND`", body = Problem),
+        (status = 409, description = "`TRADE_PAID`, `TRADE_CLOSED`, `TRADE_EXPIRED`", body = Problem),
+        (status = 422, description = "`VALIDATION_FAILED`", body = Problem),
+    )
+)]
+async fn decline(
+    State(gateway): State<Gateway>,
+    Path(pay_order_id): Path<String>,
+    JsonBody(options): JsonBody<PayOptions>,
+) -> Result<Json<Receipt>, Problem> {
+    Ok(Json(gateway.decline(&trade_id(&pay_order_id)?, options).await?))
+}
+
+/// What the sandbox's books say of a trade
+#[utoipa::path(
+    get, path = "/sandbox/trades/{pay_order_id}", tag = "sandbox",
+    params(("pay_order_id" = String, Path, description = "Our id of the attempt")),
+    responses(
+        (status = 200, description = "The trade, its payments, refunds and webhooks", body = TradeView),
+        (status = 404, description = "`TRADE_NOT_FOUND`", body = Problem),
+    )
+)]
+async fn show_trade(
+    State(gateway): State<Gateway>,
+    Path(pay_order_id): Path<String>,
+) -> Result<Json<TradeView>, Problem> {
+    let view = gateway.view(&trade_id(&pay_order_id)?).await?;
+    Ok(Json(view.ok_or(Refused::TradeNotFound)?))
+}
+
+/// Every fault that still waits for its calls.
+#[derive(Debug, Serialize, ToSchema)]
+struct FaultList {
+    /// The oldest first.
+    data: Vec<ActiveFault>,
+}
+
+/// Order a misbehaviour of the sandbox
+///
+/// Setting the same `op` and `fault` again replaces what was left of it. Pairs that make no sense are refused.
+#[utoipa::path(
+    put, path = "/sandbox/faults", tag = "sandbox",
+    request_body = NewFault,
+    responses(
+        (status = 200, description = "All faults that wait now", body = FaultList),
+        (status = 401, description = "`UNAUTHENTICATED`", body = Problem),
+        (status = 422, description = "`VALIDATION_FAILED`", body = Problem),
+    )
+)]
+async fn set_fault(
+    State(edge): State<Edge>,
+    headers: HeaderMap,
+    JsonBody(fault): JsonBody<NewFault>,
+) -> Result<Json<FaultList>, Problem> {
+    require_operator(&edge, &headers)?;
+    edge.gateway.set_fault(fault).await?;
+    active_faults(&edge.gateway).await
+}
+
+/// The misbehaviours that still wait for their calls
+#[utoipa::path(
+    get, path = "/sandbox/faults", tag = "sandbox",
+    responses(
+        (status = 200, description = "All faults that wait now", body = FaultList),
+        (status = 401, description = "`UNAUTHENTICATED`", body = Problem),
+    )
+)]
+async fn list_faults(State(edge): State<Edge>, headers: HeaderMap) -> Result<Json<FaultList>, Problem> {
+    require_operator(&edge, &headers)?;
+    active_faults(&edge.gateway).await
+}
+
+/// Let the sandbox behave again
+#[utoipa::path(
+    delete, path = "/sandbox/faults", tag = "sandbox",
+    responses(
+        (status = 200, description = "No fault waits", body = FaultList),
+        (status = 401, description = "`UNAUTHENTICATED`", body = Problem),
+    )
+)]
+async fn clear_faults(State(edge): State<Edge>, headers: HeaderMap) -> Result<Json<FaultList>, Problem> {
+    require_operator(&edge, &headers)?;
+    edge.gateway.clear_faults().await?;
+    active_faults(&edge.gateway).await
+}
+
+async fn active_faults(gateway: &Gateway) -> Result<Json<FaultList>, Problem> {
+    Ok(Json(FaultList { data: gateway.list_faults().await? }))
+}
+
+fn require_operator(edge: &Edge, headers: &HeaderMap) -> Result<(), Problem> {
+    let header = headers.get(AUTHORIZATION).and_then(|value| value.to_str().ok());
+    if (edge.operator)(header) {
+        Ok(())
+    } else {
+        Err(Problem::unauthenticated("faults are for operators: send `Authorization: Bearer <admin token>`"))
+    }
+}
