@@ -59,13 +59,6 @@ impl Env {
         Self { values: values.into_iter().map(|(k, v)| (k.to_owned(), v)).collect(), strictness }
     }
 
-    /// Sets a variable where it is not set yet.
-    pub fn default(&mut self, name: &str, value: impl Into<String>) {
-        if self.raw(name).is_none() {
-            self.values.insert(name.to_owned(), value.into());
-        }
-    }
-
     /// Sets a variable, whatever it was.
     pub fn set(&mut self, name: &str, value: impl Into<String>) {
         self.values.insert(name.to_owned(), value.into());
@@ -75,6 +68,12 @@ impl Env {
     #[must_use]
     pub fn raw(&self, name: &str) -> Option<&str> {
         self.values.get(name).map(String::as_str).filter(|value| !value.is_empty())
+    }
+
+    /// Whether a value is given, be it in a file.
+    #[must_use]
+    pub fn is_set(&self, name: &str) -> bool {
+        self.raw(name).is_some() || self.raw(&format!("{name}_FILE")).is_some()
     }
 
     fn text(&self, name: &'static str) -> Result<Option<String>, ConfigError> {
@@ -236,8 +235,9 @@ impl RedisConfig {
 pub struct HttpConfig {
     /// Env: `BIND_ADDR`.
     pub bind: SocketAddr,
-    /// How the world reaches this service, without a slash at the end. Env: `PUBLIC_URL`.
-    pub public_url: String,
+    /// How the world reaches this service, without a slash at the end; where it listens, by default.
+    /// Env: `PUBLIC_URL`.
+    pub public_url: Option<String>,
     /// Origins whose browsers may call the two public routes. Env: `CORS_ORIGINS`.
     pub cors_origins: Vec<String>,
     /// Logs as text or JSON. Env: `LOG_FORMAT`.
@@ -267,8 +267,7 @@ impl FromStr for LogFormat {
 impl HttpConfig {
     fn read(env: &Env) -> Result<Self, ConfigError> {
         let bind: SocketAddr = env.parsed("BIND_ADDR")?;
-        let public_url =
-            env.url("PUBLIC_URL", &["http", "https"])?.unwrap_or_else(|| format!("http://{bind}"));
+        let public_url = env.url("PUBLIC_URL", &["http", "https"])?;
         let cors_origins = env.text("CORS_ORIGINS")?.unwrap_or_default();
         let cors_origins: Vec<String> =
             cors_origins.split(',').map(str::trim).filter(|o| !o.is_empty()).map(str::to_owned).collect();
@@ -277,7 +276,7 @@ impl HttpConfig {
         }
         Ok(Self {
             bind,
-            public_url: public_url.trim_end_matches('/').to_owned(),
+            public_url: public_url.map(|url| url.trim_end_matches('/').to_owned()),
             cors_origins,
             log_format: env.parsed("LOG_FORMAT")?,
         })

@@ -1,9 +1,32 @@
-//! Payonce: an order is paid once, settled once, refunded once, cancelled once and reported once.
+//! Payonce: an order is paid once, settled once, refunded once, cancelled once and reported once, whatever is
+//! retried, repeated, raced, delayed, killed or lost.
+//!
+//! The modules in reading order, by tier. Imports go downward or sideways, never upward; `tests/it/tidy.rs` holds
+//! the rule.
+//!
+//! | tier | modules | what they are |
+//! |---|---|---|
+//! | 0 | [`infra`], [`money`], [`ids`], [`config`] | stores, lock, time, values |
+//! | 1 | [`channels`], [`outbox`], [`exceptions`], [`compensation`], [`audit`] | what features speak through |
+//! | 2 | [`app`] | what a use case may reach |
+//! | 3 | [`merchants`], [`orders`], [`pay`], [`refunds`], [`admin_log`] | the features |
+//! | 4 | [`webhooks`], [`drive`] | what comes from outside, and what was left in the middle |
+//! | 5 | [`http`], [`workers`] | the edge, the duties |
+//! | 6 | [`run`], [`local`], [`cli`] | wiring, private stores, commands |
+//!
+//! To follow a pay URL: `http/pay.rs`, `pay/pay_url.rs`, `pay/store.rs`. To follow a callback:
+//! `http/webhooks.rs`, `webhooks/receive.rs`, `pay/report/`.
+
+pub mod admin_log;
 pub mod app;
+pub mod audit;
 pub mod channels;
+pub mod cli;
 pub mod compensation;
 pub mod config;
+pub mod drive;
 pub mod exceptions;
+pub mod http;
 pub mod ids;
 pub mod infra;
 pub mod local;
@@ -13,3 +36,6 @@ pub mod orders;
 pub mod outbox;
 pub mod pay;
 pub mod refunds;
+pub mod run;
+pub mod webhooks;
+pub mod workers;

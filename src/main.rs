@@ -1,2 +1,15 @@
 //! The `payonce` binary.
-fn main() {}
+
+use std::process::ExitCode;
+
+use clap::Parser;
+use payonce::cli::{self, Cli};
+
+fn main() -> ExitCode {
+    let cli = Cli::parse();
+    let runtime = tokio::runtime::Builder::new_multi_thread().enable_all().build();
+    match runtime {
+        Ok(runtime) => runtime.block_on(cli::run(cli)),
+        Err(error) => cli::fail(&error),
+    }
+}

@@ -56,7 +56,7 @@ pub trait Channel: Send + Sync {
     fn verify(&self, callback: &RawCallback<'_>) -> Result<(), CallbackError>;
 
     /// Reads the body of a callback that was verified, now or when it was kept. Unknown fields are tolerated.
-    fn read(&self, body: &[u8]) -> Result<Callback, CallbackError>;
+    fn read(&self, body: &[u8], received_at: OffsetDateTime) -> Result<Callback, CallbackError>;
 
     /// Our answer to a callback in the channel's own words.
     fn acknowledge(&self, reception: Reception) -> Acknowledgement;

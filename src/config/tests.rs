@@ -23,7 +23,7 @@ fn a_complete_environment_is_read() {
     let config = Config::read(&Env::of(Strictness::Strict, complete())).unwrap();
     assert_eq!(config.admin.tokens[0].name, "anna");
     assert_eq!(config.admin.tokens[1].role, Role::Viewer);
-    assert_eq!(config.http.public_url, "http://127.0.0.1:8080");
+    assert_eq!(config.http.public_url, None);
     assert_eq!(config.orders.timeout_secs, 1800);
 }
 

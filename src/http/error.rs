@@ -108,7 +108,8 @@ impl Problem {
     }
 
     fn internal() -> Self {
-        let detail = "a defect of the service; what was committed before it stands, the same request may be repeated";
+        let detail =
+            "a defect of the service; what was committed before it stands, the same request may be repeated";
         Self::new(StatusCode::INTERNAL_SERVER_ERROR, "INTERNAL_ERROR", detail)
     }
 }
@@ -137,7 +138,10 @@ impl From<&DbError> for Problem {
         match error {
             DbError::Unavailable(_) | DbError::Contended(_) => {
                 tracing::warn!(%error, source, "a request could not be served for want of the database");
-                Self::unavailable("DATABASE_UNAVAILABLE", "the database did not answer; repeat the same request")
+                Self::unavailable(
+                    "DATABASE_UNAVAILABLE",
+                    "the database did not answer; repeat the same request",
+                )
             }
             _ => {
                 tracing::error!(%error, source, "a request met a defect");
@@ -158,9 +162,10 @@ impl From<TaskFailed> for Problem {
         tracing::error!(%error, "a request did not come to its end");
         match error {
             TaskFailed::Panicked => Self::internal(),
-            TaskFailed::TimedOut => {
-                Self::unavailable("TIMED_OUT", "the work takes too long; repeat the same request to see its end")
-            }
+            TaskFailed::TimedOut => Self::unavailable(
+                "TIMED_OUT",
+                "the work takes too long; repeat the same request to see its end",
+            ),
         }
     }
 }
@@ -195,7 +200,11 @@ impl From<&OrderError> for Problem {
             OrderError::NotFound => order_not_found(),
             OrderError::ParamsMismatch(fields) => params_mismatch(fields),
             OrderError::UnknownSku(skus) => skus.iter().fold(
-                Self::new(unprocessable, "UNKNOWN_SKU", "nothing was reserved: some of the skus are not on sale"),
+                Self::new(
+                    unprocessable,
+                    "UNKNOWN_SKU",
+                    "nothing was reserved: some of the skus are not on sale",
+                ),
                 |problem, sku| problem.field("items", format!("there is no sku {sku}")),
             ),
             OrderError::OutOfStock(skus) => skus.iter().fold(
@@ -259,9 +268,11 @@ impl From<PayError> for Problem {
 impl From<MerchantError> for Problem {
     fn from(error: MerchantError) -> Self {
         match error {
-            MerchantError::Exists => {
-                Self::new(StatusCode::CONFLICT, "MERCHANT_EXISTS", "there is a merchant of that id; nothing was changed")
-            }
+            MerchantError::Exists => Self::new(
+                StatusCode::CONFLICT,
+                "MERCHANT_EXISTS",
+                "there is a merchant of that id; nothing was changed",
+            ),
             MerchantError::NotFound => Self::not_found(),
             MerchantError::StockBelowHeld(held) => {
                 let detail = format!("{held} are held for pending orders; nothing was changed");

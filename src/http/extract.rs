@@ -23,9 +23,11 @@ pub(super) async fn read_body(body: Body) -> Result<Bytes, Problem> {
             let detail = format!("the body has more than {MAX_BODY} bytes; nothing was done");
             Err(Problem::new(StatusCode::PAYLOAD_TOO_LARGE, "BODY_TOO_LARGE", detail))
         }
-        Ok(Err(_)) => {
-            Err(Problem::new(StatusCode::BAD_REQUEST, "BODY_INCOMPLETE", "the body ended early; nothing was done"))
-        }
+        Ok(Err(_)) => Err(Problem::new(
+            StatusCode::BAD_REQUEST,
+            "BODY_INCOMPLETE",
+            "the body ended early; nothing was done",
+        )),
         Err(_) => {
             let detail = "the body did not arrive in time; nothing was done";
             Err(Problem::new(StatusCode::REQUEST_TIMEOUT, "BODY_TIMEOUT", detail))

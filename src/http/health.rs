@@ -79,6 +79,7 @@ pub(super) async fn readyz(State(edge): State<Edge>) -> Response {
 #[utoipa::path(get, path = "/metrics", tag = "health", responses(
     (status = 200, description = "Text exposition format", content_type = "text/plain")))]
 pub(super) async fn metrics() -> Response {
-    let body = telemetry::metrics().map(metrics_exporter_prometheus::PrometheusHandle::render).unwrap_or_default();
+    let body =
+        telemetry::metrics().map(metrics_exporter_prometheus::PrometheusHandle::render).unwrap_or_default();
     ([(header::CONTENT_TYPE, "text/plain; version=0.0.4")], body).into_response()
 }

@@ -39,7 +39,8 @@ pub(super) async fn observe(State(edge): State<Edge>, request: Request, next: Ne
     span.in_scope(|| tracing::debug!(status = status.as_u16(), "answered"));
     let labels = [("method", method.to_string()), ("route", route), ("status", status.as_str().to_owned())];
     metrics::counter!("payonce_http_requests_total", &labels).increment(1);
-    metrics::histogram!("payonce_http_request_seconds", "route" => labels[1].1.clone()).record(started.elapsed());
+    metrics::histogram!("payonce_http_request_seconds", "route" => labels[1].1.clone())
+        .record(started.elapsed());
     if let Ok(value) = HeaderValue::from_str(&id) {
         response.headers_mut().insert(REQUEST_ID, value);
     }

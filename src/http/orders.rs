@@ -11,11 +11,11 @@ use serde::Deserialize;
 use serde_json::Value;
 use utoipa::ToSchema;
 
+use super::Edge;
 use super::auth::SecretKey;
 use super::error::Problem;
 use super::extract::{self, Params, PathId};
 use super::views::OrderView;
-use super::Edge;
 use crate::ids::{OrderNo, Sku, UserId};
 use crate::money::{Amount, Currency, MAX_MINOR};
 use crate::orders::{self, NewOrder, OrderDetails, OrderItem, OrderKey, OrderKind};
@@ -100,7 +100,10 @@ impl NewOrderBody {
         }
         let rebate = self.rebate.unwrap_or(RebateBody { user_id: None, rate: None });
         if rebate.rate.is_some_and(|rate| rate < Decimal::ZERO || rate > Decimal::ONE || rate.scale() > 8) {
-            return Err(Problem::invalid("rebate.rate", "expected a decimal from 0 to 1 with 8 places at most"));
+            return Err(Problem::invalid(
+                "rebate.rate",
+                "expected a decimal from 0 to 1 with 8 places at most",
+            ));
         }
         check_subject(self.subject.as_deref())?;
         check_url("notify_url", self.notify_url.as_deref())?;
@@ -154,10 +157,9 @@ impl NewOrderBody {
                 Err(Problem::invalid("amount", format!("expected the sum of the items, {sum}")))
             }
             Some(amount) => Ok(amount),
-            None => i64::try_from(sum)
-                .ok()
-                .and_then(|sum| Amount::try_from(sum).ok())
-                .ok_or_else(|| Problem::invalid("items", "expected a sum from 1 to 1000000000000 minor units")),
+            None => i64::try_from(sum).ok().and_then(|sum| Amount::try_from(sum).ok()).ok_or_else(|| {
+                Problem::invalid("items", "expected a sum from 1 to 1000000000000 minor units")
+            }),
         }
     }
 }

@@ -46,6 +46,8 @@ pub(super) async fn receive(
 fn answer(acknowledgement: Acknowledgement) -> Response {
     let status = StatusCode::from_u16(acknowledgement.status).unwrap_or(StatusCode::INTERNAL_SERVER_ERROR);
     let mut response = (status, Body::from(acknowledgement.body.into_owned())).into_response();
-    response.headers_mut().insert(header::CONTENT_TYPE, HeaderValue::from_static(acknowledgement.content_type));
+    response
+        .headers_mut()
+        .insert(header::CONTENT_TYPE, HeaderValue::from_static(acknowledgement.content_type));
     response
 }

@@ -173,6 +173,19 @@ impl Db {
         Ok(Conn { inner: Some(inner), deadline: self.statement_deadline, is_mid_flight: false })
     }
 
+    /// Brings the schema up to date. Instances that start together wait for one another.
+    ///
+    /// # Errors
+    /// When the database cannot be reached, or was migrated by a newer version.
+    pub async fn migrate(&self) -> Result<(), sqlx::migrate::MigrateError> {
+        sqlx::migrate!().run(&self.pool).await
+    }
+
+    /// Closes all connections, waiting a moment for those in use.
+    pub async fn close(&self) {
+        let _ = tokio::time::timeout(Duration::from_secs(1), self.pool.close()).await;
+    }
+
     /// Whether the database answers right now.
     pub async fn answers(&self) -> bool {
         let Ok(mut conn) = self.conn().await else { return false };

@@ -148,3 +148,16 @@ pub async fn ensure_demo(app: &App, merchant_id: &MerchantId) -> Result<(), Merc
         Err(error) => Err(error),
     }
 }
+
+/// A page of merchants, by id.
+///
+/// # Errors
+/// When the database cannot be reached.
+pub async fn list(
+    app: &App,
+    starting_after: Option<&str>,
+    limit: usize,
+) -> Result<Vec<Merchant>, MerchantError> {
+    let limit = i64::try_from(limit).unwrap_or(i64::MAX);
+    Ok(store::list(&mut app.db.conn().await?, starting_after, limit).await?)
+}

@@ -9,8 +9,7 @@ mod model;
 mod skus;
 mod store;
 
-pub use create::{MerchantError, NewKeys, add_keys, create, ensure_demo};
+pub use create::{MerchantError, NewKeys, add_keys, create, ensure_demo, list};
 pub use keys::{Caller, KeyCache, authenticate};
 pub use model::{KeyKind, Merchant, NewMerchant, SkuStock};
 pub use skus::{list_skus, set_stock};
-pub(crate) use store::list as list_merchants;

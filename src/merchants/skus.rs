@@ -35,7 +35,8 @@ pub async fn list_skus(
     app: &App,
     merchant_id: &MerchantId,
     starting_after: Option<&str>,
-    limit: i64,
+    limit: usize,
 ) -> Result<Vec<SkuStock>, MerchantError> {
+    let limit = i64::try_from(limit).unwrap_or(i64::MAX);
     Ok(store::list_skus(&mut app.db.conn().await?, merchant_id, None, starting_after, limit).await?)
 }

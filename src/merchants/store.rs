@@ -92,7 +92,7 @@ pub(super) async fn find_caller(
 }
 
 /// A page of merchants, by id.
-pub(crate) async fn list(
+pub(super) async fn list(
     conn: &mut Conn,
     starting_after: Option<&str>,
     limit: i64,

@@ -86,8 +86,9 @@ async fn close_all(app: &App, keys: &[OrderKey]) -> Result<Vec<OrderKey>, DbErro
     metrics::counter!("payonce_orders_closed_total", "reason" => CloseReason::Timeout.as_str())
         .increment(u64::try_from(closed.len()).unwrap_or(0));
 
-    let closed: HashSet<&OrderKey> = closed.iter().collect();
-    let with_attempt = locked.iter().filter(|key| !closed.contains(key)).cloned();
+    let closed: HashSet<OrderKey> = closed.into_iter().collect();
+    // Collected, not chained: a borrowing filter inside a spawned future is more than the compiler can prove.
+    let with_attempt: Vec<OrderKey> = locked.into_iter().filter(|key| !closed.contains(key)).collect();
     let driven: Vec<Result<(), DbError>> = stream::iter(with_attempt)
         .map(|key| async move { expire_or_leave_to_task(app, &key).await })
         .buffer_unordered(CONCURRENCY)

@@ -7,6 +7,7 @@
 
 mod drive;
 mod model;
+mod resolve;
 mod store;
 mod stray;
 
@@ -15,5 +16,7 @@ pub use model::{
     NewStray, Refund, RefundEvent, RefundStatus, StrayEvent, StrayPayment, StrayPolicy, StrayReason,
     StrayStatus,
 };
-pub(crate) use store::{list_of_order, list_strays_of_order, lock_stray};
-pub(crate) use stray::{hold_stray_in_tx, keep_in_tx, refund_in_tx};
+pub use resolve::{ResolveError, resolve_exception};
+pub(crate) use store::{list_of_order, list_strays_of_order};
+pub(crate) use stray::hold_stray_in_tx;
+pub use stray::list_strays;

@@ -160,7 +160,7 @@ async fn find_refund(conn: &mut Conn, refund_id: &str) -> Result<Option<Refund>,
 }
 
 /// Locks a stray payment, and with it every refund of it: those move only under this lock.
-pub(crate) async fn lock_stray(tx: &mut Tx, stray_id: &str) -> Result<Option<StrayPayment>, DbError> {
+pub(super) async fn lock_stray(tx: &mut Tx, stray_id: &str) -> Result<Option<StrayPayment>, DbError> {
     let conn: &mut Conn = tx;
     sqlx::query!("SELECT 1 AS one FROM stray_payments WHERE stray_id = $1 FOR UPDATE", stray_id)
         .fetch_optional(&mut *conn)
@@ -233,6 +233,30 @@ pub(crate) async fn list_strays_of_order(
            FROM stray_payments WHERE merchant_id = $1 AND order_no = $2 ORDER BY created_at, stray_id"#,
         key.merchant_id.as_str(),
         key.order_no.as_str(),
+    )
+    .fetch_all(conn)
+    .await?;
+    Ok(strays)
+}
+
+/// A page of stray payments, newest first: those before `starting_after`, which is an id of the page before.
+pub(super) async fn list_strays(
+    conn: &mut Conn,
+    status: Option<StrayStatus>,
+    starting_after: Option<&str>,
+    limit: i64,
+) -> Result<Vec<StrayPayment>, DbError> {
+    let strays = sqlx::query_as!(
+        StrayPayment,
+        r#"SELECT stray_id, channel, transaction_id, out_trade_no, pay_order_id, merchant_id, order_no, amount,
+                  currency AS "currency: Currency", reason AS "reason: StrayReason",
+                  status AS "status: StrayStatus", paid_at
+           FROM stray_payments
+           WHERE ($1::text IS NULL OR status = $1) AND ($2::text IS NULL OR stray_id < $2)
+           ORDER BY stray_id DESC LIMIT $3"#,
+        status.map(StrayStatus::as_str),
+        starting_after,
+        limit,
     )
     .fetch_all(conn)
     .await?;

@@ -69,7 +69,7 @@ async fn open_exception_in_tx(
 }
 
 /// Sends a held stray payment back: a refund row, its task, and the state that says so.
-pub(crate) async fn refund_in_tx(
+pub(super) async fn refund_in_tx(
     app: &App,
     tx: &mut Tx,
     stray: &StrayPayment,
@@ -89,10 +89,24 @@ pub(crate) async fn refund_in_tx(
 }
 
 /// Keeps a held stray payment, by a person's decision.
-pub(crate) async fn keep_in_tx(
+pub(super) async fn keep_in_tx(
     tx: &mut Tx,
     stray: &StrayPayment,
     now: OffsetDateTime,
 ) -> Result<(), DbError> {
     store::move_stray(tx, stray, StrayStatus::Held, StrayEvent::Kept, now).await
+}
+
+/// A page of stray payments, newest first.
+///
+/// # Errors
+/// When the database cannot be reached.
+pub async fn list_strays(
+    app: &App,
+    status: Option<StrayStatus>,
+    starting_after: Option<&str>,
+    limit: usize,
+) -> Result<Vec<StrayPayment>, DbError> {
+    let limit = i64::try_from(limit).unwrap_or(i64::MAX);
+    store::list_strays(&mut app.db.conn().await?, status, starting_after, limit).await
 }

@@ -60,7 +60,7 @@ pub fn verify(
     body: &[u8],
 ) -> Result<Incoming, CallbackError> {
     let raw = RawCallback { headers, body, received_at: app.now() };
-    let callback = channel.verify(&raw).and_then(|()| channel.read(body)).and_then(bounded);
+    let callback = channel.verify(&raw).and_then(|()| channel.read(body, raw.received_at)).and_then(bounded);
     if let Err(error) = &callback {
         let labels = [("channel", channel.name()), ("verdict", refusal_word(*error))];
         metrics::counter!("payonce_webhooks_refused_total", &labels).increment(1);

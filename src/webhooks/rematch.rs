@@ -32,10 +32,11 @@ pub async fn rematch(app: &App, subject: &str) -> Result<Drive, PayError> {
         return Ok(Drive::Again("its pay order is not here yet".into()));
     }
     // Its signature was checked when it came in.
-    match channel.read(&kept.body).map(|callback| callback.event) {
+    match channel.read(&kept.body, kept.received_at).map(|callback| callback.event) {
         Ok(CallbackEvent::Trade { pay_order_id, state }) => {
             let origin = Origin::Rematch { event_id };
-            report::apply(app, &Report { channel: channel_name, pay_order_id: &pay_order_id, state, origin }).await?;
+            report::apply(app, &Report { channel: channel_name, pay_order_id: &pay_order_id, state, origin })
+                .await?;
             Ok(Drive::Done)
         }
         _ => Ok(Drive::Again("the kept callback cannot be read any more".into())),

@@ -61,7 +61,11 @@ pub(super) async fn find_unmatched(
 }
 
 /// Forgets up to `limit` callbacks that came in before `horizon`.
-pub(super) async fn delete_before(conn: &mut Conn, horizon: OffsetDateTime, limit: i64) -> Result<u64, DbError> {
+pub(super) async fn delete_before(
+    conn: &mut Conn,
+    horizon: OffsetDateTime,
+    limit: i64,
+) -> Result<u64, DbError> {
     let deleted = sqlx::query!(
         "DELETE FROM webhook_inbox WHERE ctid IN (
              SELECT ctid FROM webhook_inbox WHERE received_at < $1 AND verdict <> 'UNMATCHED' LIMIT $2)",

@@ -6,7 +6,7 @@ use std::time::Duration;
 use async_trait::async_trait;
 use futures_util::{StreamExt, TryStreamExt};
 use secrecy::SecretString;
-use time::Date;
+use time::{Date, OffsetDateTime};
 
 use crate::channels::{
     Acknowledgement, CallError, Callback, CallbackError, Channel, Closing, CreatedTrade, LinkLife, NewTrade,
@@ -180,9 +180,12 @@ impl Channel for SandboxChannel {
         Ok(pages.map_ok(|lines| futures_util::stream::iter(lines.into_iter().map(Ok))).try_flatten().boxed())
     }
 
-    fn verify(&self, callback: &RawCallback<'_>) -> Result<Callback, CallbackError> {
-        self.keys.verify(callback.headers, callback.body, callback.received_at)?;
-        let (event_id, event) = callback::read(callback.body, callback.received_at)?;
+    fn verify(&self, callback: &RawCallback<'_>) -> Result<(), CallbackError> {
+        self.keys.verify(callback.headers, callback.body, callback.received_at)
+    }
+
+    fn read(&self, body: &[u8], received_at: OffsetDateTime) -> Result<Callback, CallbackError> {
+        let (event_id, event) = callback::read(body, received_at)?;
         // The sandbox has one account, the one that shares the secret.
         Ok(Callback { event_id, account_matches: true, event })
     }

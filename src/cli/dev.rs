@@ -1,0 +1,113 @@
+//! `payonce dev`: everything on this machine, with one command.
+
+use std::path::Path;
+use std::process::ExitCode;
+
+use super::CliError;
+use super::output::print;
+use crate::config::{Config, Env, Strictness};
+use crate::ids::{Ids, MerchantId, Sku};
+use crate::infra::clock::Clock;
+use crate::infra::db::Db;
+use crate::infra::telemetry;
+use crate::local::{LocalStores, Options};
+use crate::merchants;
+use crate::run::{self, Roles};
+
+/// Where the private stores keep their data.
+const DATA_DIR: &str = ".dev";
+/// The only merchant that a database for `dev` may hold.
+const DEMO: &str = "demo";
+/// What the demo shop sells.
+const DEMO_SKUS: [(&str, i64); 3] = [("TEA", 1_000), ("CUP", 100), ("LAST-ONE", 1)];
+
+/// Runs until Ctrl-C.
+pub(super) async fn run() -> Result<ExitCode, CliError> {
+    let mut env = Env::of_process(Strictness::Dev);
+    let stores = private_stores(&mut env).await?;
+    let outcome = serve(&env).await;
+    if let Some(stores) = stores {
+        stores.stop().await?;
+    }
+    outcome
+}
+
+/// Starts a private PostgreSQL and Redis, unless both URLs are set.
+async fn private_stores(env: &mut Env) -> Result<Option<LocalStores>, CliError> {
+    match (env.is_set("DATABASE_URL"), env.is_set("REDIS_URL")) {
+        (true, true) => return Ok(None),
+        (false, false) => {}
+        _ => return Err("set both DATABASE_URL and REDIS_URL to use your own, or neither".into()),
+    }
+    print("Starting a private PostgreSQL and Redis (data in .dev/) …");
+    let stores = LocalStores::start(Path::new(DATA_DIR), &Options::default()).await?;
+    env.set("DATABASE_URL", stores.postgres.socket_url());
+    env.set("REDIS_URL", stores.redis_url());
+    Ok(Some(stores))
+}
+
+async fn serve(env: &Env) -> Result<ExitCode, CliError> {
+    let config = Config::read(env)?;
+    telemetry::init_log(config.http.log_format);
+    let clock = Clock::system();
+    let ids = Ids::random(clock.clone());
+    let db = Db::new(&config.database, ids.clone())?;
+    db.migrate().await?;
+    db.close().await;
+
+    let instance = run::start(config, Roles { api: true, workers: true, sandbox: true }, clock, ids).await?;
+    let outcome = prepare_demo(&instance).await;
+    if outcome.is_ok() {
+        print(&welcome(&format!("http://{}", instance.addr)));
+        run::until_told_to_stop().await?;
+        print("Stopping …");
+    }
+    instance.stop().await;
+    outcome.map(|()| ExitCode::SUCCESS)
+}
+
+/// Makes the demo merchant and its stock, and refuses a database that belongs to somebody else.
+async fn prepare_demo(instance: &run::Instance) -> Result<(), CliError> {
+    let app = &instance.app;
+    let merchant_id: MerchantId = DEMO.parse()?;
+    let others = merchants::list(app, None, 2).await?;
+    if let Some(other) = others.iter().find(|merchant| merchant.merchant_id != merchant_id) {
+        let problem = "DATABASE_URL names a database with another merchant than demo";
+        return Err(format!("{problem} ({}); dev knows its keys, so it refuses", other.merchant_id).into());
+    }
+    merchants::ensure_demo(app, &merchant_id).await?;
+    let known = merchants::list_skus(app, &merchant_id, None, 100).await?;
+    for (name, stock) in DEMO_SKUS {
+        let sku: Sku = name.parse()?;
+        if !known.iter().any(|known| known.sku == name) {
+            merchants::set_stock(app, &merchant_id, &sku, stock).await?;
+        }
+    }
+    Ok(())
+}
+
+fn welcome(url: &str) -> String {
+    format!(
+        r#"
+Payonce is ready.
+
+  API and its reader   {url}/docs
+  Health               {url}/readyz
+  Figures              {url}/metrics
+  Merchant             demo, keys sk_test_demo and pk_test_demo
+  Operator             dev-admin-token
+
+Order, open the pay_url of the answer in a browser, press Pay, look again:
+
+  curl -s {url}/orders -H 'Authorization: Bearer sk_test_demo' -H 'Content-Type: application/json' \
+    -d '{{"order_no":"A-1","user_id":"u1","currency":"CNY","items":[{{"sku":"TEA","quantity":1,"unit_price":1990}}]}}'
+
+  curl -s {url}/pay/url -H 'Authorization: Bearer sk_test_demo' -H 'Content-Type: application/json' \
+    -d '{{"order_no":"A-1","payer_id":"u1","channel":"sandbox"}}'
+
+  curl -s '{url}/orders/A-1?wait=25' -H 'Authorization: Bearer sk_test_demo'
+
+Ctrl-C stops everything.
+"#
+    )
+}

@@ -1,0 +1,130 @@
+//! Commands of the binary. Exit 0: fine; 1: failed; 2: usage; 3: found problems.
+
+use std::error::Error;
+use std::process::ExitCode;
+
+use clap::{Parser, Subcommand, ValueEnum};
+
+use crate::config::{Config, DatabaseConfig, Env, Strictness};
+use crate::http;
+use crate::ids::{Ids, MerchantId};
+use crate::infra::clock::Clock;
+use crate::infra::db::Db;
+use crate::infra::telemetry;
+use crate::run::{self, Roles};
+
+mod audit;
+mod dev;
+mod merchant;
+mod output;
+
+use output::Output;
+
+/// A payment service beside your shop: an order is paid once, settled once, refunded once, cancelled once and
+/// reported once.
+#[derive(Debug, Parser)]
+#[command(name = "payonce", version)]
+pub struct Cli {
+    /// How results are printed.
+    #[arg(short, long, global = true, value_enum, default_value_t = Format::Table)]
+    output: Format,
+    #[command(subcommand)]
+    command: Command,
+}
+
+/// How results are printed.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub enum Format {
+    /// For people.
+    Table,
+    /// For programs.
+    Json,
+}
+
+#[derive(Debug, Subcommand)]
+enum Command {
+    /// Run the service; configured by the environment, see .env.example.
+    Serve {
+        /// Which parts to run: api, workers, sandbox.
+        #[arg(long, env = "PAYONCE_ROLES", default_value = "api,workers")]
+        roles: Roles,
+        /// Leave the schema alone; `payonce migrate` ran before.
+        #[arg(long)]
+        no_migrate: bool,
+    },
+    /// Run everything on this machine, with stores of its own, a demo merchant and the sandbox gateway.
+    Dev,
+    /// Bring the database's schema up to date.
+    Migrate,
+    /// Check every invariant in one snapshot of the database; exit 3 when one is violated.
+    Audit,
+    /// Merchants and their keys.
+    #[command(subcommand)]
+    Merchant(merchant::MerchantCommand),
+    /// Print the OpenAPI document.
+    Openapi,
+}
+
+/// Failures of any command, with all that caused them.
+pub(crate) type CliError = Box<dyn Error + Send + Sync>;
+
+/// Runs a command to its end.
+pub async fn run(cli: Cli) -> ExitCode {
+    let outcome = match cli.command {
+        Command::Serve { roles, no_migrate } => serve(roles, !no_migrate).await,
+        Command::Dev => dev::run().await,
+        Command::Migrate => migrate().await,
+        Command::Audit => audit::run(Output(cli.output)).await,
+        Command::Merchant(command) => merchant::run(command, Output(cli.output)).await,
+        Command::Openapi => openapi(),
+    };
+    outcome.unwrap_or_else(|error| fail(error.as_ref()))
+}
+
+/// Says what went wrong, and every reason behind it.
+#[expect(clippy::print_stderr, reason = "the answer to a person at a terminal")]
+pub fn fail(error: &dyn Error) -> ExitCode {
+    eprintln!("payonce: {error}");
+    let mut source = error.source();
+    while let Some(reason) = source {
+        eprintln!("  because: {reason}");
+        source = reason.source();
+    }
+    ExitCode::from(1)
+}
+
+async fn serve(roles: Roles, is_migrated: bool) -> Result<ExitCode, CliError> {
+    let config = Config::read(&Env::of_process(Strictness::Strict))?;
+    telemetry::init_log(config.http.log_format);
+    let clock = Clock::system();
+    let ids = Ids::random(clock.clone());
+    if is_migrated {
+        Db::new(&config.database, ids.clone())?.migrate().await?;
+    }
+    let instance = run::start(config, roles, clock, ids).await?;
+    run::until_told_to_stop().await?;
+    instance.stop().await;
+    Ok(ExitCode::SUCCESS)
+}
+
+/// The database alone, for commands that need no more.
+fn database() -> Result<Db, CliError> {
+    let config = DatabaseConfig::read(&Env::of_process(Strictness::Strict))?;
+    Ok(Db::new(&config, Ids::random(Clock::system()))?)
+}
+
+async fn migrate() -> Result<ExitCode, CliError> {
+    let db = database()?;
+    db.migrate().await?;
+    db.close().await;
+    Ok(ExitCode::SUCCESS)
+}
+
+fn openapi() -> Result<ExitCode, CliError> {
+    output::print(&http::document().to_pretty_json()?);
+    Ok(ExitCode::SUCCESS)
+}
+
+fn merchant_id(text: &str) -> Result<MerchantId, String> {
+    text.parse().map_err(|error: crate::ids::InvalidId| error.to_string())
+}

@@ -1,0 +1,83 @@
+//! What is on sale.
+
+use axum::Json;
+use axum::extract::State;
+use serde::Deserialize;
+use utoipa::ToSchema;
+
+use super::super::Edge;
+use super::super::auth::{Operator, Viewer};
+use super::super::error::Problem;
+use super::super::extract::{self, Params};
+use super::super::views::{Page, PageParams};
+use super::{Reason, log};
+use crate::ids::{MerchantId, Sku};
+use crate::merchants::{self, SkuStock};
+use crate::money::MAX_MINOR;
+
+/// How many of a thing there are.
+#[derive(Debug, Deserialize, ToSchema)]
+#[serde(deny_unknown_fields)]
+pub(in crate::http) struct SkuBody {
+    /// Whose.
+    merchant_id: MerchantId,
+    /// Its name.
+    sku: Sku,
+    /// How many, those held for pending orders included.
+    #[schema(minimum = 0, maximum = 1_000_000_000_000_i64)]
+    stock: i64,
+    /// Why.
+    #[serde(default)]
+    reason: Reason,
+}
+
+/// Sets how many of a thing there are, making it known when it is not.
+#[utoipa::path(post, path = "/admin/skus", tag = "admin", request_body = SkuBody,
+    security(("admin_token" = [])),
+    responses(
+        (status = 200, body = SkuStock),
+        (status = 404, body = Problem, description = "No such merchant"),
+        (status = 409, body = Problem, description = "`STOCK_BELOW_HELD`"),
+        (status = 422, body = Problem, description = "`VALIDATION_FAILED`"),
+    ))]
+pub(in crate::http) async fn set(
+    State(edge): State<Edge>,
+    Operator(admin): Operator,
+    extract::Json(body): extract::Json<SkuBody>,
+) -> Result<Json<SkuStock>, Problem> {
+    if !(0..=MAX_MINOR).contains(&body.stock) {
+        return Err(Problem::invalid("stock", "expected a whole number from 0 to 1000000000000"));
+    }
+    let target = format!("{}/{} = {}", body.merchant_id, body.sku, body.stock);
+    log(&edge, &admin, "skus.set", &target, &body.reason).await?;
+    Ok(Json(merchants::set_stock(&edge.app, &body.merchant_id, &body.sku, body.stock).await?))
+}
+
+/// Whose skus.
+#[derive(Debug, Deserialize, utoipa::IntoParams)]
+#[into_params(parameter_in = Query)]
+pub(in crate::http) struct SkuParams {
+    /// Whose.
+    #[param(value_type = String)]
+    merchant_id: MerchantId,
+    /// Entries at most, 1 to 100; 20 by default.
+    limit: Option<u8>,
+    /// The last entry of the page before.
+    starting_after: Option<String>,
+}
+
+/// A page of what a merchant has on sale, by name.
+#[utoipa::path(get, path = "/admin/skus", tag = "admin", params(SkuParams),
+    security(("admin_token" = [])),
+    responses((status = 200, body = Page<SkuStock>), (status = 422, body = Problem)))]
+pub(in crate::http) async fn list(
+    State(edge): State<Edge>,
+    _viewer: Viewer,
+    Params(params): Params<SkuParams>,
+) -> Result<Json<Page<SkuStock>>, Problem> {
+    let page = PageParams { limit: params.limit, starting_after: params.starting_after };
+    let limit = page.limit()?;
+    let after = page.starting_after.as_deref();
+    let rows = merchants::list_skus(&edge.app, &params.merchant_id, after, limit + 1).await?;
+    Ok(Json(Page::of(rows, limit, |row| row)))
+}

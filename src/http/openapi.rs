@@ -1,0 +1,53 @@
+//! The OpenAPI document, generated from the routes.
+
+use utoipa::openapi::OpenApi;
+use utoipa::openapi::security::{HttpAuthScheme, HttpBuilder, SecurityScheme};
+use utoipa::{Modify, OpenApi as _};
+
+use super::error::Problem;
+
+#[derive(utoipa::OpenApi)]
+#[openapi(
+    info(
+        title = "Payonce",
+        description = "An order is paid once, settled once, refunded once, cancelled once and reported once.",
+        license(name = "Apache-2.0", identifier = "Apache-2.0"),
+    ),
+    components(schemas(Problem)),
+    modifiers(&Credentials),
+    tags(
+        (name = "orders", description = "Orders of a merchant"),
+        (name = "pay", description = "Pay URLs and attempts; also for browsers"),
+        (name = "webhooks", description = "What channels tell us"),
+        (name = "admin", description = "What operators see and do"),
+        (name = "health", description = "Whether it runs, and how"),
+    )
+)]
+struct Document;
+
+struct Credentials;
+
+impl Modify for Credentials {
+    fn modify(&self, document: &mut OpenApi) {
+        let bearer = |description: &str| {
+            let scheme =
+                HttpBuilder::new().scheme(HttpAuthScheme::Bearer).description(Some(description)).build();
+            SecurityScheme::Http(scheme)
+        };
+        let components = document.components.get_or_insert_default();
+        components.add_security_scheme("secret_key", bearer("`sk_…`: a merchant's backend"));
+        components.add_security_scheme("publishable_key", bearer("`pk_…`: browsers and apps"));
+        components.add_security_scheme("admin_token", bearer("an operator's token"));
+    }
+}
+
+/// What the routes are added to.
+pub(super) fn base() -> OpenApi {
+    Document::openapi()
+}
+
+/// The whole document, without a running service.
+#[must_use]
+pub fn document() -> OpenApi {
+    super::router::routes().split_for_parts().1
+}

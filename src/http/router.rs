@@ -1,0 +1,87 @@
+//! Every route, on one screen.
+
+use axum::Router;
+use axum::http::{HeaderName, HeaderValue, Method, StatusCode, header};
+use axum::middleware::from_fn_with_state;
+use axum::response::IntoResponse;
+use tower_http::catch_panic::CatchPanicLayer;
+use tower_http::cors::{AllowOrigin, CorsLayer};
+use utoipa_axum::router::OpenApiRouter;
+use utoipa_axum::routes;
+use utoipa_swagger_ui::SwaggerUi;
+
+use super::error::Problem;
+use super::{Edge, admin, health, middleware, openapi, orders, pay, webhooks};
+
+/// The routes that browsers may call from the pages of `CORS_ORIGINS`.
+fn browser_routes() -> OpenApiRouter<Edge> {
+    OpenApiRouter::new().routes(routes!(pay::url)).routes(routes!(pay::find))
+}
+
+fn other_routes() -> OpenApiRouter<Edge> {
+    OpenApiRouter::new()
+        .routes(routes!(orders::create))
+        .routes(routes!(orders::find))
+        .routes(routes!(orders::close))
+        .routes(routes!(webhooks::receive))
+        .routes(routes!(admin::merchants::create, admin::merchants::list))
+        .routes(routes!(admin::merchants::rotate))
+        .routes(routes!(admin::skus::set, admin::skus::list))
+        .routes(routes!(admin::orders::list))
+        .routes(routes!(admin::orders::find))
+        .routes(routes!(admin::exceptions::list))
+        .routes(routes!(admin::exceptions::resolve))
+        .routes(routes!(admin::exceptions::list_strays))
+        .routes(routes!(admin::system::audit))
+}
+
+fn health_routes() -> OpenApiRouter<Edge> {
+    OpenApiRouter::new()
+        .routes(routes!(health::livez))
+        .routes(routes!(health::readyz))
+        .routes(routes!(health::metrics))
+}
+
+/// All routes of the service itself, with their documentation.
+pub(super) fn routes() -> OpenApiRouter<Edge> {
+    let base = OpenApiRouter::with_openapi(openapi::base());
+    base.merge(browser_routes()).merge(other_routes()).merge(health_routes())
+}
+
+/// The router of an instance: without the role `api` only its health, and `sandbox` where that role runs.
+#[must_use]
+pub fn router(edge: Edge, sandbox: Option<OpenApiRouter>, with_api: bool) -> Router {
+    let cors = cors(&edge.app.config.http.cors_origins);
+    let mut all = OpenApiRouter::with_openapi(openapi::base()).merge(health_routes());
+    if with_api {
+        all = all.merge(browser_routes().layer(cors)).merge(other_routes());
+    }
+    let mut all = all.with_state(edge.clone());
+    if let Some(sandbox) = sandbox {
+        all = all.merge(sandbox);
+    }
+    let (router, document) = all.split_for_parts();
+    router
+        .merge(SwaggerUi::new("/docs").url("/openapi.json", document))
+        .fallback(|| async { Problem::not_found().into_response() })
+        .method_not_allowed_fallback(|| async {
+            let detail = "this route has other methods; nothing was done";
+            Problem::new(StatusCode::METHOD_NOT_ALLOWED, "METHOD_NOT_ALLOWED", detail).into_response()
+        })
+        .layer(CatchPanicLayer::custom(middleware::panicked))
+        .layer(from_fn_with_state(edge, middleware::observe))
+}
+
+fn cors(origins: &[String]) -> CorsLayer {
+    let origins: Vec<HeaderValue> = origins.iter().filter_map(|origin| origin.parse().ok()).collect();
+    CorsLayer::new()
+        .allow_origin(AllowOrigin::list(origins))
+        .allow_methods([Method::GET, Method::POST])
+        .allow_headers([
+            header::AUTHORIZATION,
+            header::CONTENT_TYPE,
+            HeaderName::from_static("idempotency-key"),
+        ])
+        .expose_headers([HeaderName::from_static("x-request-id"), header::RETRY_AFTER])
+        .max_age(std::time::Duration::from_secs(600))
+}

@@ -1,0 +1,208 @@
+//! Wiring: configuration in, a running instance out, by role.
+
+use std::net::SocketAddr;
+use std::sync::Arc;
+use std::time::Duration;
+
+use tokio::net::TcpListener;
+use tokio::task::JoinHandle;
+use tokio_util::sync::CancellationToken;
+use tokio_util::task::TaskTracker;
+use utoipa_axum::router::OpenApiRouter;
+
+use crate::app::{App, SetupError};
+use crate::channels::sandbox::{self, AdapterSettings, Gateway, GatewaySettings, SandboxChannel};
+use crate::channels::{Channel, Channels};
+use crate::config::Config;
+use crate::http::{self, Edge, Readiness};
+use crate::ids::Ids;
+use crate::infra::clock::Clock;
+use crate::infra::db::{Db, DbError};
+use crate::infra::duty::Duty;
+use crate::infra::telemetry;
+use crate::workers;
+
+/// Which parts of the service an instance runs.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Roles {
+    /// Answers HTTP.
+    pub api: bool,
+    /// Runs the duties.
+    pub workers: bool,
+    /// Is the sandbox gateway.
+    pub sandbox: bool,
+}
+
+impl std::str::FromStr for Roles {
+    type Err = String;
+    fn from_str(text: &str) -> Result<Self, String> {
+        let mut roles = Self { api: false, workers: false, sandbox: false };
+        for role in text.split(',').map(str::trim) {
+            match role {
+                "api" => roles.api = true,
+                "workers" => roles.workers = true,
+                "sandbox" => roles.sandbox = true,
+                other => return Err(format!("unknown role `{other}`; expected api, workers, sandbox")),
+            }
+        }
+        Ok(roles)
+    }
+}
+
+/// Why an instance did not start.
+#[derive(Debug, thiserror::Error)]
+pub enum StartError {
+    /// The service cannot be put together.
+    #[error(transparent)]
+    Setup(#[from] SetupError),
+    /// The database URL cannot be used.
+    #[error("DATABASE_URL cannot be used")]
+    Database(#[from] DbError),
+    /// The address cannot be listened on.
+    #[error("BIND_ADDR: cannot listen on {0}")]
+    Bind(SocketAddr, #[source] std::io::Error),
+    /// The sandbox cannot be put together.
+    #[error("the sandbox cannot be set up")]
+    Sandbox(#[source] Box<dyn std::error::Error + Send + Sync>),
+}
+
+/// Longest wait for work to drain at a stop.
+const DRAIN_DEADLINE: Duration = Duration::from_secs(9);
+/// How long readiness fails before connections are refused, so that a load balancer can notice.
+const NOTICE: Duration = Duration::from_millis(500);
+
+/// A running instance.
+#[derive(Debug)]
+pub struct Instance {
+    /// Where it listens.
+    pub addr: SocketAddr,
+    /// Its insides.
+    pub app: App,
+    /// Its sandbox, where the role runs.
+    pub gateway: Option<Gateway>,
+    readiness: Readiness,
+    stopping: CancellationToken,
+    duties: TaskTracker,
+    server: JoinHandle<()>,
+}
+
+/// Starts an instance. It is ready when this returns.
+///
+/// # Errors
+/// [`StartError`] says what cannot be used.
+pub async fn start(mut config: Config, roles: Roles, clock: Clock, ids: Ids) -> Result<Instance, StartError> {
+    telemetry::metrics();
+    let bind = config.http.bind;
+    let listener = TcpListener::bind(bind).await.map_err(|error| StartError::Bind(bind, error))?;
+    let addr = listener.local_addr().map_err(|error| StartError::Bind(bind, error))?;
+    let public_url = config.http.public_url.get_or_insert_with(|| format!("http://{addr}")).clone();
+
+    let db = Db::new(&config.database, ids.clone())?;
+    let gateway = if roles.sandbox { Some(gateway(&config, &db, &clock, &ids, &public_url)?) } else { None };
+    let channels = channels(&config, gateway.as_ref(), &clock, &public_url)?;
+    let app = App::new(config, clock, ids, db, channels)?;
+
+    let (readiness, stopping, duties) = (Readiness::default(), CancellationToken::new(), TaskTracker::new());
+    let router = http::router(
+        Edge::new(app.clone(), readiness.clone()),
+        sandbox_routes(&app, gateway.as_ref()),
+        roles.api,
+    );
+    let server = tokio::spawn(http::serve(listener, router, stopping.clone()));
+    for duty in duties_of(roles, &app, gateway.as_ref()) {
+        duties.spawn(duty.run_until(stopping.clone()));
+    }
+    tracing::info!(%addr, ?roles, "listening on {addr}");
+    Ok(Instance { addr, app, gateway, readiness, stopping, duties, server })
+}
+
+fn duties_of(roles: Roles, app: &App, gateway: Option<&Gateway>) -> Vec<Duty> {
+    let mut duties = workers::process_duties();
+    if roles.workers {
+        duties.extend(workers::duties(app));
+    }
+    if let Some(gateway) = gateway {
+        duties.extend(workers::sandbox_duties(gateway));
+    }
+    duties
+}
+
+fn boxed(error: impl std::error::Error + Send + Sync + 'static) -> StartError {
+    StartError::Sandbox(Box::new(error))
+}
+
+fn gateway(
+    config: &Config,
+    db: &Db,
+    clock: &Clock,
+    ids: &Ids,
+    public_url: &str,
+) -> Result<Gateway, StartError> {
+    let settings =
+        GatewaySettings { secret: config.channels.sandbox_secret.clone(), public_url: public_url.to_owned() };
+    Gateway::new(db.clone(), clock.clone(), ids.clone(), settings).map_err(boxed)
+}
+
+fn channels(
+    config: &Config,
+    gateway: Option<&Gateway>,
+    clock: &Clock,
+    public_url: &str,
+) -> Result<Channels, StartError> {
+    let http =
+        reqwest::Client::builder().redirect(reqwest::redirect::Policy::none()).build().map_err(boxed)?;
+    let settings = AdapterSettings {
+        secrets: vec![config.channels.sandbox_secret.clone()],
+        notify_url: format!("{public_url}/webhooks/sandbox"),
+        deadline: config.channels.deadline,
+        http,
+        clock: clock.clone(),
+    };
+    let sandbox = match (&config.channels.sandbox_url, gateway) {
+        (Some(url), _) => Some(SandboxChannel::remote(url, settings).map_err(boxed)?),
+        (None, Some(gateway)) => Some(SandboxChannel::local(gateway.clone(), settings).map_err(boxed)?),
+        (None, None) => None,
+    };
+    Ok(Channels::new(sandbox.into_iter().map(|channel| Arc::new(channel) as Arc<dyn Channel>).collect()))
+}
+
+fn sandbox_routes(app: &App, gateway: Option<&Gateway>) -> Option<OpenApiRouter> {
+    let admin = app.config.admin.clone();
+    let is_operator = Arc::new(move |authorization: Option<&str>| http::is_operator(&admin, authorization));
+    gateway.map(|gateway| sandbox::routes(gateway.clone(), is_operator))
+}
+
+impl Instance {
+    /// Stops: readiness fails first, then no more connections, then what runs is let end, ten seconds at most.
+    pub async fn stop(self) {
+        self.readiness.turn_off();
+        tokio::time::sleep(NOTICE).await;
+        self.stopping.cancel();
+        self.duties.close();
+        let drained = async {
+            // The server lets the requests under way end; the work that they left behind ends after them.
+            let _ = self.server.await;
+            self.duties.wait().await;
+            self.app.tasks.drained().await;
+        };
+        if tokio::time::timeout(DRAIN_DEADLINE, drained).await.is_err() {
+            tracing::warn!("some work did not end in time; its tasks bring it to an end elsewhere");
+        }
+        self.app.db.close().await;
+    }
+}
+
+/// Waits for SIGTERM or Ctrl-C.
+///
+/// # Errors
+/// When the process cannot listen to signals.
+pub async fn until_told_to_stop() -> std::io::Result<()> {
+    use tokio::signal::unix::{SignalKind, signal};
+
+    let (mut terminate, mut interrupt) = (signal(SignalKind::terminate())?, signal(SignalKind::interrupt())?);
+    tokio::select! {
+        _ = terminate.recv() => {}
+        _ = interrupt.recv() => {}
+    }
+    Ok(())
+}

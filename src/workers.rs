@@ -1,0 +1,76 @@
+//! Every duty of the process, on one screen.
+
+use std::time::Duration;
+
+use crate::app::App;
+use crate::audit;
+use crate::channels::sandbox::Gateway;
+use crate::drive;
+use crate::infra::duty::{Batch, Duty, DutyError};
+use crate::infra::telemetry;
+use crate::{orders, webhooks};
+
+/// The duties of the role `workers`. Any number of instances may run them side by side.
+#[must_use]
+pub fn duties(app: &App) -> Vec<Duty> {
+    let orders = &app.config.orders;
+    vec![
+        duty(app, "orders.expire", orders.poll_every, |app| async move { orders::expire_due(&app).await }),
+        duty(app, "orders.sweep", orders.sweep_every, |app| async move { orders::sweep_due(&app).await }),
+        duty(
+            app,
+            "compensation.run",
+            Duration::from_millis(200),
+            |app| async move { drive::run_due(&app).await },
+        )
+        .woken_by(app.compensation_wake.clone()),
+        duty(app, "webhooks.forget", Duration::from_secs(3600), |app| async move {
+            webhooks::forget_old(&app).await
+        }),
+        duty(app, "audit.publish", Duration::from_secs(300), |app| async move { publish_audit(&app).await }),
+    ]
+}
+
+async fn publish_audit(app: &App) -> Result<Batch, DutyError> {
+    audit::publish(&audit::audit(&app.db, app.now()).await?);
+    Ok(Batch::Done)
+}
+
+/// The duties of the role `sandbox`.
+#[must_use]
+pub fn sandbox_duties(gateway: &Gateway) -> Vec<Duty> {
+    let (wake, gateway) = (gateway.wake(), gateway.clone());
+    let deliver = move || {
+        let gateway = gateway.clone();
+        async move {
+            let delivered = gateway.deliver_due().await?;
+            Ok::<_, DutyError>(if delivered > 0 { Batch::MoreWaiting } else { Batch::Done })
+        }
+    };
+    vec![Duty::new("sandbox.deliver", Duration::from_millis(200), deliver).woken_by(wake)]
+}
+
+/// The duties of every process.
+#[must_use]
+pub fn process_duties() -> Vec<Duty> {
+    let upkeep = || async {
+        if let Some(metrics) = telemetry::metrics() {
+            metrics.run_upkeep();
+        }
+        Ok::<_, DutyError>(Batch::Done)
+    };
+    vec![Duty::new("metrics.upkeep", Duration::from_secs(5), upkeep)]
+}
+
+fn duty<F>(
+    app: &App,
+    name: &'static str,
+    every: Duration,
+    run: impl Fn(App) -> F + Send + Sync + 'static,
+) -> Duty
+where
+    F: Future<Output = Result<Batch, DutyError>> + Send + 'static,
+{
+    let app = app.clone();
+    Duty::new(name, every, move || run(app.clone()))
+}
