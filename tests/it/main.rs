@@ -1,0 +1,8 @@
+//! Payonce's stories, told through the HTTP door and the clock against real PostgreSQL and Redis.
+//!
+//! `cargo test` needs nothing prepared: `support::stores` finds or installs the servers and starts private ones.
+//! Each story has a database and a Redis of its own, and ends with the invariants.
+
+mod support;
+
+mod main_job;

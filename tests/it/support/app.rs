@@ -1,0 +1,314 @@
+//! One instance, its demo merchant, and a clock that the story moves by hand.
+
+use std::time::Duration;
+
+use payonce::audit;
+use payonce::channels::sandbox::{FaultKind, FaultOp, Gateway, NewFault, signature};
+use payonce::config::{Config, Env, Strictness};
+use payonce::ids::Ids;
+use payonce::infra::clock::Clock;
+use payonce::infra::duty::Batch;
+use payonce::local::RedisServer;
+use payonce::run::{self, Instance, Roles};
+use payonce::{merchants, workers};
+use reqwest::Method;
+use serde_json::{Value, json};
+
+use super::reply::Reply;
+use super::stores;
+
+pub const SECRET_KEY: &str = "sk_test_demo";
+pub const PUBLISHABLE_KEY: &str = "pk_test_demo";
+pub const OPERATOR: &str = "dev-admin-token";
+pub const SANDBOX_SECRET: &str = "dev-sandbox-secret";
+
+/// How an instance is started.
+#[derive(Clone, Debug)]
+pub struct TestOptions {
+    /// Whether the duties run by themselves; otherwise the story drives them.
+    pub workers: bool,
+    /// The database to use; a fresh one by default.
+    pub database_url: Option<String>,
+    /// The Redis to use; a fresh one by default.
+    pub redis_url: Option<String>,
+    /// The clock to go by.
+    pub clock: Clock,
+    /// More variables.
+    pub vars: Vec<(&'static str, String)>,
+}
+
+impl Default for TestOptions {
+    fn default() -> Self {
+        Self { workers: false, database_url: None, redis_url: None, clock: Clock::system(), vars: Vec::new() }
+    }
+}
+
+/// An instance under test.
+pub struct TestApp {
+    pub instance: Instance,
+    pub gateway: Gateway,
+    pub clock: Clock,
+    pub url: String,
+    pub database_url: String,
+    pub redis_url: String,
+    /// The story's own Redis; `None` when it is another instance's.
+    pub redis: Option<RedisServer>,
+    pub http: reqwest::Client,
+}
+
+impl TestApp {
+    /// An instance whose duties the story drives by hand.
+    pub async fn start() -> Self {
+        Self::start_with(TestOptions::default()).await
+    }
+
+    /// An instance whose duties run by themselves.
+    pub async fn start_working() -> Self {
+        Self::start_with(TestOptions { workers: true, ..TestOptions::default() }).await
+    }
+
+    pub async fn start_with(options: TestOptions) -> Self {
+        let database_url = match options.database_url {
+            Some(url) => url,
+            None => stores::fresh_database().await,
+        };
+        let redis = if options.redis_url.is_none() { Some(stores::fresh_redis().await) } else { None };
+        let redis_url = options.redis_url.or(redis.as_ref().map(RedisServer::url)).expect("one of both");
+
+        let mut env = Env::of(
+            Strictness::Dev,
+            [
+                ("DATABASE_URL", database_url.clone()),
+                ("REDIS_URL", redis_url.clone()),
+                ("BIND_ADDR", "127.0.0.1:0".to_owned()),
+                ("CHANNEL_DEADLINE_MS", "1000".to_owned()),
+                ("DATABASE_POOL_SIZE", "16".to_owned()),
+            ],
+        );
+        for (name, value) in options.vars {
+            env.set(name, value);
+        }
+        let config = Config::read(&env).expect("a right configuration");
+        let ids = Ids::random(options.clock.clone());
+        let roles = Roles { api: true, workers: options.workers, sandbox: true };
+        let instance = run::start(config, roles, options.clock.clone(), ids).await.expect("an instance");
+        let demo = "demo".parse().expect("an id");
+        merchants::ensure_demo(&instance.app, &demo).await.expect("the demo merchant");
+        Self {
+            gateway: instance.gateway.clone().expect("the role sandbox"),
+            url: format!("http://{}", instance.addr),
+            clock: options.clock,
+            http: reqwest::Client::new(),
+            instance,
+            database_url,
+            redis_url,
+            redis,
+        }
+    }
+
+    // ---- calls ---------------------------------------------------------------------------------------------
+
+    pub async fn call(&self, method: Method, path: &str, token: &str, body: Option<&Value>) -> Reply {
+        let request = self.http.request(method, format!("{}{path}", self.url)).bearer_auth(token);
+        let request = match body {
+            Some(body) => request.json(body),
+            None => request,
+        };
+        Reply::of(request.send().await.expect("an answer")).await
+    }
+
+    /// POST with the demo merchant's secret key.
+    pub async fn post(&self, path: &str, body: Value) -> Reply {
+        self.call(Method::POST, path, SECRET_KEY, Some(&body)).await
+    }
+
+    /// GET with the demo merchant's secret key.
+    pub async fn get(&self, path: &str) -> Reply {
+        self.call(Method::GET, path, SECRET_KEY, None).await
+    }
+
+    /// POST as an operator.
+    pub async fn admin_post(&self, path: &str, body: Value) -> Reply {
+        self.call(Method::POST, path, OPERATOR, Some(&body)).await
+    }
+
+    /// GET as an operator.
+    pub async fn admin_get(&self, path: &str) -> Reply {
+        self.call(Method::GET, path, OPERATOR, None).await
+    }
+
+    // ---- the main job --------------------------------------------------------------------------------------
+
+    /// Sets the demo merchant's stock of a thing.
+    pub async fn stock(&self, sku: &str, stock: i64) {
+        let body = json!({"merchant_id": "demo", "sku": sku, "stock": stock});
+        self.admin_post("/admin/skus", body).await.expect(200);
+    }
+
+    /// What there is of a thing: (stock, lock_stock).
+    pub async fn stock_of(&self, sku: &str) -> (i64, i64) {
+        let page = self.admin_get("/admin/skus?merchant_id=demo&limit=100").await.expect(200);
+        let rows = page.body["data"].as_array().expect("a page").clone();
+        let row = rows.into_iter().find(|row| row["sku"] == sku).expect("a known sku");
+        (row["stock"].as_i64().expect("stock"), row["lock_stock"].as_i64().expect("lock_stock"))
+    }
+
+    /// Makes an order of 1990 CNY without items.
+    pub async fn order(&self, order_no: &str) -> Reply {
+        self.order_with(json!({"order_no": order_no, "user_id": "u1", "currency": "CNY", "amount": 1990}))
+            .await
+    }
+
+    pub async fn order_with(&self, body: Value) -> Reply {
+        self.post("/orders", body).await.expect(201)
+    }
+
+    /// Asks for the order's pay URL through the sandbox.
+    pub async fn pay_url(&self, order_no: &str) -> Reply {
+        self.post("/pay/url", json!({"order_no": order_no, "payer_id": "u1", "channel": "sandbox"})).await
+    }
+
+    /// Makes an order and its pay URL; gives the pay-order id.
+    pub async fn order_to_pay(&self, order_no: &str) -> String {
+        self.order(order_no).await;
+        self.pay_url(order_no).await.expect(200).text_of("pay_order_id").to_owned()
+    }
+
+    pub async fn find_order(&self, order_no: &str) -> Value {
+        self.get(&format!("/orders/{order_no}")).await.expect(200).body
+    }
+
+    pub async fn status_of(&self, order_no: &str) -> String {
+        self.find_order(order_no).await["status"].as_str().expect("a status").to_owned()
+    }
+
+    // ---- the channel ---------------------------------------------------------------------------------------
+
+    /// Presses Pay in the sandbox; its webhook is sent by the next `run_until_idle`.
+    pub async fn sandbox_pay(&self, pay_order_id: &str, body: Value) -> Reply {
+        self.call(Method::POST, &format!("/sandbox/trades/{pay_order_id}/pay"), "", Some(&body)).await
+    }
+
+    /// Presses Decline in the sandbox.
+    pub async fn sandbox_decline(&self, pay_order_id: &str) -> Reply {
+        self.call(Method::POST, &format!("/sandbox/trades/{pay_order_id}/decline"), "", Some(&json!({})))
+            .await
+    }
+
+    pub async fn sandbox_trade(&self, pay_order_id: &str) -> Value {
+        self.call(Method::GET, &format!("/sandbox/trades/{pay_order_id}"), "", None).await.expect(200).body
+    }
+
+    /// Makes the sandbox misbehave the next `times` times.
+    pub async fn fault(&self, op: FaultOp, fault: FaultKind, times: u32, ms: Option<u32>) {
+        let mut body = json!({"op": op, "fault": fault, "times": times});
+        if let Some(ms) = ms {
+            body["ms"] = json!(ms);
+        }
+        let _: NewFault = serde_json::from_value(body.clone()).expect("a fault");
+        self.call(Method::PUT, "/sandbox/faults", OPERATOR, Some(&body)).await.expect(200);
+    }
+
+    /// A success callback as the sandbox would send it.
+    pub fn success(&self, event_id: &str, pay_order_id: &str, transaction_id: &str, total_fee: i64) -> Value {
+        json!({
+            "event_id": event_id, "transaction_id": transaction_id, "out_trade_no": pay_order_id,
+            "total_fee": total_fee, "currency": "CNY", "trade_status": "SUCCESS",
+            "paid_at": "2026-11-21T10:00:00Z",
+        })
+    }
+
+    /// Posts a callback with the sandbox's own signature, dated by the story's clock.
+    pub async fn webhook(&self, body: &Value) -> Reply {
+        let bytes = serde_json::to_vec(body).expect("json");
+        self.webhook_bytes(&bytes, &self.sign(&bytes)).await
+    }
+
+    pub fn sign(&self, body: &[u8]) -> String {
+        let keys = signature::Keys::new(&[SANDBOX_SECRET.into()]).expect("a secret");
+        keys.sign(body, self.clock.now())
+    }
+
+    pub async fn webhook_bytes(&self, body: &[u8], signature: &str) -> Reply {
+        let request = self.http.post(format!("{}/webhooks/sandbox", self.url)).body(body.to_vec());
+        let request = request.header(signature::HEADER, signature).header("content-type", "application/json");
+        Reply::of(request.send().await.expect("an answer")).await
+    }
+
+    // ---- time ----------------------------------------------------------------------------------------------
+
+    /// Runs every duty, and delivers the sandbox's webhooks, until nothing that is due is left.
+    pub async fn run_until_idle(&self) {
+        for _ in 0..200 {
+            let mut is_idle = self.gateway.deliver_due().await.expect("deliver") == 0;
+            for duty in workers::duties(&self.instance.app) {
+                if duty.name() == "audit.publish" {
+                    continue;
+                }
+                // Redis may be away on purpose; the sweep makes up for it.
+                let outcome = duty.run_once().await;
+                is_idle &= matches!(outcome, Ok(Batch::Done)) || outcome.is_err();
+            }
+            is_idle &= self.due_tasks().await == 0;
+            if is_idle {
+                return;
+            }
+        }
+        panic!("there is always something left to do");
+    }
+
+    /// Waits for workers that run by themselves, looking again until `is_so` or ten seconds are over.
+    pub async fn eventually<F: Future<Output = bool>>(&self, what: &str, mut is_so: impl FnMut() -> F) {
+        for _ in 0..200 {
+            if is_so().await {
+                return;
+            }
+            tokio::time::sleep(Duration::from_millis(50)).await;
+        }
+        panic!("never came true: {what}");
+    }
+
+    async fn due_tasks(&self) -> i64 {
+        self.count_where("compensations", "status IN ('READY', 'RUNNING') AND due_at <= $1").await
+    }
+
+    // ---- the truth -----------------------------------------------------------------------------------------
+
+    /// How many rows of a table fulfil a condition; `$1` in it is the story's now.
+    pub async fn count_where(&self, table: &str, condition: &str) -> i64 {
+        let statement =
+            format!("SELECT count(*) FROM {table} WHERE {condition} AND $1::timestamptz IS NOT NULL");
+        sqlx::query_scalar(sqlx::AssertSqlSafe(statement))
+            .bind(self.clock.now())
+            .fetch_one(self.instance.app.db.pool())
+            .await
+            .expect("a count")
+    }
+
+    /// How many rows a table has.
+    pub async fn count(&self, table: &str) -> i64 {
+        self.count_where(table, "true").await
+    }
+
+    /// Every invariant holds, now and after every grace is over.
+    pub async fn assert_books_balance(&self) {
+        let report = audit::audit(&self.instance.app.db, self.clock.now()).await.expect("an audit");
+        let violated: Vec<_> = report.checks.iter().filter(|check| check.violations > 0).collect();
+        assert!(report.ok && violated.is_empty(), "{violated:#?}");
+    }
+
+    /// The story's end: the invariants, then nothing is left behind.
+    pub async fn end(self) {
+        self.assert_books_balance().await;
+        let Self { instance, database_url, redis, .. } = self;
+        let owns_stores = redis.is_some();
+        instance.app.db.close().await;
+        drop(instance);
+        if let Some(mut redis) = redis {
+            redis.stop().await.ok();
+        }
+        if owns_stores {
+            stores::drop_database(&database_url).await;
+        }
+    }
+}

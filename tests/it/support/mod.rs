@@ -1,0 +1,20 @@
+//! What stories are told with.
+
+pub mod app;
+pub mod cluster;
+pub mod reply;
+pub mod stores;
+
+pub use app::{TestApp, TestOptions};
+pub use cluster::Cluster;
+pub use reply::Reply;
+
+/// So many minutes, for a hand-moved clock.
+pub const fn minutes(count: u64) -> std::time::Duration {
+    std::time::Duration::from_secs(60 * count)
+}
+
+/// So many seconds, for a hand-moved clock.
+pub const fn seconds(count: u64) -> std::time::Duration {
+    std::time::Duration::from_secs(count)
+}

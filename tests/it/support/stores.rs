@@ -1,0 +1,92 @@
+//! One private PostgreSQL for the whole test run, a database and a Redis for each story.
+
+use std::path::{Path, PathBuf};
+use std::sync::atomic::{AtomicU32, Ordering};
+
+use payonce::local::{LocalStores, Options, RedisServer};
+use sqlx::{AssertSqlSafe, Connection, Executor, PgConnection};
+use tokio::sync::OnceCell;
+
+static STORES: OnceCell<LocalStores> = OnceCell::const_new();
+static COUNT: AtomicU32 = AtomicU32::new(0);
+
+fn directory() -> PathBuf {
+    Path::new(env!("CARGO_TARGET_TMPDIR")).join("stores")
+}
+
+/// The PostgreSQL that all stories share: durable, as in production.
+pub async fn shared() -> &'static LocalStores {
+    STORES
+        .get_or_init(|| async {
+            let options = Options { max_connections: 400, ..Options::default() };
+            LocalStores::attach_or_start(&directory(), &options).await.expect("private stores")
+        })
+        .await
+}
+
+/// A name that no other story of this or of another test process has.
+fn fresh_name() -> String {
+    format!("t{}_{}", std::process::id(), COUNT.fetch_add(1, Ordering::Relaxed))
+}
+
+/// A migrated database of the story's own; gives its URL.
+///
+/// The template is made once for each state of the migrations, under a lock that all test processes share.
+pub async fn fresh_database() -> String {
+    let stores = shared().await;
+    let url = stores.postgres.socket_url();
+    let template = format!("template_{:x}", migrations_fingerprint());
+    let mut admin = PgConnection::connect(&url).await.expect("connect");
+    admin.execute("SELECT pg_advisory_lock(4711)").await.expect("lock");
+    let known: Option<i32> = sqlx::query_scalar("SELECT 1 FROM pg_database WHERE datname = $1")
+        .bind(&template)
+        .fetch_optional(&mut admin)
+        .await
+        .expect("look for the template");
+    if known.is_none() {
+        let unfinished = format!("{template}_unfinished");
+        run(&mut admin, format!("DROP DATABASE IF EXISTS {unfinished}")).await;
+        run(&mut admin, format!("CREATE DATABASE {unfinished}")).await;
+        let mut conn = PgConnection::connect(&with_database(&url, &unfinished)).await.expect("connect");
+        sqlx::migrate!().run_direct(None, &mut conn, false).await.expect("migrate");
+        conn.close().await.expect("close");
+        run(&mut admin, format!("ALTER DATABASE {unfinished} RENAME TO {template}")).await;
+    }
+    let name = fresh_name();
+    run(&mut admin, format!("CREATE DATABASE {name} TEMPLATE {template}")).await;
+    admin.close().await.expect("close");
+    with_database(&url, &name)
+}
+
+async fn run(conn: &mut PgConnection, statement: String) {
+    conn.execute(AssertSqlSafe(statement)).await.expect("statement");
+}
+
+/// Drops the database of a story that ended well; one that failed leaves it to be looked at.
+pub async fn drop_database(url: &str) {
+    let Some(name) = url.split(['/', '?']).find(|part| part.starts_with('t') && part.contains('_')) else {
+        return;
+    };
+    let mut admin = PgConnection::connect(&shared().await.postgres.socket_url()).await.expect("connect");
+    run(&mut admin, format!("DROP DATABASE IF EXISTS {name} WITH (FORCE)")).await;
+}
+
+fn with_database(url: &str, name: &str) -> String {
+    url.replacen("/payonce", &format!("/{name}"), 1)
+}
+
+fn migrations_fingerprint() -> u64 {
+    use std::hash::{DefaultHasher, Hash, Hasher};
+
+    let mut hasher = DefaultHasher::new();
+    for migration in sqlx::migrate!().iter() {
+        migration.checksum.hash(&mut hasher);
+    }
+    hasher.finish()
+}
+
+/// A Redis of the story's own, which it may stop, pause or empty.
+pub async fn fresh_redis() -> RedisServer {
+    let dir = directory().join("redis").join(fresh_name());
+    RedisServer::start(&dir).await.expect("private redis")
+}
