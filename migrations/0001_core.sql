@@ -174,6 +174,9 @@ CREATE TABLE pay_orders (
 ) WITH (fillfactor = 80);
 -- At most one live attempt an order.
 CREATE UNIQUE INDEX pay_orders_one_live_per_order ON pay_orders (merchant_id, order_no) WHERE is_live;
+-- Links that died before their order: the sweep walks them by their end. The value rarely changes with the
+-- status, so INIT → PAYING still stays on its page.
+CREATE INDEX pay_orders_live_by_end ON pay_orders (expires_at) WHERE is_live;
 -- All attempts of an order.
 CREATE INDEX pay_orders_of_order ON pay_orders (merchant_id, order_no);
 -- Money is identified by channel and trade number.

@@ -14,10 +14,9 @@ use crate::infra::duty::Batch;
 /// How long a worker may hold a task; afterwards it counts as dead. Longer than any call to a channel, and
 /// shorter than the 30 s within which a dead worker's task is taken over.
 const LEASE: Duration = Duration::seconds(25);
-/// Tasks of one batch.
+/// Tasks of one batch, all under way at once: a silent channel then holds the batch up for one deadline, not for
+/// one deadline a task.
 const BATCH: usize = 64;
-/// Tasks under way at once.
-const CONCURRENCY: usize = 16;
 
 /// Drives one batch of due tasks. `drive` looks at the state it finds and does what is missing.
 ///
@@ -44,7 +43,7 @@ where
             let outcome = drive(task.clone()).await;
             record(db, clock, ids, &task, outcome).await
         })
-        .buffer_unordered(CONCURRENCY)
+        .buffer_unordered(BATCH)
         .collect::<Vec<_>>()
         .await;
     outcomes.into_iter().collect::<Result<Vec<()>, _>>()?;

@@ -110,7 +110,7 @@ async fn apply_in_tx(app: &App, tx: &mut Tx, refund_id: &str, state: &RefundStat
     store::move_stray(tx, &stray, StrayStatus::Refunding, stray_event, now).await?;
     match failure {
         None => {
-            exceptions::settle_by_subject_in_tx(tx, &stray.stray_id, ExceptionAction::Refund, now).await?
+            exceptions::settle_by_subject_in_tx(tx, &stray.stray_id, ExceptionAction::Refund, now).await?;
         }
         Some(failure) => open_refused_in_tx(app, tx, &stray, &failure).await?,
     }

@@ -67,5 +67,5 @@ async fn resolve_in_tx(
         (ExceptionAction::Keep, Some(held)) => stray::keep_in_tx(tx, held, now).await?,
     }
     exceptions::resolve_in_tx(tx, exception_id, action, by, reason, now).await?;
-    Ok(exceptions::lock(tx, exception_id).await?.ok_or(ResolveError::NotFound)?)
+    exceptions::lock(tx, exception_id).await?.ok_or(ResolveError::NotFound)
 }
