@@ -1,5 +1,6 @@
 //! Payonce: an order is paid once, settled once, refunded once, cancelled once and reported once.
 pub mod app;
+pub mod audit;
 pub mod channels;
 pub mod compensation;
 pub mod config;
