@@ -35,7 +35,8 @@ async fn database() -> Db {
     Db::new(&config, Ids::seeded(Clock::system(), 1)).unwrap()
 }
 
-/// A transaction that holds the healthy world; dropped, it leaves nothing behind.
+/// A transaction that holds the healthy world; dropped, it leaves nothing behind. Its merchant's key lets only one
+/// such transaction in at a time, so those that drop constraints do not lock each other out.
 async fn world(db: &Db) -> Tx {
     let mut tx = db.begin().await.unwrap();
     run(&mut tx, "SET LOCAL session_replication_role = replica; SET LOCAL lock_timeout = 0").await;
