@@ -1,0 +1,48 @@
+//! Invariant 7, the outside: what it must hear of has exactly one event, and nothing else has one.
+
+use super::{Definition, check};
+
+pub(super) const CHECKS: &[Definition] = &[
+    check!(
+        "order_announced",
+        Always,
+        "a paid order has one event order.paid, a closed one one order.closed, and no other order has either",
+        "SELECT format('order %s/%s: %s, announced as paid %s times and as closed %s times', merchant_id,
+                       order_no, coalesce(status, 'not there'), coalesce(paid, 0), coalesce(closed, 0))
+         FROM orders
+         FULL JOIN (SELECT merchant_id, order_no, count(*) FILTER (WHERE event = 'order.paid') AS paid,
+                           count(*) FILTER (WHERE event = 'order.closed') AS closed
+                    FROM outbox WHERE event IN ('order.paid', 'order.closed')
+                    GROUP BY merchant_id, order_no) AS told USING (merchant_id, order_no)
+         WHERE coalesce(paid, 0) <> CASE WHEN status IN ('PAID', 'PARTIALLY_REFUNDED', 'REFUNDED') THEN 1 ELSE 0 END
+            OR coalesce(closed, 0) <> CASE status WHEN 'CLOSED' THEN 1 ELSE 0 END",
+    ),
+    check!(
+        "stray_announced",
+        Always,
+        "every stray payment has one event stray_payment.received",
+        "SELECT format('stray payment %s: announced %s times', coalesce(stray.stray_id, told.stray_id),
+                       coalesce(times, 0))
+         FROM stray_payments AS stray
+         FULL JOIN (SELECT payload ->> 'stray_id' AS stray_id, count(*) AS times
+                    FROM outbox WHERE event = 'stray_payment.received' GROUP BY 1) AS told
+                ON told.stray_id = stray.stray_id
+         WHERE stray.stray_id IS NULL OR times IS DISTINCT FROM 1",
+    ),
+    check!(
+        "refund_announced",
+        Always,
+        "every finished refund has one event refund.finished that tells its end, and no other refund has one",
+        "SELECT format('refund %s: %s, announced %s times as %s', coalesce(refund.refund_no, told.refund_no),
+                       coalesce(refund.status, 'not there'), coalesce(times, 0), told.status)
+         FROM refunds AS refund
+         FULL JOIN (SELECT coalesce(merchant_id, '') AS merchant_id, payload ->> 'refund_no' AS refund_no,
+                           count(*) AS times, max(payload ->> 'status') AS status
+                    FROM outbox WHERE event = 'refund.finished' GROUP BY 1, 2) AS told
+                ON told.merchant_id = coalesce(refund.merchant_id, '') AND told.refund_no = refund.refund_no
+         WHERE (coalesce(times, 0), told.status) IS DISTINCT FROM
+               CASE WHEN refund.status IN ('SUCCEEDED', 'FAILED') THEN (1::bigint, refund.status)
+                    ELSE (0::bigint, NULL::text) END
+            OR refund.refund_id IS NULL",
+    ),
+];

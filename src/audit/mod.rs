@@ -1,0 +1,14 @@
+//! Audit: what must be true of the whole database, checked by SQL in one snapshot, also under load.
+//!
+//! Always true: a check only reads; an `A` check holds in every snapshot, because what it compares commits
+//! together; an `E` check looks only at what has rested longer than its grace. A new check is one entry in one
+//! file of `checks`, and one seed of its violation in the tests.
+
+mod checks;
+mod model;
+mod publish;
+mod run;
+
+pub use model::{AuditReport, Check, CheckKind, MoneyAtRisk};
+pub use publish::publish;
+pub use run::{audit, run_checks};
