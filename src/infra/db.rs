@@ -116,6 +116,8 @@ pub struct Db {
     ids: Ids,
 }
 
+/// How long one statement of a snapshot may run.
+const SNAPSHOT_DEADLINE: Duration = Duration::from_secs(600);
 /// How often a use case is run again after it lost a race or its connection.
 const MAX_ATTEMPTS: u32 = 4;
 
@@ -205,8 +207,11 @@ impl Db {
     /// # Errors
     /// [`DbError::Unavailable`] when no connection can be had in time.
     pub async fn begin_snapshot(&self) -> Result<Tx, DbError> {
-        self.begin_with("BEGIN ISOLATION LEVEL REPEATABLE READ READ ONLY; SET LOCAL statement_timeout = 0")
-            .await
+        let statement = "BEGIN ISOLATION LEVEL REPEATABLE READ READ ONLY; SET LOCAL statement_timeout = 0";
+        let mut tx = self.begin_with(statement).await?;
+        // An audit walks whole tables; nobody's request waits for it.
+        tx.conn.deadline = SNAPSHOT_DEADLINE;
+        Ok(tx)
     }
 
     async fn begin_with(&self, statement: &'static str) -> Result<Tx, DbError> {

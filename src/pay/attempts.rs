@@ -101,6 +101,7 @@ pub(super) async fn make_link(
 async fn publish_link(app: &App, attempt: Attempt, created: CreatedTrade) -> Result<Linked, PayError> {
     let is_published = store::set_paying(&mut app.db.conn().await?, &attempt, &created, app.now()).await?;
     if !is_published {
+        close_if_unwanted(app, &attempt).await?;
         return Ok(Linked::Moved);
     }
     Ok(Linked::Paying(Box::new(Attempt {
@@ -111,6 +112,21 @@ async fn publish_link(app: &App, attempt: Attempt, created: CreatedTrade) -> Res
         version: attempt.version + 1,
         ..attempt
     })))
+}
+
+/// The link could not be published. When the order was paid or closed meanwhile, the trade that was just made
+/// must not stay payable.
+async fn close_if_unwanted(app: &App, attempt: &Attempt) -> Result<(), PayError> {
+    let found = store::find(&mut app.db.conn().await?, attempt.pay_order_id.as_str()).await?;
+    let Some(found) = found else { return Ok(()) };
+    if matches!(found.status, PayStatus::Paying | PayStatus::Paid) {
+        return Ok(());
+    }
+    match end_attempt(app, &found).await {
+        // A task goes on closing it; the order's state is the answer all the same.
+        Ok(()) | Err(PayError::ChannelUnavailable) => Ok(()),
+        Err(error) => Err(error),
+    }
 }
 
 /// Drives one `INIT` attempt to its end: a link while the order waits for money, closed otherwise.

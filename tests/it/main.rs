@@ -5,4 +5,5 @@
 
 mod support;
 
+mod audit;
 mod main_job;

@@ -40,7 +40,7 @@ pub(super) const SEEDS: &[Seed] = &[
     ),
     seed_with(
         "order_paid_by",
-        &["callback_applied", "paid_attempt_owned", "refund_source"],
+        &["callback_applied", "paid_attempt_owned", "refund_source", "trade_owner"],
         "ALTER TABLE orders DROP CONSTRAINT orders_paid_by_matches;
          UPDATE orders SET paid_by = NULL WHERE order_no = 'D'",
     ),
@@ -48,7 +48,7 @@ pub(super) const SEEDS: &[Seed] = &[
     seed("stray_refund", "UPDATE refunds SET amount = 99 WHERE refund_id = 'rf_c1'"),
     seed_with(
         "stray_refund",
-        &["stray_announced"],
+        &["stray_announced", "trade_owner"],
         "INSERT INTO stray_payments (stray_id, channel, transaction_id, out_trade_no, amount, currency, reason,
                                      status, paid_at, created_at, updated_at)
          VALUES ('sp_x', 'sandbox', 'T-x', 'x', 1, 'CNY', 'UNKNOWN_ORDER', 'REFUNDED', '2029-12-31 12:00',
@@ -104,15 +104,20 @@ pub(super) const SEEDS: &[Seed] = &[
     ),
     seed("attempts_counted", "UPDATE orders SET attempts = 7 WHERE order_no = 'P'"),
     seed("attempt_asks_for_its_order", "UPDATE pay_orders SET amount = 99 WHERE pay_order_id = 'po_p1'"),
-    seed("trade_once", "UPDATE stray_payments SET transaction_id = 'T-d1' WHERE stray_id = 'sp_d'"),
+    seed_with(
+        "trade_once",
+        &["trade_owner"],
+        "UPDATE stray_payments SET transaction_id = 'T-d1' WHERE stray_id = 'sp_d'",
+    ),
+    seed("trade_owner", "DELETE FROM trades WHERE transaction_id = 'T-d1'"),
     seed_with(
         "trade_once",
         &["paid_attempt_owned"],
-        "DROP INDEX pay_orders_trade_once;
-         UPDATE pay_orders SET transaction_id = 'T-d1' WHERE pay_order_id = 'po_c1'",
+        "UPDATE pay_orders SET transaction_id = 'T-d1' WHERE pay_order_id = 'po_c1'",
     ),
-    seed(
+    seed_with(
         "trade_once",
+        &["trade_owner"],
         "ALTER TABLE stray_payments DROP CONSTRAINT stray_payments_trade_once;
          UPDATE stray_payments SET transaction_id = 'T-d2' WHERE stray_id = 'sp_r'",
     ),

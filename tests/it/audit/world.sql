@@ -91,3 +91,9 @@ VALUES ('ex_d', 'STRAY_MONEY', 'sp_d', 'twice', 'OPEN', NULL, NULL, NULL, '2029-
        ('ex_r', 'AMOUNT_MISMATCH', 'sp_r', 'wrong', 'OPEN', NULL, NULL, NULL, '2029-12-31 12:00', '2029-12-31 12:00'),
        ('ex_k', 'UNKNOWN_ORDER', 'sp_k', 'whose?', 'RESOLVED', 'KEEP', 'ann', 'ours', '2029-12-31 12:00', '2029-12-31 12:00'),
        ('ex_t', 'DEAD_TASK', 'po_d0', 'silent', 'RESOLVED', 'NONE', 'ann', 'seen', '2029-12-31 18:00', '2029-12-31 18:00');
+
+INSERT INTO trades (channel, transaction_id, pay_order_id, created_at)
+SELECT channel, transaction_id, pay_order_id, pay_orders.paid_at FROM pay_orders JOIN orders USING (merchant_id, order_no)
+WHERE orders.paid_by = pay_order_id;
+INSERT INTO trades (channel, transaction_id, stray_id, created_at)
+SELECT channel, transaction_id, stray_id, paid_at FROM stray_payments;
