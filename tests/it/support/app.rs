@@ -90,8 +90,11 @@ impl TestApp {
         }
         let config = Config::read(&env).expect("a right configuration");
         let ids = Ids::random(options.clock.clone());
-        let roles = Roles { api: true, workers: options.workers, sandbox: true };
-        let instance = run::start(config, roles, options.clock.clone(), ids).await.expect("an instance");
+        let roles = Roles { api: true, workers: true, sandbox: true };
+        let instance = run::open(config, roles, options.clock.clone(), ids).await.expect("an instance");
+        if options.workers {
+            instance.begin_duties(roles);
+        }
         let demo = "demo".parse().expect("an id");
         merchants::ensure_demo(&instance.app, &demo).await.expect("the demo merchant");
         Self {
