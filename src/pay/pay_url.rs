@@ -18,7 +18,7 @@ use crate::compensation::{self, Action, NewTask};
 use crate::ids::{MerchantId, OrderNo, PayOrderId, UserId};
 use crate::infra::lock::Scene;
 use crate::money::{Amount, Currency};
-use crate::orders::{self, NewOrder, OrderKey, OrderKind, OrderStatus};
+use crate::orders::{self, NewOrder, OrderError, OrderKey, OrderKind, OrderStatus};
 
 /// What is asked for.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
@@ -140,7 +140,11 @@ async fn find_or_make_order(app: &App, request: &PayUrlRequest) -> Result<Facts,
         notify_url: None,
         metadata: None,
     };
-    orders::create(app, &request.merchant_id, &new).await?;
+    match orders::create(app, &request.merchant_id, &new).await {
+        // Somebody else made it meanwhile: whether this request fits it is decided as for any other order.
+        Ok(_) | Err(OrderError::ParamsMismatch(_)) => {}
+        Err(error) => return Err(error.into()),
+    }
     find(app, request).await?.ok_or(PayError::OrderNotFound)
 }
 
