@@ -109,7 +109,10 @@ async fn look_then_make(app: &App, request: &PayUrlRequest) -> Result<PayUrl, Pa
             let facts = find(app, request).await?.ok_or(PayError::OrderNotFound)?;
             match decide(&facts, request, app.now())? {
                 Step::Answer(link) => Ok(link),
-                _ => Err(PayError::Busy(busy)),
+                // The channel is being asked for this very link, or its asker died: the answer is waited for,
+                // or got, as without any lock.
+                Step::DriveOn(_) => make(app, request, facts).await,
+                Step::Begin | Step::Replace(_) => Err(PayError::Busy(busy)),
             }
         }
     }
