@@ -294,10 +294,11 @@ async fn close_if_unwanted(app: &App, attempt: &Attempt) -> Result<(), PayError>
 }
 
 /// Takes over an attempt without a link. While another instance is calling the channel for it, that call is
-/// waited for: its answer is ours too.
+/// waited for: its answer is ours too. Whoever holds it for longer than a call can last died, or waits for the
+/// lock that we have; the attempt's own number makes a second call safe.
 async fn take_over(app: &App, request: &PayUrlRequest, id: &PayOrderId) -> Result<Option<Attempt>, PayError> {
     let patience = app.config.channels.deadline + Duration::from_secs(1);
-    let give_up_at = tokio::time::Instant::now() + patience;
+    let wait_until = tokio::time::Instant::now() + patience;
     loop {
         let now = app.now();
         let task = NewTask {
@@ -312,13 +313,11 @@ async fn take_over(app: &App, request: &PayUrlRequest, id: &PayOrderId) -> Resul
         let Some(attempt) = found.filter(|attempt| attempt.status == PayStatus::Init) else {
             return Ok(None);
         };
-        if compensation::take(&mut conn, &task, now).await? {
+        let is_ours = compensation::take(&mut conn, &task, now).await?;
+        if is_ours || tokio::time::Instant::now() >= wait_until {
             return Ok(Some(attempt));
         }
         drop(conn);
-        if tokio::time::Instant::now() >= give_up_at {
-            return Err(PayError::ChannelUnavailable);
-        }
         tokio::time::sleep(LOOK_EVERY).await;
     }
 }
