@@ -101,6 +101,7 @@ pub(super) async fn make_link(
 async fn publish_link(app: &App, attempt: Attempt, created: CreatedTrade) -> Result<Linked, PayError> {
     let is_published = store::set_paying(&mut app.db.conn().await?, &attempt, &created, app.now()).await?;
     if !is_published {
+        close_if_unwanted(app, &attempt).await?;
         return Ok(Linked::Moved);
     }
     Ok(Linked::Paying(Box::new(Attempt {
@@ -113,6 +114,21 @@ async fn publish_link(app: &App, attempt: Attempt, created: CreatedTrade) -> Res
     })))
 }
 
+/// The link could not be published. When the order was paid or closed meanwhile, the trade that was just made
+/// must not stay payable.
+async fn close_if_unwanted(app: &App, attempt: &Attempt) -> Result<(), PayError> {
+    let found = store::find(&mut app.db.conn().await?, attempt.pay_order_id.as_str()).await?;
+    let Some(found) = found else { return Ok(()) };
+    if matches!(found.status, PayStatus::Paying | PayStatus::Paid) {
+        return Ok(());
+    }
+    match end_attempt(app, &found).await {
+        // A task goes on closing it; the order's state is the answer all the same.
+        Ok(()) | Err(PayError::ChannelUnavailable) => Ok(()),
+        Err(error) => Err(error),
+    }
+}
+
 /// Drives one `INIT` attempt to its end: a link while the order waits for money, closed otherwise.
 ///
 /// # Errors
@@ -123,9 +139,11 @@ pub async fn drive(app: &App, pay_order_id: &str) -> Result<Drive, PayError> {
     };
     let key = attempt.order_key();
     let _lock = app.locks.acquire(Scene::GeneratePayUrl, &key.lock_key()).await?;
-    if attempt.status != PayStatus::Init {
+    // Whoever had the lock before may have brought it to its end.
+    let found = store::find(&mut app.db.conn().await?, pay_order_id).await?;
+    let Some(attempt) = found.filter(|attempt| attempt.status == PayStatus::Init) else {
         return Ok(Drive::Done);
-    }
+    };
     let facts = store::find_facts(&mut app.db.conn().await?, &key).await?.ok_or(PayError::OrderNotFound)?;
     let is_wanted =
         facts.order.status == crate::orders::OrderStatus::Pending && attempt.expires_at > app.now();

@@ -260,7 +260,6 @@ async fn begin(app: &App, attempt: &Attempt, facts: &Facts) -> Result<bool, PayE
 }
 
 async fn link_of(app: &App, attempt: Attempt, facts: &Facts) -> Result<Option<PayUrl>, PayError> {
-    let abandoned = attempt.clone();
     match make_link(app, attempt, facts.order.expires_at).await? {
         Linked::Paying(attempt) => Ok(Some(PayUrl {
             pay_order_id: attempt.pay_order_id,
@@ -271,25 +270,7 @@ async fn link_of(app: &App, attempt: Attempt, facts: &Facts) -> Result<Option<Pa
             currency: attempt.currency,
             expires_at: attempt.expires_at,
         })),
-        Linked::Moved => {
-            close_if_unwanted(app, &abandoned).await?;
-            Ok(None)
-        }
-    }
-}
-
-/// The link could not be published. When the order was paid or closed meanwhile, the trade that was just made
-/// must not stay payable.
-async fn close_if_unwanted(app: &App, attempt: &Attempt) -> Result<(), PayError> {
-    let found = store::find(&mut app.db.conn().await?, attempt.pay_order_id.as_str()).await?;
-    let Some(found) = found else { return Ok(()) };
-    if matches!(found.status, PayStatus::Paying | PayStatus::Paid) {
-        return Ok(());
-    }
-    match end_attempt(app, &found).await {
-        // A task goes on closing it; the order's state is the answer all the same.
-        Ok(()) | Err(PayError::ChannelUnavailable) => Ok(()),
-        Err(error) => Err(error),
+        Linked::Moved => Ok(None),
     }
 }
 
