@@ -7,3 +7,9 @@ mod support;
 
 mod audit;
 mod main_job;
+mod orders;
+mod pay_url;
+mod pay_url_crashes;
+mod pay_url_silence;
+mod stock;
+mod storms;

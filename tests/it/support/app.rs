@@ -253,6 +253,11 @@ impl TestApp {
                 is_idle &= matches!(outcome, Ok(Batch::Done)) || outcome.is_err();
             }
             is_idle &= self.due_tasks().await == 0;
+            if self.webhooks_under_way().await > 0 {
+                // The sandbox's own sender has them; what they bring about is still to come.
+                tokio::time::sleep(Duration::from_millis(10)).await;
+                is_idle = false;
+            }
             if is_idle {
                 return;
             }
@@ -273,6 +278,12 @@ impl TestApp {
 
     async fn due_tasks(&self) -> i64 {
         self.count_where("compensations", "status IN ('READY', 'RUNNING') AND due_at <= $1").await
+    }
+
+    /// Webhooks that a sender has in hand: a claim sets them due when its lease of a minute ends.
+    async fn webhooks_under_way(&self) -> i64 {
+        let claimed = "status = 'PENDING' AND attempts > 0 AND due_at = updated_at + interval '60 s'";
+        self.count_where("sandbox.deliveries", claimed).await
     }
 
     // ---- the truth -----------------------------------------------------------------------------------------

@@ -1,12 +1,17 @@
 //! What stories are told with.
 
 pub mod app;
+pub mod chance;
 pub mod cluster;
+pub mod crash;
+mod paying;
 pub mod reply;
 pub mod stores;
 
 pub use app::{TestApp, TestOptions};
+pub use chance::Chance;
 pub use cluster::Cluster;
+pub use crash::Doomed;
 pub use reply::Reply;
 
 /// So many minutes, for a hand-moved clock.
