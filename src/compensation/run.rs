@@ -73,7 +73,7 @@ async fn record(
         Err(error) => error,
     };
     tracing::info!(task.action = %task.action, task.subject, task.attempts, %error, "a task is not done yet");
-    match retry_after(task.attempts) {
+    match retry_after(task.action, task.attempts) {
         Some(pause) => store::set_ready(&mut db.conn().await?, task, now + pause, &error, now).await,
         None => give_up(db, ids, task, &error, now).await,
     }

@@ -3,7 +3,7 @@
 use super::model::{Refund, RefundEvent, RefundStatus, StrayEvent, StrayPayment, StrayStatus};
 use super::store;
 use crate::app::App;
-use crate::channels::{CallError, Channel, RefundCall, RefundState, TradeRef};
+use crate::channels::{CallError, Channel, RefundCall, RefundState, Refusal, TradeRef};
 use crate::compensation::Drive;
 use crate::exceptions::{self, ExceptionAction, ExceptionKind, NewException};
 use crate::infra::db::{DbError, Tx};
@@ -21,13 +21,17 @@ pub async fn drive(app: &App, refund_id: &str) -> Result<Drive, PayError> {
     let Some(channel) = app.channels.get(&stray.channel) else {
         return Ok(Drive::Again(format!("there is no channel {} here", stray.channel)));
     };
+    let Some(call) = call(&refund, &stray)? else {
+        apply_result(app, refund_id, &RefundState::Failed(not_ours(&stray))).await?;
+        return Ok(Drive::Done);
+    };
     let state = match refund.status {
         RefundStatus::Pending => {
             // From here on the channel may have been asked.
             store::set_processing(&mut app.db.conn().await?, refund_id, app.now()).await?;
-            channel.refund(&call(&refund, &stray)?).await
+            channel.refund(&call).await
         }
-        RefundStatus::Processing => ask_then_redo(channel.as_ref(), &call(&refund, &stray)?).await,
+        RefundStatus::Processing => ask_then_redo(channel.as_ref(), &call).await,
         RefundStatus::AwaitingApproval | RefundStatus::Succeeded | RefundStatus::Failed => {
             return Ok(Drive::Done);
         }
@@ -70,24 +74,29 @@ async fn ask(channel: &dyn Channel, call: &RefundCall) -> Result<RefundState, Ca
     }
 }
 
-fn call(refund: &Refund, stray: &StrayPayment) -> Result<RefundCall, DbError> {
+/// Money of a trade whose name cannot be one of ours: no channel call can name it, so a person must see to it.
+fn not_ours(stray: &StrayPayment) -> Refusal {
+    Refusal {
+        code: "TRADE_NOT_OURS".to_owned(),
+        message: format!("`{}` is no pay order of this service", stray.out_trade_no),
+    }
+}
+
+/// What the channel is asked for; `None` when it took the money for a trade that is none of ours.
+fn call(refund: &Refund, stray: &StrayPayment) -> Result<Option<RefundCall>, DbError> {
     let decode = |error: crate::ids::InvalidId| DbError::Other(sqlx::Error::Decode(Box::new(error)));
+    let Ok(pay_order_id) = stray.out_trade_no.parse() else { return Ok(None) };
     let money = crate::pay::money_of(refund.amount, refund.currency)?;
     let taken = crate::pay::money_of(stray.amount, stray.currency)?;
-    let trade = TradeRef {
-        pay_order_id: stray.out_trade_no.parse().map_err(decode)?,
-        channel_ref: None,
-        money: taken,
-        expires_at: stray.paid_at,
-    };
-    Ok(RefundCall {
+    let trade = TradeRef { pay_order_id, channel_ref: None, money: taken, expires_at: stray.paid_at };
+    Ok(Some(RefundCall {
         refund_id: refund.refund_id.parse().map_err(decode)?,
         trade,
         transaction_id: stray.transaction_id.clone(),
         money,
         taken,
         reason: refund.reason.clone(),
-    })
+    }))
 }
 
 /// Applies a final result, wherever it comes from; a result that is there already changes nothing. `false` for a
