@@ -5,4 +5,6 @@
 
 mod support;
 
+mod hazards;
+mod lock;
 mod main_job;

@@ -5,7 +5,7 @@ pub mod cluster;
 pub mod reply;
 pub mod stores;
 
-pub use app::{TestApp, TestOptions};
+pub use app::{OPERATOR, PUBLISHABLE_KEY, SECRET_KEY, TestApp, TestOptions, metric};
 pub use cluster::Cluster;
 pub use reply::Reply;
 
