@@ -183,6 +183,8 @@ pub(in crate::http) async fn rotate(
         return Err(Problem::invalid("overlap_seconds", "expected seconds from 0 to 2592000"));
     }
     log(&edge, &admin, "merchants.rotate_keys", merchant_id.as_str(), &body.reason).await?;
-    let keys = merchants::add_keys(&edge.app, &merchant_id, Duration::seconds(overlap)).await?;
+    let (app, id) = (edge.app.clone(), merchant_id.clone());
+    let rotate = async move { merchants::add_keys(&app, &id, Duration::seconds(overlap)).await };
+    let keys = edge.app.tasks.run(rotate).await??;
     Ok((StatusCode::CREATED, Json(NewMerchantView::of(&merchant_id, keys, None))))
 }

@@ -50,7 +50,9 @@ pub(in crate::http) async fn set(
     }
     let target = format!("{}/{} = {}", body.merchant_id, body.sku, body.stock);
     log(&edge, &admin, "skus.set", &target, &body.reason).await?;
-    Ok(Json(merchants::set_stock(&edge.app, &body.merchant_id, &body.sku, body.stock).await?))
+    let app = edge.app.clone();
+    let set = async move { merchants::set_stock(&app, &body.merchant_id, &body.sku, body.stock).await };
+    Ok(Json(edge.app.tasks.run(set).await??))
 }
 
 /// Whose skus.
