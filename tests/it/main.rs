@@ -6,6 +6,8 @@
 mod support;
 
 mod audit;
+mod hazards;
+mod lock;
 mod main_job;
 mod orders;
 mod pay_url;

@@ -326,3 +326,16 @@ impl TestApp {
         }
     }
 }
+
+/// A figure of `/metrics`, of the series with all these labels; nothing counted yet is zero. The figures are
+/// the process's, so other stories count too: compare before and after, and expect "at least".
+pub async fn metric(app: &TestApp, name: &str, labels: &[(&str, &str)]) -> f64 {
+    let response = app.http.get(format!("{}/metrics", app.url)).send().await.expect("an answer");
+    let text = response.text().await.expect("text");
+    let is_it = |line: &&str| {
+        let has = |(label, value): &(&str, &str)| line.contains(&format!("{label}=\"{value}\""));
+        line.split(['{', ' ']).next() == Some(name) && labels.iter().all(has)
+    };
+    let value = |line: &str| line.rsplit(' ').next().and_then(|value| value.parse::<f64>().ok());
+    text.lines().filter(is_it).filter_map(value).sum()
+}

@@ -8,7 +8,7 @@ mod paying;
 pub mod reply;
 pub mod stores;
 
-pub use app::{TestApp, TestOptions};
+pub use app::{OPERATOR, PUBLISHABLE_KEY, SECRET_KEY, TestApp, TestOptions, metric};
 pub use chance::Chance;
 pub use cluster::Cluster;
 pub use crash::Doomed;
