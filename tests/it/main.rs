@@ -5,4 +5,5 @@
 
 mod support;
 
+mod cashier;
 mod main_job;
