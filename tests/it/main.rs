@@ -6,6 +6,7 @@
 mod support;
 
 mod audit;
+mod cashier;
 mod hazards;
 mod lock;
 mod main_job;
