@@ -290,11 +290,15 @@ async fn take_over(app: &App, request: &PayUrlRequest, id: &PayOrderId) -> Resul
             due_at: now + patience,
         };
         let mut conn = app.db.conn().await?;
+        let is_ours = compensation::take(&mut conn, &task, now).await?;
+        // Looked at after the taking: whoever made the link took its task away with it.
         let found = store::find(&mut conn, id.as_str()).await?;
         let Some(attempt) = found.filter(|attempt| attempt.status == PayStatus::Init) else {
+            if is_ours {
+                compensation::finish_by_subject(&mut conn, task.action, task.subject, now).await?;
+            }
             return Ok(None);
         };
-        let is_ours = compensation::take(&mut conn, &task, now).await?;
         if is_ours || tokio::time::Instant::now() >= wait_until {
             return Ok(Some(attempt));
         }
