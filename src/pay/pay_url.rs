@@ -16,7 +16,7 @@ use super::store::{self, Facts, LiveAttempt};
 use crate::app::App;
 use crate::compensation::{self, Action, NewTask};
 use crate::ids::{MerchantId, OrderNo, PayOrderId, UserId};
-use crate::infra::lock::Scene;
+use crate::infra::lock::{LockBusy, Scene};
 use crate::money::{Amount, Currency};
 use crate::orders::{self, NewOrder, OrderError, OrderKey, OrderKind, OrderStatus};
 
@@ -179,7 +179,8 @@ async fn make(app: &App, request: &PayUrlRequest, mut facts: Facts) -> Result<Pa
         }
         facts = find(app, request).await?.ok_or(PayError::OrderNotFound)?;
     }
-    Err(PayError::ChannelUnavailable)
+    // Others took the order over again and again.
+    Err(PayError::Busy(LockBusy))
 }
 
 /// What these facts call for. Pure.
