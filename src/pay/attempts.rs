@@ -5,9 +5,10 @@ use time::{Duration, OffsetDateTime};
 use super::end::end_attempt;
 use super::error::PayError;
 use super::model::{Attempt, PayEvent, PayStatus};
+use super::report::{self, Origin, Report};
 use super::store;
 use crate::app::App;
-use crate::channels::{CallError, CreatedTrade, NewTrade};
+use crate::channels::{CallError, Channel, CreatedTrade, NewTrade, TradeState};
 use crate::compensation::{self, Action, Drive};
 use crate::ids::MerchantId;
 use crate::infra::db::{Conn, DbError};
@@ -74,10 +75,14 @@ pub(super) async fn make_link(
         return_url: attempt.return_url.clone(),
         expires_at,
     };
-    match channel.create(&trade).await {
-        Ok(created) => {
+    match create_or_learn(channel.as_ref(), &trade, &attempt).await? {
+        Ok(Trade::Open(created)) => {
             let expires_at = created.expires_at.min(order_expires_at);
             publish_link(app, attempt, CreatedTrade { expires_at, ..created }).await
+        }
+        Ok(Trade::Taken(state)) => {
+            report::apply(app, &Report::of_attempt(&attempt, state, Origin::Query)).await?;
+            Ok(Linked::Moved)
         }
         Err(CallError::Refused(refusal)) => {
             let event = PayEvent::AttemptFailed.as_str();
@@ -96,6 +101,33 @@ pub(super) async fn make_link(
             Err(PayError::ChannelUnavailable)
         }
     }
+}
+
+/// How a trade stands that was asked for.
+enum Trade {
+    /// Here is its link.
+    Open(CreatedTrade),
+    /// It was made by an earlier call whose answer got lost, and paid since.
+    Taken(TradeState),
+}
+
+/// Asks for the trade. A refusal may only mean that an earlier call's trade was paid already, so it is asked
+/// about before it counts.
+async fn create_or_learn(
+    channel: &dyn Channel,
+    trade: &NewTrade,
+    attempt: &Attempt,
+) -> Result<Result<Trade, CallError>, PayError> {
+    let refusal = match channel.create(trade).await {
+        Ok(created) => return Ok(Ok(Trade::Open(created))),
+        Err(CallError::Refused(refusal)) => refusal,
+        Err(error) => return Ok(Err(error)),
+    };
+    Ok(match channel.query(&attempt.trade_ref()?).await {
+        Ok(state @ TradeState::Paid(_)) => Ok(Trade::Taken(state)),
+        Ok(_) | Err(CallError::Refused(_)) => Err(CallError::Refused(refusal)),
+        Err(silence) => Err(silence),
+    })
 }
 
 async fn publish_link(app: &App, attempt: Attempt, created: CreatedTrade) -> Result<Linked, PayError> {
