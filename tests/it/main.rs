@@ -5,4 +5,9 @@
 
 mod support;
 
+mod exceptions;
 mod main_job;
+mod races;
+mod stray_money;
+mod timeouts;
+mod webhooks;

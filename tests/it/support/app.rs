@@ -51,8 +51,10 @@ pub struct TestApp {
     pub url: String,
     pub database_url: String,
     pub redis_url: String,
-    /// The story's own Redis; `None` when it is another instance's.
+    /// The story's own Redis; `None` when it is another instance's, or none at all.
     pub redis: Option<RedisServer>,
+    /// Whether the database ends with this instance.
+    owns_database: bool,
     pub http: reqwest::Client,
 }
 
@@ -68,6 +70,7 @@ impl TestApp {
     }
 
     pub async fn start_with(options: TestOptions) -> Self {
+        let owns_database = options.database_url.is_none();
         let database_url = match options.database_url {
             Some(url) => url,
             None => stores::fresh_database().await,
@@ -103,6 +106,7 @@ impl TestApp {
             database_url,
             redis_url,
             redis,
+            owns_database,
         }
     }
 
@@ -250,6 +254,10 @@ impl TestApp {
                 is_idle &= matches!(outcome, Ok(Batch::Done)) || outcome.is_err();
             }
             is_idle &= self.due_tasks().await == 0;
+            if self.webhooks_in_flight().await > 0 {
+                tokio::time::sleep(Duration::from_millis(20)).await;
+                is_idle = false;
+            }
             if is_idle {
                 return;
             }
@@ -270,6 +278,13 @@ impl TestApp {
 
     async fn due_tasks(&self) -> i64 {
         self.count_where("compensations", "status IN ('READY', 'RUNNING') AND due_at <= $1").await
+    }
+
+    /// Webhooks that are due, or that the sandbox's own duty is sending right now.
+    async fn webhooks_in_flight(&self) -> i64 {
+        let is_leased = "attempts > 0 AND due_at = updated_at + interval '60 s'";
+        let condition = format!("status = 'PENDING' AND (due_at <= $1 OR {is_leased})");
+        self.count_where("sandbox.deliveries", &condition).await
     }
 
     // ---- the truth -----------------------------------------------------------------------------------------
@@ -300,14 +315,13 @@ impl TestApp {
     /// The story's end: the invariants, then nothing is left behind.
     pub async fn end(self) {
         self.assert_books_balance().await;
-        let Self { instance, database_url, redis, .. } = self;
-        let owns_stores = redis.is_some();
+        let Self { instance, database_url, redis, owns_database, .. } = self;
         instance.app.db.close().await;
         drop(instance);
         if let Some(mut redis) = redis {
             redis.stop().await.ok();
         }
-        if owns_stores {
+        if owns_database {
             stores::drop_database(&database_url).await;
         }
     }

@@ -2,6 +2,7 @@
 
 pub mod app;
 pub mod cluster;
+pub mod money;
 pub mod reply;
 pub mod stores;
 
