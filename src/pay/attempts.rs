@@ -75,8 +75,8 @@ pub(super) async fn make_link(
         return_url: attempt.return_url.clone(),
         expires_at,
     };
-    match create_or_learn(channel.as_ref(), &trade, &attempt).await? {
-        Ok(Trade::Open(created)) => {
+    match channel.create(&trade).await {
+        Ok(created) => {
             let expires_at = created.expires_at.min(order_expires_at);
             publish_link(app, attempt, CreatedTrade { expires_at, ..created }).await
         }
