@@ -330,7 +330,8 @@ CREATE TABLE exceptions (
     created_at    timestamptz NOT NULL,
     updated_at    timestamptz NOT NULL,
     CONSTRAINT exceptions_kind_is_known
-        CHECK (kind IN ('AMOUNT_MISMATCH', 'STRAY_MONEY', 'UNKNOWN_ORDER', 'WRONG_ACCOUNT', 'DEAD_TASK')),
+        CHECK (kind IN ('AMOUNT_MISMATCH', 'STRAY_MONEY', 'UNKNOWN_ORDER', 'WRONG_ACCOUNT',
+                        'UNREADABLE_CALLBACK', 'DEAD_TASK')),
     CONSTRAINT exceptions_status_is_known CHECK (status IN ('OPEN', 'RESOLVED')),
     CONSTRAINT exceptions_action_is_known CHECK (action IN ('REFUND', 'KEEP', 'NONE')),
     CONSTRAINT exceptions_resolution_matches CHECK ((status = 'RESOLVED') = (action IS NOT NULL))

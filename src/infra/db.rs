@@ -238,7 +238,15 @@ impl Db {
         self.begin_with("BEGIN").await
     }
 
-    /// Opens a transaction that sees one unchanging snapshot and writes nothing: for `audit`.
+    /// Opens a transaction that sees one unchanging snapshot and writes nothing: for what must fit together.
+    ///
+    /// # Errors
+    /// [`DbError::Unavailable`] when no connection can be had in time.
+    pub async fn begin_read(&self) -> Result<Tx, DbError> {
+        self.begin_with("BEGIN ISOLATION LEVEL REPEATABLE READ READ ONLY").await
+    }
+
+    /// The same for `audit`, which may take its time.
     ///
     /// # Errors
     /// [`DbError::Unavailable`] when no connection can be had in time.

@@ -10,7 +10,7 @@ use super::error::OrderError;
 use super::model::{NewOrder, Order, OrderItem, OrderKey};
 use super::store;
 use crate::app::App;
-use crate::ids::MerchantId;
+use crate::ids::{MerchantId, OrderNo};
 use crate::infra::db::{Conn, DbError};
 
 /// An order, and whether this call made it.
@@ -28,11 +28,17 @@ pub struct Created {
 /// [`OrderError::ParamsMismatch`] names the fields in which the existing order differs;
 /// [`OrderError::OutOfStock`] and [`OrderError::UnknownSku`] reserve nothing.
 pub async fn create(app: &App, merchant_id: &MerchantId, new: &NewOrder) -> Result<Created, OrderError> {
-    app.db.retrying(|| create_once(app, merchant_id, new)).await
+    // Allotted once: a second run after a lost answer must meet the order of the first.
+    let order_no = new.order_no.clone().unwrap_or_else(|| app.ids.order_no());
+    app.db.retrying(|| create_once(app, merchant_id, order_no.clone(), new)).await
 }
 
-async fn create_once(app: &App, merchant_id: &MerchantId, new: &NewOrder) -> Result<Created, OrderError> {
-    let order_no = new.order_no.clone().unwrap_or_else(|| app.ids.order_no());
+async fn create_once(
+    app: &App,
+    merchant_id: &MerchantId,
+    order_no: OrderNo,
+    new: &NewOrder,
+) -> Result<Created, OrderError> {
     let order = Order::newly_made(merchant_id.clone(), order_no, new, app.now());
     let key = order.key();
 

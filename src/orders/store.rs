@@ -93,24 +93,41 @@ pub(super) async fn find(conn: &mut Conn, key: &OrderKey) -> Result<Option<Order
     Ok(order)
 }
 
-/// Which order numbers a merchant has, or, without a merchant, which merchants have that number.
+/// A page of orders, by merchant and number.
 pub(super) async fn list_keys(conn: &mut Conn, filter: &ListFilter<'_>) -> Result<Vec<OrderKey>, DbError> {
+    // One merchant, or all of them: as bounds of the primary key, so that any page is one walk along it.
+    let (first, last) = filter.merchant_id.map_or(("", "~"), |merchant_id| (merchant_id, merchant_id));
+    let (after_merchant, after_no) =
+        filter.starting_after.map_or((first, ""), |key| (key.merchant_id.as_str(), key.order_no.as_str()));
     let keys = sqlx::query_as!(
         OrderKey,
         r#"SELECT merchant_id AS "merchant_id: MerchantId", order_no AS "order_no: OrderNo"
            FROM orders
-           WHERE ($1::text IS NULL OR merchant_id = $1)
-             AND ($2::text IS NULL OR order_no = $2)
-             AND ($3::text IS NULL OR status = $3)
-             AND ($4::text IS NULL OR (merchant_id, order_no) > ($4, $5::text))
+           WHERE merchant_id BETWEEN $1 AND $2 AND (merchant_id, order_no) > ($3, $4)
+             AND ($5::text IS NULL OR status = $5)
            ORDER BY merchant_id, order_no
            LIMIT $6"#,
-        filter.merchant_id,
-        filter.order_no,
+        first,
+        last,
+        after_merchant,
+        after_no,
         filter.status.map(OrderStatus::as_str),
-        filter.starting_after.map(|key| key.merchant_id.as_str()),
-        filter.starting_after.map(|key| key.order_no.as_str()),
         filter.limit,
+    )
+    .fetch_all(conn)
+    .await?;
+    Ok(keys)
+}
+
+/// Whose orders have that number: one look-up by the primary key for each merchant.
+pub(super) async fn list_of_number(conn: &mut Conn, order_no: &OrderNo) -> Result<Vec<OrderKey>, DbError> {
+    let keys = sqlx::query_as!(
+        OrderKey,
+        r#"SELECT orders.merchant_id AS "merchant_id: MerchantId", orders.order_no AS "order_no: OrderNo"
+           FROM merchants JOIN orders USING (merchant_id)
+           WHERE orders.order_no = $1
+           ORDER BY orders.merchant_id LIMIT 2"#,
+        order_no.as_str(),
     )
     .fetch_all(conn)
     .await?;
@@ -122,8 +139,6 @@ pub(super) async fn list_keys(conn: &mut Conn, filter: &ListFilter<'_>) -> Resul
 pub struct ListFilter<'a> {
     /// Of one merchant.
     pub merchant_id: Option<&'a str>,
-    /// Of one number.
-    pub order_no: Option<&'a str>,
     /// In one state.
     pub status: Option<OrderStatus>,
     /// After this one: the last of the page before.

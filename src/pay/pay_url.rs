@@ -126,9 +126,8 @@ async fn find_or_make_order(app: &App, request: &PayUrlRequest) -> Result<Facts,
     if let Some(facts) = find(app, request).await? {
         return Ok(facts);
     }
-    let (Some(amount), Some(currency)) = (request.amount, request.currency) else {
-        return Err(PayError::OrderNotFound);
-    };
+    let Some(amount) = request.amount else { return Err(PayError::OrderNotFound) };
+    let Some(currency) = request.currency else { return Err(PayError::CurrencyMissing) };
     let new = NewOrder {
         order_no: Some(request.order_no.clone()),
         user_id: request.payer_id.clone(),

@@ -271,7 +271,8 @@ pub(super) async fn leave_dead_links_to_tasks(
                SELECT 1 FROM compensations
                WHERE action = 'EXPIRE_ORDER' AND subject = pay_orders.merchant_id || ':' || pay_orders.order_no
                  AND status IN ('READY', 'RUNNING'))
-         ORDER BY expires_at LIMIT $2
+         -- The id breaks ties, so that two sweeps write in one order and cannot deadlock.
+         ORDER BY expires_at, pay_order_id LIMIT $2
          ON CONFLICT (action, subject) WHERE status IN ('READY', 'RUNNING') DO NOTHING",
         horizon,
         limit,

@@ -1,13 +1,12 @@
 //! Driving a refund to its end: asked for once, then asked about, under the same number.
 
-use super::model::{Refund, RefundEvent, RefundStatus, StrayEvent, StrayPayment, StrayStatus};
+use super::model::{Refund, RefundStatus, StrayPayment};
+use super::result::{RefundReport, apply_result};
 use super::store;
 use crate::app::App;
 use crate::channels::{CallError, Channel, RefundCall, RefundState, Refusal, TradeRef};
 use crate::compensation::Drive;
-use crate::exceptions::{self, ExceptionAction, ExceptionKind, NewException};
-use crate::infra::db::{DbError, Tx};
-use crate::outbox::{self, Event};
+use crate::infra::db::DbError;
 use crate::pay::PayError;
 
 /// Drives one refund a step further.
@@ -22,7 +21,7 @@ pub async fn drive(app: &App, refund_id: &str) -> Result<Drive, PayError> {
         return Ok(Drive::Again(format!("there is no channel {} here", stray.channel)));
     };
     let Some(call) = call(&refund, &stray)? else {
-        apply_result(app, refund_id, &RefundState::Failed(not_ours(&stray))).await?;
+        learn(app, refund_id, &RefundState::Failed(not_ours(&stray))).await?;
         return Ok(Drive::Done);
     };
     let state = match refund.status {
@@ -38,16 +37,21 @@ pub async fn drive(app: &App, refund_id: &str) -> Result<Drive, PayError> {
     };
     match state {
         Ok(state @ (RefundState::Succeeded { .. } | RefundState::Failed(_))) => {
-            apply_result(app, refund_id, &state).await?;
+            learn(app, refund_id, &state).await?;
             Ok(Drive::Done)
         }
         Ok(RefundState::Processing | RefundState::Unseen) => Ok(Drive::Again("the channel is at it".into())),
         Err(CallError::Refused(refusal)) => {
-            apply_result(app, refund_id, &RefundState::Failed(refusal)).await?;
+            learn(app, refund_id, &RefundState::Failed(refusal)).await?;
             Ok(Drive::Done)
         }
         Err(error) => Ok(Drive::Again(error.to_string())),
     }
+}
+
+/// Applies what the channel answered to us.
+async fn learn(app: &App, refund_id: &str, state: &RefundState) -> Result<(), DbError> {
+    apply_result(app, &RefundReport { refund_id, state, claim: None }).await.map(drop)
 }
 
 /// An unknown result is asked about first; only a refund that the channel never saw is asked for again, and under
@@ -97,74 +101,4 @@ fn call(refund: &Refund, stray: &StrayPayment) -> Result<Option<RefundCall>, DbE
         taken,
         reason: refund.reason.clone(),
     }))
-}
-
-/// Applies a final result, wherever it comes from; a result that is there already changes nothing. `false` for a
-/// refund that nobody knows.
-///
-/// # Errors
-/// When the database cannot be reached.
-pub async fn apply_result(app: &App, refund_id: &str, state: &RefundState) -> Result<bool, DbError> {
-    app.db
-        .retrying(|| async {
-            let mut tx = app.db.begin().await?;
-            let applied = apply_in_tx(app, &mut tx, refund_id, state).await;
-            tx.finish(applied).await
-        })
-        .await
-}
-
-async fn apply_in_tx(app: &App, tx: &mut Tx, refund_id: &str, state: &RefundState) -> Result<bool, DbError> {
-    let (event, channel_refund_id, failure) = match state {
-        RefundState::Succeeded { channel_refund_id } => {
-            (RefundEvent::Succeeded, Some(channel_refund_id.as_str()), None)
-        }
-        RefundState::Failed(refusal) => (RefundEvent::Failed, None, Some(refusal.to_string())),
-        RefundState::Processing | RefundState::Unseen => return Ok(true),
-    };
-    let Some((refund, stray)) = store::lock_with_stray(tx, refund_id).await? else { return Ok(false) };
-    let Some(to) = refund.status.after(event) else { return Ok(true) };
-
-    let now = app.now();
-    store::set_result(tx, &refund, to, channel_refund_id, failure.as_deref(), now).await?;
-    let stray_event =
-        if to == RefundStatus::Succeeded { StrayEvent::RefundSucceeded } else { StrayEvent::RefundFailed };
-    store::move_stray(tx, &stray, StrayStatus::Refunding, stray_event, now).await?;
-    match failure {
-        None => {
-            exceptions::settle_by_subject_in_tx(tx, &stray.stray_id, ExceptionAction::Refund, now).await?;
-        }
-        Some(failure) => open_refused_in_tx(app, tx, &stray, &failure).await?,
-    }
-    let finished = Event::RefundFinished {
-        order_no: refund.order_no.clone(),
-        refund_no: refund.refund_no.clone(),
-        status: to.as_str(),
-        amount: refund.amount,
-        currency: refund.currency,
-    };
-    outbox::append_in_tx(tx, refund.merchant_id.as_deref(), refund.order_no.as_deref(), &finished, now)
-        .await?;
-    Ok(true)
-}
-
-/// The channel keeps the money: a person must see to it.
-async fn open_refused_in_tx(
-    app: &App,
-    tx: &mut Tx,
-    stray: &StrayPayment,
-    failure: &str,
-) -> Result<(), DbError> {
-    let detail = format!(
-        "the channel refused to give back {} {} (minor units) of trade {}: {failure}",
-        stray.amount, stray.currency, stray.transaction_id
-    );
-    let exception = NewException {
-        kind: ExceptionKind::StrayMoney,
-        merchant_id: stray.merchant_id.as_deref(),
-        order_no: stray.order_no.as_deref(),
-        subject: &stray.stray_id,
-        detail: &detail,
-    };
-    exceptions::open_in_tx(tx, &app.ids, &exception, app.now()).await
 }

@@ -46,6 +46,9 @@ pub struct LockBusy;
 /// Pause between two tries to clear away a lock that may have stayed behind.
 const CLEAR_AWAY_EVERY: Duration = Duration::from_millis(100);
 
+/// Longest wait of a callback in this process's own queue.
+const WEBHOOK_QUEUE_DEADLINE: Duration = Duration::from_millis(200);
+
 /// How locks behave.
 #[derive(Clone, Copy, Debug)]
 pub struct LockSettings {
@@ -108,7 +111,7 @@ impl Locks {
     }
 
     async fn acquire_in_turn(&self, scene: Scene, key: &str) -> Result<LockGuard, LockBusy> {
-        let place = self.queue.enter(key, self.settings.queue_deadline).await.ok_or(LockBusy)?;
+        let place = self.queue.enter(key, self.queue_deadline(scene)).await.ok_or(LockBusy)?;
         let token = self.ids.uuid().simple().to_string();
         for attempt in 1..=self.settings.tries {
             match self.backend.try_acquire(key, &token, self.settings.ttl).await {
@@ -125,6 +128,14 @@ impl Locks {
             }
         }
         Err(LockBusy)
+    }
+
+    /// A channel does not wait long for an answer, and its callback can be applied without the lock.
+    fn queue_deadline(&self, scene: Scene) -> Duration {
+        match scene {
+            Scene::Webhook => self.settings.queue_deadline.min(WEBHOOK_QUEUE_DEADLINE),
+            Scene::GeneratePayUrl | Scene::Close | Scene::Refund => self.settings.queue_deadline,
+        }
     }
 
     fn jittered_pause(&self) -> Duration {
