@@ -5,6 +5,8 @@
 
 mod support;
 
+mod access;
+mod bad_input;
 mod hazards;
 mod lock;
 mod main_job;

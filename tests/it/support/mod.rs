@@ -2,7 +2,9 @@
 
 pub mod app;
 pub mod cluster;
+pub mod raw;
 pub mod reply;
+pub mod routes;
 pub mod stores;
 
 pub use app::{OPERATOR, PUBLISHABLE_KEY, SECRET_KEY, TestApp, TestOptions, metric};
