@@ -3,9 +3,10 @@
 use axum::Router;
 use axum::http::{HeaderName, HeaderValue, Method, StatusCode, header};
 use axum::middleware::from_fn_with_state;
-use axum::response::IntoResponse;
+use axum::response::{IntoResponse, Response};
 use tower_http::catch_panic::CatchPanicLayer;
 use tower_http::cors::{AllowOrigin, CorsLayer};
+use utoipa::openapi::OpenApi;
 use utoipa_axum::router::OpenApiRouter;
 use utoipa_axum::routes;
 use utoipa_swagger_ui::SwaggerUi;
@@ -54,7 +55,7 @@ pub fn router(edge: Edge, sandbox: Option<OpenApiRouter>, with_api: bool) -> Rou
     let cors = cors(&edge.app.config.http.cors_origins);
     let mut all = OpenApiRouter::with_openapi(openapi::base()).merge(health_routes());
     if with_api {
-        all = all.merge(browser_routes().layer(cors)).merge(other_routes());
+        all = all.merge(for_browsers(cors)).merge(other_routes());
     }
     let mut all = all.with_state(edge.clone());
     if let Some(sandbox) = sandbox {
@@ -62,14 +63,30 @@ pub fn router(edge: Edge, sandbox: Option<OpenApiRouter>, with_api: bool) -> Rou
     }
     let (router, document) = all.split_for_parts();
     router
-        .merge(SwaggerUi::new("/docs").url("/openapi.json", document))
+        .merge(docs(document))
         .fallback(|| async { Problem::not_found().into_response() })
-        .method_not_allowed_fallback(|| async {
-            let detail = "this route has other methods; nothing was done";
-            Problem::new(StatusCode::METHOD_NOT_ALLOWED, "METHOD_NOT_ALLOWED", detail).into_response()
-        })
+        .method_not_allowed_fallback(method_not_allowed)
         .layer(CatchPanicLayer::custom(middleware::panicked))
         .layer(from_fn_with_state(edge, middleware::observe))
+}
+
+async fn method_not_allowed() -> Response {
+    let detail = "this route has other methods; nothing was done";
+    Problem::new(StatusCode::METHOD_NOT_ALLOWED, "METHOD_NOT_ALLOWED", detail).into_response()
+}
+
+/// The browser routes with CORS around them. A preflight is an OPTIONS, which no route has: the fallback must be
+/// in place before the layer, or the one of the whole router would answer past it.
+fn for_browsers(cors: CorsLayer) -> OpenApiRouter<Edge> {
+    let (routes, document) = browser_routes().split_for_parts();
+    let routes = routes.method_not_allowed_fallback(method_not_allowed).layer(cors);
+    OpenApiRouter::with_openapi(document).merge(routes.into())
+}
+
+/// The reader of the document. Everything it needs is in the binary: its badge would ask validator.swagger.io.
+fn docs(document: OpenApi) -> SwaggerUi {
+    let config = utoipa_swagger_ui::Config::default().validator_url("none");
+    SwaggerUi::new("/docs").config(config).url("/openapi.json", document)
 }
 
 fn cors(origins: &[String]) -> CorsLayer {
