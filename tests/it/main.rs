@@ -7,6 +7,7 @@ mod support;
 
 mod access;
 mod bad_input;
+mod commands;
 mod edge;
 mod hazards;
 mod lock;
