@@ -5,8 +5,12 @@
 
 mod support;
 
+mod access;
 mod audit;
+mod bad_input;
 mod cashier;
+mod commands;
+mod edge;
 mod exceptions;
 mod hazards;
 mod lock;
