@@ -7,3 +7,4 @@ mod support;
 
 mod cashier;
 mod main_job;
+mod tidy;
