@@ -366,7 +366,7 @@ pub struct ChannelsConfig {
 impl ChannelsConfig {
     fn read(env: &Env) -> Result<Self, ConfigError> {
         Ok(Self {
-            deadline: env.millis("CHANNEL_DEADLINE_MS", 50, 60_000)?,
+            deadline: env.millis("CHANNEL_DEADLINE_MS", 50, 10_000)?,
             sandbox_secret: env.secret("SANDBOX_SECRET", "dev-sandbox-secret")?,
             sandbox_url: env.url("SANDBOX_URL", &["http", "https"])?,
         })

@@ -8,26 +8,28 @@ use crate::channels::sandbox::Gateway;
 use crate::drive;
 use crate::infra::duty::{Batch, Duty, DutyError};
 use crate::infra::telemetry;
-use crate::{orders, webhooks};
+use crate::{orders, pay, webhooks};
+
+/// For what is also woken: the poll is only the net.
+const SOON: Duration = Duration::from_millis(200);
+/// For what walks the whole database.
+const RARELY: Duration = Duration::from_secs(300);
+/// For retention.
+const HOURLY: Duration = Duration::from_secs(3600);
 
 /// The duties of the role `workers`. Any number of instances may run them side by side.
 #[must_use]
 pub fn duties(app: &App) -> Vec<Duty> {
     let orders = &app.config.orders;
+    let (often, at_times) = (orders.poll_every, orders.sweep_every);
     vec![
-        duty(app, "orders.expire", orders.poll_every, |app| async move { orders::expire_due(&app).await }),
-        duty(app, "orders.sweep", orders.sweep_every, |app| async move { orders::sweep_due(&app).await }),
-        duty(
-            app,
-            "compensation.run",
-            Duration::from_millis(200),
-            |app| async move { drive::run_due(&app).await },
-        )
-        .woken_by(app.compensation_wake.clone()),
-        duty(app, "webhooks.forget", Duration::from_secs(3600), |app| async move {
-            webhooks::forget_old(&app).await
-        }),
-        duty(app, "audit.publish", Duration::from_secs(300), |app| async move { publish_audit(&app).await }),
+        duty(app, "orders.expire", often, |app| async move { orders::expire_due(&app).await }),
+        duty(app, "orders.sweep", at_times, |app| async move { orders::sweep_due(&app).await }),
+        duty(app, "pay.sweep", at_times, |app| async move { pay::sweep_dead_links(&app).await }),
+        duty(app, "compensation.run", SOON, |app| async move { drive::run_due(&app).await })
+            .woken_by(app.compensation_wake.clone()),
+        duty(app, "webhooks.forget", HOURLY, |app| async move { webhooks::forget_old(&app).await }),
+        duty(app, "audit.publish", RARELY, |app| async move { publish_audit(&app).await }),
     ]
 }
 

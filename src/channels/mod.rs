@@ -299,6 +299,8 @@ pub enum CallbackEvent {
     Refund {
         /// The refund id that the channel was given.
         refund_id: String,
+        /// What went back, where the channel says so; must be what was asked for.
+        money: Option<Money>,
         /// What became of it.
         state: RefundState,
     },

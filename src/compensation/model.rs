@@ -88,11 +88,23 @@ pub enum Drive {
 /// Pauses after the first, second, … failed try. Past the last one the task is `DEAD`.
 const SCHEDULE_SECS: [i64; 12] = [1, 2, 5, 10, 30, 60, 120, 600, 1_800, 3_600, 10_800, 21_600];
 
+/// A callback is looked at this often at least: its pay order shows up soon or never, a buyer waits for it, and
+/// the callback itself knows when to stop looking.
+const REMATCH_EVERY_SECS: i64 = 30;
+/// Twice the looks that its ten minutes take.
+const MAX_REMATCHES: i32 = 50;
+
 /// How long to wait after the given number of failed tries; `None` when it is time to give up.
 #[must_use]
-pub fn retry_after(attempts: i32) -> Option<Duration> {
+pub fn retry_after(action: Action, attempts: i32) -> Option<Duration> {
     let index = usize::try_from(attempts - 1).ok()?;
-    SCHEDULE_SECS.get(index).map(|secs| Duration::seconds(*secs))
+    let pause = SCHEDULE_SECS.get(index).copied();
+    let pause = match action {
+        Action::RematchCallback if attempts > MAX_REMATCHES => None,
+        Action::RematchCallback => Some(pause.unwrap_or(REMATCH_EVERY_SECS).min(REMATCH_EVERY_SECS)),
+        _ => pause,
+    };
+    pause.map(Duration::seconds)
 }
 
 #[cfg(test)]
@@ -101,9 +113,16 @@ mod tests {
 
     #[test]
     fn pauses_grow_and_end() {
-        let pauses: Vec<_> = (1..).map_while(retry_after).collect();
+        let pauses: Vec<_> = (1..).map_while(|tries| retry_after(Action::DriveRefund, tries)).collect();
         assert!(pauses.windows(2).all(|pair| pair[0] < pair[1]));
         assert_eq!(pauses.len(), SCHEDULE_SECS.len());
-        assert_eq!(retry_after(0), None);
+        assert_eq!(retry_after(Action::DriveRefund, 0), None);
+    }
+
+    #[test]
+    fn a_callback_is_looked_at_for_more_than_its_ten_minutes() {
+        let pauses: Vec<_> = (1..).map_while(|tries| retry_after(Action::RematchCallback, tries)).collect();
+        assert!(pauses.iter().all(|pause| *pause <= Duration::seconds(30)));
+        assert!(pauses.iter().sum::<Duration>() > Duration::minutes(15));
     }
 }

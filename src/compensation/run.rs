@@ -1,5 +1,8 @@
 //! The worker: claims what is due, has it driven, and writes down what came of it.
 
+use std::panic::AssertUnwindSafe;
+
+use futures_util::FutureExt;
 use futures_util::stream::{self, StreamExt};
 use time::Duration;
 
@@ -14,10 +17,9 @@ use crate::infra::duty::Batch;
 /// How long a worker may hold a task; afterwards it counts as dead. Longer than any call to a channel, and
 /// shorter than the 30 s within which a dead worker's task is taken over.
 const LEASE: Duration = Duration::seconds(25);
-/// Tasks of one batch.
+/// Tasks of one batch, all under way at once: a silent channel then holds the batch up for one deadline, not for
+/// one deadline a task.
 const BATCH: usize = 64;
-/// Tasks under way at once.
-const CONCURRENCY: usize = 16;
 
 /// Drives one batch of due tasks. `drive` looks at the state it finds and does what is missing.
 ///
@@ -41,10 +43,12 @@ where
     let drive = &drive;
     let outcomes = stream::iter(tasks)
         .map(|task| async move {
-            let outcome = drive(task.clone()).await;
+            // A panic is this task's own failure, and none of its neighbours'.
+            let outcome = AssertUnwindSafe(drive(task.clone())).catch_unwind().await;
+            let outcome = outcome.unwrap_or_else(|_| Err("driving it panicked".into()));
             record(db, clock, ids, &task, outcome).await
         })
-        .buffer_unordered(CONCURRENCY)
+        .buffer_unordered(BATCH)
         .collect::<Vec<_>>()
         .await;
     outcomes.into_iter().collect::<Result<Vec<()>, _>>()?;
@@ -69,7 +73,7 @@ async fn record(
         Err(error) => error,
     };
     tracing::info!(task.action = %task.action, task.subject, task.attempts, %error, "a task is not done yet");
-    match retry_after(task.attempts) {
+    match retry_after(task.action, task.attempts) {
         Some(pause) => store::set_ready(&mut db.conn().await?, task, now + pause, &error, now).await,
         None => give_up(db, ids, task, &error, now).await,
     }

@@ -82,8 +82,11 @@ pub(crate) async fn make_due(
     now: OffsetDateTime,
 ) -> Result<(), DbError> {
     sqlx::query!(
-        "UPDATE compensations SET due_at = $3, last_error = $4, updated_at = $5
-         WHERE action = $1 AND subject = $2 AND status IN ('READY', 'RUNNING')",
+        "UPDATE compensations
+         -- A worker's own tries follow the schedule; requests that fail in between must not use them up.
+         SET due_at = CASE WHEN attempts = 0 THEN $3 ELSE greatest($3, updated_at + interval '1 minute') END,
+             last_error = $4, updated_at = $5
+         WHERE action = $1 AND subject = $2 AND status = 'READY'",
         action.as_str(),
         subject,
         due_at,

@@ -112,7 +112,7 @@ pub const VARIABLES: &[Variable] = &[
     plain(
         "CHANNEL_DEADLINE_MS",
         "5000",
-        "milliseconds from 50 to 60000",
+        "milliseconds from 50 to 10000",
         "How long one call to a channel may take before it counts as silent.",
     ),
     plain(

@@ -16,6 +16,8 @@ words! {
         UnknownOrder = "UNKNOWN_ORDER",
         /// A signed callback speaks for another account than the configured one.
         WrongAccount = "WRONG_ACCOUNT",
+        /// A correctly signed callback says something that cannot be.
+        UnreadableCallback = "UNREADABLE_CALLBACK",
         /// A task failed to the end of its schedule.
         DeadTask = "DEAD_TASK",
     }

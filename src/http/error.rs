@@ -236,6 +236,9 @@ impl From<&PayError> for Problem {
                 let detail = "the order is closed or past its deadline; make a new order";
                 Self::new(StatusCode::CONFLICT, "ORDER_CLOSED", detail)
             }
+            PayError::CurrencyMissing => {
+                Self::invalid("currency", "expected a currency beside the amount, to make the order with")
+            }
             PayError::ParamsMismatch(fields) => params_mismatch(fields),
             PayError::UnknownChannel(name) => {
                 let detail = format!("there is no channel {name} here; nothing was done");

@@ -46,9 +46,6 @@ impl PayUrlBody {
         if is_browser && (self.amount.is_some() || self.currency.is_some()) {
             return Err(Problem::invalid("amount", "the amount comes from the order; expected none here"));
         }
-        if self.amount.is_some() != self.currency.is_some() {
-            return Err(Problem::invalid("currency", "expected an amount and its currency, or neither"));
-        }
         if self.channel.is_empty() || self.channel.len() > MAX_CHANNEL {
             return Err(Problem::invalid("channel", "expected the name of a channel"));
         }

@@ -62,7 +62,6 @@ async fn method_not_allowed() -> Response {
 }
 
 /// The router of an instance: without the role `api` only its health, and `sandbox` where that role runs.
-#[must_use]
 pub fn router(edge: Edge, sandbox: Option<OpenApiRouter>, with_api: bool) -> Router {
     let origins = &edge.app.config.http.cors_origins;
     let mut all = OpenApiRouter::with_openapi(openapi::base()).merge(health_routes());

@@ -8,7 +8,7 @@ use axum::response::{IntoResponse, Response};
 use super::Edge;
 use super::error::Problem;
 use super::extract::read_body;
-use crate::channels::{Acknowledgement, Reception};
+use crate::channels::{Acknowledgement, CallbackError, Reception};
 use crate::webhooks::{self, Taken};
 
 /// Takes a channel's callback in.
@@ -31,7 +31,12 @@ pub(super) async fn receive(
     let body = read_body(body).await?;
     let incoming = match webhooks::verify(&edge.app, channel.as_ref(), &parts.headers, &body) {
         Ok(incoming) => incoming,
-        Err(_) => return Ok(answer(channel.acknowledge(Reception::Rejected))),
+        Err(error) => {
+            if error == CallbackError::Malformed {
+                webhooks::report_unreadable(&edge.app, channel.name(), &body).await?;
+            }
+            return Ok(answer(channel.acknowledge(Reception::Rejected)));
+        }
     };
     let (app, key) = (edge.app.clone(), incoming.clone());
     let taken = edge.callbacks.join(key, || async move { webhooks::take_in(&app, &incoming).await }).await;

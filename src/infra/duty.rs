@@ -93,7 +93,7 @@ impl Duty {
                 Ok(Batch::MoreWaiting) => continue,
                 Ok(Batch::Done) => {}
                 Err(error) => {
-                    tracing::warn!(duty = self.name, error = %error, "a batch of {} failed", self.name)
+                    tracing::warn!(duty = self.name, error = %error, "a batch of {} failed", self.name);
                 }
             }
             self.rest(&stopping).await;

@@ -136,7 +136,11 @@ impl Breaker {
     }
 
     fn succeeded(&self) {
-        if self.failures.swap(0, Ordering::Relaxed) > 0 {
+        // Either mark alone must go: a failure that is being counted elsewhere may set the second one late.
+        let is_marked =
+            self.failures.load(Ordering::Relaxed) != 0 || self.shut_until_millis.load(Ordering::Relaxed) != 0;
+        if is_marked {
+            self.failures.store(0, Ordering::Relaxed);
             self.shut_until_millis.store(0, Ordering::Relaxed);
         }
     }

@@ -27,24 +27,27 @@ pub struct Caller {
 }
 
 /// The SHA-256 of a key: what is stored and looked up, so neither the table nor a timing tells a key.
-pub(super) fn hash(key: &str) -> [u8; 32] {
+pub(super) fn hash(key: &str) -> KeyHash {
     Sha256::digest(key.as_bytes()).into()
 }
 
 /// Answers that are remembered for a moment.
 #[derive(Clone, Debug, Default)]
 pub struct KeyCache {
-    callers: Arc<Mutex<HashMap<[u8; 32], (Caller, Instant)>>>,
+    callers: Arc<Mutex<HashMap<KeyHash, Remembered>>>,
 }
 
+type KeyHash = [u8; 32];
+type Remembered = (Caller, Instant);
+
 impl KeyCache {
-    fn recall(&self, hash: &[u8; 32]) -> Option<Caller> {
+    fn recall(&self, hash: &KeyHash) -> Option<Caller> {
         let callers = self.callers.lock().unwrap_or_else(PoisonError::into_inner);
         let (caller, learned_at) = callers.get(hash)?;
         (learned_at.elapsed() < REMEMBERED_FOR).then(|| caller.clone())
     }
 
-    fn remember(&self, hash: [u8; 32], caller: &Caller) {
+    fn remember(&self, hash: KeyHash, caller: &Caller) {
         let mut callers = self.callers.lock().unwrap_or_else(PoisonError::into_inner);
         if callers.len() >= MAX_REMEMBERED {
             callers.clear();
@@ -62,7 +65,8 @@ pub async fn authenticate(app: &App, cache: &KeyCache, key: &str) -> Result<Opti
     if let Some(caller) = cache.recall(&hash) {
         return Ok(Some(caller));
     }
-    let caller = store::find_caller(&mut app.db.conn().await?, &hash, app.now()).await?;
+    let look = || async { store::find_caller(&mut app.db.conn().await?, &hash, app.now()).await };
+    let caller = app.db.retrying(look).await?;
     if let Some(caller) = &caller {
         cache.remember(hash, caller);
     }

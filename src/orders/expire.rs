@@ -4,9 +4,6 @@
 //! whatever Redis missed, and rebuilds the timers when Redis was emptied. Both close in batches: 4 round trips
 //! and 1 commit for up to [`BATCH`] orders without a live attempt.
 
-use std::collections::HashSet;
-
-use futures_util::stream::{self, StreamExt};
 use time::{Duration, OffsetDateTime};
 
 use super::close::close_with_lock;
@@ -14,26 +11,31 @@ use super::error::OrderError;
 use super::model::{CloseReason, OrderKey};
 use super::{deadlines, store};
 use crate::app::App;
-use crate::compensation::{self, Action, Drive, NewTask};
+use crate::compensation::Drive;
 use crate::infra::db::{DbError, Tx};
 use crate::infra::duty::{Batch, DutyError};
 use crate::infra::lock::Scene;
 
 /// Orders of one batch.
 const BATCH: usize = 500;
-/// Orders whose channels are asked at once.
-const CONCURRENCY: usize = 16;
 /// Redis gets this long before the sweep takes over.
 const GRACE: Duration = Duration::seconds(1);
 
 /// Closes what Redis says is due.
 ///
 /// # Errors
-/// When Redis or the database cannot be reached; the lease brings the orders back.
+/// When the database cannot be reached; the lease brings the orders back.
 pub async fn expire_due(app: &App) -> Result<Batch, DutyError> {
-    let claimed = deadlines::claim(app, BATCH).await?;
-    let finished = close_all(app, &claimed).await?;
-    deadlines::forget(app, &finished).await;
+    let claimed = match deadlines::claim(app, BATCH).await {
+        Ok(claimed) => claimed,
+        Err(error) => {
+            // Readiness says so already; the sweep closes what is due meanwhile.
+            tracing::debug!(%error, "no timers can be had from Redis");
+            return Ok(Batch::Done);
+        }
+    };
+    close_all(app, &claimed).await?;
+    deadlines::forget(app, &claimed).await;
     Ok(Batch::of(claimed.len(), BATCH))
 }
 
@@ -46,13 +48,12 @@ pub async fn sweep_due(app: &App) -> Result<Batch, DutyError> {
         let mut conn = app.db.conn().await?;
         store::list_due(&mut conn, app.now() - GRACE, i64::try_from(BATCH).unwrap_or(1)).await?
     };
-    let finished = close_all(app, &due).await?;
-    metrics::counter!("payonce_orders_swept_total").increment(u64::try_from(finished.len()).unwrap_or(0));
+    close_all(app, &due).await?;
+    metrics::counter!("payonce_orders_swept_total").increment(u64::try_from(due.len()).unwrap_or(0));
     if let Err(error) = rebuild_if_lost(app).await {
         tracing::debug!(%error, "the timers in Redis could not be looked after");
     }
-    // A page that could not be closed is left to its tasks; going on at once would spin over it.
-    Ok(Batch::of(finished.len(), BATCH))
+    Ok(Batch::of(due.len(), BATCH))
 }
 
 async fn rebuild_if_lost(app: &App) -> Result<(), DutyError> {
@@ -73,91 +74,46 @@ async fn rebuild_if_lost(app: &App) -> Result<(), DutyError> {
     Ok(())
 }
 
-/// Closes these orders if they are due, and answers which need no more looking after by the caller: all but
-/// those that could not be worked on this time.
-async fn close_all(app: &App, keys: &[OrderKey]) -> Result<Vec<OrderKey>, DbError> {
+/// Closes these orders if they are due, and leaves those with a live attempt to a task, which asks the channel:
+/// a silent channel must not hold up the orders of the others.
+async fn close_all(app: &App, keys: &[OrderKey]) -> Result<(), DbError> {
     if keys.is_empty() {
-        return Ok(Vec::new());
+        return Ok(());
     }
-    let (locked, closed) = close_those_without_attempt(app, keys).await?;
-    for key in &closed {
-        app.changes.announce(&key.member());
-    }
-    metrics::counter!("payonce_orders_closed_total", "reason" => CloseReason::Timeout.as_str())
-        .increment(u64::try_from(closed.len()).unwrap_or(0));
-
-    let closed: HashSet<OrderKey> = closed.into_iter().collect();
-    // Collected, not chained: a borrowing filter inside a spawned future is more than the compiler can prove.
-    let with_attempt: Vec<OrderKey> = locked.into_iter().filter(|key| !closed.contains(key)).collect();
-    let driven: Vec<Result<(), DbError>> = stream::iter(with_attempt)
-        .map(|key| async move { expire_or_leave_to_task(app, &key).await })
-        .buffer_unordered(CONCURRENCY)
-        .collect()
-        .await;
-    driven.into_iter().collect::<Result<Vec<()>, _>>()?;
-
-    // What was not locked was closed or paid already, is not due after all, or is being worked on; the sweep
-    // looks at all of these again, so Redis may forget every one.
-    Ok(keys.to_vec())
-}
-
-async fn close_those_without_attempt(
-    app: &App,
-    keys: &[OrderKey],
-) -> Result<(Vec<OrderKey>, Vec<OrderKey>), DbError> {
-    app.db
+    let closed = app
+        .db
         .retrying(|| async {
             let mut tx = app.db.begin().await?;
             let outcome = close_batch_in_tx(&mut tx, keys, app.now()).await;
             tx.finish(outcome).await
         })
-        .await
+        .await?;
+    for key in &closed {
+        app.changes.announce(&key.member());
+    }
+    metrics::counter!("payonce_orders_closed_total", "reason" => CloseReason::Timeout.as_str())
+        .increment(u64::try_from(closed.len()).unwrap_or(0));
+    if closed.len() < keys.len() {
+        app.compensation_wake.notify_one();
+    }
+    Ok(())
 }
 
+/// What is not locked here was closed or paid already, is not due after all, or is being worked on; the sweep
+/// looks at all of these again.
 async fn close_batch_in_tx(
     tx: &mut Tx,
     keys: &[OrderKey],
     now: OffsetDateTime,
-) -> Result<(Vec<OrderKey>, Vec<OrderKey>), DbError> {
+) -> Result<Vec<OrderKey>, DbError> {
     let due = store::lock_due(tx, keys, now).await?;
     let closed = store::close_locked(tx, &due, CloseReason::Timeout, now).await?;
-    Ok((due.into_iter().map(|order| order.key).collect(), closed))
-}
-
-/// An order with a live attempt: the channel is asked now, and a task goes on asking when it is silent.
-async fn expire_or_leave_to_task(app: &App, key: &OrderKey) -> Result<(), DbError> {
-    let member = key.member();
-    let now = app.now();
-    let task = NewTask {
-        action: Action::ExpireOrder,
-        subject: &member,
-        merchant_id: Some(key.merchant_id.as_str()),
-        order_no: Some(key.order_no.as_str()),
-        due_at: now + app.config.channels.deadline * 2,
-    };
-    if !compensation::take(&mut app.db.conn().await?, &task, now).await? {
-        return Ok(());
+    if closed.len() < due.len() {
+        let still_open: Vec<OrderKey> =
+            due.into_iter().map(|order| order.key).filter(|key| !closed.contains(key)).collect();
+        store::leave_to_tasks(tx, &still_open, now).await?;
     }
-    let outcome = expire_one(app, key).await;
-    let mut conn = app.db.conn().await?;
-    let now = app.now();
-    match outcome {
-        Ok(Drive::Done) => {
-            compensation::finish_by_subject(&mut conn, Action::ExpireOrder, &member, now).await
-        }
-        Ok(Drive::Again(why)) => leave_to_task(&mut conn, &member, &why, now).await,
-        Err(error) => leave_to_task(&mut conn, &member, &error.to_string(), now).await,
-    }
-}
-
-async fn leave_to_task(
-    conn: &mut crate::infra::db::Conn,
-    member: &str,
-    why: &str,
-    now: OffsetDateTime,
-) -> Result<(), DbError> {
-    let due_at = now + Duration::SECOND;
-    compensation::make_due(conn, Action::ExpireOrder, member, due_at, why, now).await
+    Ok(closed)
 }
 
 /// Drives one due order to its end: closed, or paid after all.

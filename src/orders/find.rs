@@ -8,7 +8,8 @@ use super::error::OrderError;
 use super::model::{Order, OrderItem, OrderKey, OrderStatus};
 use super::store::{self, ListFilter};
 use crate::app::App;
-use crate::ids::MerchantId;
+use crate::ids::{MerchantId, OrderNo};
+use crate::infra::db::Tx;
 use crate::pay::{self, Attempt};
 use crate::refunds::{self, Refund, StrayPayment};
 
@@ -43,12 +44,22 @@ impl OrderDetails {
 /// # Errors
 /// [`OrderError::NotFound`] when this merchant has none of that number.
 pub async fn details(app: &App, key: &OrderKey) -> Result<OrderDetails, OrderError> {
-    let mut conn = app.db.conn().await?;
-    let order = store::find(&mut conn, key).await?.ok_or(OrderError::NotFound)?;
-    let items = store::list_items(&mut conn, key).await?;
-    let pay_orders = pay::list_attempts(&mut conn, key).await?;
-    let refunds = refunds::list_of_order(&mut conn, key).await?;
-    let stray_payments = refunds::list_strays_of_order(&mut conn, key).await?;
+    app.db.retrying(|| details_once(app, key)).await
+}
+
+async fn details_once(app: &App, key: &OrderKey) -> Result<OrderDetails, OrderError> {
+    let mut tx = app.db.begin_read().await?;
+    let details = details_in_tx(&mut tx, key).await;
+    tx.finish(details).await
+}
+
+/// One snapshot for all of it: never an order that waits beside an attempt that paid.
+async fn details_in_tx(tx: &mut Tx, key: &OrderKey) -> Result<OrderDetails, OrderError> {
+    let order = store::find(tx, key).await?.ok_or(OrderError::NotFound)?;
+    let items = store::list_items(tx, key).await?;
+    let pay_orders = pay::list_attempts(tx, key).await?;
+    let refunds = refunds::list_of_order(tx, key).await?;
+    let stray_payments = refunds::list_strays_of_order(tx, key).await?;
     Ok(OrderDetails { order, items, pay_orders, refunds, stray_payments })
 }
 
@@ -81,17 +92,19 @@ async fn version(app: &App, key: &OrderKey) -> Result<i32, OrderError> {
 pub async fn list(
     app: &App,
     merchant_id: Option<&MerchantId>,
-    order_no: Option<&str>,
     status: Option<OrderStatus>,
     starting_after: Option<&OrderKey>,
     limit: i64,
 ) -> Result<Vec<OrderKey>, OrderError> {
-    let filter = ListFilter {
-        merchant_id: merchant_id.map(MerchantId::as_str),
-        order_no,
-        status,
-        starting_after,
-        limit,
-    };
+    let filter =
+        ListFilter { merchant_id: merchant_id.map(MerchantId::as_str), status, starting_after, limit };
     Ok(store::list_keys(&mut app.db.conn().await?, &filter).await?)
+}
+
+/// The orders of that number, of whichever merchant; two of them already say that it is ambiguous.
+///
+/// # Errors
+/// When the database cannot be reached.
+pub async fn list_of_number(app: &App, order_no: &OrderNo) -> Result<Vec<OrderKey>, OrderError> {
+    Ok(store::list_of_number(&mut app.db.conn().await?, order_no).await?)
 }

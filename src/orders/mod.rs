@@ -18,7 +18,7 @@ pub use close::close;
 pub use create::{Created, create};
 pub use error::OrderError;
 pub use expire::{expire_due, expire_one, sweep_due};
-pub use find::{OrderDetails, details, list, wait_for_change};
+pub use find::{OrderDetails, details, list, list_of_number, wait_for_change};
 pub use model::{
     CloseReason, InvalidTransition, NewOrder, Order, OrderEvent, OrderItem, OrderKey, OrderKind, OrderStatus,
     SettleStatus,

@@ -93,24 +93,41 @@ pub(super) async fn find(conn: &mut Conn, key: &OrderKey) -> Result<Option<Order
     Ok(order)
 }
 
-/// Which order numbers a merchant has, or, without a merchant, which merchants have that number.
+/// A page of orders, by merchant and number.
 pub(super) async fn list_keys(conn: &mut Conn, filter: &ListFilter<'_>) -> Result<Vec<OrderKey>, DbError> {
+    // One merchant, or all of them: as bounds of the primary key, so that any page is one walk along it.
+    let (first, last) = filter.merchant_id.map_or(("", "~"), |merchant_id| (merchant_id, merchant_id));
+    let (after_merchant, after_no) =
+        filter.starting_after.map_or((first, ""), |key| (key.merchant_id.as_str(), key.order_no.as_str()));
     let keys = sqlx::query_as!(
         OrderKey,
         r#"SELECT merchant_id AS "merchant_id: MerchantId", order_no AS "order_no: OrderNo"
            FROM orders
-           WHERE ($1::text IS NULL OR merchant_id = $1)
-             AND ($2::text IS NULL OR order_no = $2)
-             AND ($3::text IS NULL OR status = $3)
-             AND ($4::text IS NULL OR (merchant_id, order_no) > ($4, $5::text))
+           WHERE merchant_id BETWEEN $1 AND $2 AND (merchant_id, order_no) > ($3, $4)
+             AND ($5::text IS NULL OR status = $5)
            ORDER BY merchant_id, order_no
            LIMIT $6"#,
-        filter.merchant_id,
-        filter.order_no,
+        first,
+        last,
+        after_merchant,
+        after_no,
         filter.status.map(OrderStatus::as_str),
-        filter.starting_after.map(|key| key.merchant_id.as_str()),
-        filter.starting_after.map(|key| key.order_no.as_str()),
         filter.limit,
+    )
+    .fetch_all(conn)
+    .await?;
+    Ok(keys)
+}
+
+/// Whose orders have that number: one look-up by the primary key for each merchant.
+pub(super) async fn list_of_number(conn: &mut Conn, order_no: &OrderNo) -> Result<Vec<OrderKey>, DbError> {
+    let keys = sqlx::query_as!(
+        OrderKey,
+        r#"SELECT orders.merchant_id AS "merchant_id: MerchantId", orders.order_no AS "order_no: OrderNo"
+           FROM merchants JOIN orders USING (merchant_id)
+           WHERE orders.order_no = $1
+           ORDER BY orders.merchant_id LIMIT 2"#,
+        order_no.as_str(),
     )
     .fetch_all(conn)
     .await?;
@@ -122,8 +139,6 @@ pub(super) async fn list_keys(conn: &mut Conn, filter: &ListFilter<'_>) -> Resul
 pub struct ListFilter<'a> {
     /// Of one merchant.
     pub merchant_id: Option<&'a str>,
-    /// Of one number.
-    pub order_no: Option<&'a str>,
     /// In one state.
     pub status: Option<OrderStatus>,
     /// After this one: the last of the page before.
@@ -301,6 +316,28 @@ pub(super) async fn lock_one(
     .fetch_optional(conn)
     .await?;
     Ok(row.map(|row| (row.status, Closable { key: key.clone(), user_id: row.user_id })))
+}
+
+/// Writes the tasks that drive due orders whose attempts must be closed at their channels first.
+pub(super) async fn leave_to_tasks(
+    tx: &mut Tx,
+    keys: &[OrderKey],
+    now: OffsetDateTime,
+) -> Result<(), DbError> {
+    let (merchants, numbers) = split(keys);
+    let conn: &mut Conn = tx;
+    sqlx::query!(
+        "INSERT INTO compensations (kind, action, subject, merchant_id, order_no, due_at, created_at, updated_at)
+         SELECT 'REDO_BUSINESS', 'EXPIRE_ORDER', merchant_id || ':' || order_no, merchant_id, order_no, $3, $3, $3
+         FROM unnest($1::text[], $2::text[]) AS due (merchant_id, order_no)
+         ON CONFLICT (action, subject) WHERE status IN ('READY', 'RUNNING') DO NOTHING",
+        &merchants,
+        &numbers,
+        now,
+    )
+    .execute(conn)
+    .await?;
+    Ok(())
 }
 
 /// Orders that are due, oldest deadline first: what the sweep closes when Redis missed them.

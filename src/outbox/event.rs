@@ -65,6 +65,17 @@ pub enum Event {
         /// Of what.
         currency: Currency,
     },
+    /// A refund that had succeeded was taken back by the channel.
+    RefundReversed {
+        /// Which order, where it is known.
+        order_no: Option<String>,
+        /// The refund's number.
+        refund_no: String,
+        /// Minor units.
+        amount: i64,
+        /// Of what.
+        currency: Currency,
+    },
 }
 
 impl Event {
@@ -76,6 +87,7 @@ impl Event {
             Self::OrderClosed { .. } => "order.closed",
             Self::StrayPaymentReceived { .. } => "stray_payment.received",
             Self::RefundFinished { .. } => "refund.finished",
+            Self::RefundReversed { .. } => "refund.reversed",
         }
     }
 

@@ -20,6 +20,9 @@ pub enum PayError {
     /// Closed or past its deadline.
     #[error("the order is closed")]
     OrderClosed,
+    /// An order to be made on the way has an amount, but no currency.
+    #[error("the order's currency is missing")]
+    CurrencyMissing,
     /// The order differs in these fields.
     #[error("the order differs in {}", .0.join(", "))]
     ParamsMismatch(Vec<&'static str>),

@@ -12,6 +12,7 @@ mod model;
 mod pay_url;
 pub mod report;
 mod store;
+mod sweep;
 
 pub(crate) use attempts::list_attempts;
 pub use attempts::{drive, find_live_attempt, find_of_merchant};
@@ -20,3 +21,4 @@ pub use error::PayError;
 pub(crate) use model::money_of;
 pub use model::{Attempt, PayEvent, PayStatus};
 pub use pay_url::{PayUrl, PayUrlRequest, pay_url};
+pub use sweep::sweep_dead_links;

@@ -251,3 +251,34 @@ pub(super) async fn list_of_order(conn: &mut Conn, key: &OrderKey) -> Result<Vec
     .await?;
     Ok(attempts)
 }
+
+/// Writes the tasks that close live attempts which ended before `horizon` and that nobody is driving yet.
+pub(super) async fn leave_dead_links_to_tasks(
+    conn: &mut Conn,
+    horizon: OffsetDateTime,
+    limit: i64,
+    now: OffsetDateTime,
+) -> Result<u64, DbError> {
+    let written = sqlx::query!(
+        "INSERT INTO compensations (kind, action, subject, merchant_id, order_no, due_at, created_at, updated_at)
+         SELECT 'REDO_BUSINESS', 'CLOSE_PAY_ORDER', pay_order_id, merchant_id, order_no, $3, $3, $3
+         FROM pay_orders
+         WHERE is_live AND expires_at <= $1
+           AND NOT EXISTS (
+               SELECT 1 FROM compensations
+               WHERE action = 'CLOSE_PAY_ORDER' AND subject = pay_order_id AND status IN ('READY', 'RUNNING'))
+           AND NOT EXISTS (
+               SELECT 1 FROM compensations
+               WHERE action = 'EXPIRE_ORDER' AND subject = pay_orders.merchant_id || ':' || pay_orders.order_no
+                 AND status IN ('READY', 'RUNNING'))
+         -- The id breaks ties, so that two sweeps write in one order and cannot deadlock.
+         ORDER BY expires_at, pay_order_id LIMIT $2
+         ON CONFLICT (action, subject) WHERE status IN ('READY', 'RUNNING') DO NOTHING",
+        horizon,
+        limit,
+        now,
+    )
+    .execute(conn)
+    .await?;
+    Ok(written.rows_affected())
+}

@@ -8,15 +8,17 @@
 mod drive;
 mod model;
 mod resolve;
+mod result;
 mod store;
 mod stray;
 
-pub use drive::{apply_result, drive};
+pub use drive::drive;
 pub use model::{
     NewStray, Refund, RefundEvent, RefundStatus, StrayEvent, StrayPayment, StrayPolicy, StrayReason,
     StrayStatus,
 };
 pub use resolve::{ResolveError, resolve_exception};
+pub use result::{Applied, Claim, RefundReport, apply_result};
 pub(crate) use store::{list_of_order, list_strays_of_order};
 pub(crate) use stray::hold_stray_in_tx;
 pub use stray::list_strays;

@@ -43,7 +43,8 @@ impl RefundStatus {
         match (self, event) {
             (S::Pending, E::Requested) => Some(S::Processing),
             (S::Pending | S::Processing, E::Succeeded) => Some(S::Succeeded),
-            (S::Pending | S::Processing, E::Failed) => Some(S::Failed),
+            // After a success it is the channel's own reversal.
+            (S::Pending | S::Processing | S::Succeeded, E::Failed) => Some(S::Failed),
             _ => None,
         }
     }
@@ -70,7 +71,7 @@ words! {
         RefundAsked = "REFUND_ASKED",
         /// The channel gave it back.
         RefundSucceeded = "REFUND_SUCCEEDED",
-        /// The channel refused to: a person decides again.
+        /// The channel refused to, or took the refund back: a person decides again.
         RefundFailed = "REFUND_FAILED",
         /// A person decided to keep it.
         Kept = "KEPT",
@@ -85,7 +86,7 @@ impl StrayStatus {
         match (self, event) {
             (S::Held, E::RefundAsked) => Some(S::Refunding),
             (S::Refunding, E::RefundSucceeded) => Some(S::Refunded),
-            (S::Refunding, E::RefundFailed) => Some(S::Held),
+            (S::Refunding | S::Refunded, E::RefundFailed) => Some(S::Held),
             (S::Held, E::Kept) => Some(S::Kept),
             _ => None,
         }
@@ -202,6 +203,7 @@ mod tests {
             (S::Processing, E::Succeeded, S::Succeeded),
             (S::Pending, E::Failed, S::Failed),
             (S::Processing, E::Failed, S::Failed),
+            (S::Succeeded, E::Failed, S::Failed),
         ];
         for &from in S::ALL {
             for &event in E::ALL {
@@ -219,6 +221,7 @@ mod tests {
             (S::Held, E::RefundAsked, S::Refunding),
             (S::Refunding, E::RefundSucceeded, S::Refunded),
             (S::Refunding, E::RefundFailed, S::Held),
+            (S::Refunded, E::RefundFailed, S::Held),
             (S::Held, E::Kept, S::Kept),
         ];
         for &from in S::ALL {

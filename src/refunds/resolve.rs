@@ -1,9 +1,12 @@
 //! A person's decision about an exception, carried out.
 
-use super::model::StrayStatus;
+use time::OffsetDateTime;
+
+use super::model::{Refund, RefundStatus, StrayStatus};
 use super::{store, stray};
 use crate::app::App;
-use crate::exceptions::{self, Exception, ExceptionAction, ExceptionStatus};
+use crate::compensation::{self, Action, NewTask};
+use crate::exceptions::{self, Exception, ExceptionAction, ExceptionKind, ExceptionStatus};
 use crate::infra::db::{DbError, Tx};
 
 /// Why a decision was not carried out.
@@ -53,12 +56,24 @@ async fn resolve_in_tx(
     by: &str,
     reason: &str,
 ) -> Result<Exception, ResolveError> {
+    // The stray payment first, as whoever ends its refund does: neither then waits for the other in a circle.
+    let subject = exceptions::find_subject(tx, exception_id).await?.ok_or(ResolveError::NotFound)?;
+    let stray = store::lock_stray(tx, &subject).await?;
     let exception = exceptions::lock(tx, exception_id).await?.ok_or(ResolveError::NotFound)?;
     if exception.status != ExceptionStatus::Open {
         return Err(ResolveError::AlreadyResolved);
     }
     let now = app.now();
-    let held = store::lock_stray(tx, &exception.subject).await?.filter(|s| s.status == StrayStatus::Held);
+    if let Some(refund) = unfinished_refund(tx, &exception).await? {
+        // Its money is on its way and nobody drives it any more: it can only be driven on.
+        if action != ExceptionAction::Refund {
+            return Err(ResolveError::MoneyWaits);
+        }
+        drive_on_in_tx(tx, &refund, now).await?;
+        exceptions::resolve_in_tx(tx, exception_id, action, by, reason, now).await?;
+        return exceptions::lock(tx, exception_id).await?.ok_or(ResolveError::NotFound);
+    }
+    let held = stray.filter(|stray| stray.status == StrayStatus::Held);
     match (action, &held) {
         (ExceptionAction::None, None) => {}
         (ExceptionAction::None, Some(_)) => return Err(ResolveError::MoneyWaits),
@@ -67,5 +82,27 @@ async fn resolve_in_tx(
         (ExceptionAction::Keep, Some(held)) => stray::keep_in_tx(tx, held, now).await?,
     }
     exceptions::resolve_in_tx(tx, exception_id, action, by, reason, now).await?;
-    Ok(exceptions::lock(tx, exception_id).await?.ok_or(ResolveError::NotFound)?)
+    exceptions::lock(tx, exception_id).await?.ok_or(ResolveError::NotFound)
+}
+
+/// The refund whose task was given up, if that is what the exception says.
+async fn unfinished_refund(tx: &mut Tx, exception: &Exception) -> Result<Option<Refund>, DbError> {
+    if exception.kind != ExceptionKind::DeadTask {
+        return Ok(None);
+    }
+    let found = store::lock_with_stray(tx, &exception.subject).await?;
+    let is_unfinished =
+        |refund: &Refund| matches!(refund.status, RefundStatus::Pending | RefundStatus::Processing);
+    Ok(found.map(|(refund, _)| refund).filter(is_unfinished))
+}
+
+async fn drive_on_in_tx(tx: &mut Tx, refund: &Refund, now: OffsetDateTime) -> Result<(), DbError> {
+    let task = NewTask {
+        action: Action::DriveRefund,
+        subject: &refund.refund_id,
+        merchant_id: refund.merchant_id.as_deref(),
+        order_no: refund.order_no.as_deref(),
+        due_at: now,
+    };
+    compensation::append(tx, &task, now).await
 }

@@ -8,5 +8,5 @@ mod receive;
 mod rematch;
 mod store;
 
-pub use receive::{Incoming, Taken, take_in, verify};
+pub use receive::{Incoming, Taken, report_unreadable, take_in, verify};
 pub use rematch::{forget_old, rematch};

@@ -4,14 +4,16 @@ use std::hash::{Hash, Hasher};
 use std::sync::Arc;
 
 use reqwest::header::HeaderMap;
+use sha2::{Digest, Sha256};
 
 use super::store;
 use crate::app::App;
 use crate::channels::{Callback, CallbackError, CallbackEvent, Channel, RawCallback};
+use crate::exceptions::{self, ExceptionKind, NewException};
 use crate::infra::db::DbError;
 use crate::pay::PayError;
 use crate::pay::report::{self, Origin, Report, Verdict};
-use crate::refunds;
+use crate::refunds::{self, Applied, Claim, RefundReport};
 
 /// A callback that is believed. Equal ones are the same event with the same bytes.
 #[derive(Clone, Debug)]
@@ -46,6 +48,8 @@ pub enum Taken {
     NotNow,
 }
 
+/// Characters of an unreadable callback that a person is shown.
+const MAX_SHOWN: usize = 2000;
 /// Longest id that a channel may give to anything.
 const MAX_FOREIGN_ID: usize = 256;
 
@@ -95,6 +99,27 @@ fn bounded(callback: Callback) -> Result<Callback, CallbackError> {
     if all_fine { Ok(callback) } else { Err(CallbackError::Malformed) }
 }
 
+/// A callback that is signed well and says what cannot be (no such currency, an amount of nothing) may stand for
+/// real money: a person must see it.
+///
+/// # Errors
+/// When the database cannot be reached: the callback must come again.
+pub async fn report_unreadable(app: &App, channel: &'static str, body: &[u8]) -> Result<(), DbError> {
+    let digest = Sha256::digest(body);
+    let subject = format!("{channel}/{}", crate::ids::base32(&digest[..16]));
+    let detail: String = String::from_utf8_lossy(body).chars().take(MAX_SHOWN).collect();
+    let exception = NewException {
+        kind: ExceptionKind::UnreadableCallback,
+        merchant_id: None,
+        order_no: None,
+        subject: &subject,
+        detail: &detail.replace('\0', "\u{fffd}"),
+    };
+    let mut tx = app.db.begin().await?;
+    let opened = exceptions::open_in_tx(&mut tx, &app.ids, &exception, app.now()).await;
+    tx.finish(opened).await
+}
+
 /// Takes a believed callback in. Round trips of a first payment: 2 to PostgreSQL, 1 to Redis; commits: 1.
 pub async fn take_in(app: &App, incoming: &Incoming) -> Taken {
     match apply(app, incoming).await {
@@ -119,11 +144,18 @@ async fn apply(app: &App, incoming: &Incoming) -> Result<Verdict, PayError> {
             let report = Report { channel: incoming.channel, pay_order_id, state: state.clone(), origin };
             report::apply(app, &report).await
         }
-        CallbackEvent::Refund { refund_id, state } => {
+        CallbackEvent::Refund { refund_id, money, state } => {
+            if !*account_matches {
+                return Ok(keep(app, incoming, refund_id, Verdict::WrongAccount).await?);
+            }
             // The refund's own state is the mark that says "done": applying it again changes nothing, so the
             // callback may be kept after it.
-            let is_ours = refunds::apply_result(app, refund_id, state).await?;
-            let verdict = if is_ours && *account_matches { Verdict::Applied } else { Verdict::Recorded };
+            let claim = Some(Claim { channel: incoming.channel, money: *money });
+            let verdict = match refunds::apply_result(app, &RefundReport { refund_id, state, claim }).await? {
+                Applied::Yes => Verdict::Applied,
+                Applied::Unknown => Verdict::Recorded,
+                Applied::Mismatch => Verdict::AmountMismatch,
+            };
             Ok(keep(app, incoming, refund_id, verdict).await?)
         }
         CallbackEvent::Other => Ok(keep(app, incoming, "", Verdict::Recorded).await?),

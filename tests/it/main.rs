@@ -5,6 +5,20 @@
 
 mod support;
 
+mod audit;
 mod cashier;
+mod exceptions;
+mod hazards;
+mod lock;
 mod main_job;
+mod orders;
+mod pay_url;
+mod pay_url_crashes;
+mod pay_url_silence;
+mod races;
+mod stock;
+mod storms;
+mod stray_money;
 mod tidy;
+mod timeouts;
+mod webhooks;

@@ -42,7 +42,7 @@ pub(super) const CHECKS: &[Definition] = &[
                 ON told.merchant_id = coalesce(refund.merchant_id, '') AND told.refund_no = refund.refund_no
          WHERE (coalesce(times, 0), told.status) IS DISTINCT FROM
                CASE WHEN refund.status IN ('SUCCEEDED', 'FAILED') THEN (1::bigint, refund.status)
-                    ELSE (0::bigint, NULL) END
+                    ELSE (0::bigint, NULL::text) END
             OR refund.refund_id IS NULL",
     ),
 ];

@@ -69,8 +69,7 @@ fn trade_event(body: &Body, received_at: OffsetDateTime) -> Result<CallbackEvent
 
 fn refund_event(body: &Body) -> Result<CallbackEvent, CallbackError> {
     let refund_id = text(body.refund_id.as_ref())?;
-    // Nobody asks for it, yet a body without real money in it is not one that the sandbox sends.
-    money(body.refund_fee, body.currency.as_deref())?;
+    let money = Some(money(body.refund_fee, body.currency.as_deref())?);
     let state = match body.status.as_deref() {
         Some("SUCCEEDED") => RefundState::Succeeded { channel_refund_id: refund_number(&refund_id) },
         Some("FAILED") => RefundState::Failed(Refusal {
@@ -79,7 +78,7 @@ fn refund_event(body: &Body) -> Result<CallbackEvent, CallbackError> {
         }),
         _ => return Err(CallbackError::Malformed),
     };
-    Ok(CallbackEvent::Refund { refund_id, state })
+    Ok(CallbackEvent::Refund { refund_id, money, state })
 }
 
 fn text(value: Option<&String>) -> Result<String, CallbackError> {
@@ -169,6 +168,7 @@ mod tests {
         });
         let expected = CallbackEvent::Refund {
             refund_id: "rf_1".into(),
+            money: Some(Money { amount: Amount::try_from(500).unwrap(), currency: "CNY".parse().unwrap() }),
             state: RefundState::Succeeded { channel_refund_id: "sr_rf_1".into() },
         };
         assert_eq!(read_value(&refund), Ok(expected));

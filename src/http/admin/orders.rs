@@ -47,7 +47,7 @@ pub(in crate::http) async fn list(
     };
     let rows = i64::try_from(limit + 1).unwrap_or(i64::MAX);
     let merchant_id = params.merchant_id.as_ref();
-    let mut keys = orders::list(&edge.app, merchant_id, None, params.status, after.as_ref(), rows).await?;
+    let mut keys = orders::list(&edge.app, merchant_id, params.status, after.as_ref(), rows).await?;
     let has_more = keys.len() > limit;
     keys.truncate(limit);
     let mut data = Vec::with_capacity(keys.len());
@@ -87,8 +87,10 @@ pub(in crate::http) async fn find(
     PathId(order_no): PathId<OrderNo>,
     Params(params): Params<WhoseParams>,
 ) -> Result<Json<OrderView>, Problem> {
-    let merchant_id = params.merchant_id.as_ref();
-    let keys = orders::list(&edge.app, merchant_id, Some(order_no.as_str()), None, None, 2).await?;
+    if let Some(merchant_id) = params.merchant_id {
+        return Ok(Json(view(&edge, &OrderKey { merchant_id, order_no }).await?));
+    }
+    let keys = orders::list_of_number(&edge.app, &order_no).await?;
     match keys.as_slice() {
         [] => Err(orders::OrderError::NotFound.into()),
         [key] => Ok(Json(view(&edge, key).await?)),

@@ -43,6 +43,12 @@ words! {
 #[error("somebody else is working on this right now")]
 pub struct LockBusy;
 
+/// Pause between two tries to clear away a lock that may have stayed behind.
+const CLEAR_AWAY_EVERY: Duration = Duration::from_millis(100);
+
+/// Longest wait of a callback in this process's own queue.
+const WEBHOOK_QUEUE_DEADLINE: Duration = Duration::from_millis(200);
+
 /// How locks behave.
 #[derive(Clone, Copy, Debug)]
 pub struct LockSettings {
@@ -105,7 +111,7 @@ impl Locks {
     }
 
     async fn acquire_in_turn(&self, scene: Scene, key: &str) -> Result<LockGuard, LockBusy> {
-        let place = self.queue.enter(key, self.settings.queue_deadline).await.ok_or(LockBusy)?;
+        let place = self.queue.enter(key, self.queue_deadline(scene)).await.ok_or(LockBusy)?;
         let token = self.ids.uuid().simple().to_string();
         for attempt in 1..=self.settings.tries {
             match self.backend.try_acquire(key, &token, self.settings.ttl).await {
@@ -114,6 +120,9 @@ impl Locks {
                 Ok(false) => {}
                 Err(error) => {
                     tracing::debug!(lock.key = key, %error, "the lock's backend is unavailable, going on without");
+                    if let BackendUnavailable::NoAnswer(_) = error {
+                        tokio::spawn(self.lease(key, token).clear_away());
+                    }
                     return Ok(LockGuard { held: None, lost: CancellationToken::new(), place: Some(place) });
                 }
             }
@@ -121,15 +130,25 @@ impl Locks {
         Err(LockBusy)
     }
 
+    /// A channel does not wait long for an answer, and its callback can be applied without the lock.
+    fn queue_deadline(&self, scene: Scene) -> Duration {
+        match scene {
+            Scene::Webhook => self.settings.queue_deadline.min(WEBHOOK_QUEUE_DEADLINE),
+            Scene::GeneratePayUrl | Scene::Close | Scene::Refund => self.settings.queue_deadline,
+        }
+    }
+
     fn jittered_pause(&self) -> Duration {
         let millis = u64::try_from(self.settings.pause.as_millis()).unwrap_or(u64::MAX);
         Duration::from_millis(self.ids.between(millis / 2, millis + millis / 2))
     }
 
+    fn lease(&self, key: &str, token: String) -> Lease {
+        Lease { backend: self.backend.clone(), key: key.to_owned(), token, ttl: self.settings.ttl }
+    }
+
     fn guard(&self, scene: Scene, key: &str, token: String, place: Place) -> LockGuard {
-        let lost = CancellationToken::new();
-        let lease =
-            Lease { backend: self.backend.clone(), key: key.to_owned(), token, ttl: self.settings.ttl };
+        let (lost, lease) = (CancellationToken::new(), self.lease(key, token));
         let watchdog = tokio::spawn(lease.clone().keep_alive(scene, lost.clone()));
         LockGuard { held: Some(Held { lease, watchdog }), lost, place: Some(place) }
     }
@@ -165,8 +184,11 @@ impl Drop for LockGuard {
         // A runtime that is shutting down drops the task; the lock then dies with its time to live.
         if let Ok(runtime) = tokio::runtime::Handle::try_current() {
             runtime.spawn(async move {
-                lease.give_back().await;
+                let answer = lease.give_back().await;
                 drop(place);
+                if answer.is_err() {
+                    lease.clear_away().await;
+                }
             });
         }
     }
@@ -212,9 +234,25 @@ impl Lease {
         }
     }
 
-    async fn give_back(&self) {
-        if let Err(error) = self.backend.release(&self.key, &self.token).await {
-            tracing::debug!(lock.key = %self.key, %error, "a lock was left to expire");
+    async fn give_back(&self) -> Result<bool, BackendUnavailable> {
+        self.backend.release(&self.key, &self.token).await
+    }
+
+    /// Clears away a key that may have been granted without a word, or could not be given back: it would turn
+    /// everybody else away until it expired.
+    ///
+    /// One "not there" is not enough, because a question on a new connection can overtake the grant on the old
+    /// one. A backend that hung takes the grant in when it wakes up, hence more than one time to live.
+    async fn clear_away(self) {
+        let give_up_at = Instant::now() + self.ttl * 3;
+        let mut times_not_there = 0;
+        while times_not_there < 2 && Instant::now() < give_up_at {
+            tokio::time::sleep(CLEAR_AWAY_EVERY).await;
+            match self.give_back().await {
+                Ok(true) => return,
+                Ok(false) => times_not_there += 1,
+                Err(error) => tracing::debug!(lock.key = %self.key, %error, "a lock may have stayed behind"),
+            }
         }
     }
 }

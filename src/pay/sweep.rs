@@ -1,0 +1,26 @@
+//! Links that died before their order: each is closed at its channel, so that no attempt stays live for nothing.
+
+use time::Duration;
+
+use super::store;
+use crate::app::App;
+use crate::infra::duty::{Batch, DutyError};
+
+/// Attempts of one batch.
+const BATCH: usize = 500;
+/// Whoever asks for a new link, or closes the order, ends the attempt sooner; the sweep leaves them this long.
+const GRACE: Duration = Duration::seconds(10);
+
+/// Writes the tasks that close attempts past their end.
+///
+/// # Errors
+/// When the database cannot be reached.
+pub async fn sweep_dead_links(app: &App) -> Result<Batch, DutyError> {
+    let now = app.now();
+    let limit = i64::try_from(BATCH)?;
+    let found = store::leave_dead_links_to_tasks(&mut app.db.conn().await?, now - GRACE, limit, now).await?;
+    if found > 0 {
+        app.compensation_wake.notify_one();
+    }
+    Ok(Batch::of(usize::try_from(found)?, BATCH))
+}

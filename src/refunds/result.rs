@@ -1,0 +1,162 @@
+//! What a channel says of a refund, applied once: the same function for callbacks and for answers to questions.
+
+use time::OffsetDateTime;
+
+use super::model::{Refund, RefundEvent, RefundStatus, StrayEvent, StrayPayment};
+use super::store;
+use crate::app::App;
+use crate::channels::RefundState;
+use crate::exceptions::{self, ExceptionAction, ExceptionKind, NewException};
+use crate::infra::db::{DbError, Tx};
+use crate::money::Money;
+use crate::outbox::{self, Event};
+
+/// What a channel says of a refund.
+#[derive(Clone, Copy, Debug)]
+pub struct RefundReport<'a> {
+    /// Which refund.
+    pub refund_id: &'a str,
+    /// What became of it.
+    pub state: &'a RefundState,
+    /// What a callback claims beside that; nothing where we asked under our own reference.
+    pub claim: Option<Claim<'a>>,
+}
+
+/// What a callback claims of a refund.
+#[derive(Clone, Copy, Debug)]
+pub struct Claim<'a> {
+    /// Which channel speaks.
+    pub channel: &'a str,
+    /// What went back, where it says so.
+    pub money: Option<Money>,
+}
+
+/// What came of a report.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Applied {
+    /// It moved the refund, or the refund stood there already.
+    Yes,
+    /// Nobody knows that refund.
+    Unknown,
+    /// It claims another channel, amount or currency than the refund's: nothing moved, an exception is open.
+    Mismatch,
+}
+
+/// Applies a final result, wherever it comes from; a result that is there already changes nothing.
+///
+/// # Errors
+/// When the database cannot be reached.
+pub async fn apply_result(app: &App, report: &RefundReport<'_>) -> Result<Applied, DbError> {
+    app.db
+        .retrying(|| async {
+            let mut tx = app.db.begin().await?;
+            let applied = apply_in_tx(app, &mut tx, report).await;
+            tx.finish(applied).await
+        })
+        .await
+}
+
+async fn apply_in_tx(app: &App, tx: &mut Tx, report: &RefundReport<'_>) -> Result<Applied, DbError> {
+    let (event, channel_refund_id, failure) = match report.state {
+        RefundState::Succeeded { channel_refund_id } => {
+            (RefundEvent::Succeeded, Some(channel_refund_id.as_str()), None)
+        }
+        RefundState::Failed(refusal) => (RefundEvent::Failed, None, Some(refusal.to_string())),
+        RefundState::Processing | RefundState::Unseen => return Ok(Applied::Yes),
+    };
+    let Some((refund, stray)) = store::lock_with_stray(tx, report.refund_id).await? else {
+        return Ok(Applied::Unknown);
+    };
+    if !is_as_asked(report, &refund, &stray) {
+        open_mismatch_in_tx(app, tx, report, &refund).await?;
+        return Ok(Applied::Mismatch);
+    }
+    let Some(to) = refund.status.after(event) else { return Ok(Applied::Yes) };
+
+    let now = app.now();
+    store::set_result(tx, &refund, to, channel_refund_id, failure.as_deref(), now).await?;
+    let stray_event =
+        if to == RefundStatus::Succeeded { StrayEvent::RefundSucceeded } else { StrayEvent::RefundFailed };
+    store::move_stray(tx, &stray, stray.status, stray_event, now).await?;
+    match failure {
+        None => {
+            exceptions::settle_by_subject_in_tx(tx, &stray.stray_id, ExceptionAction::Refund, now).await?;
+        }
+        Some(failure) => open_refused_in_tx(app, tx, &stray, &failure).await?,
+    }
+    announce_in_tx(tx, &refund, to, now).await?;
+    Ok(Applied::Yes)
+}
+
+/// Whether a callback speaks of this very refund: its channel, its amount, its currency.
+fn is_as_asked(report: &RefundReport<'_>, refund: &Refund, stray: &StrayPayment) -> bool {
+    report.claim.is_none_or(|claim| {
+        let is_same =
+            |money: Money| (money.amount.minor(), money.currency) == (refund.amount, refund.currency);
+        claim.channel == stray.channel && claim.money.is_none_or(is_same)
+    })
+}
+
+async fn announce_in_tx(
+    tx: &mut Tx,
+    refund: &Refund,
+    to: RefundStatus,
+    now: OffsetDateTime,
+) -> Result<(), DbError> {
+    let (order_no, refund_no) = (refund.order_no.clone(), refund.refund_no.clone());
+    let (amount, currency) = (refund.amount, refund.currency);
+    let event = if refund.status == RefundStatus::Succeeded {
+        Event::RefundReversed { order_no, refund_no, amount, currency }
+    } else {
+        Event::RefundFinished { order_no, refund_no, status: to.as_str(), amount, currency }
+    };
+    outbox::append_in_tx(tx, refund.merchant_id.as_deref(), refund.order_no.as_deref(), &event, now).await
+}
+
+async fn open_mismatch_in_tx(
+    app: &App,
+    tx: &mut Tx,
+    report: &RefundReport<'_>,
+    refund: &Refund,
+) -> Result<(), DbError> {
+    let claimed = report.claim.map(|claim| match claim.money {
+        Some(money) => format!("{} says {money}", claim.channel),
+        None => format!("{} speaks of it", claim.channel),
+    });
+    let detail = format!(
+        "a callback does not fit refund {} of {} {} (minor units): {}",
+        refund.refund_no,
+        refund.amount,
+        refund.currency,
+        claimed.unwrap_or_default()
+    );
+    let exception = NewException {
+        kind: ExceptionKind::AmountMismatch,
+        merchant_id: refund.merchant_id.as_deref(),
+        order_no: refund.order_no.as_deref(),
+        subject: &refund.refund_id,
+        detail: &detail,
+    };
+    exceptions::open_in_tx(tx, &app.ids, &exception, app.now()).await
+}
+
+/// The channel keeps the money: a person must see to it.
+async fn open_refused_in_tx(
+    app: &App,
+    tx: &mut Tx,
+    stray: &StrayPayment,
+    failure: &str,
+) -> Result<(), DbError> {
+    let detail = format!(
+        "the channel refused to give back {} {} (minor units) of trade {}: {failure}",
+        stray.amount, stray.currency, stray.transaction_id
+    );
+    let exception = NewException {
+        kind: ExceptionKind::StrayMoney,
+        merchant_id: stray.merchant_id.as_deref(),
+        order_no: stray.order_no.as_deref(),
+        subject: &stray.stray_id,
+        detail: &detail,
+    };
+    exceptions::open_in_tx(tx, &app.ids, &exception, app.now()).await
+}
