@@ -105,7 +105,7 @@ Order, open the pay_url of the answer in a browser, press Pay, look again:
   curl -s {url}/pay/url -H 'Authorization: Bearer sk_test_demo' -H 'Content-Type: application/json' \
     -d '{{"order_no":"A-1","payer_id":"u1","channel":"sandbox"}}'
 
-  curl -s '{url}/orders/A-1?wait=25' -H 'Authorization: Bearer sk_test_demo'
+  curl -s {url}/orders/A-1 -H 'Authorization: Bearer sk_test_demo'
 
 Ctrl-C stops everything.
 "#

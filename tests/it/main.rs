@@ -23,5 +23,6 @@ mod races;
 mod stock;
 mod storms;
 mod stray_money;
+mod tidy;
 mod timeouts;
 mod webhooks;

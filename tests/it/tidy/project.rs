@@ -1,0 +1,156 @@
+//! The shape of what stands around the code: dependencies, the README's promises, what is kept and what is not.
+
+use std::collections::BTreeSet;
+
+use super::source::{files, path_starts, read, root, sources};
+use super::{Faults, expect_none};
+
+/// Files that the tests read or that anyone who comes here looks for.
+const PRESENT: [&str; 11] = [
+    ".ci/run",
+    ".dockerignore",
+    ".env.example",
+    ".sqlx",
+    "Cargo.lock",
+    "Dockerfile",
+    "LICENSE",
+    "README.md",
+    "docker-compose.yml",
+    "migrations",
+    "templates",
+];
+
+/// The names below a heading of `Cargo.toml`.
+fn dependencies(heading: &str) -> Vec<String> {
+    let manifest = read("Cargo.toml");
+    let after = manifest.lines().skip_while(|line| *line != heading).skip(1);
+    let entries = after.take_while(|line| !line.starts_with('['));
+    let names =
+        entries.filter_map(|line| line.split_once(['=', '.'])).map(|(name, _)| name.trim().to_owned());
+    names.filter(|name| !name.is_empty() && !name.starts_with('#')).collect()
+}
+
+/// Whether any file below these folders names the crate: by a path, or by an import of it alone.
+fn is_used(name: &str, folders: &[&str]) -> bool {
+    let name = name.replace('-', "_");
+    let alone = format!("use {name};");
+    folders
+        .iter()
+        .flat_map(|folder| sources(folder))
+        .any(|source| path_starts(&source.code, &name).next().is_some() || source.code.contains(&alone))
+}
+
+#[test]
+fn every_dependency_is_used() {
+    let mut faults = Faults::new();
+    for name in dependencies("[dependencies]") {
+        if !is_used(&name, &["src"]) {
+            faults.push(format!("{name}: nothing in src names it; take it out of [dependencies]"));
+        }
+    }
+    for name in dependencies("[dev-dependencies]") {
+        if !is_used(&name, &["src", "tests", "benches"]) {
+            faults.push(format!("{name}: no test names it; take it out of [dev-dependencies]"));
+        }
+    }
+    expect_none(faults);
+}
+
+/// `` `races::two_instances_pay_once` `` in a row of a table becomes its two parts.
+fn promised_tests() -> BTreeSet<(String, String)> {
+    let readme = read("README.md");
+    let rows = readme.lines().filter(|line| line.starts_with('|')).map(str::to_owned);
+    let quoted =
+        rows.flat_map(|row| row.split('`').skip(1).step_by(2).map(str::to_owned).collect::<Vec<_>>());
+    let pairs = quoted.filter_map(|text| {
+        let (file, test) = text.split_once("::")?;
+        let is_name = |text: &str| text.chars().all(|c| c.is_ascii_alphanumeric() || c == '_');
+        (is_name(file) && is_name(test)).then(|| (file.to_owned(), test.to_owned()))
+    });
+    pairs.collect()
+}
+
+/// Whether a file tells this story: a function of that name right below a test's attribute.
+fn has_test(code: &str, test: &str) -> bool {
+    let mut is_test = false;
+    code.lines().map(str::trim).any(|line| {
+        if line.starts_with("#[") {
+            is_test |= line == "#[test]" || line.starts_with("#[tokio::test");
+            return false;
+        }
+        let line = line.strip_prefix("async ").unwrap_or(line);
+        let is_it = line.strip_prefix("fn ").is_some_and(|rest| rest.split('(').next() == Some(test));
+        std::mem::take(&mut is_test) && is_it
+    })
+}
+
+#[test]
+fn every_guarantee_in_the_readme_names_a_test() {
+    let promised = promised_tests();
+    assert!(promised.len() >= 12, "the README's table of guarantees names {} tests", promised.len());
+    let mut faults = Faults::new();
+    for (file, test) in promised {
+        let homes = [format!("tests/it/{file}.rs"), format!("tests/it/{file}/")];
+        let mut likely =
+            sources("tests/it").filter(|source| homes.iter().any(|home| source.path.starts_with(home)));
+        if !likely.any(|source| has_test(&source.code, &test)) {
+            faults.push(format!(
+                "README.md promises {file}::{test}, which tests/it does not have: name the real one"
+            ));
+        }
+    }
+    expect_none(faults);
+}
+
+#[test]
+fn every_story_is_told() {
+    let main = read("tests/it/main.rs");
+    let mut faults = Faults::new();
+    for path in files("tests/it") {
+        let name = path.trim_start_matches("tests/it/").trim_end_matches(".rs");
+        let is_told = name == "main" || name.contains('/') || main.contains(&format!("mod {name};"));
+        if !is_told {
+            faults.push(format!("{path} is not run: write `mod {name};` in tests/it/main.rs"));
+        }
+    }
+    expect_none(faults);
+}
+
+#[test]
+fn what_is_needed_is_present_and_what_is_private_is_not_kept() {
+    for path in PRESENT {
+        assert!(root().join(path).exists(), "{path} is missing");
+    }
+    let ignored = read(".gitignore");
+    for name in ["target/", ".dev/", ".env"] {
+        assert!(ignored.lines().any(|line| line == name), ".gitignore lacks {name}");
+    }
+}
+
+/// The folder of this checkout, and the one above it unless that is a common place such as `/tmp`.
+fn this_machine() -> Vec<String> {
+    let mut names: Vec<String> = ["/home/", "/root/", "/Users/"].map(str::to_owned).to_vec();
+    for folder in root().ancestors().take(2).filter(|folder| folder.components().count() > 2) {
+        names.push(folder.display().to_string());
+    }
+    names
+}
+
+#[test]
+fn nothing_speaks_of_the_machine_it_was_written_on() {
+    let mut faults = Faults::new();
+    for path in files(".") {
+        // Its own list of such names.
+        if path == file!() {
+            continue;
+        }
+        let Ok(text) = std::fs::read_to_string(root().join(&path)) else { continue };
+        for name in this_machine() {
+            let places = text.lines().enumerate().filter(|(_, line)| line.contains(&name));
+            faults.extend(
+                places.map(|(index, _)| format!("{path}:{} has {name}: make it relative", index + 1)),
+            );
+        }
+    }
+    expect_none(faults);
+}
