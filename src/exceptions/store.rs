@@ -55,6 +55,14 @@ pub(crate) async fn settle_by_subject_in_tx(
     Ok(())
 }
 
+/// What an exception is about; that never changes.
+pub(crate) async fn find_subject(conn: &mut Conn, exception_id: &str) -> Result<Option<String>, DbError> {
+    let subject = sqlx::query_scalar!("SELECT subject FROM exceptions WHERE exception_id = $1", exception_id)
+        .fetch_optional(conn)
+        .await?;
+    Ok(subject)
+}
+
 /// Locks an exception for a decision.
 pub(crate) async fn lock(tx: &mut Tx, exception_id: &str) -> Result<Option<Exception>, DbError> {
     let conn: &mut Conn = tx;

@@ -53,12 +53,15 @@ async fn resolve_in_tx(
     by: &str,
     reason: &str,
 ) -> Result<Exception, ResolveError> {
+    // The stray payment first, as whoever ends its refund does: neither then waits for the other in a circle.
+    let subject = exceptions::find_subject(tx, exception_id).await?.ok_or(ResolveError::NotFound)?;
+    let stray = store::lock_stray(tx, &subject).await?;
     let exception = exceptions::lock(tx, exception_id).await?.ok_or(ResolveError::NotFound)?;
     if exception.status != ExceptionStatus::Open {
         return Err(ResolveError::AlreadyResolved);
     }
     let now = app.now();
-    let held = store::lock_stray(tx, &exception.subject).await?.filter(|s| s.status == StrayStatus::Held);
+    let held = stray.filter(|stray| stray.status == StrayStatus::Held);
     match (action, &held) {
         (ExceptionAction::None, None) => {}
         (ExceptionAction::None, Some(_)) => return Err(ResolveError::MoneyWaits),

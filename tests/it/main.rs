@@ -14,6 +14,7 @@ mod support;
 
 mod audit;
 mod cashier;
+mod exceptions;
 mod hazards;
 mod lock;
 mod main_job;
@@ -21,5 +22,9 @@ mod orders;
 mod pay_url;
 mod pay_url_crashes;
 mod pay_url_silence;
+mod races;
 mod stock;
 mod storms;
+mod stray_money;
+mod timeouts;
+mod webhooks;

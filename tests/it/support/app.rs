@@ -51,8 +51,10 @@ pub struct TestApp {
     pub url: String,
     pub database_url: String,
     pub redis_url: String,
-    /// The story's own Redis; `None` when it is another instance's.
+    /// The story's own Redis; `None` when it is another instance's, or none at all.
     pub redis: Option<RedisServer>,
+    /// Whether the database ends with this instance.
+    owns_database: bool,
     pub http: reqwest::Client,
 }
 
@@ -68,6 +70,7 @@ impl TestApp {
     }
 
     pub async fn start_with(options: TestOptions) -> Self {
+        let owns_database = options.database_url.is_none();
         let database_url = match options.database_url {
             Some(url) => url,
             None => stores::fresh_database().await,
@@ -106,6 +109,7 @@ impl TestApp {
             database_url,
             redis_url,
             redis,
+            owns_database,
         }
     }
 
@@ -315,14 +319,13 @@ impl TestApp {
     /// The story's end: the invariants, then nothing is left behind.
     pub async fn end(self) {
         self.assert_books_balance().await;
-        let Self { instance, database_url, redis, .. } = self;
-        let owns_stores = redis.is_some();
+        let Self { instance, database_url, redis, owns_database, .. } = self;
         instance.app.db.close().await;
         drop(instance);
         if let Some(mut redis) = redis {
             redis.stop().await.ok();
         }
-        if owns_stores {
+        if owns_database {
             stores::drop_database(&database_url).await;
         }
     }

@@ -1,0 +1,331 @@
+//! Timeouts: every order that nobody pays is closed at its deadline, whatever becomes of Redis and of workers.
+
+use std::time::{Duration, Instant};
+
+use payonce::channels::sandbox::{FaultKind, FaultOp};
+use payonce::workers;
+use serde_json::{Value, json};
+
+use crate::support::{Cluster, TestApp, TestOptions, minutes, seconds};
+
+const TIMERS: &str = "delay:order_timeout";
+const LEASED: &str = "delay:order_timeout:leased";
+
+impl TestApp {
+    /// Makes an order with this life, and one of `TEA` in it.
+    async fn order_for(&self, order_no: &str, expires_in: u64) {
+        let items = json!([{"sku": "TEA", "quantity": 1, "unit_price": 1990}]);
+        let body = json!({"order_no": order_no, "user_id": "u1", "currency": "CNY", "items": items,
+                          "expires_in": expires_in});
+        self.order_with(body).await;
+    }
+
+    async fn timers(&self, key: &str) -> i64 {
+        self.redis_command(&["ZCARD", key]).await
+    }
+
+    /// Runs one duty once, as its loop would.
+    async fn run_duty(&self, name: &str) -> bool {
+        let duties = workers::duties(&self.instance.app);
+        duties.iter().find(|duty| duty.name() == name).expect("a duty").run_once().await.is_ok()
+    }
+
+    async fn open_orders(&self) -> i64 {
+        self.count_where("orders", "status = 'PENDING'").await
+    }
+}
+
+fn why(order: &Value) -> (&str, &str) {
+    (order["status"].as_str().expect("a status"), order["close_reason"].as_str().unwrap_or("-"))
+}
+
+#[tokio::test]
+async fn workers_close_orders_on_time() {
+    let app = TestApp::start_working().await;
+    app.stock("TEA", 100).await;
+    for index in 0..30 {
+        app.order_for(&format!("T1-{index}"), 1 + index % 2).await;
+    }
+    app.eventually("all are closed", async || app.open_orders().await == 0).await;
+    let late: f64 = sqlx::query_scalar(
+        "SELECT max(extract(epoch FROM updated_at - expires_at))::float8 FROM orders WHERE status = 'CLOSED'",
+    )
+    .fetch_one(app.instance.app.db.pool())
+    .await
+    .expect("the lateness");
+    println!("the latest of 30 timeouts came {late:.3} s after its deadline");
+    assert!((0.0..3.0).contains(&late), "{late} s");
+    assert_eq!(app.stock_of("TEA").await, (100, 0));
+    assert_eq!(why(&app.find_order("T1-0").await), ("CLOSED", "TIMEOUT"));
+    app.end().await;
+}
+
+#[tokio::test]
+async fn an_emptied_redis_gets_its_timers_back_and_none_is_lost() {
+    let app = TestApp::start().await;
+    app.stock("TEA", 100).await;
+    app.run_until_idle().await;
+    for index in 0..20 {
+        app.order_for(&format!("T2-{index}"), if index < 10 { 60 } else { 600 }).await;
+    }
+    let _: () = app.redis_command(&["FLUSHALL"]).await;
+    assert!(app.run_duty("orders.sweep").await);
+    assert_eq!(app.timers(TIMERS).await, 20, "rebuilt");
+
+    app.clock.advance(seconds(61));
+    assert!(app.run_duty("orders.expire").await);
+    assert_eq!(app.open_orders().await, 10, "closed by the timers");
+    let _: () = app.redis_command(&["FLUSHALL"]).await;
+    app.clock.advance(seconds(600));
+    app.run_until_idle().await;
+    assert_eq!(app.open_orders().await, 0, "closed by the sweep");
+    assert_eq!(app.stock_of("TEA").await, (100, 0));
+    app.end().await;
+}
+
+#[tokio::test]
+async fn an_instance_that_never_saw_redis_closes_orders_all_the_same() {
+    let redis_url = Some("redis://127.0.0.1:1/".to_owned());
+    let app = TestApp::start_with(TestOptions { redis_url, ..TestOptions::default() }).await;
+    app.stock("TEA", 10).await;
+    app.order_for("T3", 60).await;
+    let id = app.pay_url("T3").await.expect(200).text_of("pay_order_id").to_owned();
+    app.order_for("T4", 60).await;
+    app.clock.advance(seconds(62));
+    app.run_until_idle().await;
+    assert_eq!(why(&app.find_order("T3").await), ("CLOSED", "TIMEOUT"));
+    assert_eq!(why(&app.find_order("T4").await), ("CLOSED", "TIMEOUT"));
+    assert_eq!(app.sandbox_trade(&id).await["status"], "CLOSED");
+    app.end().await;
+}
+
+#[tokio::test]
+async fn timers_in_the_hands_of_a_dead_worker_come_back() {
+    let cluster = Cluster::start(2, TestOptions::default()).await;
+    let (app, dying) = (cluster.first(), cluster.turn(1));
+    app.stock("TEA", 10).await;
+    app.run_until_idle().await;
+    for index in 0..5 {
+        app.order_for(&format!("T5-{index}"), 60).await;
+    }
+    app.clock.advance(seconds(60));
+    // It claims, and dies before its commit: its database is gone.
+    dying.instance.app.db.close().await;
+    assert!(!dying.run_duty("orders.expire").await);
+    assert_eq!((app.timers(TIMERS).await, app.timers(LEASED).await), (0, 5));
+
+    assert!(app.run_duty("orders.expire").await);
+    assert_eq!(app.open_orders().await, 5, "the lease holds");
+    app.clock.advance(seconds(16));
+    assert!(app.run_duty("orders.expire").await);
+    assert_eq!(app.open_orders().await, 0);
+    assert_eq!((app.timers(TIMERS).await, app.timers(LEASED).await), (0, 0));
+
+    let Cluster { mut instances } = cluster;
+    drop(instances.pop());
+    instances.remove(0).end().await;
+}
+
+#[tokio::test]
+async fn a_task_in_the_hands_of_a_dead_worker_is_taken_over_within_thirty_seconds() {
+    let app = TestApp::start().await;
+    app.stock("TEA", 10).await;
+    app.order_for("T6", 60).await;
+    app.pay_url("T6").await.expect(200);
+    app.clock.advance(seconds(60));
+    assert!(app.run_duty("orders.expire").await);
+    assert_eq!(app.open_orders().await, 1, "its attempt is left to a task");
+    app.sql("UPDATE compensations SET status = 'RUNNING', attempts = 1, due_at = due_at + interval '25 s'")
+        .await;
+    app.run_until_idle().await;
+    assert_eq!(app.open_orders().await, 1);
+    app.clock.advance(seconds(30));
+    app.run_until_idle().await;
+    assert_eq!(why(&app.find_order("T6").await), ("CLOSED", "TIMEOUT"));
+    app.end().await;
+}
+
+#[tokio::test]
+async fn an_order_with_a_live_attempt_is_closed_at_its_channel_first() {
+    let app = TestApp::start().await;
+    app.stock("TEA", 10).await;
+    app.order_for("T7", 60).await;
+    let id = app.pay_url("T7").await.expect(200).text_of("pay_order_id").to_owned();
+    app.clock.advance(seconds(60));
+    app.run_until_idle().await;
+    let order = app.find_order("T7").await;
+    assert_eq!((why(&order), &order["pay_orders"][0]["status"]), (("CLOSED", "TIMEOUT"), &json!("CLOSED")));
+    assert_eq!(app.sandbox_trade(&id).await["status"], "CLOSED");
+    assert_eq!(app.sandbox_pay(&id, json!({})).await.expect(409).body["code"], "TRADE_CLOSED");
+    assert_eq!(app.stock_of("TEA").await, (10, 0));
+    app.end().await;
+}
+
+#[tokio::test]
+async fn an_order_paid_in_silence_before_its_deadline_is_paid_at_its_deadline() {
+    let app = TestApp::start().await;
+    app.stock("TEA", 10).await;
+    app.order_for("T8", 60).await;
+    let id = app.pay_url("T8").await.expect(200).text_of("pay_order_id").to_owned();
+    app.sandbox_pay(&id, json!({"notify": false})).await.expect(200);
+    app.clock.advance(seconds(60));
+    app.run_until_idle().await;
+    assert_eq!(app.find_order("T8").await["paid_by"], id);
+    assert_eq!(app.stock_of("TEA").await, (9, 0));
+    app.end().await;
+}
+
+#[tokio::test]
+async fn a_channel_that_is_silent_at_the_deadline_is_asked_until_it_answers() {
+    let app = TestApp::start().await;
+    app.stock("TEA", 10).await;
+    for (order_no, is_paid) in [("T9", false), ("T10", true)] {
+        app.order_for(order_no, 60).await;
+        let id = app.pay_url(order_no).await.expect(200).text_of("pay_order_id").to_owned();
+        if is_paid {
+            app.sandbox_pay(&id, json!({"notify": false})).await.expect(200);
+        }
+    }
+    app.order_for("T11", 60).await;
+    app.fault(FaultOp::Close, FaultKind::TimeoutBefore, 4, Some(3000)).await;
+    app.clock.advance(seconds(60));
+    app.run_until_idle().await;
+    assert_eq!((app.status_of("T9").await, app.status_of("T10").await), ("PENDING".into(), "PENDING".into()));
+    assert_eq!(
+        why(&app.find_order("T11").await),
+        ("CLOSED", "TIMEOUT"),
+        "nobody waits for another's channel"
+    );
+    app.assert_books_balance().await;
+
+    for _ in 0..6 {
+        app.clock.advance(seconds(20));
+        app.run_until_idle().await;
+    }
+    assert_eq!((app.status_of("T9").await, app.status_of("T10").await), ("CLOSED".into(), "PAID".into()));
+    assert_eq!(app.stock_of("TEA").await, (9, 0));
+    app.end().await;
+}
+
+#[tokio::test]
+async fn money_past_the_deadline_but_before_the_close_pays_the_order() {
+    let app = TestApp::start().await;
+    app.stock("TEA", 10).await;
+    app.order_for("T12", 60).await;
+    let id = app.pay_url("T12").await.expect(200).text_of("pay_order_id").to_owned();
+    app.clock.advance(minutes(5));
+    app.deliver(&app.success("e1", &id, "t1", 1990)).await;
+    assert_eq!(app.status_of("T12").await, "PAID");
+    app.run_until_idle().await;
+    assert_eq!(app.find_order("T12").await["paid_by"], id);
+    assert_eq!(app.pay_url("T12").await.problem(409), "ORDER_IS_ALREADY_PAID");
+    app.end().await;
+}
+
+#[tokio::test]
+async fn a_clock_that_is_set_back_or_runs_ahead_elsewhere_is_harmless() {
+    let app = TestApp::start().await;
+    app.stock("TEA", 10).await;
+    app.clock.advance(minutes(60));
+    app.order_for("T13", 60).await;
+    app.order_for("T14", 60).await;
+    let id = app.pay_url("T14").await.expect(200).text_of("pay_order_id").to_owned();
+    app.clock.set_back(minutes(60));
+    app.run_until_idle().await;
+    assert_eq!(app.open_orders().await, 2, "not due by this clock");
+    app.deliver(&app.success("e1", &id, "t1", 1990)).await;
+
+    app.clock.advance(seconds(3600 + 61));
+    assert!(app.run_duty("orders.expire").await);
+    app.clock.set_back(minutes(60));
+    app.run_until_idle().await;
+    assert_eq!(why(&app.find_order("T13").await), ("CLOSED", "TIMEOUT"));
+    assert_eq!(app.status_of("T14").await, "PAID");
+    assert_eq!(app.stock_of("TEA").await, (9, 0));
+    app.end().await;
+}
+
+#[tokio::test]
+async fn instances_that_sweep_at_once_close_each_order_once() {
+    let cluster = Cluster::start(3, TestOptions::default()).await;
+    let app = cluster.first();
+    app.stock("TEA", 100).await;
+    for index in 0..60 {
+        app.order_for(&format!("T15-{index}"), 60).await;
+        if index % 3 == 0 {
+            app.pay_url(&format!("T15-{index}")).await.expect(200);
+        }
+    }
+    app.clock.advance(minutes(2));
+    for _ in 0..5 {
+        let duties = ["orders.expire", "orders.sweep", "compensation.run"];
+        let pairs = duties.iter().flat_map(|name| (0..3).map(move |index| (name, index)));
+        let all = pairs.map(|(name, index)| cluster.turn(index).run_duty(name));
+        futures_util::future::join_all(all).await;
+    }
+    app.run_until_idle().await;
+    assert_eq!(app.open_orders().await, 0);
+    assert_eq!(app.count_where("outbox", "event = 'order.closed'").await, 60);
+    assert_eq!(app.stock_of("TEA").await, (100, 0));
+    cluster.end().await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_thousand_orders_paid_in_the_instant_of_their_timeout_are_paid_or_refunded() {
+    const ORDERS: usize = 1000;
+    let vars = vec![("ORDER_SWEEP_MS", "500".to_owned())];
+    let options = TestOptions { workers: true, vars, ..TestOptions::default() };
+    let cluster = Cluster::start(2, options).await;
+    let app = cluster.first();
+    app.stock("TEA", 1000).await;
+    let ids = open_links(&cluster, ORDERS).await;
+
+    let started = Instant::now();
+    app.clock.advance(minutes(10));
+    let payments = ids.iter().enumerate().map(|(index, id)| {
+        let app = cluster.turn(index);
+        async move { app.sandbox_pay(id, json!({"force": true})).await.status }
+    });
+    let statuses: Vec<u16> = collect(payments).await;
+    assert!(statuses.iter().all(|status| *status == 200), "force pays whatever the trade's state");
+
+    for _ in 0..600 {
+        let is_open =
+            app.open_orders().await + app.count_where("stray_payments", "status <> 'REFUNDED'").await;
+        let unsent = app.count_where("sandbox.deliveries", "status = 'PENDING'").await;
+        if is_open + unsent == 0 {
+            break;
+        }
+        tokio::time::sleep(Duration::from_millis(100)).await;
+    }
+    let paid = app.count_where("orders", "status = 'PAID'").await;
+    let closed = app.count_where("orders", "status = 'CLOSED'").await;
+    println!("{paid} paid, {closed} closed and refunded, in {:?}", started.elapsed());
+    assert_eq!(paid + closed, i64::try_from(ORDERS).expect("small"));
+    assert_eq!(
+        app.count_where("stray_payments", "status = 'REFUNDED' AND reason = 'LATE_PAYMENT'").await,
+        closed
+    );
+    assert_eq!(app.stock_of("TEA").await, (1000 - paid, 0));
+    assert_eq!(app.sandbox_books().await, (1990 * (paid + closed), 1990 * closed));
+    cluster.end().await;
+}
+
+/// So many orders of ten minutes with their links.
+async fn open_links(cluster: &Cluster, count: usize) -> Vec<String> {
+    let links = (0..count).map(|index| {
+        let app = cluster.turn(index);
+        async move {
+            let order_no = format!("T16-{index}");
+            app.order_for(&order_no, 600).await;
+            app.pay_url(&order_no).await.expect(200).text_of("pay_order_id").to_owned()
+        }
+    });
+    collect(links).await
+}
+
+/// Runs them, 32 at a time.
+async fn collect<T>(work: impl Iterator<Item = impl Future<Output = T>>) -> Vec<T> {
+    use futures_util::stream::{self, StreamExt};
+    stream::iter(work).buffer_unordered(32).collect().await
+}
