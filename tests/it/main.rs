@@ -3,6 +3,13 @@
 //! `cargo test` needs nothing prepared: `support::stores` finds or installs the servers and starts private ones.
 //! Each story has a database and a Redis of its own, and ends with the invariants.
 
+#![expect(
+    clippy::expect_used,
+    clippy::print_stdout,
+    clippy::unwrap_used,
+    reason = "a story that cannot go on fails, and says by which seed"
+)]
+
 mod support;
 
 mod access;
