@@ -179,9 +179,6 @@ CREATE UNIQUE INDEX pay_orders_one_live_per_order ON pay_orders (merchant_id, or
 CREATE INDEX pay_orders_live_by_end ON pay_orders (expires_at) WHERE is_live;
 -- All attempts of an order.
 CREATE INDEX pay_orders_of_order ON pay_orders (merchant_id, order_no);
--- Money is identified by channel and trade number.
-CREATE UNIQUE INDEX pay_orders_trade_once ON pay_orders (channel, transaction_id)
-    WHERE transaction_id IS NOT NULL;
 
 CREATE TABLE webhook_inbox (
     channel         text COLLATE "C" NOT NULL,
@@ -232,6 +229,21 @@ CREATE TABLE stray_payments (
 CREATE INDEX stray_payments_of_order ON stray_payments (merchant_id, order_no);
 -- What still waits for an end: the list of the operators, and the headline of money at risk.
 CREATE INDEX stray_payments_unfinished ON stray_payments (created_at) WHERE status IN ('HELD', 'REFUNDING');
+
+-- Money is identified by channel and trade number. Every trade that took money has its one row here, written in
+-- the transaction that says what became of it: whoever comes second with the same trade meets the primary key,
+-- also when one says "pays its order" and the other "is stray". No foreign keys: both owners are written by the
+-- same statement or transaction.
+CREATE TABLE trades (
+    channel         text COLLATE "C" NOT NULL,
+    transaction_id  text COLLATE "C" NOT NULL,
+    -- The attempt through which it pays its order, or the stray payment that it is.
+    pay_order_id    text COLLATE "C",
+    stray_id        text COLLATE "C",
+    created_at      timestamptz NOT NULL,
+    CONSTRAINT trades_pkey PRIMARY KEY (channel, transaction_id),
+    CONSTRAINT trades_one_owner CHECK ((pay_order_id IS NULL) <> (stray_id IS NULL))
+);
 
 CREATE TABLE refunds (
     -- What channels know it by.

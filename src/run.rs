@@ -86,11 +86,21 @@ pub struct Instance {
     server: JoinHandle<()>,
 }
 
-/// Starts an instance. It is ready when this returns.
+/// Starts an instance with its duties. It is ready when this returns.
 ///
 /// # Errors
 /// [`StartError`] says what cannot be used.
-pub async fn start(mut config: Config, roles: Roles, clock: Clock, ids: Ids) -> Result<Instance, StartError> {
+pub async fn start(config: Config, roles: Roles, clock: Clock, ids: Ids) -> Result<Instance, StartError> {
+    let instance = open(config, roles, clock, ids).await?;
+    instance.begin_duties(roles);
+    Ok(instance)
+}
+
+/// Opens an instance that answers, but does nothing by itself: tests drive its duties by hand.
+///
+/// # Errors
+/// [`StartError`] says what cannot be used.
+pub async fn open(mut config: Config, roles: Roles, clock: Clock, ids: Ids) -> Result<Instance, StartError> {
     telemetry::metrics();
     let bind = config.http.bind;
     let listener = TcpListener::bind(bind).await.map_err(|error| StartError::Bind(bind, error))?;
@@ -109,9 +119,6 @@ pub async fn start(mut config: Config, roles: Roles, clock: Clock, ids: Ids) -> 
         roles.api,
     );
     let server = tokio::spawn(http::serve(listener, router, stopping.clone()));
-    for duty in duties_of(roles, &app, gateway.as_ref()) {
-        duties.spawn(duty.run_until(stopping.clone()));
-    }
     tracing::info!(%addr, ?roles, "listening on {addr}");
     Ok(Instance { addr, app, gateway, readiness, stopping, duties, server })
 }
@@ -173,6 +180,13 @@ fn sandbox_routes(app: &App, gateway: Option<&Gateway>) -> Option<OpenApiRouter>
 }
 
 impl Instance {
+    /// Begins the duties of these roles.
+    pub fn begin_duties(&self, roles: Roles) {
+        for duty in duties_of(roles, &self.app, self.gateway.as_ref()) {
+            self.duties.spawn(duty.run_until(self.stopping.clone()));
+        }
+    }
+
     /// Stops: readiness fails first, then no more connections, then what runs is let end, ten seconds at most.
     pub async fn stop(self) {
         self.readiness.turn_off();

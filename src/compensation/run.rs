@@ -1,5 +1,8 @@
 //! The worker: claims what is due, has it driven, and writes down what came of it.
 
+use std::panic::AssertUnwindSafe;
+
+use futures_util::FutureExt;
 use futures_util::stream::{self, StreamExt};
 use time::Duration;
 
@@ -40,7 +43,9 @@ where
     let drive = &drive;
     let outcomes = stream::iter(tasks)
         .map(|task| async move {
-            let outcome = drive(task.clone()).await;
+            // A panic is this task's own failure, and none of its neighbours'.
+            let outcome = AssertUnwindSafe(drive(task.clone())).catch_unwind().await;
+            let outcome = outcome.unwrap_or_else(|_| Err("driving it panicked".into()));
             record(db, clock, ids, &task, outcome).await
         })
         .buffer_unordered(BATCH)

@@ -11,6 +11,7 @@ use crate::infra::tasks::Flights;
 use crate::merchants::KeyCache;
 use crate::pay::{PayError, PayUrl, PayUrlRequest};
 use crate::webhooks::{Incoming, Taken};
+use error::Problem;
 
 mod admin;
 mod auth;
@@ -63,6 +64,17 @@ impl Edge {
             readiness,
             app,
         }))
+    }
+
+    /// Runs a use case as an owned task: a client that hangs up cancels only its own wait.
+    async fn owned<T, E, F>(&self, use_case: impl FnOnce(App) -> F) -> Result<T, Problem>
+    where
+        T: Send + 'static,
+        E: Send + 'static,
+        F: Future<Output = Result<T, E>> + Send + 'static,
+        Problem: From<E>,
+    {
+        Ok(self.app.tasks.run(use_case(self.app.clone())).await??)
     }
 }
 

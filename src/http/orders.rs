@@ -18,7 +18,7 @@ use super::extract::{self, Params, PathId};
 use super::views::OrderView;
 use crate::ids::{OrderNo, Sku, UserId};
 use crate::money::{Amount, Currency, MAX_MINOR};
-use crate::orders::{self, NewOrder, OrderDetails, OrderItem, OrderKey, OrderKind};
+use crate::orders::{self, NewOrder, OrderDetails, OrderError, OrderItem, OrderKey, OrderKind};
 
 /// Longest life of an order, in seconds: 7 days.
 const MAX_LIFE_SECS: i64 = 604_800;
@@ -210,19 +210,16 @@ pub(super) async fn create(
     extract::Json(body): extract::Json<NewOrderBody>,
 ) -> Result<Response, Problem> {
     let new = body.check(edge.app.config.orders.timeout_secs)?;
-    let app = edge.app.clone();
     let (status, details) = edge
-        .app
-        .tasks
-        .run(async move {
+        .owned(|app| async move {
             let created = orders::create(&app, &merchant_id, &new).await?;
             if created.is_new {
                 return Ok((StatusCode::CREATED, OrderDetails::of_new(created.order, new.items)));
             }
-            Ok((StatusCode::OK, orders::details(&app, &created.order.key()).await?))
+            let details = orders::details(&app, &created.order.key()).await?;
+            Ok::<_, OrderError>((StatusCode::OK, details))
         })
-        .await?
-        .map_err(|error: orders::OrderError| Problem::from(&error))?;
+        .await?;
     Ok((status, Json(OrderView::from(details))).into_response())
 }
 
@@ -269,14 +266,11 @@ pub(super) async fn close(
     extract::Json(NoBody {}): extract::Json<NoBody>,
 ) -> Result<Json<OrderView>, Problem> {
     let key = OrderKey { merchant_id, order_no };
-    let app = edge.app.clone();
     let details = edge
-        .app
-        .tasks
-        .run(async move {
+        .owned(|app| async move {
             orders::close(&app, &key).await?;
             orders::details(&app, &key).await
         })
-        .await??;
+        .await?;
     Ok(Json(details.into()))
 }

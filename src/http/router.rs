@@ -3,7 +3,7 @@
 use axum::Router;
 use axum::http::{HeaderName, HeaderValue, Method, StatusCode, header};
 use axum::middleware::from_fn_with_state;
-use axum::response::IntoResponse;
+use axum::response::{IntoResponse, Response};
 use tower_http::catch_panic::CatchPanicLayer;
 use tower_http::cors::{AllowOrigin, CorsLayer};
 use utoipa_axum::router::OpenApiRouter;
@@ -48,12 +48,25 @@ pub(super) fn routes() -> OpenApiRouter<Edge> {
     base.merge(browser_routes()).merge(other_routes()).merge(health_routes())
 }
 
+/// The browser's routes with CORS around them. Here the answer to other methods is set before the layer, so that
+/// the layer is around it too: the preflight, an OPTIONS that no route has, would be refused otherwise.
+fn browser_routes_for(origins: &[String]) -> OpenApiRouter<Edge> {
+    let (routes, document) = browser_routes().split_for_parts();
+    let routes = routes.method_not_allowed_fallback(method_not_allowed).layer(cors(origins));
+    OpenApiRouter::with_openapi(document).merge(OpenApiRouter::from(routes))
+}
+
+async fn method_not_allowed() -> Response {
+    let detail = "this route has other methods; nothing was done";
+    Problem::new(StatusCode::METHOD_NOT_ALLOWED, "METHOD_NOT_ALLOWED", detail).into_response()
+}
+
 /// The router of an instance: without the role `api` only its health, and `sandbox` where that role runs.
 pub fn router(edge: Edge, sandbox: Option<OpenApiRouter>, with_api: bool) -> Router {
-    let cors = cors(&edge.app.config.http.cors_origins);
+    let origins = &edge.app.config.http.cors_origins;
     let mut all = OpenApiRouter::with_openapi(openapi::base()).merge(health_routes());
     if with_api {
-        all = all.merge(browser_routes().layer(cors)).merge(other_routes());
+        all = all.merge(browser_routes_for(origins)).merge(other_routes());
     }
     let mut all = all.with_state(edge.clone());
     if let Some(sandbox) = sandbox {
@@ -63,10 +76,7 @@ pub fn router(edge: Edge, sandbox: Option<OpenApiRouter>, with_api: bool) -> Rou
     router
         .merge(SwaggerUi::new("/docs").url("/openapi.json", document))
         .fallback(|| async { Problem::not_found().into_response() })
-        .method_not_allowed_fallback(|| async {
-            let detail = "this route has other methods; nothing was done";
-            Problem::new(StatusCode::METHOD_NOT_ALLOWED, "METHOD_NOT_ALLOWED", detail).into_response()
-        })
+        .method_not_allowed_fallback(method_not_allowed)
         .layer(CatchPanicLayer::custom(middleware::panicked))
         .layer(from_fn_with_state(edge, middleware::observe))
 }

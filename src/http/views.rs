@@ -146,8 +146,10 @@ impl OrderView {
 impl From<OrderDetails> for OrderView {
     fn from(details: OrderDetails) -> Self {
         let OrderDetails { order, items, pay_orders, refunds, stray_payments } = details;
-        let rebate = (order.rebate_user_id.is_some() || order.rebate_rate.is_some())
-            .then(|| RebateView { user_id: order.rebate_user_id.map(Into::into), rate: order.rebate_rate });
+        // Without the zeros that the column's scale adds: the first answer and every later one read the same.
+        let rate = order.rebate_rate.map(|rate| rate.normalize());
+        let rebate = (order.rebate_user_id.is_some() || rate.is_some())
+            .then(|| RebateView { user_id: order.rebate_user_id.map(Into::into), rate });
         Self {
             order_no: order.order_no.into(),
             merchant_id: None,

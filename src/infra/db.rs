@@ -7,7 +7,8 @@
 
 use std::fmt;
 use std::ops::{Deref, DerefMut};
-use std::time::Duration;
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::{Duration, Instant};
 
 use futures_util::future::BoxFuture;
 use futures_util::stream::BoxStream;
@@ -91,7 +92,7 @@ impl DbError {
             Self::Contended(_) => true,
             Self::Unavailable(sqlx::Error::PoolTimedOut | sqlx::Error::PoolClosed) => false,
             Self::Unavailable(sqlx::Error::Io(error)) => error.kind() != std::io::ErrorKind::TimedOut,
-            Self::Unavailable(sqlx::Error::Database(refusal)) => refusal.code().as_deref() == Some("57P01"),
+            Self::Unavailable(error @ sqlx::Error::Database(_)) => is_dead(error),
             _ => false,
         }
     }
@@ -113,7 +114,35 @@ pub fn expect_one_row(result: &PgQueryResult) -> Result<(), DbError> {
 pub struct Db {
     pool: PgPool,
     statement_deadline: Duration,
+    suspicion: Suspicion,
     ids: Ids,
+}
+
+/// How long one statement of a snapshot may run.
+const SNAPSHOT_DEADLINE: Duration = Duration::from_secs(600);
+/// When a connection last died under a statement. The others have most likely died with it, at a failover or a
+/// restart, so each one that was last used before then is tested before it is handed out.
+#[derive(Clone, Debug, Default)]
+struct Suspicion(Arc<Mutex<Option<Instant>>>);
+
+impl Suspicion {
+    fn raise(&self) {
+        *self.0.lock().unwrap_or_else(PoisonError::into_inner) = Some(Instant::now());
+    }
+
+    fn falls_on(&self, idle_for: Duration) -> bool {
+        let raised_at = *self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        raised_at.is_some_and(|raised_at| idle_for >= raised_at.elapsed())
+    }
+}
+
+/// Whether this failure means that the connection itself is gone.
+fn is_dead(error: &sqlx::Error) -> bool {
+    match error {
+        sqlx::Error::Io(_) | sqlx::Error::Protocol(_) => true,
+        sqlx::Error::Database(refusal) => matches!(refusal.code().as_deref(), Some("57P01" | "57P02")),
+        _ => false,
+    }
 }
 
 /// How often a use case is run again after it lost a race or its connection.
@@ -137,6 +166,8 @@ impl Db {
             ("plan_cache_mode", "force_generic_plan"),
             ("jit", "off"),
         ]);
+        let suspicion = Suspicion::default();
+        let suspected = suspicion.clone();
         let pool = PgPoolOptions::new()
             .max_connections(config.pool_size)
             .min_connections(0)
@@ -144,9 +175,10 @@ impl Db {
             // sqlx's own test before each use costs a round trip, 18 % of the throughput: only a connection
             // that has rested is tested, and one that died under load shows as an error that is tried again.
             .test_before_acquire(false)
-            .before_acquire(|conn, meta| {
+            .before_acquire(move |conn, meta| {
+                let is_trusted = meta.idle_for < Duration::from_secs(1) && !suspected.falls_on(meta.idle_for);
                 Box::pin(async move {
-                    if meta.idle_for < Duration::from_secs(1) {
+                    if is_trusted {
                         return Ok(true);
                     }
                     Ok(tokio::time::timeout(Duration::from_secs(1), conn.ping())
@@ -155,7 +187,8 @@ impl Db {
                 })
             })
             .connect_lazy_with(options);
-        Ok(Self { pool, statement_deadline: config.statement_deadline + Duration::from_secs(1), ids })
+        let statement_deadline = config.statement_deadline + Duration::from_secs(1);
+        Ok(Self { pool, statement_deadline, suspicion, ids })
     }
 
     /// The pool itself, for migrations and for tests.
@@ -170,7 +203,12 @@ impl Db {
     /// [`DbError::Unavailable`] when none can be had in time.
     pub async fn conn(&self) -> Result<Conn, DbError> {
         let inner = self.pool.acquire().await?;
-        Ok(Conn { inner: Some(inner), deadline: self.statement_deadline, is_mid_flight: false })
+        Ok(Conn {
+            inner: Some(inner),
+            deadline: self.statement_deadline,
+            suspicion: self.suspicion.clone(),
+            is_mid_flight: false,
+        })
     }
 
     /// Brings the schema up to date. Instances that start together wait for one another.
@@ -205,8 +243,11 @@ impl Db {
     /// # Errors
     /// [`DbError::Unavailable`] when no connection can be had in time.
     pub async fn begin_snapshot(&self) -> Result<Tx, DbError> {
-        self.begin_with("BEGIN ISOLATION LEVEL REPEATABLE READ READ ONLY; SET LOCAL statement_timeout = 0")
-            .await
+        let statement = "BEGIN ISOLATION LEVEL REPEATABLE READ READ ONLY; SET LOCAL statement_timeout = 0";
+        let mut tx = self.begin_with(statement).await?;
+        // An audit walks whole tables; nobody's request waits for it.
+        tx.conn.deadline = SNAPSHOT_DEADLINE;
+        Ok(tx)
     }
 
     async fn begin_with(&self, statement: &'static str) -> Result<Tx, DbError> {
@@ -257,6 +298,7 @@ impl MaybeTransient for DbError {
 pub struct Conn {
     inner: Option<PoolConnection<Postgres>>,
     deadline: Duration,
+    suspicion: Suspicion,
     is_mid_flight: bool,
 }
 
@@ -284,7 +326,7 @@ impl Conn {
         &'c mut self,
         exchange: impl FnOnce(&'c mut PgConnection) -> BoxFuture<'c, Result<T, sqlx::Error>>,
     ) -> Result<T, sqlx::Error> {
-        let Self { inner, deadline, is_mid_flight } = self;
+        let Self { inner, deadline, suspicion, is_mid_flight } = self;
         let Some(conn) = inner.as_deref_mut() else {
             return Err(sqlx::Error::PoolClosed);
         };
@@ -300,7 +342,10 @@ impl Conn {
                 "no answer before the deadline",
             ))
         })?;
-        *is_mid_flight = matches!(&outcome, Err(sqlx::Error::Io(_) | sqlx::Error::Protocol(_)));
+        *is_mid_flight = outcome.as_ref().err().is_some_and(is_dead);
+        if *is_mid_flight {
+            suspicion.raise();
+        }
         outcome
     }
 }

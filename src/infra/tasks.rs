@@ -8,6 +8,7 @@ use std::time::Duration;
 use futures_util::FutureExt;
 use futures_util::future::{BoxFuture, Shared};
 use tokio_util::task::TaskTracker;
+use tracing::Instrument;
 
 /// A task ended without a result: it panicked, or it ran into its deadline.
 #[derive(Clone, Copy, Debug, thiserror::Error)]
@@ -38,7 +39,8 @@ impl Tasks {
         &self,
         work: impl Future<Output = T> + Send + 'static,
     ) -> Result<T, TaskFailed> {
-        let bounded = tokio::time::timeout(DEADLINE, work);
+        // The lines that it logs belong to the request that began it.
+        let bounded = tokio::time::timeout(DEADLINE, work).in_current_span();
         match self.tracker.spawn(bounded).await {
             Ok(Ok(value)) => Ok(value),
             Ok(Err(_)) => Err(TaskFailed::TimedOut),
@@ -48,7 +50,7 @@ impl Tasks {
 
     /// Runs work that nobody waits for.
     pub fn detach(&self, work: impl Future<Output = ()> + Send + 'static) {
-        self.tracker.spawn(tokio::time::timeout(DEADLINE, work));
+        self.tracker.spawn(tokio::time::timeout(DEADLINE, work).in_current_span());
     }
 
     /// Waits until everything that runs has ended. New work may still begin meanwhile.
@@ -102,11 +104,12 @@ impl<K: Eq + Hash + Clone + Send + 'static, T: Clone + Send + Sync + 'static> Fl
     {
         let (flying, tasks) = (self.flying.clone(), self.tasks.clone());
         // Spawned at once: a flight that all its passengers left must go on.
-        let landed = tokio::spawn(async move {
+        let flight = async move {
             let outcome = tasks.run(work).await;
             flying.lock().unwrap_or_else(PoisonError::into_inner).remove(&key);
             outcome
-        });
+        };
+        let landed = tokio::spawn(flight.in_current_span());
         landed.map(|outcome| outcome.unwrap_or(Err(TaskFailed::Panicked))).boxed().shared()
     }
 }

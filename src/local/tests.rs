@@ -1,7 +1,5 @@
 //! Real servers in directories of their own.
 
-#![expect(clippy::unwrap_used, reason = "a test stops where something is wrong")]
-
 use std::{
     env, fs,
     path::{Path, PathBuf},

@@ -65,7 +65,8 @@ pub async fn authenticate(app: &App, cache: &KeyCache, key: &str) -> Result<Opti
     if let Some(caller) = cache.recall(&hash) {
         return Ok(Some(caller));
     }
-    let caller = store::find_caller(&mut app.db.conn().await?, &hash, app.now()).await?;
+    let look = || async { store::find_caller(&mut app.db.conn().await?, &hash, app.now()).await };
+    let caller = app.db.retrying(look).await?;
     if let Some(caller) = &caller {
         cache.remember(hash, caller);
     }

@@ -43,6 +43,10 @@ impl OrderDetails {
 /// # Errors
 /// [`OrderError::NotFound`] when this merchant has none of that number.
 pub async fn details(app: &App, key: &OrderKey) -> Result<OrderDetails, OrderError> {
+    app.db.retrying(|| details_once(app, key)).await
+}
+
+async fn details_once(app: &App, key: &OrderKey) -> Result<OrderDetails, OrderError> {
     let mut conn = app.db.conn().await?;
     let order = store::find(&mut conn, key).await?.ok_or(OrderError::NotFound)?;
     let items = store::list_items(&mut conn, key).await?;

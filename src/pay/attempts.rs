@@ -8,7 +8,7 @@ use super::model::{Attempt, PayEvent, PayStatus};
 use super::report::{self, Origin, Report};
 use super::store;
 use crate::app::App;
-use crate::channels::{CallError, Channel, CreatedTrade, NewTrade, TradeState};
+use crate::channels::{CallError, Channel, CreatedTrade, NewTrade, Refusal, TradeState};
 use crate::compensation::{self, Action, Drive};
 use crate::ids::MerchantId;
 use crate::infra::db::{Conn, DbError};
@@ -75,64 +75,53 @@ pub(super) async fn make_link(
         return_url: attempt.return_url.clone(),
         expires_at,
     };
-    match create_or_learn(channel.as_ref(), &trade, &attempt).await? {
-        Ok(Trade::Open(created)) => {
+    match channel.create(&trade).await {
+        Ok(created) => {
             let expires_at = created.expires_at.min(order_expires_at);
             publish_link(app, attempt, CreatedTrade { expires_at, ..created }).await
         }
-        Ok(Trade::Taken(state)) => {
+        Err(CallError::Refused(refusal)) => fail_unless_paid(app, channel.as_ref(), attempt, refusal).await,
+        Err(error @ (CallError::Silent(_) | CallError::NotNow)) => leave_to_task(app, &attempt, &error).await,
+    }
+}
+
+/// A refusal ends the attempt, but for one reason: an earlier call was carried out although its answer was lost,
+/// and somebody paid since. Then the channel refuses the repeat, and has the money all the same.
+async fn fail_unless_paid(
+    app: &App,
+    channel: &dyn Channel,
+    attempt: Attempt,
+    refusal: Refusal,
+) -> Result<Linked, PayError> {
+    match channel.query(&attempt.trade_ref()?).await {
+        Ok(state @ TradeState::Paid(_)) => {
             report::apply(app, &Report::of_attempt(&attempt, state, Origin::Query)).await?;
             Ok(Linked::Moved)
         }
-        Err(CallError::Refused(refusal)) => {
+        Ok(_) | Err(CallError::Refused(_)) => {
             let event = PayEvent::AttemptFailed.as_str();
             let mut conn = app.db.conn().await?;
             store::set_ended(&mut conn, &attempt, PayStatus::Failed, event, Some(&refusal), app.now())
                 .await?;
             Err(PayError::ChannelRefused(refusal))
         }
-        Err(error @ (CallError::Silent(_) | CallError::NotNow)) => {
-            tracing::warn!(channel.name = attempt.channel, %error, "no link for {} yet", attempt.pay_order_id);
-            let (now, id) = (app.now(), attempt.pay_order_id.as_str());
-            let mut conn = app.db.conn().await?;
-            let due_at = now + Duration::SECOND;
-            compensation::make_due(&mut conn, Action::DrivePayOrder, id, due_at, &error.to_string(), now)
-                .await?;
-            Err(PayError::ChannelUnavailable)
-        }
+        Err(error @ (CallError::Silent(_) | CallError::NotNow)) => leave_to_task(app, &attempt, &error).await,
     }
 }
 
-/// How a trade stands that was asked for.
-enum Trade {
-    /// Here is its link.
-    Open(CreatedTrade),
-    /// It was made by an earlier call whose answer got lost, and paid since.
-    Taken(TradeState),
-}
-
-/// Asks for the trade. A refusal may only mean that an earlier call's trade was paid already, so it is asked
-/// about before it counts.
-async fn create_or_learn(
-    channel: &dyn Channel,
-    trade: &NewTrade,
-    attempt: &Attempt,
-) -> Result<Result<Trade, CallError>, PayError> {
-    let refusal = match channel.create(trade).await {
-        Ok(created) => return Ok(Ok(Trade::Open(created))),
-        Err(CallError::Refused(refusal)) => refusal,
-        Err(error) => return Ok(Err(error)),
-    };
-    Ok(match channel.query(&attempt.trade_ref()?).await {
-        Ok(state @ TradeState::Paid(_)) => Ok(Trade::Taken(state)),
-        Ok(_) | Err(CallError::Refused(_)) => Err(CallError::Refused(refusal)),
-        Err(silence) => Err(silence),
-    })
+/// The channel said nothing that counts: the attempt stays `INIT`, and its task goes on asking.
+async fn leave_to_task(app: &App, attempt: &Attempt, error: &CallError) -> Result<Linked, PayError> {
+    tracing::warn!(channel.name = attempt.channel, %error, "no link for {} yet", attempt.pay_order_id);
+    let (now, id) = (app.now(), attempt.pay_order_id.as_str());
+    let (mut conn, due_at) = (app.db.conn().await?, now + Duration::SECOND);
+    compensation::make_due(&mut conn, Action::DrivePayOrder, id, due_at, &error.to_string(), now).await?;
+    Err(PayError::ChannelUnavailable)
 }
 
 async fn publish_link(app: &App, attempt: Attempt, created: CreatedTrade) -> Result<Linked, PayError> {
     let is_published = store::set_paying(&mut app.db.conn().await?, &attempt, &created, app.now()).await?;
     if !is_published {
+        close_if_unwanted(app, &attempt).await?;
         return Ok(Linked::Moved);
     }
     Ok(Linked::Paying(Box::new(Attempt {
@@ -145,6 +134,21 @@ async fn publish_link(app: &App, attempt: Attempt, created: CreatedTrade) -> Res
     })))
 }
 
+/// The link could not be published. When the order was paid or closed meanwhile, the trade that was just made
+/// must not stay payable.
+async fn close_if_unwanted(app: &App, attempt: &Attempt) -> Result<(), PayError> {
+    let found = store::find(&mut app.db.conn().await?, attempt.pay_order_id.as_str()).await?;
+    let Some(found) = found else { return Ok(()) };
+    if matches!(found.status, PayStatus::Paying | PayStatus::Paid) {
+        return Ok(());
+    }
+    match end_attempt(app, &found).await {
+        // A task goes on closing it; the order's state is the answer all the same.
+        Ok(()) | Err(PayError::ChannelUnavailable) => Ok(()),
+        Err(error) => Err(error),
+    }
+}
+
 /// Drives one `INIT` attempt to its end: a link while the order waits for money, closed otherwise.
 ///
 /// # Errors
@@ -155,9 +159,11 @@ pub async fn drive(app: &App, pay_order_id: &str) -> Result<Drive, PayError> {
     };
     let key = attempt.order_key();
     let _lock = app.locks.acquire(Scene::GeneratePayUrl, &key.lock_key()).await?;
-    if attempt.status != PayStatus::Init {
+    // Whoever had the lock before may have brought it to its end.
+    let found = store::find(&mut app.db.conn().await?, pay_order_id).await?;
+    let Some(attempt) = found.filter(|attempt| attempt.status == PayStatus::Init) else {
         return Ok(Drive::Done);
-    }
+    };
     let facts = store::find_facts(&mut app.db.conn().await?, &key).await?.ok_or(PayError::OrderNotFound)?;
     let is_wanted =
         facts.order.status == crate::orders::OrderStatus::Pending && attempt.expires_at > app.now();

@@ -18,7 +18,7 @@ use crate::compensation::{self, Action, NewTask};
 use crate::ids::{MerchantId, OrderNo, PayOrderId, UserId};
 use crate::infra::lock::Scene;
 use crate::money::{Amount, Currency};
-use crate::orders::{self, NewOrder, OrderKey, OrderKind, OrderStatus};
+use crate::orders::{self, NewOrder, OrderError, OrderKey, OrderKind, OrderStatus};
 
 /// What is asked for.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
@@ -109,7 +109,10 @@ async fn look_then_make(app: &App, request: &PayUrlRequest) -> Result<PayUrl, Pa
             let facts = find(app, request).await?.ok_or(PayError::OrderNotFound)?;
             match decide(&facts, request, app.now())? {
                 Step::Answer(link) => Ok(link),
-                _ => Err(PayError::Busy(busy)),
+                // The channel is being asked for this very link, or its asker died: the answer is waited for,
+                // or got, as without any lock.
+                Step::DriveOn(_) => make(app, request, facts).await,
+                Step::Begin | Step::Replace(_) => Err(PayError::Busy(busy)),
             }
         }
     }
@@ -140,7 +143,11 @@ async fn find_or_make_order(app: &App, request: &PayUrlRequest) -> Result<Facts,
         notify_url: None,
         metadata: None,
     };
-    orders::create(app, &request.merchant_id, &new).await?;
+    match orders::create(app, &request.merchant_id, &new).await {
+        // Somebody else made it meanwhile: whether this request fits it is decided as for any other order.
+        Ok(_) | Err(OrderError::ParamsMismatch(_)) => {}
+        Err(error) => return Err(error.into()),
+    }
     find(app, request).await?.ok_or(PayError::OrderNotFound)
 }
 
@@ -253,7 +260,6 @@ async fn begin(app: &App, attempt: &Attempt, facts: &Facts) -> Result<bool, PayE
 }
 
 async fn link_of(app: &App, attempt: Attempt, facts: &Facts) -> Result<Option<PayUrl>, PayError> {
-    let abandoned = attempt.clone();
     match make_link(app, attempt, facts.order.expires_at).await? {
         Linked::Paying(attempt) => Ok(Some(PayUrl {
             pay_order_id: attempt.pay_order_id,
@@ -264,33 +270,16 @@ async fn link_of(app: &App, attempt: Attempt, facts: &Facts) -> Result<Option<Pa
             currency: attempt.currency,
             expires_at: attempt.expires_at,
         })),
-        Linked::Moved => {
-            close_if_unwanted(app, &abandoned).await?;
-            Ok(None)
-        }
-    }
-}
-
-/// The link could not be published. When the order was paid or closed meanwhile, the trade that was just made
-/// must not stay payable.
-async fn close_if_unwanted(app: &App, attempt: &Attempt) -> Result<(), PayError> {
-    let found = store::find(&mut app.db.conn().await?, attempt.pay_order_id.as_str()).await?;
-    let Some(found) = found else { return Ok(()) };
-    if matches!(found.status, PayStatus::Paying | PayStatus::Paid) {
-        return Ok(());
-    }
-    match end_attempt(app, &found).await {
-        // A task goes on closing it; the order's state is the answer all the same.
-        Ok(()) | Err(PayError::ChannelUnavailable) => Ok(()),
-        Err(error) => Err(error),
+        Linked::Moved => Ok(None),
     }
 }
 
 /// Takes over an attempt without a link. While another instance is calling the channel for it, that call is
-/// waited for: its answer is ours too.
+/// waited for: its answer is ours too. Whoever holds it for longer than a call can last died, or waits for the
+/// lock that we have; the attempt's own number makes a second call safe.
 async fn take_over(app: &App, request: &PayUrlRequest, id: &PayOrderId) -> Result<Option<Attempt>, PayError> {
     let patience = app.config.channels.deadline + Duration::from_secs(1);
-    let give_up_at = tokio::time::Instant::now() + patience;
+    let wait_until = tokio::time::Instant::now() + patience;
     loop {
         let now = app.now();
         let task = NewTask {
@@ -305,13 +294,11 @@ async fn take_over(app: &App, request: &PayUrlRequest, id: &PayOrderId) -> Resul
         let Some(attempt) = found.filter(|attempt| attempt.status == PayStatus::Init) else {
             return Ok(None);
         };
-        if compensation::take(&mut conn, &task, now).await? {
+        let is_ours = compensation::take(&mut conn, &task, now).await?;
+        if is_ours || tokio::time::Instant::now() >= wait_until {
             return Ok(Some(attempt));
         }
         drop(conn);
-        if tokio::time::Instant::now() >= give_up_at {
-            return Err(PayError::ChannelUnavailable);
-        }
         tokio::time::sleep(LOOK_EVERY).await;
     }
 }

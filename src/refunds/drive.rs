@@ -50,14 +50,27 @@ pub async fn drive(app: &App, refund_id: &str) -> Result<Drive, PayError> {
     }
 }
 
-/// An unknown result is asked about first; only a refund that the channel never saw is asked for again, and
-/// under the same number.
+/// An unknown result is asked about first; only a refund that the channel never saw is asked for again, and under
+/// the same number. A refusal then may only mean "done already", so it counts when the channel still knows of none.
 async fn ask_then_redo(channel: &dyn Channel, call: &RefundCall) -> Result<RefundState, CallError> {
+    match ask(channel, call).await? {
+        RefundState::Unseen => {}
+        known => return Ok(known),
+    }
+    match channel.refund(call).await {
+        Err(CallError::Refused(refusal)) => match ask(channel, call).await? {
+            RefundState::Unseen => Err(CallError::Refused(refusal)),
+            known => Ok(known),
+        },
+        outcome => outcome,
+    }
+}
+
+/// Asks what became of a refund. A refusal to answer is no result of it.
+async fn ask(channel: &dyn Channel, call: &RefundCall) -> Result<RefundState, CallError> {
     match channel.query_refund(call).await {
-        Ok(RefundState::Unseen) => channel.refund(call).await,
-        // A refusal to answer is no result of the refund.
         Err(CallError::Refused(refusal)) => Err(CallError::Silent(refusal.to_string())),
-        other => other,
+        outcome => outcome,
     }
 }
 

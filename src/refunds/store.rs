@@ -8,7 +8,7 @@ use crate::infra::db::{Conn, DbError, Tx, expect_one_row};
 use crate::money::Currency;
 use crate::orders::OrderKey;
 
-/// Writes stray money down; the unique key of channel and trade number refuses the same money twice.
+/// Writes stray money down; the primary key of `trades` refuses the same money twice, be it stray or not.
 pub(super) async fn insert_stray(
     tx: &mut Tx,
     stray_id: &StrayId,
@@ -18,7 +18,10 @@ pub(super) async fn insert_stray(
     let conn: &mut Conn = tx;
     let pay_order_id = new.order.map(|_| new.out_trade_no);
     sqlx::query!(
-        "INSERT INTO stray_payments (stray_id, channel, transaction_id, out_trade_no, pay_order_id, merchant_id,
+        "WITH trade AS (
+             INSERT INTO trades (channel, transaction_id, stray_id, created_at) VALUES ($2, $3, $1, $12)
+         )
+         INSERT INTO stray_payments (stray_id, channel, transaction_id, out_trade_no, pay_order_id, merchant_id,
                                      order_no, amount, currency, reason, paid_at, created_at, updated_at)
          VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12, $12)",
         stray_id.as_str(),
@@ -159,7 +162,7 @@ async fn find_refund(conn: &mut Conn, refund_id: &str) -> Result<Option<Refund>,
     Ok(refund)
 }
 
-/// Locks a stray payment, and with it every refund of it: those move only under this lock.
+/// Locks a stray payment; its refunds come to their ends only under this lock.
 pub(super) async fn lock_stray(tx: &mut Tx, stray_id: &str) -> Result<Option<StrayPayment>, DbError> {
     let conn: &mut Conn = tx;
     sqlx::query!("SELECT 1 AS one FROM stray_payments WHERE stray_id = $1 FOR UPDATE", stray_id)
@@ -192,7 +195,7 @@ pub(super) async fn find_with_stray(
     Ok(find_stray(conn, &stray_id).await?.map(|stray| (refund, stray)))
 }
 
-/// The same, locked: the stray payment's row first.
+/// The same, both locked: the stray payment's row first.
 pub(super) async fn lock_with_stray(
     tx: &mut Tx,
     refund_id: &str,
@@ -201,7 +204,11 @@ pub(super) async fn lock_with_stray(
         return Ok(None);
     };
     let Some(stray) = lock_stray(tx, &stray_id).await? else { return Ok(None) };
-    // Read again under the lock: its state may have moved while we waited.
+    let conn: &mut Conn = tx;
+    sqlx::query!("SELECT 1 AS one FROM refunds WHERE refund_id = $1 FOR UPDATE", refund_id)
+        .fetch_optional(conn)
+        .await?;
+    // Read again under the locks: its state may have moved while we waited.
     Ok(find_refund(tx, refund_id).await?.map(|refund| (refund, stray)))
 }
 

@@ -3,11 +3,27 @@
 //! `cargo test` needs nothing prepared: `support::stores` finds or installs the servers and starts private ones.
 //! Each story has a database and a Redis of its own, and ends with the invariants.
 
+#![expect(
+    clippy::expect_used,
+    clippy::print_stdout,
+    reason = "a story stops where something is wrong, and prints its seed and what it measured"
+)]
+
 mod support;
 
+mod audit;
+mod cashier;
 mod exceptions;
+mod hazards;
+mod lock;
 mod main_job;
+mod orders;
+mod pay_url;
+mod pay_url_crashes;
+mod pay_url_silence;
 mod races;
+mod stock;
+mod storms;
 mod stray_money;
 mod timeouts;
 mod webhooks;

@@ -60,6 +60,22 @@ pub(super) const CHECKS: &[Definition] = &[
          WHERE orders.paid_by = payer.pay_order_id",
     ),
     check!(
+        "trade_owner",
+        Always,
+        "every trade that pays an order or is stray has its one row in trades, and no other trade has one",
+        "SELECT format('trade %s of %s: owned by %s, written down as %s', transaction_id, channel,
+                       coalesce(owner.id, 'nobody'),
+                       coalesce(trades.pay_order_id, trades.stray_id, 'nothing'))
+         FROM (SELECT payer.channel, payer.transaction_id, payer.pay_order_id AS id
+               FROM pay_orders AS payer
+               JOIN orders ON orders.merchant_id = payer.merchant_id AND orders.order_no = payer.order_no
+               WHERE orders.paid_by = payer.pay_order_id
+               UNION ALL
+               SELECT channel, transaction_id, stray_id FROM stray_payments) AS owner
+         FULL JOIN trades USING (channel, transaction_id)
+         WHERE owner.id IS DISTINCT FROM coalesce(trades.pay_order_id, trades.stray_id)",
+    ),
+    check!(
         "paid_attempt_owned",
         Always,
         "the money of a PAID attempt pays its order, or is a stray payment of that attempt",

@@ -14,17 +14,18 @@ pub(super) const CHECKS: &[Definition] = &[
         "callback_applied",
         Always,
         "one callback at most is APPLIED to an order, and it speaks of the attempt that paid",
-        // Joined with the attempts: callbacks about refunds are none of this.
-        "SELECT format('order %s/%s: paid by %s, APPLIED are callbacks of %s', orders.merchant_id,
-                       orders.order_no, coalesce(paid_by, 'nothing'), string_agg(inbox.subject, ', '))
-         FROM webhook_inbox AS inbox
-         JOIN pay_orders AS attempt ON attempt.pay_order_id = inbox.subject
-         JOIN orders ON orders.merchant_id = attempt.merchant_id AND orders.order_no = attempt.order_no
+        "SELECT format('callback %s of %s: APPLIED to order %s/%s, which %s did not pay', event_id,
+                       inbox.channel, inbox.merchant_id, inbox.order_no, inbox.subject)
+         FROM webhook_inbox AS inbox LEFT JOIN orders ON paid_by = inbox.subject
          WHERE verdict = 'APPLIED'
-         GROUP BY orders.merchant_id, orders.order_no
-         HAVING count(*) > 1
-             OR bool_or((paid_by, orders.merchant_id, orders.order_no)
-                        IS DISTINCT FROM (inbox.subject, inbox.merchant_id, inbox.order_no))",
+           AND (orders.merchant_id, orders.order_no) IS DISTINCT FROM (inbox.merchant_id, inbox.order_no)
+           -- Callbacks about refunds are none of this.
+           AND EXISTS (SELECT 1 FROM pay_orders WHERE pay_order_id = inbox.subject)
+         UNION ALL
+         SELECT format('pay order %s: %s callbacks are APPLIED', inbox.subject, count(*))
+         FROM webhook_inbox AS inbox WHERE verdict = 'APPLIED'
+         GROUP BY subject
+         HAVING count(*) > 1 AND EXISTS (SELECT 1 FROM pay_orders WHERE pay_order_id = inbox.subject)",
     ),
     check!(
         "callback_money_kept",

@@ -30,7 +30,7 @@ pub(super) const CHECKS: &[Definition] = &[
     check!(
         "stray_reason",
         Always,
-        "a stray payment's reason is true: late on a closed order, duplicate on a paid one, of another amount than asked, or of no pay order of ours",
+        "a stray payment's reason is true of its order and attempt",
         "SELECT format('stray payment %s: %s of %s %s for %s, whose order is %s', stray_id, stray.reason,
                        stray.amount, stray.currency, out_trade_no, coalesce(orders.status, 'unknown'))
          FROM stray_payments AS stray

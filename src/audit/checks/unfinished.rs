@@ -26,14 +26,17 @@ pub(super) const CHECKS: &[Definition] = &[
     check!(
         "attempt_outlives_order",
         Eventual,
-        "no attempt is live 60 s after its order was paid, and left alone",
-        // While the order is PENDING its own deadline owns the attempt, also one whose link has died.
-        "SELECT format('pay order %s: %s although order %s/%s is %s since %s', pay_order_id, pay_orders.status,
-                       merchant_id, order_no, orders.status, orders.updated_at)
+        "no attempt is live 60 s after its order came to an end, or after its own link died, and left alone",
+        "SELECT format('pay order %s: %s until %s although order %s/%s is %s since %s', pay_order_id,
+                       pay_orders.status, pay_orders.expires_at, merchant_id, order_no, orders.status,
+                       orders.updated_at)
          FROM pay_orders JOIN orders USING (merchant_id, order_no)
-         WHERE is_live AND orders.status <> 'PENDING'
-           AND greatest(orders.updated_at, pay_orders.updated_at) < $1 - interval '60 s'
-           AND NOT EXISTS (SELECT 1 FROM owned WHERE subject = pay_order_id)",
+         WHERE is_live
+           AND ((orders.status <> 'PENDING'
+                 AND greatest(orders.updated_at, pay_orders.updated_at) < $1 - interval '60 s')
+                OR greatest(pay_orders.expires_at, pay_orders.updated_at) < $1 - interval '60 s')
+           AND NOT EXISTS (SELECT 1 FROM owned WHERE subject = pay_order_id)
+           AND NOT EXISTS (SELECT 1 FROM owned WHERE subject = merchant_id || ':' || order_no)",
     ),
     check!(
         "refund_unfinished",

@@ -95,15 +95,12 @@ pub(in crate::http) async fn resolve(
 ) -> Result<Json<Exception>, Problem> {
     let target = format!("{exception_id} {}", body.action);
     log(&edge, &admin, "exceptions.resolve", &target, &body.reason).await?;
-    let app = edge.app.clone();
     let resolved = edge
-        .app
-        .tasks
-        .run(async move {
+        .owned(|app| async move {
             let (id, reason) = (exception_id.as_str(), body.reason.as_str());
             refunds::resolve_exception(&app, id, body.action, &admin.name, reason).await
         })
-        .await??;
+        .await?;
     Ok(Json(resolved))
 }
 

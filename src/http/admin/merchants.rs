@@ -132,9 +132,8 @@ pub(in crate::http) async fn create(
         refund_approval_above: body.refund_approval_above,
     };
     log(&edge, &admin, "merchants.create", new.merchant_id.as_str(), &body.reason).await?;
-    let app = edge.app.clone();
     let (merchant, keys, secret) =
-        edge.app.tasks.run(async move { merchants::create(&app, &new).await }).await??;
+        edge.owned(|app| async move { merchants::create(&app, &new).await }).await?;
     let view = NewMerchantView::of(&merchant.merchant_id, keys, Some(secret.expose_secret().to_owned()));
     Ok((StatusCode::CREATED, Json(view)))
 }
@@ -183,6 +182,7 @@ pub(in crate::http) async fn rotate(
         return Err(Problem::invalid("overlap_seconds", "expected seconds from 0 to 2592000"));
     }
     log(&edge, &admin, "merchants.rotate_keys", merchant_id.as_str(), &body.reason).await?;
-    let keys = merchants::add_keys(&edge.app, &merchant_id, Duration::seconds(overlap)).await?;
+    let (id, overlap) = (merchant_id.clone(), Duration::seconds(overlap));
+    let keys = edge.owned(|app| async move { merchants::add_keys(&app, &id, overlap).await }).await?;
     Ok((StatusCode::CREATED, Json(NewMerchantView::of(&merchant_id, keys, None))))
 }

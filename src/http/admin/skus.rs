@@ -50,7 +50,10 @@ pub(in crate::http) async fn set(
     }
     let target = format!("{}/{} = {}", body.merchant_id, body.sku, body.stock);
     log(&edge, &admin, "skus.set", &target, &body.reason).await?;
-    Ok(Json(merchants::set_stock(&edge.app, &body.merchant_id, &body.sku, body.stock).await?))
+    let SkuBody { merchant_id, sku, stock, .. } = body;
+    let set =
+        edge.owned(|app| async move { merchants::set_stock(&app, &merchant_id, &sku, stock).await }).await?;
+    Ok(Json(set))
 }
 
 /// Whose skus.

@@ -4,10 +4,19 @@ use std::time::Duration;
 
 use async_trait::async_trait;
 
+/// Why a backend did not do what was asked.
+type Cause = Box<dyn std::error::Error + Send + Sync>;
+
 /// The backend did not answer, so nobody knows who holds the lock.
 #[derive(Debug, thiserror::Error)]
-#[error("the lock's backend is unavailable")]
-pub struct BackendUnavailable(#[source] pub Box<dyn std::error::Error + Send + Sync>);
+pub enum BackendUnavailable {
+    /// It was left alone, so nothing came of it.
+    #[error("the lock's backend is being left alone")]
+    NotAsked(#[source] Cause),
+    /// It was asked, and may have done it, or do it yet.
+    #[error("the lock's backend did not answer")]
+    NoAnswer(#[source] Cause),
+}
 
 /// One Redis, Redis behind Sentinel, or a quorum of independent nodes.
 #[async_trait]

@@ -43,6 +43,9 @@ words! {
 #[error("somebody else is working on this right now")]
 pub struct LockBusy;
 
+/// Pause between two tries to clear away a lock that may have stayed behind.
+const CLEAR_AWAY_EVERY: Duration = Duration::from_millis(100);
+
 /// How locks behave.
 #[derive(Clone, Copy, Debug)]
 pub struct LockSettings {
@@ -114,6 +117,9 @@ impl Locks {
                 Ok(false) => {}
                 Err(error) => {
                     tracing::debug!(lock.key = key, %error, "the lock's backend is unavailable, going on without");
+                    if let BackendUnavailable::NoAnswer(_) = error {
+                        tokio::spawn(self.lease(key, token).clear_away());
+                    }
                     return Ok(LockGuard { held: None, lost: CancellationToken::new(), place: Some(place) });
                 }
             }
@@ -126,10 +132,12 @@ impl Locks {
         Duration::from_millis(self.ids.between(millis / 2, millis + millis / 2))
     }
 
+    fn lease(&self, key: &str, token: String) -> Lease {
+        Lease { backend: self.backend.clone(), key: key.to_owned(), token, ttl: self.settings.ttl }
+    }
+
     fn guard(&self, scene: Scene, key: &str, token: String, place: Place) -> LockGuard {
-        let lost = CancellationToken::new();
-        let lease =
-            Lease { backend: self.backend.clone(), key: key.to_owned(), token, ttl: self.settings.ttl };
+        let (lost, lease) = (CancellationToken::new(), self.lease(key, token));
         let watchdog = tokio::spawn(lease.clone().keep_alive(scene, lost.clone()));
         LockGuard { held: Some(Held { lease, watchdog }), lost, place: Some(place) }
     }
@@ -165,8 +173,11 @@ impl Drop for LockGuard {
         // A runtime that is shutting down drops the task; the lock then dies with its time to live.
         if let Ok(runtime) = tokio::runtime::Handle::try_current() {
             runtime.spawn(async move {
-                lease.give_back().await;
+                let answer = lease.give_back().await;
                 drop(place);
+                if answer.is_err() {
+                    lease.clear_away().await;
+                }
             });
         }
     }
@@ -212,9 +223,25 @@ impl Lease {
         }
     }
 
-    async fn give_back(&self) {
-        if let Err(error) = self.backend.release(&self.key, &self.token).await {
-            tracing::debug!(lock.key = %self.key, %error, "a lock was left to expire");
+    async fn give_back(&self) -> Result<bool, BackendUnavailable> {
+        self.backend.release(&self.key, &self.token).await
+    }
+
+    /// Clears away a key that may have been granted without a word, or could not be given back: it would turn
+    /// everybody else away until it expired.
+    ///
+    /// One "not there" is not enough, because a question on a new connection can overtake the grant on the old
+    /// one. A backend that hung takes the grant in when it wakes up, hence more than one time to live.
+    async fn clear_away(self) {
+        let give_up_at = Instant::now() + self.ttl * 3;
+        let mut times_not_there = 0;
+        while times_not_there < 2 && Instant::now() < give_up_at {
+            tokio::time::sleep(CLEAR_AWAY_EVERY).await;
+            match self.give_back().await {
+                Ok(true) => return,
+                Ok(false) => times_not_there += 1,
+                Err(error) => tracing::debug!(lock.key = %self.key, %error, "a lock may have stayed behind"),
+            }
         }
     }
 }

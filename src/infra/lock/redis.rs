@@ -27,7 +27,10 @@ pub struct RedisLock(pub Redis);
 
 impl From<RedisDown> for BackendUnavailable {
     fn from(error: RedisDown) -> Self {
-        Self(Box::new(error))
+        match error {
+            RedisDown::BreakerOpen => Self::NotAsked(Box::new(error)),
+            RedisDown::Failed(_) => Self::NoAnswer(Box::new(error)),
+        }
     }
 }
 

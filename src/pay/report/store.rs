@@ -19,7 +19,7 @@ pub(super) struct Facts {
     pub(super) earlier: Option<Verdict>,
     /// Why the same money was held, when it was.
     pub(super) known_stray: Option<StrayReason>,
-    /// Whether the same money stands on an attempt already.
+    /// Whether the same money was reported before, whatever became of it.
     pub(super) is_trade_known: bool,
     /// The attempt and its order.
     pub(super) matched: Option<Matched>,
@@ -46,7 +46,7 @@ pub(super) async fn find_facts(conn: &mut Conn, report: &Report<'_>) -> Result<F
     let row = sqlx::query!(
         r#"SELECT inbox.verdict AS "earlier?: Verdict",
                   stray.reason AS "stray_reason?: StrayReason",
-                  trade.pay_order_id IS NOT NULL AS "is_trade_known!",
+                  trade.transaction_id IS NOT NULL AS "is_trade_known!",
                   attempt.merchant_id AS "merchant_id?: MerchantId", attempt.order_no AS "order_no?: OrderNo",
                   attempt.status AS "attempt_status?: PayStatus", attempt.version AS "attempt_version?",
                   attempt.amount AS "attempt_amount?", attempt.currency AS "attempt_currency?: Currency",
@@ -57,10 +57,9 @@ pub(super) async fn find_facts(conn: &mut Conn, report: &Report<'_>) -> Result<F
                 AS report (channel, pay_order_id, transaction_id, event_id)
            LEFT JOIN webhook_inbox AS inbox
                   ON inbox.channel = report.channel AND inbox.event_id = report.event_id
-           LEFT JOIN stray_payments AS stray
-                  ON stray.channel = report.channel AND stray.transaction_id = report.transaction_id
-           LEFT JOIN pay_orders AS trade
+           LEFT JOIN trades AS trade
                   ON trade.channel = report.channel AND trade.transaction_id = report.transaction_id
+           LEFT JOIN stray_payments AS stray ON stray.stray_id = trade.stray_id
            LEFT JOIN pay_orders AS attempt
                   ON attempt.pay_order_id = report.pay_order_id AND attempt.channel = report.channel
            LEFT JOIN orders ON orders.merchant_id = attempt.merchant_id AND orders.order_no = attempt.order_no
@@ -128,6 +127,10 @@ pub(super) async fn pay(
              UPDATE pay_orders
              SET status = 'PAID', transaction_id = $9, paid_at = $4, version = attempt.version + 1, updated_at = $5
              FROM attempt WHERE pay_order_id = $3
+           ), trade AS (
+             -- Its primary key refuses money that somebody else has just written down as stray.
+             INSERT INTO trades (channel, transaction_id, pay_order_id, created_at)
+             SELECT $13, $9, $3, $5 FROM paid
            ), history AS (
              INSERT INTO order_history (merchant_id, order_no, pay_order_id, seq, from_status, to_status, event,
                                         created_at)

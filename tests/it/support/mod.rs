@@ -1,13 +1,19 @@
 //! What stories are told with.
 
 pub mod app;
+pub mod browser;
+pub mod chance;
 pub mod cluster;
-pub mod money;
+pub mod crash;
+mod money;
+mod paying;
 pub mod reply;
 pub mod stores;
 
-pub use app::{TestApp, TestOptions};
+pub use app::{OPERATOR, SECRET_KEY, TestApp, TestOptions, metric};
+pub use chance::Chance;
 pub use cluster::Cluster;
+pub use crash::Doomed;
 pub use reply::Reply;
 
 /// So many minutes, for a hand-moved clock.

@@ -46,11 +46,6 @@ impl TestApp {
         pay_order
     }
 
-    /// Closes an order of the demo merchant.
-    pub async fn close(&self, order_no: &str) -> Reply {
-        self.post(&format!("/orders/{order_no}/close"), json!({})).await
-    }
-
     // ---- what people see -----------------------------------------------------------------------------------
 
     /// All exceptions that a filter such as `status=OPEN` leaves, newest first.

@@ -3,7 +3,7 @@
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicU32, Ordering};
 
-use payonce::local::{LocalStores, Options, RedisServer};
+use payonce::local::{LocalStores, Options, PostgresServer, RedisServer};
 use sqlx::{AssertSqlSafe, Connection, Executor, PgConnection};
 use tokio::sync::OnceCell;
 
@@ -89,4 +89,23 @@ fn migrations_fingerprint() -> u64 {
 pub async fn fresh_redis() -> RedisServer {
     let dir = directory().join("redis").join(fresh_name());
     RedisServer::start(&dir).await.expect("private redis")
+}
+
+/// A PostgreSQL of the story's own, migrated, which it may pause or crash.
+pub async fn private_postgres() -> PostgresServer {
+    let dir = directory().join("postgres-of").join(fresh_name());
+    let options = Options { shared_buffers: "32MB".to_owned(), ..Options::default() };
+    let server = PostgresServer::start(&dir, &options).await.expect("private postgres");
+    let mut conn = PgConnection::connect(&server.socket_url()).await.expect("connect");
+    sqlx::migrate!().run_direct(None, &mut conn, false).await.expect("migrate");
+    conn.close().await.expect("close");
+    server
+}
+
+/// Says one command to a Redis, past the service's own client.
+pub async fn tell_redis<T: redis::FromRedisValue>(url: &str, words: &[&str]) -> T {
+    let client = redis::Client::open(url).expect("a URL");
+    let mut conn = client.get_multiplexed_async_connection().await.expect("connect");
+    let (name, arguments) = words.split_first().expect("a command");
+    redis::cmd(name).arg(arguments).query_async(&mut conn).await.expect("an answer")
 }

@@ -1,0 +1,159 @@
+//! A load generator that takes little of the cores that it shares with what it measures: requests are bytes made
+//! ahead, a client is one kept-alive connection, and of an answer only the status and the length are read.
+
+use std::io;
+use std::net::SocketAddr;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::time::{Duration, Instant};
+
+use tokio::io::{AsyncReadExt, AsyncWriteExt};
+use tokio::net::TcpStream;
+
+use super::Failure;
+
+/// Largest answer that is expected.
+const MAX_ANSWER: usize = 16 * 1024;
+
+/// What one run of clients came to.
+#[derive(Debug, Default)]
+pub struct Run {
+    /// Requests answered, all of them with 200 or 201.
+    pub done: usize,
+    /// From the first request to the last answer.
+    pub elapsed: Duration,
+    /// Of each request, in microseconds, in order of size.
+    pub latencies: Vec<u32>,
+}
+
+/// Which requests are sent.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Order {
+    /// Each once; the run ends early when there are no more.
+    Once,
+    /// The first so many, again and again.
+    Again(usize),
+}
+
+/// The bytes of a POST.
+pub fn post(path: &str, headers: &str, body: &str) -> Vec<u8> {
+    let length = body.len();
+    format!(
+        "POST {path} HTTP/1.1\r\nHost: bench\r\nContent-Type: application/json\r\n{headers}Content-Length: {length}\r\n\r\n{body}"
+    )
+    .into_bytes()
+}
+
+/// The bytes of a GET.
+pub fn get(path: &str) -> Vec<u8> {
+    format!("GET {path} HTTP/1.1\r\nHost: bench\r\n\r\n").into_bytes()
+}
+
+/// Sends requests from so many clients until the window closes. Any answer but 200 and 201 spoils the run.
+pub async fn fire(
+    addr: SocketAddr,
+    requests: &Arc<Vec<Vec<u8>>>,
+    clients: usize,
+    window: Duration,
+    order: Order,
+) -> Result<Run, Failure> {
+    let mut connected = Vec::with_capacity(clients);
+    for _ in 0..clients {
+        connected.push(Client::connect(addr).await?);
+    }
+    let next = Arc::new(AtomicUsize::new(0));
+    let started = Instant::now();
+    let closes = started + window;
+    let running: Vec<_> = connected
+        .into_iter()
+        .map(|client| tokio::spawn(client.run(Arc::clone(requests), Arc::clone(&next), order, closes)))
+        .collect();
+
+    let mut latencies = Vec::new();
+    for client in running {
+        latencies.append(&mut client.await??);
+    }
+    let elapsed = started.elapsed();
+    latencies.sort_unstable();
+    Ok(Run { done: latencies.len(), elapsed, latencies })
+}
+
+/// Sends one request on a connection of its own.
+pub async fn call(addr: SocketAddr, request: &[u8]) -> io::Result<u16> {
+    Client::connect(addr).await?.call(request).await
+}
+
+/// One kept-alive connection.
+#[derive(Debug)]
+pub struct Client {
+    stream: TcpStream,
+    answer: Vec<u8>,
+}
+
+impl Client {
+    /// Connects.
+    pub async fn connect(addr: SocketAddr) -> io::Result<Self> {
+        let stream = TcpStream::connect(addr).await?;
+        stream.set_nodelay(true)?;
+        Ok(Self { stream, answer: vec![0; MAX_ANSWER] })
+    }
+
+    async fn run(
+        mut self,
+        requests: Arc<Vec<Vec<u8>>>,
+        next: Arc<AtomicUsize>,
+        order: Order,
+        closes: Instant,
+    ) -> Result<Vec<u32>, Failure> {
+        let mut latencies = Vec::with_capacity(64 * 1024);
+        loop {
+            let index = next.fetch_add(1, Ordering::Relaxed);
+            let index = match order {
+                Order::Once => index,
+                Order::Again(count) => index % count.max(1),
+            };
+            let (Some(request), started) = (requests.get(index), Instant::now()) else { break };
+            if started >= closes {
+                break;
+            }
+            let status = self.call(request).await?;
+            if !matches!(status, 200 | 201) {
+                let answer = String::from_utf8_lossy(&self.answer);
+                return Err(format!("answered {}", answer.trim_end_matches('\0')).into());
+            }
+            latencies.push(u32::try_from(started.elapsed().as_micros()).unwrap_or(u32::MAX));
+        }
+        Ok(latencies)
+    }
+
+    /// Sends a request and reads its whole answer; gives the status.
+    pub async fn call(&mut self, request: &[u8]) -> io::Result<u16> {
+        self.stream.write_all(request).await?;
+        let mut filled = 0;
+        loop {
+            let count = self.stream.read(&mut self.answer[filled..]).await?;
+            if count == 0 {
+                return Err(io::ErrorKind::UnexpectedEof.into());
+            }
+            filled += count;
+            if let Some((status, length)) = read_head(&self.answer[..filled])
+                && filled >= length
+            {
+                // What is shown of an answer that was not expected.
+                self.answer[filled..].fill(0);
+                return Ok(status);
+            }
+        }
+    }
+}
+
+/// The status of an answer and its length in bytes, once its head is whole.
+fn read_head(answer: &[u8]) -> Option<(u16, usize)> {
+    const LENGTH: &[u8] = b"content-length: ";
+    let head = answer.windows(4).position(|four| four == b"\r\n\r\n")?;
+    let status = std::str::from_utf8(answer.get(9..12)?).ok()?.parse().ok()?;
+    let digits = answer[..head].windows(LENGTH.len()).position(|name| name == LENGTH)? + LENGTH.len();
+    let end = digits + answer[digits..].iter().position(|byte| *byte == b'\r')?;
+    let length: usize = std::str::from_utf8(&answer[digits..end]).ok()?.parse().ok()?;
+    Some((status, head + 4 + length))
+}

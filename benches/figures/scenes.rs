@@ -1,0 +1,22 @@
+//! The scenes, one after the other, in the order of the limits page.
+
+use super::Failure;
+use super::stage::Stage;
+
+mod requests;
+mod timeouts;
+
+/// Plays those whose name contains one of the words; all of them without words.
+pub async fn play(stage: &mut Stage, wanted: &[String]) -> Result<(), Failure> {
+    let is_wanted = |name: &str| wanted.is_empty() || wanted.iter().any(|word| name.contains(word.as_str()));
+    for scene in requests::SCENES.iter().filter(|scene| is_wanted(scene.name)) {
+        scene.play(stage).await.map_err(|error| format!("{}: {error}", scene.name))?;
+    }
+    if is_wanted("timeouts") {
+        timeouts::all_at_once(stage).await?;
+    }
+    if is_wanted("lateness") {
+        timeouts::lateness(stage).await?;
+    }
+    stage.note_memory()
+}

@@ -1,0 +1,165 @@
+//! Scenes made of requests: the service's rate over that of its equivalent, taking turns.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use rand::SeedableRng;
+use rand::rngs::StdRng;
+use rand::seq::SliceRandom;
+use time::format_description::well_known::Rfc3339;
+
+use crate::load::{self, Order};
+use crate::seed::{self, AMOUNT, Orders, SKUS};
+use crate::stage::Stage;
+use crate::table::{Sample, Target};
+use crate::{Failure, load::Run};
+
+/// Requests made ahead for each second of a window: more than the service answers. A run that has sent them all
+/// ends early and is no less true.
+const AHEAD_PER_SECOND: u64 = 12_000;
+/// Orders of the scenes are due long after them.
+const LIFE: time::Duration = time::Duration::hours(1);
+
+/// What the requests ask for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Work {
+    /// The pay URL of an order that is there.
+    PayUrl,
+    /// The pay URL of an order that is made on the way.
+    PayUrlWithOrder,
+    /// A success callback, of orders spread over so many things.
+    Webhook(i32),
+}
+
+/// A figure, or two where repeats are measured too.
+#[derive(Clone, Copy, Debug)]
+pub struct Scene {
+    /// The name to filter by, and of the figure.
+    pub name: &'static str,
+    work: Work,
+    clients: usize,
+    /// The script of the other side, and its clients.
+    other: (&'static str, usize),
+    target: Target,
+    /// The target of repeats over first calls.
+    repeats: Option<Target>,
+}
+
+const PAY_URL: Scene = Scene {
+    name: "pay_url",
+    work: Work::PayUrl,
+    clients: 32,
+    other: ("payurl_two", 32),
+    target: Target::Least(0.45),
+    repeats: Some(Target::Least(2.0)),
+};
+const WEBHOOK: Scene = Scene {
+    name: "webhook",
+    work: Work::Webhook(SKUS),
+    clients: 32,
+    other: ("webhook_cte", 32),
+    target: Target::Least(0.40),
+    repeats: Some(Target::Least(2.0)),
+};
+
+const fn more(scene: Scene, name: &'static str, clients: usize, other_clients: usize) -> Scene {
+    let other = (scene.other.0, other_clients);
+    Scene { name, clients, other, target: Target::Information, repeats: None, ..scene }
+}
+
+/// All of them. With 256 clients the other side has 32, where it is at its best.
+pub const SCENES: [Scene; 10] = [
+    PAY_URL,
+    more(PAY_URL, "pay_url at 8", 8, 8),
+    more(PAY_URL, "pay_url at 64", 64, 64),
+    more(PAY_URL, "pay_url at 256", 256, 32),
+    Scene { work: Work::PayUrlWithOrder, ..more(PAY_URL, "pay_url, order made on the way", 32, 32) },
+    WEBHOOK,
+    more(WEBHOOK, "webhook at 8", 8, 8),
+    more(WEBHOOK, "webhook at 64", 64, 64),
+    more(WEBHOOK, "webhook at 256", 256, 32),
+    Scene {
+        work: Work::Webhook(1),
+        other: ("hotacct_cte", 64),
+        ..more(WEBHOOK, "webhook on one hot sku", 64, 64)
+    },
+];
+
+impl Scene {
+    /// Plays it and notes its figures.
+    pub async fn play(&self, stage: &mut Stage) -> Result<(), Failure> {
+        let mut rounds = Vec::new();
+        for round in 0..stage.settings.rounds {
+            rounds.push(self.prepare(stage, round).await?);
+        }
+        seed::settle(&stage.database_url).await?;
+
+        let (mut first, mut repeated, mut other) = (Vec::new(), Vec::new(), Vec::new());
+        let (mut cpu, mut done) = (Duration::ZERO, 0);
+        for requests in rounds {
+            let requests = Arc::new(requests);
+            let before = stage.service.cpu()?;
+            let run: Run = stage.fire(&requests, self.clients, Order::Once).await?;
+            cpu += stage.service.cpu()? - before;
+            done += run.done;
+            first.push(Sample::from(&run));
+            other.push(stage.pgbench.run(self.other.0, self.other.1, stage.settings.window).await?);
+            if self.repeats.is_some() {
+                let run = stage.fire(&requests, self.clients, Order::Again(run.done)).await?;
+                repeated.push(Sample::from(&run));
+            }
+        }
+        stage.table.ratio(self.name, self.clients, &first, &other, self.target);
+        if let Some(target) = self.repeats {
+            let figure = format!("{}, repeated, over its first call", self.name);
+            stage.table.ratio(&figure, self.clients, &repeated, &first, target);
+        }
+        let micros = cpu.as_secs_f64() * 1e6 / f64::from(u32::try_from(done).unwrap_or(u32::MAX));
+        let figure = format!("{}: processor time of the service", self.name);
+        stage.table.value(&figure, micros, "us/request", Target::Information);
+        Ok(())
+    }
+
+    /// Requests of a round, and in the tables what they speak of.
+    async fn prepare(&self, stage: &Stage, round: usize) -> Result<Vec<Vec<u8>>, Failure> {
+        let count = i32::try_from(AHEAD_PER_SECOND * stage.settings.window.as_secs())?;
+        // No two scenes and rounds share an order.
+        let initial =
+            self.name.bytes().fold(0u32, |sum, byte| sum.wrapping_mul(31).wrapping_add(byte.into()));
+        let prefix = format!("{initial:x}_{round}_");
+        let skus = if let Work::Webhook(skus) = self.work { skus } else { 0 };
+        if self.work != Work::PayUrlWithOrder {
+            let with_attempt = skus > 0;
+            let expires_at = stage.clock.now() + LIFE;
+            let orders = Orders { prefix: &prefix, count, expires_at, skus, with_attempt };
+            seed::orders(&stage.database_url, &orders).await?;
+        }
+        let paid_at = stage.clock.now().format(&Rfc3339)?;
+        let mut numbers: Vec<i32> = (1..=count).collect();
+        if skus > 0 {
+            // The equivalent walks its orders in no order, too.
+            numbers.shuffle(&mut StdRng::seed_from_u64(7));
+        }
+        Ok(numbers.into_iter().map(|number| self.request(stage, &prefix, number, &paid_at)).collect())
+    }
+
+    fn request(&self, stage: &Stage, prefix: &str, number: i32, paid_at: &str) -> Vec<u8> {
+        let (order_no, payer) = (seed::order_no(prefix, number), number % 100_000);
+        let pay_url = format!(r#""order_no":"{order_no}","payer_id":"u{payer}","channel":"sandbox""#);
+        match self.work {
+            Work::PayUrl => load::post("/pay/url", &stage.authorization, &format!("{{{pay_url}}}")),
+            Work::PayUrlWithOrder => {
+                let body = format!(r#"{{{pay_url},"amount":{AMOUNT},"currency":"CNY"}}"#);
+                load::post("/pay/url", &stage.authorization, &body)
+            }
+            Work::Webhook(_) => {
+                let pay_order_id = seed::pay_order_id(prefix, number);
+                let body = format!(
+                    r#"{{"event_id":"evt_{order_no}","transaction_id":"txn_{order_no}","out_trade_no":"{pay_order_id}","total_fee":{AMOUNT},"currency":"CNY","trade_status":"SUCCESS","paid_at":"{paid_at}"}}"#
+                );
+                let signature = stage.keys.sign(body.as_bytes(), stage.clock.now());
+                load::post("/webhooks/sandbox", &format!("X-Sandbox-Signature: {signature}\r\n"), &body)
+            }
+        }
+    }
+}

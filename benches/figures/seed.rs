@@ -1,0 +1,116 @@
+//! What stands in the tables before a scene begins, written by set-based SQL as the service itself would have
+//! written it: `payonce audit` at the end finds no fault with it.
+
+use sqlx::{Connection, PgConnection};
+use time::OffsetDateTime;
+
+use super::Failure;
+
+/// The merchant of the bench.
+pub const MERCHANT: &str = "bench";
+/// Things on sale, named S1, S2 …
+pub const SKUS: i32 = 10_000;
+/// What every order costs.
+pub const AMOUNT: i64 = 1990;
+
+/// Orders to be made ahead.
+#[derive(Clone, Debug)]
+pub struct Orders<'a> {
+    /// Order numbers are this and a number from 1.
+    pub prefix: &'a str,
+    /// How many.
+    pub count: i32,
+    /// When they are due.
+    pub expires_at: OffsetDateTime,
+    /// Over how many things they are spread, one item each; 0 for orders without items.
+    pub skus: i32,
+    /// Whether each has an attempt that waits for money.
+    pub with_attempt: bool,
+}
+
+/// The number of a seeded order.
+pub fn order_no(prefix: &str, number: i32) -> String {
+    format!("{prefix}{number}")
+}
+
+/// The id of the attempt of a seeded order: as long as a real one.
+pub fn pay_order_id(prefix: &str, number: i32) -> String {
+    format!("po_{:0>26}", order_no(prefix, number))
+}
+
+const STOCK: &str = "INSERT INTO skus (merchant_id, sku, stock, created_at, updated_at)
+    SELECT $1, 'S' || g, 1000000000, now(), now() FROM generate_series(1, $2) AS g";
+
+const ORDERS: [&str; 2] = [
+    "INSERT INTO orders (merchant_id, order_no, user_id, amount, currency, expires_at, attempts, created_at, updated_at)
+     SELECT $1, $2 || g, 'u' || g % 100000, $6, 'CNY', $4, $7, now(), now() FROM generate_series(1, $3) AS g
+     WHERE $5 >= 0",
+    "INSERT INTO order_history (merchant_id, order_no, seq, to_status, event, created_at)
+     SELECT $1, $2 || g, 1, 'PENDING', 'CREATED', now() FROM generate_series(1, $3) AS g
+     WHERE $4::timestamptz IS NOT NULL AND $5 + $6 + $7 >= 0",
+];
+
+const ITEMS: [&str; 3] = [
+    "INSERT INTO order_items (merchant_id, order_no, line_no, sku, quantity, unit_price)
+     SELECT $1, $2 || g, 1, 'S' || 1 + (g * 31) % $5, 1, $6 FROM generate_series(1, $3) AS g
+     WHERE $4::timestamptz IS NOT NULL AND $7 >= 0",
+    "INSERT INTO stock_reservations (merchant_id, order_no, line_no, sku, quantity, created_at, updated_at)
+     SELECT $1, $2 || g, 1, 'S' || 1 + (g * 31) % $5, 1, now(), now() FROM generate_series(1, $3) AS g
+     WHERE $4::timestamptz IS NOT NULL AND $6 + $7 >= 0",
+    "UPDATE skus SET lock_stock = lock_stock + held.quantity
+     FROM (SELECT 'S' || 1 + (g * 31) % $5 AS sku, count(*) AS quantity
+           FROM generate_series(1, $3) AS g GROUP BY 1) AS held
+     WHERE merchant_id = $1 AND skus.sku = held.sku
+       AND $2 <> '' AND $4::timestamptz IS NOT NULL AND $6 + $7 >= 0",
+];
+
+const ATTEMPTS: [&str; 2] = [
+    "INSERT INTO pay_orders (pay_order_id, merchant_id, order_no, payer_id, channel, status, amount, currency,
+                             pay_url, expires_at, created_at, updated_at, version)
+     SELECT 'po_' || lpad($2 || g, 26, '0'), $1, $2 || g, 'u' || g % 100000, 'sandbox', 'PAYING', $6, 'CNY',
+            'http://127.0.0.1:8080/sandbox/cashier/po_' || lpad($2 || g, 26, '0'), $4, now(), now(), 2
+     FROM generate_series(1, $3) AS g WHERE $5 + $7 >= 0",
+    "INSERT INTO order_history (merchant_id, order_no, pay_order_id, seq, from_status, to_status, event, created_at)
+     SELECT $1, $2 || g, 'po_' || lpad($2 || g, 26, '0'), step.seq, step.before, step.after, step.event, now()
+     FROM generate_series(1, $3) AS g,
+          (VALUES (1, NULL, 'INIT', 'BEGUN'), (2, 'INIT', 'PAYING', 'LINK_MADE')) AS step (seq, before, after, event)
+     WHERE $4::timestamptz IS NOT NULL AND $5 + $6 + $7 >= 0",
+];
+
+/// Puts things on sale.
+pub async fn stock(database_url: &str) -> Result<(), Failure> {
+    let mut connection = PgConnection::connect(database_url).await?;
+    sqlx::query(STOCK).bind(MERCHANT).bind(SKUS).execute(&mut connection).await?;
+    Ok(connection.close().await?)
+}
+
+/// Makes orders in one transaction.
+pub async fn orders(database_url: &str, orders: &Orders<'_>) -> Result<(), Failure> {
+    let mut connection = PgConnection::connect(database_url).await?;
+    let mut tx = connection.begin().await?;
+    let items: &[&'static str] = if orders.skus > 0 { &ITEMS } else { &[] };
+    let attempts: &[&'static str] = if orders.with_attempt { &ATTEMPTS } else { &[] };
+    // Each statement takes the same parameters.
+    for statement in ORDERS.iter().chain(items).chain(attempts) {
+        sqlx::query(*statement)
+            .bind(MERCHANT)
+            .bind(orders.prefix)
+            .bind(orders.count)
+            .bind(orders.expires_at)
+            .bind(orders.skus)
+            .bind(AMOUNT)
+            .bind(i32::from(orders.with_attempt))
+            .execute(&mut *tx)
+            .await?;
+    }
+    tx.commit().await?;
+    Ok(connection.close().await?)
+}
+
+/// Statistics as they are on a database that has lived a while, and no checkpoint in the middle of a run.
+pub async fn settle(database_url: &str) -> Result<(), Failure> {
+    let mut connection = PgConnection::connect(database_url).await?;
+    sqlx::query("VACUUM ANALYZE").execute(&mut connection).await?;
+    sqlx::query("CHECKPOINT").execute(&mut connection).await?;
+    Ok(connection.close().await?)
+}

@@ -1,0 +1,194 @@
+//! Every check of the audit sees its own violation, and nothing else raises an alarm.
+//!
+//! Each seed breaks one thing in a healthy world (`audit/world.sql`), in a transaction that is rolled back. What
+//! the schema itself refuses is seeded with the constraint dropped and triggers off, which takes a superuser.
+
+use payonce::audit::{self, AuditReport, CheckKind};
+use payonce::config::DatabaseConfig;
+use payonce::ids::Ids;
+use payonce::infra::clock::Clock;
+use payonce::infra::db::{Conn, Db, Tx};
+use payonce::orders::{OrderEvent, OrderStatus};
+use payonce::pay::{PayEvent, PayStatus};
+use time::OffsetDateTime;
+use time::macros::datetime;
+
+use crate::support::stores;
+
+mod seeds;
+
+use seeds::{SEEDS, Seed};
+
+/// The moment that the world and the seeds are written for.
+const NOW: OffsetDateTime = datetime!(2030-01-01 00:00 UTC);
+
+const WORLD: &str = include_str!("audit/world.sql");
+
+/// An empty, migrated database of the test's own.
+async fn database() -> Db {
+    let config = DatabaseConfig {
+        url: stores::fresh_database().await.into(),
+        pool_size: 4,
+        acquire_deadline: std::time::Duration::from_secs(5),
+        statement_deadline: std::time::Duration::from_secs(60),
+    };
+    Db::new(&config, Ids::seeded(Clock::system(), 1)).unwrap()
+}
+
+/// A transaction that holds the healthy world; dropped, it leaves nothing behind. Its merchant's key lets only one
+/// such transaction in at a time, so those that drop constraints do not lock each other out.
+async fn world(db: &Db) -> Tx {
+    let mut tx = db.begin().await.unwrap();
+    run(&mut tx, "SET LOCAL session_replication_role = replica; SET LOCAL lock_timeout = 0").await;
+    run(&mut tx, WORLD).await;
+    tx
+}
+
+async fn run(conn: &mut Conn, sql: &'static str) {
+    sqlx::raw_sql(sql).execute(conn).await.unwrap_or_else(|error| panic!("{error}: {sql}"));
+}
+
+fn broken(report: &AuditReport) -> Vec<&'static str> {
+    report.checks.iter().filter(|check| check.violations > 0).map(|check| check.id).collect()
+}
+
+fn sorted(seed: &Seed) -> Vec<&'static str> {
+    let mut ids: Vec<_> = [seed.check].iter().chain(seed.also).copied().collect();
+    ids.sort_unstable();
+    ids
+}
+
+#[tokio::test]
+async fn an_empty_database_is_in_order() {
+    let report = audit::audit(&database().await, NOW).await.unwrap();
+    assert!(report.ok, "{report:#?}");
+    assert!(report.money_at_risk.is_empty());
+}
+
+#[tokio::test]
+async fn a_healthy_world_raises_no_alarm() {
+    let db = database().await;
+    let mut tx = world(&db).await;
+    let report = audit::run_checks(&mut tx, NOW).await.unwrap();
+    assert!(report.ok, "{:#?}", report.checks.iter().filter(|c| c.violations > 0).collect::<Vec<_>>());
+}
+
+#[tokio::test]
+async fn every_check_sees_its_violation() {
+    let db = database().await;
+    let mut tx = world(&db).await;
+    let mut wrong = Vec::new();
+    for seed in SEEDS {
+        run(&mut tx, "SAVEPOINT healthy").await;
+        run(&mut tx, seed.sql).await;
+        let report = audit::run_checks(&mut tx, NOW).await.unwrap();
+        run(&mut tx, "ROLLBACK TO healthy").await;
+
+        let mut found = broken(&report);
+        found.sort_unstable();
+        if found != sorted(seed) {
+            wrong.push(format!("{}\n  found {found:?}, expected {:?}", seed.sql, sorted(seed)));
+        }
+        assert!(!report.ok);
+        for check in report.checks.iter().filter(|check| check.violations > 0) {
+            let shown = usize::try_from(check.violations).unwrap().min(10);
+            assert_eq!(check.sample.len(), shown, "{check:?}");
+            assert!(check.sample.iter().all(|line| !line.is_empty()), "{check:?}");
+        }
+    }
+    assert!(wrong.is_empty(), "{}", wrong.join("\n"));
+}
+
+#[tokio::test]
+async fn every_check_has_a_seed() {
+    let report = audit::audit(&database().await, NOW).await.unwrap();
+    let mut ids: Vec<_> = report.checks.iter().map(|check| check.id).collect();
+    for id in &ids {
+        assert!(SEEDS.iter().any(|seed| seed.check == *id), "nothing seeds a violation of {id}");
+    }
+    let all = ids.len();
+    ids.sort_unstable();
+    ids.dedup();
+    assert_eq!(ids.len(), all, "two checks share an id");
+}
+
+/// What is eventual must be quiet while its grace lasts: the same seeds, seen when the world was just made.
+#[tokio::test]
+async fn eventual_checks_wait_for_their_grace() {
+    let db = database().await;
+    let mut tx = world(&db).await;
+    for seed in SEEDS {
+        run(&mut tx, "SAVEPOINT healthy").await;
+        run(&mut tx, seed.sql).await;
+        let report = audit::run_checks(&mut tx, datetime!(2029-12-31 12:00 UTC)).await.unwrap();
+        run(&mut tx, "ROLLBACK TO healthy").await;
+        let early = report.checks.iter().find(|c| c.violations > 0 && c.kind == CheckKind::Eventual);
+        assert!(early.is_none(), "{early:#?}");
+    }
+}
+
+/// The states that a set of changes may go through, as `(from, event, to)`.
+type Edges = Vec<(&'static str, &'static str, &'static str, bool)>;
+
+fn order_edges() -> Edges {
+    let mut edges = Vec::new();
+    for (&from, &event, &to) in product(OrderStatus::ALL, OrderEvent::ALL) {
+        edges.push((from.as_str(), event.as_str(), to.as_str(), from.after(event) == Ok(to)));
+    }
+    edges
+}
+
+fn attempt_edges() -> Edges {
+    let mut edges = Vec::new();
+    for (&from, &event, &to) in product(PayStatus::ALL, PayEvent::ALL) {
+        edges.push((from.as_str(), event.as_str(), to.as_str(), from.after(event) == Some(to)));
+    }
+    edges
+}
+
+fn product<S, E>(states: &'static [S], events: &'static [E]) -> Vec<(&'static S, &'static E, &'static S)> {
+    let pairs = states.iter().flat_map(|from| events.iter().map(move |event| (from, event)));
+    pairs.flat_map(|(from, event)| states.iter().map(move |to| (from, event, to))).collect()
+}
+
+/// Writes these edges as history and counts those that the audit does not allow.
+async fn forbidden(tx: &mut Tx, pay_order_id: &str, edges: &Edges) -> i64 {
+    run(tx, "DELETE FROM order_history").await;
+    for (seq, (from, event, to, _)) in (2..).zip(edges) {
+        let conn: &mut Conn = tx;
+        sqlx::query("INSERT INTO order_history VALUES ('m', 'X', $1, $2, $3, $4, $5, now())")
+            .bind(pay_order_id)
+            .bind(seq)
+            .bind(from)
+            .bind(to)
+            .bind(event)
+            .execute(conn)
+            .await
+            .unwrap();
+    }
+    let report = audit::run_checks(tx, NOW).await.unwrap();
+    report.checks.iter().find(|check| check.id == "history_edges").unwrap().violations
+}
+
+#[tokio::test]
+async fn the_audit_allows_the_edges_of_the_tables_and_no_others() {
+    let db = database().await;
+    for (pay_order_id, edges) in [("", order_edges()), ("po_x", attempt_edges())] {
+        let mut tx = world(&db).await;
+        let (allowed, refused): (Edges, Edges) = edges.into_iter().partition(|edge| edge.3);
+        assert!(!allowed.is_empty());
+        assert_eq!(forbidden(&mut tx, pay_order_id, &allowed).await, 0);
+        assert_eq!(forbidden(&mut tx, pay_order_id, &refused).await, i64::try_from(refused.len()).unwrap());
+    }
+}
+
+#[tokio::test]
+async fn money_that_has_not_come_to_rest_is_summed_once() {
+    let db = database().await;
+    let mut tx = world(&db).await;
+    let report = audit::run_checks(&mut tx, NOW).await.unwrap();
+    let risk: Vec<_> =
+        report.money_at_risk.iter().map(|risk| (risk.currency.as_str(), risk.amount)).collect();
+    // HELD 100, REFUNDING 70 and its refund, PROCESSING 40; the kept dollars are at rest.
+    assert_eq!(risk, [("CNY", 210), ("USD", 0)]);
+}

@@ -1,0 +1,99 @@
+-- A healthy world, half a day old at 2030-01-01 00:00 UTC: one thing in every state that needs no further look.
+SET LOCAL timezone = 'UTC';
+
+INSERT INTO merchants (merchant_id, name, notify_secret, created_at, updated_at)
+VALUES ('m', 'Merchant', '\x00', '2029-12-31 12:00', '2029-12-31 12:00');
+INSERT INTO skus (merchant_id, sku, stock, lock_stock, created_at, updated_at)
+VALUES ('m', 'a', 100, 2, '2029-12-31 12:00', '2029-12-31 12:00');
+
+-- P waits for money, D is paid (its first attempt was given up), C was closed and paid late.
+INSERT INTO orders (merchant_id, order_no, user_id, status, close_reason, amount, currency, paid_by, paid_at,
+                    expires_at, attempts, created_at, updated_at, version)
+VALUES ('m', 'P', 'u', 'PENDING', NULL, 100, 'CNY', NULL, NULL, '2030-01-02', 1, '2029-12-31 12:00', '2029-12-31 12:00', 1),
+       ('m', 'D', 'u', 'PAID', NULL, 100, 'CNY', 'po_d1', '2029-12-31 12:00', '2029-12-31 12:30', 2, '2029-12-31 12:00', '2029-12-31 12:00', 2),
+       ('m', 'C', 'u', 'CLOSED', 'TIMEOUT', 100, 'CNY', NULL, NULL, '2029-12-31 12:30', 2, '2029-12-31 12:00', '2029-12-31 12:00', 2);
+INSERT INTO order_items
+VALUES ('m', 'P', 1, 'a', 2, 50), ('m', 'D', 1, 'a', 1, 100), ('m', 'C', 1, 'a', 4, 25);
+INSERT INTO stock_reservations
+VALUES ('m', 'P', 1, 'a', 2, 'LOCKED', '2029-12-31 12:00', '2029-12-31 12:00'),
+       ('m', 'D', 1, 'a', 1, 'DEDUCTED', '2029-12-31 12:00', '2029-12-31 12:00'),
+       ('m', 'C', 1, 'a', 4, 'RELEASED', '2029-12-31 12:00', '2029-12-31 12:00');
+
+INSERT INTO pay_orders (pay_order_id, merchant_id, order_no, payer_id, channel, status, amount, currency, pay_url,
+                        transaction_id, paid_at, expires_at, created_at, updated_at, version)
+VALUES ('po_p1', 'm', 'P', 'u', 'sandbox', 'PAYING', 100, 'CNY', 'https://pay', NULL, NULL, '2030-01-02', '2029-12-31 12:00', '2029-12-31 12:00', 2),
+       ('po_d0', 'm', 'D', 'u', 'sandbox', 'CLOSED', 100, 'CNY', 'https://pay', NULL, NULL, '2029-12-31 12:30', '2029-12-31 12:00', '2029-12-31 12:00', 3),
+       ('po_d1', 'm', 'D', 'u', 'sandbox', 'PAID', 100, 'CNY', 'https://pay', 'T-d1', '2029-12-31 12:00', '2029-12-31 12:30', '2029-12-31 12:00', '2029-12-31 12:00', 3),
+       ('po_c0', 'm', 'C', 'u', 'sandbox', 'CLOSED', 100, 'CNY', 'https://pay', NULL, NULL, '2029-12-31 12:30', '2029-12-31 12:00', '2029-12-31 12:00', 3),
+       ('po_c1', 'm', 'C', 'u', 'sandbox', 'PAID', 100, 'CNY', NULL, 'T-c1', '2029-12-31 12:00', '2029-12-31 12:30', '2029-12-31 12:00', '2029-12-31 12:00', 3);
+INSERT INTO order_history (merchant_id, order_no, pay_order_id, seq, from_status, to_status, event, created_at)
+SELECT 'm', order_no, pay_order_id, seq, from_status, to_status, event, '2029-12-31 12:00'
+FROM (VALUES ('P', '', 1, NULL, 'PENDING', 'CREATED'),
+             ('D', '', 1, NULL, 'PENDING', 'CREATED'), ('D', '', 2, 'PENDING', 'PAID', 'PAYMENT_CONFIRMED'),
+             ('C', '', 1, NULL, 'PENDING', 'CREATED'), ('C', '', 2, 'PENDING', 'CLOSED', 'DEADLINE_PASSED'),
+             ('P', 'po_p1', 1, NULL, 'INIT', 'BEGUN'), ('P', 'po_p1', 2, 'INIT', 'PAYING', 'LINK_MADE'),
+             ('D', 'po_d0', 1, NULL, 'INIT', 'BEGUN'), ('D', 'po_d0', 2, 'INIT', 'PAYING', 'LINK_MADE'),
+             ('D', 'po_d0', 3, 'PAYING', 'CLOSED', 'ATTEMPT_CLOSED'),
+             ('D', 'po_d1', 1, NULL, 'INIT', 'BEGUN'), ('D', 'po_d1', 2, 'INIT', 'PAYING', 'LINK_MADE'),
+             ('D', 'po_d1', 3, 'PAYING', 'PAID', 'PAYMENT_CONFIRMED'),
+             ('C', 'po_c0', 1, NULL, 'INIT', 'BEGUN'), ('C', 'po_c0', 2, 'INIT', 'PAYING', 'LINK_MADE'),
+             ('C', 'po_c0', 3, 'PAYING', 'CLOSED', 'ATTEMPT_CLOSED'),
+             ('C', 'po_c1', 1, NULL, 'INIT', 'BEGUN'), ('C', 'po_c1', 2, 'INIT', 'CLOSED', 'ATTEMPT_CLOSED'),
+             ('C', 'po_c1', 3, 'CLOSED', 'PAID', 'PAYMENT_CONFIRMED'))
+     AS change (order_no, pay_order_id, seq, from_status, to_status, event);
+
+-- Stray: C's late money is back, D's second money is held, D's wrong money is on its way back, nobody's is kept.
+INSERT INTO stray_payments (stray_id, channel, transaction_id, out_trade_no, pay_order_id, merchant_id, order_no,
+                            amount, currency, reason, status, paid_at, created_at, updated_at)
+SELECT stray_id, 'sandbox', transaction_id, out_trade_no, pay_order_id, merchant_id, order_no, amount, currency,
+       reason, status, '2029-12-31 12:00', '2029-12-31 12:00', '2029-12-31 12:00'
+FROM (VALUES ('sp_c', 'T-c1', 'po_c1', 'po_c1', 'm', 'C', 100, 'CNY', 'LATE_PAYMENT', 'REFUNDED'),
+             ('sp_d', 'T-d2', 'po_d1', 'po_d1', 'm', 'D', 100, 'CNY', 'DUPLICATE_PAYMENT', 'HELD'),
+             ('sp_r', 'T-d3', 'po_d0', 'po_d0', 'm', 'D', 70, 'CNY', 'AMOUNT_MISMATCH', 'REFUNDING'),
+             ('sp_k', 'T-k', 'nobody', NULL, NULL, NULL, 5, 'USD', 'UNKNOWN_ORDER', 'KEPT'))
+     AS stray (stray_id, transaction_id, out_trade_no, pay_order_id, merchant_id, order_no, amount, currency,
+               reason, status);
+-- Beside the strays' refunds, part of what D paid is on its way back.
+INSERT INTO refunds (refund_id, merchant_id, refund_no, order_no, pay_order_id, stray_id, amount, currency, status,
+                     reason, failure, created_at, updated_at)
+SELECT refund_id, 'm', refund_id, order_no, pay_order_id, stray_id, amount, 'CNY', status, 'R', failure,
+       '2029-12-31 12:00', '2029-12-31 12:00'
+FROM (VALUES ('rf_c0', 'C', NULL, 'sp_c', 100, 'FAILED', 'no'), ('rf_c1', 'C', NULL, 'sp_c', 100, 'SUCCEEDED', NULL),
+             ('rf_r', 'D', NULL, 'sp_r', 70, 'PENDING', NULL), ('rf_d', 'D', 'po_d1', NULL, 40, 'PROCESSING', NULL))
+     AS refund (refund_id, order_no, pay_order_id, stray_id, amount, status, failure);
+
+INSERT INTO webhook_inbox (channel, event_id, subject, merchant_id, order_no, verdict, body, received_at, updated_at)
+SELECT 'sandbox', event_id, subject, merchant_id, order_no, verdict, '\x00', received_at::timestamptz, received_at::timestamptz
+FROM (VALUES ('e1', 'po_d1', 'm', 'D', 'APPLIED', '2029-12-31 12:00'),
+             ('e2', 'po_c1', 'm', 'C', 'STRAY', '2029-12-31 12:00'),
+             ('e3', 'nobody', NULL, NULL, 'UNKNOWN_ORDER', '2029-12-31 12:00'),
+             ('e4', 'po_d0', 'm', 'D', 'AMOUNT_MISMATCH', '2029-12-31 12:00'),
+             ('e5', 'po_new', NULL, NULL, 'UNMATCHED', '2029-12-31 23:55'))
+     AS inbox (event_id, subject, merchant_id, order_no, verdict, received_at);
+
+INSERT INTO outbox (merchant_id, order_no, event, event_version, payload, created_at)
+VALUES ('m', 'D', 'order.paid', 1, '{}', '2029-12-31 12:00'),
+       ('m', 'C', 'order.closed', 1, '{}', '2029-12-31 12:00'),
+       ('m', 'C', 'stray_payment.received', 1, '{"stray_id": "sp_c"}', '2029-12-31 12:00'),
+       ('m', 'D', 'stray_payment.received', 1, '{"stray_id": "sp_d"}', '2029-12-31 12:00'),
+       ('m', 'D', 'stray_payment.received', 1, '{"stray_id": "sp_r"}', '2029-12-31 12:00'),
+       (NULL, NULL, 'stray_payment.received', 1, '{"stray_id": "sp_k"}', '2029-12-31 12:00'),
+       ('m', 'C', 'refund.finished', 1, '{"refund_no": "rf_c0", "status": "FAILED"}', '2029-12-31 12:00'),
+       ('m', 'C', 'refund.finished', 1, '{"refund_no": "rf_c1", "status": "SUCCEEDED"}', '2029-12-31 12:00');
+
+INSERT INTO compensations (kind, action, subject, status, due_at, created_at, updated_at)
+VALUES ('REDO_BUSINESS', 'DRIVE_REFUND', 'rf_r', 'READY', '2030-01-01 00:01', '2029-12-31 12:00', '2029-12-31 12:00'),
+       ('REDO_BUSINESS', 'DRIVE_REFUND', 'rf_d', 'RUNNING', '2030-01-01 00:00:20', '2029-12-31 12:00', '2029-12-31 12:00'),
+       ('REDO_BUSINESS', 'REMATCH_CALLBACK', 'sandbox/e5', 'READY', '2030-01-01 00:01', '2029-12-31 23:55', '2029-12-31 23:55'),
+       ('REDO_BUSINESS', 'CLOSE_PAY_ORDER', 'po_d0', 'DEAD', '2029-12-31 18:00', '2029-12-31 12:00', '2029-12-31 18:00');
+INSERT INTO exceptions (exception_id, kind, subject, detail, status, action, resolved_by, reason, created_at, updated_at)
+VALUES ('ex_d', 'STRAY_MONEY', 'sp_d', 'twice', 'OPEN', NULL, NULL, NULL, '2029-12-31 12:00', '2029-12-31 12:00'),
+       ('ex_r', 'AMOUNT_MISMATCH', 'sp_r', 'wrong', 'OPEN', NULL, NULL, NULL, '2029-12-31 12:00', '2029-12-31 12:00'),
+       ('ex_k', 'UNKNOWN_ORDER', 'sp_k', 'whose?', 'RESOLVED', 'KEEP', 'ann', 'ours', '2029-12-31 12:00', '2029-12-31 12:00'),
+       ('ex_t', 'DEAD_TASK', 'po_d0', 'silent', 'RESOLVED', 'NONE', 'ann', 'seen', '2029-12-31 18:00', '2029-12-31 18:00');
+
+INSERT INTO trades (channel, transaction_id, pay_order_id, created_at)
+SELECT channel, transaction_id, pay_order_id, pay_orders.paid_at FROM pay_orders JOIN orders USING (merchant_id, order_no)
+WHERE orders.paid_by = pay_order_id;
+INSERT INTO trades (channel, transaction_id, stray_id, created_at)
+SELECT channel, transaction_id, stray_id, paid_at FROM stray_payments;

@@ -1,0 +1,208 @@
+//! The pay URL while the channel is silent, late, or faster than we are.
+
+use std::time::Duration;
+
+use payonce::channels::sandbox::{FaultKind, FaultOp};
+use serde_json::json;
+
+use crate::support::{Cluster, TestApp, TestOptions, seconds};
+
+/// Two instances that have no Redis, so that neither waits for the other.
+async fn two_without_redis() -> Cluster {
+    let mut cluster = Cluster::start(2, TestOptions::default()).await;
+    cluster.instances[0].redis.as_mut().expect("its own").kill().await.expect("killed");
+    cluster
+}
+
+#[tokio::test]
+async fn after_a_silence_the_same_request_gets_the_link_with_the_same_number() {
+    let app = TestApp::start().await;
+    for (order_no, silence) in [("A1", FaultKind::TimeoutBefore), ("A2", FaultKind::TimeoutAfter)] {
+        app.order(order_no).await;
+        app.fault(FaultOp::Create, silence, 1, Some(1_500)).await;
+        let silent = app.pay_url(order_no).await;
+        assert_eq!(silent.problem(503), "CHANNEL_UNAVAILABLE");
+        assert!(silent.header("retry-after").is_some());
+        let attempt = app.attempts_of(order_no).await.remove(0);
+        assert_eq!(attempt["status"], "INIT");
+        assert_eq!(
+            app.get(&format!("/pay/{}", attempt["pay_order_id"].as_str().unwrap())).await.expect(200).body["pay_url"],
+            json!(null)
+        );
+
+        let link = app.pay_url(order_no).await.expect(200);
+        assert_eq!(link.body["pay_order_id"], attempt["pay_order_id"]);
+        assert_eq!(app.attempt_statuses(order_no).await, ["PAYING"]);
+    }
+    assert_eq!(app.count("sandbox.trades").await, 2);
+    app.run_until_idle().await;
+    app.end().await;
+}
+
+#[tokio::test]
+async fn after_a_silence_a_task_makes_the_link_by_itself() {
+    let app = TestApp::start().await;
+    for (order_no, silence) in [("A1", FaultKind::TimeoutBefore), ("A2", FaultKind::TimeoutAfter)] {
+        app.order(order_no).await;
+        // Silent again to the task's first try.
+        app.fault(FaultOp::Create, silence, 2, Some(1_200)).await;
+        assert_eq!(app.pay_url(order_no).await.problem(503), "CHANNEL_UNAVAILABLE");
+        let begun = app.attempts_of(order_no).await.remove(0);
+        app.clock.advance(seconds(2));
+        app.run_until_idle().await;
+        assert_eq!(app.attempt_statuses(order_no).await, ["INIT"]);
+        app.clock.advance(seconds(3));
+        app.run_until_idle().await;
+        assert_eq!(app.attempt_statuses(order_no).await, ["PAYING"]);
+        assert_eq!(app.pay_url(order_no).await.expect(200).body["pay_order_id"], begun["pay_order_id"]);
+    }
+    assert_eq!(app.count("sandbox.trades").await, 2);
+    app.end().await;
+}
+
+#[tokio::test]
+async fn a_channel_that_stays_silent_until_the_order_is_over_leaves_it_closed() {
+    let app = TestApp::start().await;
+    app.order("A1").await;
+    app.fault(FaultOp::Create, FaultKind::TimeoutAfter, 1, Some(1_200)).await;
+    assert_eq!(app.pay_url("A1").await.problem(503), "CHANNEL_UNAVAILABLE");
+    let pay_order = app.attempts_of("A1").await.remove(0)["pay_order_id"].as_str().unwrap().to_owned();
+    app.clock.advance(seconds(1_801));
+    app.run_until_idle().await;
+    assert_eq!(
+        (app.status_of("A1").await, app.attempt_statuses("A1").await),
+        ("CLOSED".into(), vec!["CLOSED".into()])
+    );
+    assert_eq!(app.sandbox_trade(&pay_order).await["status"], "CLOSED");
+    app.end().await;
+}
+
+#[tokio::test]
+async fn the_second_payer_waits_for_the_first_ones_trade_to_be_closed() {
+    let app = TestApp::start().await;
+    let first = app.order_to_pay("A1").await;
+    app.fault(FaultOp::Close, FaultKind::TimeoutBefore, 1, Some(1_200)).await;
+    assert_eq!(app.pay_url_by("A1", "u2").await.problem(503), "CHANNEL_UNAVAILABLE");
+    assert_eq!(app.attempt_statuses("A1").await, ["PAYING"], "nothing moved");
+    assert_eq!(app.sandbox_trade(&first).await["status"], "OPEN");
+
+    app.clock.advance(seconds(3));
+    app.run_until_idle().await;
+    assert_eq!(app.attempt_statuses("A1").await, ["CLOSED"]);
+    assert_eq!(app.sandbox_trade(&first).await["status"], "CLOSED");
+    app.pay_url_by("A1", "u2").await.expect(200);
+    app.end().await;
+}
+
+#[tokio::test]
+async fn money_that_came_while_the_channel_was_silent_is_found_by_the_same_request() {
+    let app = TestApp::start().await;
+    app.order("A1").await;
+    app.fault(FaultOp::Create, FaultKind::TimeoutAfter, 1, Some(1_200)).await;
+    assert_eq!(app.pay_url("A1").await.problem(503), "CHANNEL_UNAVAILABLE");
+    let pay_order = app.attempts_of("A1").await.remove(0)["pay_order_id"].as_str().unwrap().to_owned();
+
+    // The channel has the trade; its buyer pays, and the callback is lost.
+    app.sandbox_pay(&pay_order, json!({"notify": false})).await.expect(200);
+    assert_eq!(app.pay_url("A1").await.problem(409), "ORDER_IS_ALREADY_PAID");
+    assert_eq!(app.find_order("A1").await["paid_by"], json!(pay_order));
+    app.run_until_idle().await;
+    app.end().await;
+}
+
+#[tokio::test]
+async fn money_that_came_while_the_channel_was_silent_is_found_by_the_task() {
+    let app = TestApp::start().await;
+    app.order("A1").await;
+    app.fault(FaultOp::Create, FaultKind::TimeoutAfter, 1, Some(1_200)).await;
+    assert_eq!(app.pay_url("A1").await.problem(503), "CHANNEL_UNAVAILABLE");
+    let pay_order = app.attempts_of("A1").await.remove(0)["pay_order_id"].as_str().unwrap().to_owned();
+    app.sandbox_pay(&pay_order, json!({"notify": false})).await.expect(200);
+    app.clock.advance(seconds(5));
+    app.run_until_idle().await;
+    assert_eq!(app.find_order("A1").await["paid_by"], json!(pay_order));
+    app.end().await;
+}
+
+#[tokio::test]
+async fn a_callback_that_overtakes_the_link_pays_the_order() {
+    let cluster = Cluster::start(2, TestOptions::default()).await;
+    let (app, other) = (cluster.first(), cluster.turn(1));
+    app.order("A1").await;
+    app.fault(FaultOp::Create, FaultKind::Delay, 1, Some(900)).await;
+    let (link, ()) = tokio::join!(app.pay_url("A1"), async {
+        let pay_order = app.begun_attempt_of("A1").await;
+        let early = other.success("E1", &pay_order, "T1", 1990);
+        other.webhook(&early).await.expect(200);
+        assert_eq!(app.status_of("A1").await, "PAID");
+    });
+    assert_eq!(link.problem(409), "ORDER_IS_ALREADY_PAID");
+    assert_eq!(app.attempt_statuses("A1").await, ["PAID"]);
+    app.run_until_idle().await;
+    cluster.end().await;
+}
+
+#[tokio::test]
+async fn an_order_that_is_closed_while_its_link_is_made_leaves_no_trade_open() {
+    let cluster = two_without_redis().await;
+    let (app, other) = (cluster.first(), cluster.turn(1));
+    app.order("A1").await;
+    app.fault(FaultOp::Create, FaultKind::Delay, 1, Some(700)).await;
+    let (link, pay_order) = tokio::join!(app.pay_url("A1"), async {
+        let pay_order = app.begun_attempt_of("A1").await;
+        assert_eq!(other.close("A1").await.expect(200).body["status"], "CLOSED");
+        pay_order
+    });
+    assert_eq!(link.problem(409), "ORDER_CLOSED");
+    assert_eq!(app.sandbox_trade(&pay_order).await["status"], "CLOSED");
+    app.run_until_idle().await;
+    cluster.end().await;
+}
+
+#[tokio::test]
+async fn an_order_that_is_closed_while_a_task_makes_its_link_leaves_no_trade_open() {
+    let cluster = two_without_redis().await;
+    let (app, other) = (cluster.first(), cluster.turn(1));
+    app.order("A1").await;
+    app.fault(FaultOp::Create, FaultKind::TimeoutBefore, 1, Some(1_200)).await;
+    assert_eq!(app.pay_url("A1").await.problem(503), "CHANNEL_UNAVAILABLE");
+    let pay_order = app.begun_attempt_of("A1").await;
+    app.fault(FaultOp::Create, FaultKind::Delay, 1, Some(700)).await;
+    app.clock.advance(seconds(2));
+    tokio::join!(app.run_until_idle(), async {
+        tokio::time::sleep(Duration::from_millis(300)).await;
+        assert_eq!(other.close("A1").await.expect(200).body["status"], "CLOSED");
+    });
+    app.run_until_idle().await;
+    assert_eq!(app.sandbox_trade(&pay_order).await["status"], "CLOSED");
+    cluster.end().await;
+}
+
+#[tokio::test]
+async fn closing_waits_for_a_link_that_is_being_made_in_the_same_process() {
+    let app = TestApp::start().await;
+    app.order("A1").await;
+    app.fault(FaultOp::Create, FaultKind::Delay, 1, Some(500)).await;
+    let (link, closed) = tokio::join!(app.pay_url("A1"), async {
+        app.begun_attempt_of("A1").await;
+        app.close("A1").await
+    });
+    let link = link.expect(200);
+    assert_eq!(closed.expect(200).body["status"], "CLOSED");
+    assert_eq!(app.sandbox_trade(link.text_of("pay_order_id")).await["status"], "CLOSED");
+    app.end().await;
+}
+
+#[tokio::test]
+async fn a_client_that_hangs_up_loses_only_the_answer() {
+    let app = TestApp::start().await;
+    app.order("A1").await;
+    app.watch_calls(FaultOp::Create, 500).await;
+    let gone = tokio::time::timeout(Duration::from_millis(200), app.pay_url("A1")).await;
+    assert!(gone.is_err(), "the client was gone before the answer");
+    let begun = app.begun_attempt_of("A1").await;
+    app.eventually("the link stands", || async { app.attempt_statuses("A1").await == ["PAYING"] }).await;
+    assert_eq!(app.pay_url("A1").await.expect(200).text_of("pay_order_id"), begun);
+    assert_eq!(app.calls_of(FaultOp::Create).await, 1);
+    app.end().await;
+}

@@ -1,0 +1,128 @@
+//! Stock: held by orders, never oversold, given back once.
+
+use futures_util::future::join_all;
+use serde_json::{Value, json};
+
+use crate::support::{Cluster, Reply, TestApp, TestOptions, minutes};
+
+fn order(order_no: &str, lines: &[(&str, i64)]) -> Value {
+    let items: Vec<Value> = lines
+        .iter()
+        .map(|(sku, quantity)| json!({"sku": sku, "quantity": quantity, "unit_price": 10}))
+        .collect();
+    json!({"order_no": order_no, "user_id": "u1", "currency": "CNY", "items": items})
+}
+
+fn details_of(reply: &Reply) -> Vec<&str> {
+    let errors = reply.body["errors"].as_array().expect("errors");
+    errors.iter().map(|error| error["detail"].as_str().expect("a detail")).collect()
+}
+
+fn count_of(replies: &[Reply], status: u16) -> usize {
+    replies.iter().filter(|reply| reply.status == status).count()
+}
+
+async fn deadlocks(app: &TestApp) -> i64 {
+    app.count_where("pg_stat_database", "datname = current_database() AND deadlocks > 0").await
+}
+
+#[tokio::test]
+async fn when_one_of_many_things_is_lacking_none_is_held() {
+    let app = TestApp::start().await;
+    app.stock("CUP", 5).await;
+    app.stock("POT", 1).await;
+    app.stock("TEA", 5).await;
+
+    let refused = app.post("/orders", order("A1", &[("TEA", 2), ("POT", 2), ("CUP", 2)])).await;
+    assert_eq!(refused.problem(409), "OUT_OF_STOCK");
+    assert_eq!(details_of(&refused), ["not enough of POT is left"]);
+    // Two lines of one thing are counted together.
+    let refused = app.post("/orders", order("A1", &[("TEA", 3), ("CUP", 1), ("TEA", 3)])).await;
+    assert_eq!(details_of(&refused), ["not enough of TEA is left"]);
+
+    for sku in ["CUP", "POT", "TEA"] {
+        assert_eq!(app.stock_of(sku).await.1, 0, "{sku}");
+    }
+    assert_eq!((app.count("orders").await, app.count("stock_reservations").await), (0, 0));
+    app.order_with(order("A1", &[("TEA", 2), ("POT", 1), ("TEA", 3)])).await;
+    assert_eq!((app.stock_of("TEA").await, app.stock_of("POT").await), ((5, 5), (1, 1)));
+    app.end().await;
+}
+
+#[tokio::test]
+async fn a_repeat_gets_its_order_also_when_nothing_is_left() {
+    let app = TestApp::start().await;
+    app.stock("TEA", 1).await;
+    app.order_with(order("A1", &[("TEA", 1)])).await;
+    let again = app.post("/orders", order("A1", &[("TEA", 1)])).await.expect(200);
+    assert_eq!(again.body["order_no"], "A1");
+    assert_eq!(app.post("/orders", order("A2", &[("TEA", 1)])).await.problem(409), "OUT_OF_STOCK");
+    assert_eq!(app.post("/orders", order("A1", &[("TEA", 2)])).await.problem(422), "ORDER_PARAMS_MISMATCH");
+
+    app.close("A1").await.expect(200);
+    app.order_with(order("A2", &[("TEA", 1)])).await;
+    assert_eq!(app.stock_of("TEA").await, (1, 1));
+    app.end().await;
+}
+
+#[tokio::test]
+async fn things_that_are_not_on_sale_are_named() {
+    let app = TestApp::start().await;
+    app.stock("TEA", 1).await;
+    let refused = app.post("/orders", order("A1", &[("TEA", 1), ("MOON", 1), ("SUN", 2)])).await;
+    assert_eq!(refused.problem(422), "UNKNOWN_SKU");
+    assert_eq!(details_of(&refused), ["there is no sku MOON", "there is no sku SUN"]);
+    assert_eq!((app.count("orders").await, app.stock_of("TEA").await), (0, (1, 0)));
+    app.end().await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn orders_over_the_same_things_in_opposite_order_never_deadlock() {
+    let app = TestApp::start().await;
+    for sku in ["CUP", "POT", "TEA"] {
+        app.stock(sku, 1_000).await;
+    }
+    let forth = [("CUP", 1), ("POT", 2), ("TEA", 3)];
+    let back = [("TEA", 3), ("POT", 2), ("CUP", 1)];
+    let make = |n: usize| {
+        let lines = if n % 2 == 0 { forth } else { back };
+        let app = &app;
+        async move { app.post("/orders", order(&format!("A{n}"), &lines)).await }
+    };
+    let made = join_all((0..50).map(make)).await;
+    assert_eq!(count_of(&made, 201), 50, "{made:?}");
+    assert_eq!(app.stock_of("TEA").await, (1_000, 150));
+
+    // Closed, while others are made and paid.
+    let mixed = join_all((0..50).map(|n| {
+        let (app, make) = (&app, &make);
+        async move { if n % 2 == 0 { app.close(&format!("A{n}")).await } else { make(100 + n).await } }
+    }))
+    .await;
+    assert_eq!((count_of(&mixed, 200), count_of(&mixed, 201)), (25, 25), "{mixed:?}");
+    assert_eq!(app.stock_of("TEA").await, (1_000, 150));
+    assert_eq!(deadlocks(&app).await, 0);
+    app.end().await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn two_hundred_buyers_of_a_hundred_things_get_exactly_a_hundred() {
+    let cluster = Cluster::start(2, TestOptions::default()).await;
+    let app = cluster.first();
+    app.stock("TEA", 100).await;
+    let buy = |n: usize| {
+        let app = cluster.turn(n);
+        async move { app.post("/orders", order(&format!("A{n}"), &[("TEA", 1)])).await }
+    };
+    let replies = join_all((0..200).map(buy)).await;
+    assert_eq!((count_of(&replies, 201), count_of(&replies, 409)), (100, 100));
+    for refused in replies.iter().filter(|reply| reply.status == 409) {
+        assert_eq!(refused.problem(409), "OUT_OF_STOCK");
+    }
+    assert_eq!(app.stock_of("TEA").await, (100, 100));
+
+    app.clock.advance(minutes(31));
+    app.run_until_idle().await;
+    assert_eq!(app.stock_of("TEA").await, (100, 0));
+    cluster.end().await;
+}

@@ -1,0 +1,206 @@
+//! Storms: five hundred equal requests cost one execution, with Redis and without.
+
+use std::time::{Duration, Instant};
+
+use futures_util::future::join_all;
+use payonce::channels::sandbox::FaultOp;
+
+use crate::support::{Chance, Cluster, Reply, TestOptions};
+
+const STORM: usize = 500;
+
+async fn start() -> Cluster {
+    // The deadline of production: five hundred requests of a debug build keep a call waiting for a while.
+    let vars = vec![("CHANNEL_DEADLINE_MS", "5000".to_owned())];
+    Cluster::start(3, TestOptions { vars, ..TestOptions::default() }).await
+}
+
+async fn kill_redis(cluster: &mut Cluster) {
+    cluster.instances[0].redis.as_mut().expect("its own").kill().await.expect("killed");
+}
+
+/// Empties Redis, as an operator's slip or a restart without a disk would.
+async fn empty_redis(cluster: &Cluster) {
+    let client = redis::Client::open(cluster.first().redis_url.as_str()).expect("a url");
+    let mut conn = client.get_multiplexed_async_connection().await.expect("a connection");
+    redis::cmd("FLUSHALL").query_async::<()>(&mut conn).await.expect("emptied");
+}
+
+/// The same request at all instances at once.
+async fn storm(cluster: &Cluster, order_no: &str) -> Vec<Reply> {
+    join_all((0..STORM).map(|n| cluster.turn(n).pay_url(order_no))).await
+}
+
+/// All were answered with the same link, and it cost one attempt and one call.
+async fn assert_one_execution(cluster: &Cluster, order_no: &str, replies: &[Reply]) {
+    let mut others = replies.iter().filter(|reply| reply.status != 200);
+    assert!(
+        others.next().is_none(),
+        "{} were not answered: {:?}",
+        others.count() + 1,
+        replies.iter().find(|r| r.status != 200)
+    );
+    assert_eq!(replies.len(), STORM);
+    assert!(replies.iter().all(|reply| reply.body == replies[0].body), "all got the same link");
+    let app = cluster.first();
+    assert_eq!(app.attempt_statuses(order_no).await, ["PAYING"]);
+    assert_eq!(app.count("sandbox.trades").await, 1);
+    assert_eq!(app.calls_of(FaultOp::Create).await, 1, "the channel was called once");
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn five_hundred_equal_requests_are_one() {
+    let cluster = start().await;
+    cluster.first().order("A1").await;
+    cluster.first().watch_calls(FaultOp::Create, 0).await;
+    let replies = storm(&cluster, "A1").await;
+    assert_one_execution(&cluster, "A1", &replies).await;
+    cluster.end().await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn five_hundred_equal_requests_are_one_also_without_redis() {
+    let mut cluster = start().await;
+    cluster.first().order("A1").await;
+    cluster.first().watch_calls(FaultOp::Create, 0).await;
+    kill_redis(&mut cluster).await;
+    let replies = storm(&cluster, "A1").await;
+    assert_one_execution(&cluster, "A1", &replies).await;
+    cluster.end().await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn five_hundred_equal_requests_wait_for_a_slow_channel_together() {
+    for slow_ms in [300, 800] {
+        let cluster = start().await;
+        cluster.first().order("A1").await;
+        cluster.first().watch_calls(FaultOp::Create, slow_ms).await;
+        let replies = storm(&cluster, "A1").await;
+        assert_one_execution(&cluster, "A1", &replies).await;
+        cluster.end().await;
+    }
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn five_hundred_equal_requests_wait_for_a_slow_channel_together_also_without_redis() {
+    let mut cluster = start().await;
+    cluster.first().order("A1").await;
+    cluster.first().watch_calls(FaultOp::Create, 300).await;
+    kill_redis(&mut cluster).await;
+    let replies = storm(&cluster, "A1").await;
+    assert_one_execution(&cluster, "A1", &replies).await;
+    cluster.end().await;
+}
+
+/// Several payers ask for one order again and again; gives how often each status was answered.
+async fn quarrel(cluster: &Cluster, chance: &mut Chance) -> Vec<Reply> {
+    let asks = (0..60).map(|n| {
+        let (app, pause) = (cluster.turn(n), chance.pause(150_000));
+        async move {
+            tokio::time::sleep(pause).await;
+            app.pay_url_by("A1", &format!("u{}", n % 6)).await
+        }
+    });
+    join_all(asks).await
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn payers_who_quarrel_over_an_order_never_have_two_live_attempts() {
+    let mut chance = Chance::new();
+    for has_redis in [true, false] {
+        let mut cluster = start().await;
+        cluster.first().order("A1").await;
+        if !has_redis {
+            kill_redis(&mut cluster).await;
+        }
+        let replies = quarrel(&cluster, &mut chance).await;
+        let app = cluster.first();
+        for reply in &replies {
+            match reply.status {
+                200 => {}
+                // Somebody else is at it, or took the order over again and again: clear words, to be repeated.
+                409 => assert_eq!(reply.problem(409), "LOCK_BUSY"),
+                _ => assert_eq!(reply.problem(503), "CHANNEL_UNAVAILABLE"),
+            }
+        }
+        assert!(replies.iter().any(|reply| reply.status == 200));
+        app.run_until_idle().await;
+        // Whatever an attempt of ours left behind at the channel is closed there too.
+        let open = app.count_where("sandbox.trades", "status = 'OPEN'").await;
+        assert!(open <= 1, "{open} trades could be paid");
+        assert!(app.count_where("pay_orders", "is_live").await <= 1);
+        cluster.end().await;
+    }
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn while_redis_hangs_every_request_is_answered_in_time() {
+    let mut cluster = start().await;
+    cluster.first().order("A1").await;
+    cluster.first().watch_calls(FaultOp::Create, 0).await;
+    cluster.instances[0].redis.as_mut().expect("its own").pause().await.expect("paused");
+    let started = Instant::now();
+    let replies = storm(&cluster, "A1").await;
+    let took = started.elapsed();
+    assert_one_execution(&cluster, "A1", &replies).await;
+    assert!(took < Duration::from_secs(10), "{took:?}");
+
+    let started = Instant::now();
+    cluster.turn(1).order("A2").await;
+    cluster.turn(2).pay_url("A2").await.expect(200);
+    cluster.turn(1).close("A2").await.expect(200);
+    assert!(started.elapsed() < Duration::from_secs(3), "{:?}", started.elapsed());
+    cluster.instances[0].redis.as_mut().expect("its own").resume().await.expect("resumed");
+    cluster.end().await;
+}
+
+#[tokio::test]
+async fn a_lock_that_a_hung_redis_grants_too_late_is_in_nobodys_way() {
+    let mut cluster = Cluster::start(2, TestOptions::default()).await;
+    cluster.first().order_to_pay("A0").await;
+    cluster.first().close("A0").await.expect(200);
+    cluster.first().order("A1").await;
+    cluster.instances[0].redis.as_mut().expect("its own").pause().await.expect("paused");
+    cluster.first().pay_url("A1").await.expect(200);
+    cluster.instances[0].redis.as_mut().expect("its own").resume().await.expect("resumed");
+    // Redis now carries out what was sent to it while it hung.
+    tokio::time::sleep(Duration::from_millis(1_500)).await;
+    cluster.turn(1).close("A1").await.expect(200);
+    cluster.end().await;
+}
+
+#[tokio::test]
+async fn a_link_that_another_instance_is_making_is_waited_for() {
+    let cluster = start().await;
+    let app = cluster.first();
+    app.order("A1").await;
+    app.watch_calls(FaultOp::Create, 1_000).await;
+    let (first, second) = tokio::join!(app.pay_url("A1"), async {
+        app.begun_attempt_of("A1").await;
+        cluster.turn(1).pay_url("A1").await
+    });
+    assert_eq!(first.expect(200).body, second.expect(200).body);
+    assert_eq!(app.calls_of(FaultOp::Create).await, 1);
+    cluster.end().await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn redis_is_emptied_in_the_middle_and_nobody_notices() {
+    let cluster = start().await;
+    cluster.first().order("A1").await;
+    cluster.first().watch_calls(FaultOp::Create, 400).await;
+    let empty = async {
+        for _ in 0..20 {
+            empty_redis(&cluster).await;
+            tokio::time::sleep(Duration::from_millis(25)).await;
+        }
+    };
+    let (replies, ()) = tokio::join!(storm(&cluster, "A1"), empty);
+    assert_one_execution(&cluster, "A1", &replies).await;
+
+    // The timers were lost too: the sweep gives them back, and the order still times out.
+    cluster.first().clock.advance(Duration::from_secs(1_805));
+    cluster.first().run_until_idle().await;
+    assert_eq!(cluster.first().status_of("A1").await, "CLOSED");
+    cluster.end().await;
+}
