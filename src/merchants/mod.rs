@@ -1,7 +1,7 @@
 //! Merchants, their keys, and what they have on sale.
 //!
 //! Always true: a key is shown once and stored as its SHA-256; an answer to "whose key is this" is remembered for
-//! [`keys::REMEMBERED_FOR`] at most, so a revoked key stops working within that time everywhere.
+//! `keys::REMEMBERED_FOR` at most, so a revoked key stops working within that time everywhere.
 
 mod create;
 mod keys;

@@ -7,7 +7,7 @@ use super::model::{CloseReason, Order, OrderKey, OrderStatus};
 use super::store;
 use crate::app::App;
 use crate::infra::db::Tx;
-use crate::infra::lock::Scene;
+use crate::infra::lock::{LockBusy, Scene};
 use crate::pay;
 
 /// Rounds of "end the live attempt, then close": a buyer may begin another one in between.
@@ -64,7 +64,7 @@ pub(super) async fn close_with_lock(
             return answer;
         }
     }
-    Err(OrderError::ChannelUnavailable)
+    Err(OrderError::Busy(LockBusy))
 }
 
 async fn close_in_tx(

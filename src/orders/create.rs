@@ -59,8 +59,9 @@ async fn refused(
         return repeat(conn, order, new).await;
     }
     match constraint {
-        "stock_reservations_sku_fkey" => Err(unknown_skus(conn, &key.merchant_id, new).await?),
-        "skus_lock_stock_within_stock" => Err(lacking_skus(conn, &key.merchant_id, new).await?),
+        "stock_reservations_sku_fkey" | "skus_lock_stock_within_stock" => {
+            Err(unmet(conn, &key.merchant_id, new).await?)
+        }
         _ => Err(error.into()),
     }
 }
@@ -100,27 +101,19 @@ fn wanted(new: &NewOrder) -> BTreeMap<String, i64> {
     wanted
 }
 
-async fn unknown_skus(
-    conn: &mut Conn,
-    merchant_id: &MerchantId,
-    new: &NewOrder,
-) -> Result<OrderError, DbError> {
-    let wanted = wanted(new);
-    let skus: Vec<String> = wanted.keys().cloned().collect();
-    let known = store::free_stock(conn, merchant_id, &skus).await?;
-    Ok(OrderError::UnknownSku(skus.into_iter().filter(|sku| !known.contains_key(sku)).collect()))
-}
-
-async fn lacking_skus(
-    conn: &mut Conn,
-    merchant_id: &MerchantId,
-    new: &NewOrder,
-) -> Result<OrderError, DbError> {
+/// What cannot be had: things that are not on sale before things that may be there again later.
+async fn unmet(conn: &mut Conn, merchant_id: &MerchantId, new: &NewOrder) -> Result<OrderError, DbError> {
     let wanted = wanted(new);
     let skus: Vec<String> = wanted.keys().cloned().collect();
     let free = store::free_stock(conn, merchant_id, &skus).await?;
-    let lacks = |sku: &String| free.get(sku) < wanted.get(sku);
-    let lacking: Vec<String> = skus.iter().filter(|sku| lacks(sku)).cloned().collect();
+    let those = |is_meant: &dyn Fn(&String) -> bool| -> Vec<String> {
+        skus.iter().filter(|sku| is_meant(sku)).cloned().collect()
+    };
+    let unknown = those(&|sku| !free.contains_key(sku));
+    if !unknown.is_empty() {
+        return Ok(OrderError::UnknownSku(unknown));
+    }
+    let lacking = those(&|sku| free.get(sku) < wanted.get(sku));
     // Freed again meanwhile: what was refused is still refused, and all that was asked for is named.
     Ok(OrderError::OutOfStock(if lacking.is_empty() { skus } else { lacking }))
 }

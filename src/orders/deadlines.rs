@@ -21,7 +21,7 @@ const MARKER: &str = "delay:order_timeout:intact";
 /// How long a worker may hold what it claimed.
 const LEASE: Duration = Duration::seconds(15);
 
-/// Takes back ended leases first, then moves up to ARGV[3] due members under a lease until ARGV[2].
+/// Takes back ended leases first, then moves up to `ARGV[3]` due members under a lease until `ARGV[2]`.
 static CLAIM: LazyLock<Script> = LazyLock::new(|| {
     Script::new(
         r"local ended = redis.call('ZRANGEBYSCORE', KEYS[2], '-inf', ARGV[1], 'LIMIT', 0, ARGV[3])

@@ -16,7 +16,7 @@ use super::store::{self, Facts, LiveAttempt};
 use crate::app::App;
 use crate::compensation::{self, Action, NewTask};
 use crate::ids::{MerchantId, OrderNo, PayOrderId, UserId};
-use crate::infra::lock::Scene;
+use crate::infra::lock::{LockBusy, Scene};
 use crate::money::{Amount, Currency};
 use crate::orders::{self, NewOrder, OrderError, OrderKey, OrderKind, OrderStatus};
 
@@ -179,7 +179,8 @@ async fn make(app: &App, request: &PayUrlRequest, mut facts: Facts) -> Result<Pa
         }
         facts = find(app, request).await?.ok_or(PayError::OrderNotFound)?;
     }
-    Err(PayError::ChannelUnavailable)
+    // Others took the order over again and again.
+    Err(PayError::Busy(LockBusy))
 }
 
 /// What these facts call for. Pure.
@@ -290,11 +291,15 @@ async fn take_over(app: &App, request: &PayUrlRequest, id: &PayOrderId) -> Resul
             due_at: now + patience,
         };
         let mut conn = app.db.conn().await?;
+        let is_ours = compensation::take(&mut conn, &task, now).await?;
+        // Looked at after the taking: whoever made the link took its task away with it.
         let found = store::find(&mut conn, id.as_str()).await?;
         let Some(attempt) = found.filter(|attempt| attempt.status == PayStatus::Init) else {
+            if is_ours {
+                compensation::finish_by_subject(&mut conn, task.action, task.subject, now).await?;
+            }
             return Ok(None);
         };
-        let is_ours = compensation::take(&mut conn, &task, now).await?;
         if is_ours || tokio::time::Instant::now() >= wait_until {
             return Ok(Some(attempt));
         }

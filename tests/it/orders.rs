@@ -226,7 +226,9 @@ async fn a_paid_order_cannot_be_closed() {
 #[tokio::test]
 async fn an_order_stays_open_while_its_channel_is_silent_and_a_task_ends_the_attempt() {
     let app = TestApp::start().await;
-    for (order_no, silence) in [("A1", FaultKind::TimeoutBefore), ("A2", FaultKind::TimeoutAfter)] {
+    // A refusal to close says nothing about the money either.
+    let silences = [FaultKind::TimeoutBefore, FaultKind::TimeoutAfter, FaultKind::Refuse];
+    for (order_no, silence) in ["A1", "A2", "A3"].into_iter().zip(silences) {
         let pay_order = app.order_to_pay(order_no).await;
         app.fault(FaultOp::Close, silence, 1, Some(1500)).await;
         let refused = app.close(order_no).await;

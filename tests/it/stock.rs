@@ -72,6 +72,9 @@ async fn things_that_are_not_on_sale_are_named() {
     let refused = app.post("/orders", order("A1", &[("TEA", 1), ("MOON", 1), ("SUN", 2)])).await;
     assert_eq!(refused.problem(422), "UNKNOWN_SKU");
     assert_eq!(details_of(&refused), ["there is no sku MOON", "there is no sku SUN"]);
+    // What can never be had is said before what may be had later.
+    let refused = app.post("/orders", order("A1", &[("TEA", 2), ("MOON", 1)])).await;
+    assert_eq!((refused.problem(422), details_of(&refused)), ("UNKNOWN_SKU", vec!["there is no sku MOON"]));
     assert_eq!((app.count("orders").await, app.stock_of("TEA").await), (0, (1, 0)));
     app.end().await;
 }
