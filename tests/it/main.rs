@@ -8,6 +8,7 @@
     clippy::print_stdout,
     clippy::unwrap_used,
     reason = "a story that cannot go on fails, and says by which seed"
+    reason = "a story stops where something is wrong, and prints its seed and what it measured"
 )]
 
 mod support;
