@@ -5,9 +5,8 @@
 
 #![expect(
     clippy::expect_used,
-    clippy::print_stdout,
     clippy::unwrap_used,
-    reason = "a story that cannot go on fails, and says by which seed"
+    clippy::print_stdout,
     reason = "a story stops where something is wrong, and prints its seed and what it measured"
 )]
 

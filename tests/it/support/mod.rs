@@ -12,7 +12,7 @@ pub mod reply;
 pub mod routes;
 pub mod stores;
 
-pub use app::{OPERATOR, SECRET_KEY, TestApp, TestOptions, metric};
+pub use app::{OPERATOR, PUBLISHABLE_KEY, SECRET_KEY, TestApp, TestOptions, metric};
 pub use chance::Chance;
 pub use cluster::Cluster;
 pub use crash::Doomed;
