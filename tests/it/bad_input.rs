@@ -7,7 +7,7 @@ use serde_json::{Value, json};
 
 use crate::support::raw::say;
 use crate::support::routes::{ROUTES, Route, Who};
-use crate::support::{OPERATOR, PUBLISHABLE_KEY, Reply, SECRET_KEY, TestApp, TestOptions};
+use crate::support::{OPERATOR, Reply, SECRET_KEY, TestApp, TestOptions};
 
 const VIEWER: &str = "dev-viewer-token";
 const LIMIT: usize = 64 * 1024;

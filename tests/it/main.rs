@@ -3,6 +3,13 @@
 //! `cargo test` needs nothing prepared: `support::stores` finds or installs the servers and starts private ones.
 //! Each story has a database and a Redis of its own, and ends with the invariants.
 
+#![expect(
+    clippy::expect_used,
+    clippy::print_stdout,
+    clippy::float_arithmetic,
+    reason = "a story fails by panicking, prints what it measured, and compares figures"
+)]
+
 mod support;
 
 mod access;
