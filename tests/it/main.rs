@@ -6,8 +6,7 @@
 #![expect(
     clippy::expect_used,
     clippy::print_stdout,
-    clippy::float_arithmetic,
-    reason = "a story fails by panicking, prints what it measured, and compares figures"
+    reason = "a story fails by panicking, and prints what it measured"
 )]
 
 mod support;
