@@ -98,7 +98,7 @@ impl TestApp {
             gateway: instance.gateway.clone().expect("the role sandbox"),
             url: format!("http://{}", instance.addr),
             clock: options.clock,
-            http: reqwest::Client::new(),
+            http: patient_client(),
             instance,
             database_url,
             redis_url,
@@ -320,6 +320,13 @@ impl TestApp {
             stores::drop_database(&database_url).await;
         }
     }
+}
+
+/// A client that gives idle connections up before the service does (2 s): a POST on a connection that is being
+/// closed fails, and no client repeats it by itself.
+fn patient_client() -> reqwest::Client {
+    let builder = reqwest::Client::builder().pool_idle_timeout(Duration::from_secs(1));
+    builder.build().expect("a client")
 }
 
 /// A figure of `/metrics`, of the series with all these labels; nothing counted yet is zero. The figures are
