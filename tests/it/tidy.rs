@@ -17,7 +17,7 @@ const EXCUSE: &str = "#[expect(clippy::too_many_lines";
 /// How many are excused.
 const EXCUSED_FUNCTIONS: usize = 1;
 /// Lines of half of the files in `src` at most; 120 is the wish.
-const MEDIAN_FILE: usize = 100;
+const MEDIAN_FILE: usize = 110;
 /// Lines of half of the functions in `src` at most; 12 is the wish.
 const MEDIAN_FUNCTION: usize = 9;
 /// Lines of nine in ten functions in `src` at most; 40 is the wish.
