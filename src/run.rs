@@ -66,8 +66,9 @@ pub enum StartError {
     Sandbox(#[source] Box<dyn std::error::Error + Send + Sync>),
 }
 
-/// Longest wait for work to drain at a stop.
-const DRAIN_DEADLINE: Duration = Duration::from_secs(9);
+/// Longest wait for work to drain at a stop: with the notice and the closing of connections, less than ten
+/// seconds in all.
+const DRAIN_DEADLINE: Duration = Duration::from_secs(8);
 /// How long readiness fails before connections are refused, so that a load balancer can notice.
 const NOTICE: Duration = Duration::from_millis(500);
 
@@ -192,6 +193,7 @@ impl Instance {
         self.readiness.turn_off();
         tokio::time::sleep(NOTICE).await;
         self.stopping.cancel();
+        self.app.changes.end();
         self.duties.close();
         let drained = async {
             // The server lets the requests under way end; the work that they left behind ends after them.

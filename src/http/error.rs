@@ -7,21 +7,13 @@ use axum::http::{HeaderValue, StatusCode, header};
 use axum::response::{IntoResponse, Response};
 use serde::Serialize;
 
-use super::middleware::request_id;
+use crate::infra::body::FieldError;
 use crate::infra::db::DbError;
+use crate::infra::request::request_id;
 use crate::infra::tasks::TaskFailed;
 use crate::merchants::MerchantError;
 use crate::orders::OrderError;
 use crate::pay::PayError;
-
-/// What is wrong with one field of a request.
-#[derive(Clone, Debug, Serialize, utoipa::ToSchema)]
-pub struct FieldError {
-    /// The field, as a path from the top of the body.
-    pub field: String,
-    /// What was expected.
-    pub detail: String,
-}
 
 /// An answer that says what was wrong.
 #[derive(Clone, Debug, Serialize, utoipa::ToSchema)]

@@ -12,18 +12,10 @@ use tracing::Instrument;
 
 use super::Edge;
 use super::error::Problem;
+use crate::infra::request;
 
 const REQUEST_ID: HeaderName = HeaderName::from_static("x-request-id");
 const MAX_REQUEST_ID: usize = 128;
-
-tokio::task_local! {
-    static CURRENT: String;
-}
-
-/// The id of the request that is being served.
-pub(super) fn request_id() -> String {
-    CURRENT.try_with(Clone::clone).unwrap_or_default()
-}
 
 /// Gives the request an id (the caller's own, where it is a sane one), a span, and a line in the figures.
 pub(super) async fn observe(State(edge): State<Edge>, request: Request, next: Next) -> Response {
@@ -33,7 +25,7 @@ pub(super) async fn observe(State(edge): State<Edge>, request: Request, next: Ne
     let span = tracing::info_span!("request", id, %method, route);
     let started = Instant::now();
 
-    let mut response = CURRENT.scope(id.clone(), next.run(request)).instrument(span.clone()).await;
+    let mut response = request::within(id.clone(), next.run(request)).instrument(span.clone()).await;
 
     let status = response.status();
     span.in_scope(|| tracing::debug!(status = status.as_u16(), "answered"));

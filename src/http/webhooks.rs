@@ -7,7 +7,7 @@ use axum::response::{IntoResponse, Response};
 
 use super::Edge;
 use super::error::Problem;
-use super::extract::read_body;
+use super::extract::{PathId, read_body};
 use crate::channels::{Acknowledgement, CallbackError, Reception};
 use crate::webhooks::{self, Taken};
 
@@ -23,7 +23,7 @@ use crate::webhooks::{self, Taken};
     ))]
 pub(super) async fn receive(
     State(edge): State<Edge>,
-    axum::extract::Path(channel_name): axum::extract::Path<String>,
+    PathId(channel_name): PathId<String>,
     request: Request,
 ) -> Result<Response, Problem> {
     let channel = edge.app.channels.get(&channel_name).cloned().ok_or_else(Problem::not_found)?;

@@ -2,6 +2,7 @@
 //! anyway, because the change may have been made by another instance.
 
 use std::collections::HashMap;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 
 use tokio::sync::Notify;
@@ -10,6 +11,7 @@ use tokio::sync::Notify;
 #[derive(Clone, Debug, Default)]
 pub struct Changes {
     waiters: Arc<Mutex<HashMap<String, Weak<Notify>>>>,
+    is_over: Arc<AtomicBool>,
 }
 
 impl Changes {
@@ -35,5 +37,19 @@ impl Changes {
         if let Some(bell) = self.waiters().remove(key).and_then(|bell| bell.upgrade()) {
             bell.notify_waiters();
         }
+    }
+
+    /// Sends everybody home who waits: the process is about to stop.
+    pub fn end(&self) {
+        self.is_over.store(true, Ordering::Relaxed);
+        for bell in self.waiters().drain().filter_map(|(_, bell)| bell.upgrade()) {
+            bell.notify_waiters();
+        }
+    }
+
+    /// Whether nobody should wait any more.
+    #[must_use]
+    pub fn is_over(&self) -> bool {
+        self.is_over.load(Ordering::Relaxed)
     }
 }

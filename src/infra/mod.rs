@@ -1,11 +1,13 @@
 //! What everything else stands on: the stores, the lock, time, background work. No rule of the business here.
 
+pub mod body;
 pub mod changes;
 pub mod clock;
 pub mod db;
 pub mod duty;
 pub mod lock;
 pub mod redis;
+pub mod request;
 pub mod secret_box;
 pub mod tasks;
 pub mod telemetry;

@@ -63,7 +63,7 @@ async fn details_in_tx(tx: &mut Tx, key: &OrderKey) -> Result<OrderDetails, Orde
     Ok(OrderDetails { order, items, pay_orders, refunds, stray_payments })
 }
 
-/// Waits until the order changes, or for `patience` at most. No connection is held meanwhile.
+/// Waits until the order changes, for `patience` at most, and not into the stop of the process. No connection is held meanwhile.
 ///
 /// # Errors
 /// [`OrderError::NotFound`] when this merchant has none of that number.
@@ -73,7 +73,8 @@ pub async fn wait_for_change(app: &App, key: &OrderKey, patience: Duration) -> R
     loop {
         let bell = app.changes.subscribe(&key.member());
         let rings = bell.notified();
-        if version(app, key).await? != first || Instant::now() >= give_up_at {
+        let is_over = app.changes.is_over() || Instant::now() >= give_up_at;
+        if version(app, key).await? != first || is_over {
             return Ok(());
         }
         let look_again_at = give_up_at.min(Instant::now() + LOOK_EVERY);

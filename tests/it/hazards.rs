@@ -16,6 +16,7 @@ use serde_json::{Value, json};
 use sqlx::{Connection, PgConnection};
 use tokio::time::{sleep, timeout};
 
+use crate::support::raw;
 use crate::support::stores::{self, tell_redis};
 use crate::support::{OPERATOR, Reply, SECRET_KEY, TestApp, TestOptions};
 
@@ -306,6 +307,58 @@ async fn a_redis_that_takes_no_writes_degrades_the_locks_and_no_request_fails() 
         sleep(millis(20)).await;
     }
     main_job_works(&app, "writable").await;
+    app.end().await;
+}
+
+// ---- 5: connections that never say anything ------------------------------------------------------------------
+
+#[tokio::test]
+async fn connections_that_do_not_come_to_the_point_are_closed() {
+    let app = TestApp::start().await;
+    let addr = app.instance.addr;
+    let drip = "x-slow: and steady, for as long as it takes and a good while longer than that\r\n".as_bytes();
+    let (half, silent, dripping, idle) = tokio::join!(
+        raw::say(addr, b"GET /livez HTTP/1.1\r\nhost: x\r\nx-ha"),
+        raw::say(addr, b""),
+        raw::say_slowly(addr, b"GET /livez HTTP/1.1\r\n", drip, millis(150)),
+        raw::say(addr, b"GET /livez HTTP/1.1\r\nhost: x\r\n\r\n"),
+    );
+    for (what, closed) in
+        [("half a header", &half), ("silent", &silent), ("dripping", &dripping), ("idle", &idle)]
+    {
+        println!("{what}: closed after {:?}", closed.after);
+        assert!((millis(1800)..millis(4500)).contains(&closed.after), "{what}: {:?}", closed.after);
+    }
+    assert_eq!(idle.status(), 200, "it was served before it fell silent");
+    assert!(half.status() != 200 && silent.status() == 0 && dripping.status() != 200);
+    app.end().await;
+}
+
+#[tokio::test]
+async fn a_dripping_body_ends_in_408() {
+    let app = TestApp::start().await;
+    let head = |method: &str, path: &str, token: &str| {
+        format!(
+            "{method} {path} HTTP/1.1\r\nhost: x\r\nauthorization: Bearer {token}\r\nconnection: close\r\n\
+             content-type: application/json\r\ncontent-length: 1000\r\n\r\n{{"
+        )
+    };
+    let requests = [
+        head("POST", "/orders", SECRET_KEY),
+        head("POST", "/admin/skus", OPERATOR),
+        head("POST", "/webhooks/sandbox", "x"),
+        head("POST", "/sandbox/trades/po_1/pay", "x"),
+        head("POST", "/sandbox/gateway/create", "x"),
+        head("PUT", "/sandbox/faults", OPERATOR),
+    ];
+    let spaces = [b' '; 200];
+    let calls = requests
+        .iter()
+        .map(|request| raw::say_slowly(app.instance.addr, request.as_bytes(), &spaces, millis(200)));
+    for (request, closed) in requests.iter().zip(futures_util::future::join_all(calls).await) {
+        assert_eq!(closed.status(), 408, "{request}: {}", closed.text);
+        assert!(closed.text.contains("BODY_TIMEOUT") && closed.after < millis(9000), "{closed:?}");
+    }
     app.end().await;
 }
 

@@ -3,10 +3,21 @@
 //! `cargo test` needs nothing prepared: `support::stores` finds or installs the servers and starts private ones.
 //! Each story has a database and a Redis of its own, and ends with the invariants.
 
+#![expect(
+    clippy::expect_used,
+    clippy::unwrap_used,
+    clippy::print_stdout,
+    reason = "a story stops where something is wrong, and prints its seed and what it measured"
+)]
+
 mod support;
 
+mod access;
 mod audit;
+mod bad_input;
 mod cashier;
+mod commands;
+mod edge;
 mod exceptions;
 mod hazards;
 mod lock;

@@ -7,8 +7,7 @@ use serde_json::{Value, json};
 use time::OffsetDateTime;
 use time::format_description::well_known::Rfc3339;
 
-use crate::support::app::PUBLISHABLE_KEY;
-use crate::support::{Reply, TestApp, minutes, seconds};
+use crate::support::{PUBLISHABLE_KEY, Reply, TestApp, minutes, seconds};
 
 fn ask(order_no: &str, payer_id: &str) -> Value {
     json!({"order_no": order_no, "payer_id": payer_id, "channel": "sandbox"})
@@ -202,6 +201,21 @@ async fn a_refusal_passes_the_channels_words_on_and_the_next_try_is_a_new_attemp
     assert_ne!(link.body["pay_order_id"], failed["pay_order_id"]);
     assert_eq!(app.attempt_statuses("A1").await, ["FAILED", "PAYING"]);
     app.run_until_idle().await;
+    app.end().await;
+}
+
+#[tokio::test]
+async fn a_buyer_who_declines_can_begin_again() {
+    let app = TestApp::start().await;
+    let first = app.order_to_pay("A1").await;
+    app.sandbox_decline(&first).await.expect(200);
+    app.run_until_idle().await;
+    assert_eq!(app.attempt_statuses("A1").await, ["FAILED"]);
+    let second = app.pay_url("A1").await.expect(200);
+    assert_ne!(second.text_of("pay_order_id"), first);
+    app.sandbox_pay(second.text_of("pay_order_id"), json!({})).await.expect(200);
+    app.run_until_idle().await;
+    assert_eq!(app.status_of("A1").await, "PAID");
     app.end().await;
 }
 

@@ -4,12 +4,10 @@ use std::time::Duration;
 
 use futures_util::future::join_all;
 use payonce::channels::sandbox::{FaultKind, FaultOp};
-use rand::rngs::StdRng;
-use rand::{Rng, SeedableRng};
 use serde_json::json;
 use sqlx::Connection;
 
-use crate::support::{Cluster, TestApp, TestOptions, minutes, seconds};
+use crate::support::{Chance, Cluster, TestApp, TestOptions, minutes, seconds};
 
 /// An attempt's rows as `pay` writes them, for a connection that has not committed yet.
 async fn write_attempt(conn: &mut sqlx::PgConnection, order_no: &str, pay_order_id: &str) {
@@ -138,6 +136,26 @@ async fn a_time_out_is_not_taken_for_a_failure_and_paid_twice() {
     assert_eq!(app.find_order("R7").await["paid_by"], first);
     assert_eq!(app.sandbox_books().await, (1990, 0));
     app.end().await;
+}
+
+#[tokio::test]
+async fn a_wrong_payment_that_is_told_while_its_order_is_being_closed_is_counted_once() {
+    let cluster = Cluster::start(2, TestOptions::default()).await;
+    let app = cluster.first();
+    let id = app.order_to_pay("R15").await;
+    let paid = app.sandbox_pay(&id, json!({"amount": 7, "notify": false})).await.expect(200);
+    let callback = app.success("e1", &id, paid.text_of("transaction_id"), 7);
+    app.fault(FaultOp::Close, FaultKind::Delay, 1, Some(900)).await;
+    let tell = async {
+        tokio::time::sleep(Duration::from_millis(100)).await;
+        cluster.turn(1).webhook(&callback).await
+    };
+    let (closed, told) = tokio::join!(app.close("R15"), tell);
+    assert_eq!((closed.status, told.status), (200, 400), "{closed:?}");
+    app.run_until_idle().await;
+    assert_eq!(app.find_order("R15").await["stray_payments"][0]["status"], "REFUNDED");
+    assert_eq!(app.sandbox_books().await, (7, 7));
+    cluster.end().await;
 }
 
 #[tokio::test]
@@ -300,10 +318,7 @@ async fn without_any_lock_the_money_adds_up_all_the_same() {
 
 /// Chance has its way with a dozen orders over two instances; `SEED` in the environment repeats a run.
 async fn storm(options: TestOptions) {
-    let seed = std::env::var("SEED").ok().and_then(|seed| seed.parse().ok());
-    let seed: u64 = seed.unwrap_or_else(|| rand::rng().random());
-    println!("SEED={seed}");
-    let mut chance = StdRng::seed_from_u64(seed);
+    let mut chance = Chance::new();
     let cluster = Cluster::start(2, options).await;
     let app = cluster.first();
     let orders: Vec<String> = (0..12).map(|index| format!("R13-{index}")).collect();
@@ -311,9 +326,9 @@ async fn storm(options: TestOptions) {
         app.order(order_no).await;
     }
     for round in 0..8 {
-        trouble(app, chance.random()).await;
+        trouble(app, chance.number()).await;
         let steps: Vec<(usize, u32)> =
-            (0..24).map(|_| (chance.random_range(0..orders.len()), chance.random())).collect();
+            (0..24).map(|_| (chance.one_of(orders.len()), chance.number())).collect();
         let steps = steps.iter().enumerate();
         join_all(steps.map(|(turn, (order, dice))| step(cluster.turn(turn), &orders[*order], *dice))).await;
         app.clock.advance(seconds(if round == 6 { 1800 } else { 3 }));

@@ -88,7 +88,7 @@ async fn orders_over_the_same_things_in_opposite_order_never_deadlock() {
     let forth = [("CUP", 1), ("POT", 2), ("TEA", 3)];
     let back = [("TEA", 3), ("POT", 2), ("CUP", 1)];
     let make = |n: usize| {
-        let lines = if n % 2 == 0 { forth } else { back };
+        let lines = if n.is_multiple_of(2) { forth } else { back };
         let app = &app;
         async move { app.post("/orders", order(&format!("A{n}"), &lines)).await }
     };

@@ -2,7 +2,7 @@
 //! outside.
 
 use askama::Template;
-use axum::extract::{Path, State};
+use axum::extract::State;
 use axum::http::StatusCode;
 use axum::http::header::{
     CACHE_CONTROL, CONTENT_SECURITY_POLICY, HeaderName, REFERRER_POLICY, X_FRAME_OPTIONS,
@@ -18,7 +18,8 @@ use crate::money::Currency;
 use super::books::TradeView;
 use super::cashier::{PayOptions, Receipt};
 use super::gateway::{Gateway, GatewayError};
-use super::routes::{Edge, trade_id};
+use super::problem::{Problem, TradeId};
+use super::routes::Edge;
 use super::trades::TradeStatus;
 
 /// The page loads nothing but its own style and posts only to its own origin. `form-action 'self'` also covers
@@ -45,8 +46,8 @@ pub(super) fn routes() -> OpenApiRouter<Edge> {
         .route("/sandbox/cashier/{pay_order_id}/decline", post(press_decline))
 }
 
-async fn show(State(gateway): State<Gateway>, Path(pay_order_id): Path<String>) -> Response {
-    let Ok(id) = trade_id(&pay_order_id) else { return respond(Sight::Unknown, None) };
+async fn show(State(gateway): State<Gateway>, trade: Result<TradeId, Problem>) -> Response {
+    let Ok(TradeId(id)) = trade else { return respond(Sight::Unknown, None) };
     match gateway.view(&id).await {
         Ok(Some(trade)) => {
             let sight = Sight::of(&trade, gateway.now());
@@ -57,13 +58,13 @@ async fn show(State(gateway): State<Gateway>, Path(pay_order_id): Path<String>) 
     }
 }
 
-async fn press_pay(State(gateway): State<Gateway>, Path(pay_order_id): Path<String>) -> Response {
-    let Ok(id) = trade_id(&pay_order_id) else { return respond(Sight::Unknown, None) };
+async fn press_pay(State(gateway): State<Gateway>, trade: Result<TradeId, Problem>) -> Response {
+    let Ok(TradeId(id)) = trade else { return respond(Sight::Unknown, None) };
     after_press(id.as_str(), gateway.pay(&id, PayOptions::default()).await)
 }
 
-async fn press_decline(State(gateway): State<Gateway>, Path(pay_order_id): Path<String>) -> Response {
-    let Ok(id) = trade_id(&pay_order_id) else { return respond(Sight::Unknown, None) };
+async fn press_decline(State(gateway): State<Gateway>, trade: Result<TradeId, Problem>) -> Response {
+    let Ok(TradeId(id)) = trade else { return respond(Sight::Unknown, None) };
     after_press(id.as_str(), gateway.decline(&id, PayOptions::default()).await)
 }
 

@@ -1,18 +1,20 @@
 //! Errors over HTTP (RFC 9457) and bodies that are read strictly: what the service's own edge has, in small.
 
 use axum::body::Bytes;
-use axum::extract::rejection::BytesRejection;
-use axum::extract::{FromRequest, Request};
-use axum::http::header::{CONTENT_TYPE, HeaderMap};
+use axum::extract::{FromRequest, FromRequestParts, Path, Request};
+use axum::http::header::CONTENT_TYPE;
+use axum::http::request::Parts;
 use axum::http::{HeaderValue, StatusCode};
 use axum::response::{IntoResponse, Response};
 use serde::Serialize;
 use serde::de::DeserializeOwned;
-use serde_json::error::Category;
 use utoipa::ToSchema;
 
 use super::faults::FaultError;
 use super::gateway::{GatewayError, Refused};
+use crate::ids::PayOrderId;
+use crate::infra::body::{self, BadJson, FieldError, Unreadable};
+use crate::infra::request::request_id;
 
 /// An error as the caller reads it.
 #[derive(Debug, Serialize, ToSchema)]
@@ -26,22 +28,41 @@ pub(super) struct Problem {
     status: u16,
     /// A sentence for people.
     detail: String,
+    /// The id of this request, as in `X-Request-Id` and in the log.
+    request_id: String,
     /// A stable word for programs.
     code: &'static str,
+    /// What is wrong with which field.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    errors: Vec<FieldError>,
 }
 
 impl Problem {
     pub(super) fn new(status: StatusCode, code: &'static str, detail: impl Into<String>) -> Self {
         let title = status.canonical_reason().unwrap_or("Error");
-        Self { r#type: "about:blank", title, status: status.as_u16(), detail: detail.into(), code }
+        Self {
+            r#type: "about:blank",
+            title,
+            status: status.as_u16(),
+            detail: detail.into(),
+            request_id: request_id(),
+            code,
+            errors: Vec::new(),
+        }
     }
 
     pub(super) fn unauthenticated(detail: &str) -> Self {
         Self::new(StatusCode::UNAUTHORIZED, "UNAUTHENTICATED", detail)
     }
 
-    fn invalid(detail: String) -> Self {
-        Self::new(StatusCode::UNPROCESSABLE_ENTITY, "VALIDATION_FAILED", detail)
+    fn invalid(field: &str, detail: String) -> Self {
+        let errors = vec![FieldError { field: field.to_owned(), detail }];
+        let problem = Self::new(
+            StatusCode::UNPROCESSABLE_ENTITY,
+            "VALIDATION_FAILED",
+            "the request was not carried out",
+        );
+        Self { errors, ..problem }
     }
 }
 
@@ -87,8 +108,30 @@ impl From<FaultError> for Problem {
     fn from(error: FaultError) -> Self {
         match error {
             FaultError::Books(error) => GatewayError::Books(error).into(),
-            error => Self::invalid(error.to_string()),
+            error @ FaultError::NoSense(..) => Self::invalid("fault", error.to_string()),
+            error @ FaultError::OutOfRange => Self::invalid("times", error.to_string()),
         }
+    }
+}
+
+/// A body as it came, bounded.
+pub(super) struct RawBody(pub(super) Bytes);
+
+impl<S: Send + Sync> FromRequest<S> for RawBody {
+    type Rejection = Problem;
+
+    async fn from_request(request: Request, _state: &S) -> Result<Self, Problem> {
+        body::read(request.into_body()).await.map(Self).map_err(|unreadable| match unreadable {
+            Unreadable::TooLarge => {
+                Problem::new(StatusCode::PAYLOAD_TOO_LARGE, "BODY_TOO_LARGE", "expected at most 64 KiB")
+            }
+            Unreadable::Incomplete => {
+                Problem::new(StatusCode::BAD_REQUEST, "BODY_INCOMPLETE", "the body ended early")
+            }
+            Unreadable::Late => {
+                Problem::new(StatusCode::REQUEST_TIMEOUT, "BODY_TIMEOUT", "the body did not arrive in time")
+            }
+        })
     }
 }
 
@@ -99,12 +142,12 @@ impl<T: DeserializeOwned, S: Send + Sync> FromRequest<S> for JsonBody<T> {
     type Rejection = Problem;
 
     async fn from_request(request: Request, state: &S) -> Result<Self, Problem> {
-        let headers = request.headers().clone();
-        let body = Bytes::from_request(request, state).await.map_err(unreadable)?;
+        let is_json = body::is_json(request.headers());
+        let RawBody(body) = RawBody::from_request(request, state).await?;
         if body.is_empty() {
             return parse(b"{}").map(Self);
         }
-        if !is_json(&headers) {
+        if !is_json {
             let detail = "expected Content-Type: application/json";
             return Err(Problem::new(StatusCode::UNSUPPORTED_MEDIA_TYPE, "UNSUPPORTED_MEDIA_TYPE", detail));
         }
@@ -113,23 +156,22 @@ impl<T: DeserializeOwned, S: Send + Sync> FromRequest<S> for JsonBody<T> {
 }
 
 /// Reads JSON; what is no JSON at all and what only does not fit are different errors.
-pub(super) fn parse<T: DeserializeOwned>(body: &[u8]) -> Result<T, Problem> {
-    serde_json::from_slice(body).map_err(|error| match error.classify() {
-        Category::Data => Problem::invalid(error.to_string()),
-        _ => Problem::new(StatusCode::BAD_REQUEST, "MALFORMED_JSON", error.to_string()),
+pub(super) fn parse<T: DeserializeOwned>(bytes: &[u8]) -> Result<T, Problem> {
+    body::parse(bytes).map_err(|bad| match bad {
+        BadJson::Malformed(error) => Problem::new(StatusCode::BAD_REQUEST, "MALFORMED_JSON", error),
+        BadJson::Invalid(error) => Problem::invalid(&error.field, error.detail),
     })
 }
 
-fn is_json(headers: &HeaderMap) -> bool {
-    let value = headers.get(CONTENT_TYPE).and_then(|value| value.to_str().ok()).unwrap_or_default();
-    value.split(';').next().is_some_and(|kind| kind.trim().eq_ignore_ascii_case("application/json"))
-}
+/// The trade of the path; a text that cannot be an id names none.
+pub(super) struct TradeId(pub(super) PayOrderId);
 
-fn unreadable(rejection: BytesRejection) -> Problem {
-    match rejection.status() {
-        StatusCode::PAYLOAD_TOO_LARGE => {
-            Problem::new(StatusCode::PAYLOAD_TOO_LARGE, "BODY_TOO_LARGE", "expected at most 64 KiB")
-        }
-        _ => Problem::new(StatusCode::BAD_REQUEST, "MALFORMED_JSON", "the body broke off"),
+impl<S: Send + Sync> FromRequestParts<S> for TradeId {
+    type Rejection = Problem;
+
+    async fn from_request_parts(parts: &mut Parts, state: &S) -> Result<Self, Problem> {
+        let path = Path::<String>::from_request_parts(parts, state).await;
+        let id = path.ok().and_then(|Path(text)| text.parse().ok());
+        Ok(Self(id.ok_or(Refused::TradeNotFound)?))
     }
 }

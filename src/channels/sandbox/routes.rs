@@ -3,8 +3,7 @@
 use std::sync::Arc;
 
 use axum::Json;
-use axum::body::Bytes;
-use axum::extract::{DefaultBodyLimit, FromRef, Path, State};
+use axum::extract::{FromRef, State};
 use axum::http::header::{AUTHORIZATION, HeaderMap};
 use axum::routing::post;
 use serde::Serialize;
@@ -12,18 +11,13 @@ use utoipa::ToSchema;
 use utoipa_axum::router::OpenApiRouter;
 use utoipa_axum::routes;
 
-use crate::ids::PayOrderId;
-
 use super::books::TradeView;
 use super::cashier::{PayOptions, Receipt};
 use super::faults::{ActiveFault, NewFault};
 use super::gateway::{Gateway, Refused};
 use super::pages;
-use super::problem::{JsonBody, Problem, parse};
+use super::problem::{JsonBody, Problem, RawBody, TradeId, parse};
 use super::protocol::{self, Call, Envelope, Outcome};
-
-/// Most bytes of a request's body.
-const MAX_BODY_BYTES: usize = 64 * 1024;
 
 /// Whether an `Authorization` header belongs to an operator.
 pub type OperatorCheck = Arc<dyn Fn(Option<&str>) -> bool + Send + Sync>;
@@ -50,7 +44,6 @@ pub fn routes(gateway: Gateway, operator: OperatorCheck) -> OpenApiRouter {
         .routes(routes!(set_fault, list_faults, clear_faults))
         .merge(adapter_routes())
         .merge(pages::routes())
-        .layer(DefaultBodyLimit::max(MAX_BODY_BYTES))
         .with_state(Edge { gateway, operator })
 }
 
@@ -74,7 +67,7 @@ fn adapter_routes() -> OpenApiRouter<Edge> {
 async fn carry_out<C: Call>(
     State(gateway): State<Gateway>,
     headers: HeaderMap,
-    body: Bytes,
+    RawBody(body): RawBody,
 ) -> Result<Json<Outcome<C::Answer>>, Problem> {
     let signed = gateway.keys().verify(&headers, &body, gateway.now());
     signed.map_err(|error| Problem::unauthenticated(&error.to_string()))?;
@@ -84,11 +77,6 @@ async fn carry_out<C: Call>(
         return Err(Problem::unauthenticated("this call was signed for another operation"));
     }
     Ok(Json(gateway.answer(envelope.call).await?))
-}
-
-/// An id that cannot be one names no trade.
-pub(super) fn trade_id(text: &str) -> Result<PayOrderId, Refused> {
-    text.parse().map_err(|_| Refused::TradeNotFound)
 }
 
 /// Pay a sandbox trade, as the cashier's button does
@@ -108,10 +96,10 @@ pub(super) fn trade_id(text: &str) -> Result<PayOrderId, Refused> {
 )]
 async fn pay(
     State(gateway): State<Gateway>,
-    Path(pay_order_id): Path<String>,
+    TradeId(pay_order_id): TradeId,
     JsonBody(options): JsonBody<PayOptions>,
 ) -> Result<Json<Receipt>, Problem> {
-    Ok(Json(gateway.pay(&trade_id(&pay_order_id)?, options).await?))
+    Ok(Json(gateway.pay(&pay_order_id, options).await?))
 }
 
 /// Decline a sandbox trade, as the cashier's button does
@@ -130,10 +118,10 @@ async fn pay(
 )]
 async fn decline(
     State(gateway): State<Gateway>,
-    Path(pay_order_id): Path<String>,
+    TradeId(pay_order_id): TradeId,
     JsonBody(options): JsonBody<PayOptions>,
 ) -> Result<Json<Receipt>, Problem> {
-    Ok(Json(gateway.decline(&trade_id(&pay_order_id)?, options).await?))
+    Ok(Json(gateway.decline(&pay_order_id, options).await?))
 }
 
 /// What the sandbox's books say of a trade
@@ -147,9 +135,9 @@ async fn decline(
 )]
 async fn show_trade(
     State(gateway): State<Gateway>,
-    Path(pay_order_id): Path<String>,
+    TradeId(pay_order_id): TradeId,
 ) -> Result<Json<TradeView>, Problem> {
-    let view = gateway.view(&trade_id(&pay_order_id)?).await?;
+    let view = gateway.view(&pay_order_id).await?;
     Ok(Json(view.ok_or(Refused::TradeNotFound)?))
 }
 

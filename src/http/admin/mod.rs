@@ -5,8 +5,8 @@ use serde::Deserialize;
 use super::Edge;
 use super::auth::Admin;
 use super::error::Problem;
-use super::middleware::request_id;
 use crate::admin_log::{self, Entry};
+use crate::infra::request::request_id;
 
 pub(super) mod exceptions;
 pub(super) mod merchants;

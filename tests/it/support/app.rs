@@ -43,6 +43,11 @@ impl Default for TestOptions {
     }
 }
 
+/// The server closes connections that rest for two seconds; a call must not meet that moment.
+fn http_client() -> reqwest::Client {
+    reqwest::Client::builder().pool_idle_timeout(Duration::from_millis(500)).build().expect("a client")
+}
+
 /// An instance under test.
 pub struct TestApp {
     pub instance: Instance,
@@ -104,7 +109,7 @@ impl TestApp {
             gateway: instance.gateway.clone().expect("the role sandbox"),
             url: format!("http://{}", instance.addr),
             clock: options.clock,
-            http: reqwest::Client::new(),
+            http: http_client(),
             instance,
             database_url,
             redis_url,

@@ -21,4 +21,14 @@ impl Chance {
     pub fn pause(&mut self, max_micros: u64) -> Duration {
         Duration::from_micros(self.0.random_range(0..=max_micros))
     }
+
+    /// Any number.
+    pub fn number(&mut self) -> u32 {
+        self.0.random()
+    }
+
+    /// One of so many.
+    pub fn one_of(&mut self, count: usize) -> usize {
+        self.0.random_range(0..count)
+    }
 }

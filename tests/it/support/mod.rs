@@ -5,9 +5,11 @@ pub mod browser;
 pub mod chance;
 pub mod cluster;
 pub mod crash;
-pub mod money;
+mod money;
 mod paying;
+pub mod raw;
 pub mod reply;
+pub mod routes;
 pub mod stores;
 
 pub use app::{OPERATOR, PUBLISHABLE_KEY, SECRET_KEY, TestApp, TestOptions, metric};

@@ -1,0 +1,227 @@
+//! Who may do what: no credential, a bad one, one of another kind, one of another merchant.
+
+use reqwest::Method;
+use serde_json::{Value, json};
+
+use crate::support::routes::{ROUTES, Route, Who};
+use crate::support::{OPERATOR, PUBLISHABLE_KEY, Reply, SECRET_KEY, TestApp, TestOptions};
+
+const VIEWER: &str = "dev-viewer-token";
+
+async fn start() -> TestApp {
+    let tokens = format!("operator:{OPERATOR},viewer@vera:{VIEWER}");
+    TestApp::start_with(TestOptions { vars: vec![("ADMIN_TOKENS", tokens)], ..TestOptions::default() }).await
+}
+
+/// Calls a route with a right body and the given value of `Authorization`.
+async fn call(app: &TestApp, route: &Route, authorization: Option<&str>) -> Reply {
+    let method: Method = route.method.parse().expect("a method");
+    let request = app.http.request(method, format!("{}{}", app.url, route.url()));
+    let request = match authorization {
+        Some(value) => request.header("authorization", value),
+        None => request,
+    };
+    let request = match route.body {
+        Some(body) => request.header("content-type", "application/json").body(body),
+        None => request,
+    };
+    Reply::of(request.send().await.expect("an answer")).await
+}
+
+fn guarded() -> impl Iterator<Item = &'static Route> {
+    ROUTES.iter().filter(|route| !matches!(route.who, Who::Anyone | Who::Channel))
+}
+
+/// Everything that a refused call could have left behind.
+async fn traces(app: &TestApp) -> [i64; 6] {
+    let tables = ["orders", "pay_orders", "merchants", "api_keys", "skus", "admin_log"];
+    let mut counts = [0; 6];
+    for (count, table) in counts.iter_mut().zip(tables) {
+        *count = app.count(table).await;
+    }
+    counts
+}
+
+#[tokio::test]
+async fn without_a_valid_credential_every_guarded_route_says_401() {
+    let app = start().await;
+    let before = traces(&app).await;
+    let bad = [
+        None,
+        Some("Bearer"),
+        Some("Bearer "),
+        Some("Bearer sk_unknown"),
+        Some("Bearer sk_test_demo2"),
+        Some("Bearer SK_TEST_DEMO"),
+        Some("Basic c2tfdGVzdF9kZW1vOg=="),
+        Some(SECRET_KEY),
+        Some("Bearer \u{e4}\u{f6}"),
+        Some("Bearer ' OR 1=1 --"),
+    ];
+    for route in guarded() {
+        for authorization in bad {
+            let what = format!("{} {} with {authorization:?}", route.method, route.path);
+            let reply = call(&app, route, authorization).await;
+            assert_eq!(reply.status, 401, "{what}: {}", reply.text);
+            assert_eq!(reply.problem(401), "UNAUTHENTICATED", "{what}");
+            assert!(reply.header("www-authenticate").is_some(), "{what}");
+        }
+    }
+    assert_eq!(traces(&app).await, before);
+    app.end().await;
+}
+
+#[tokio::test]
+async fn a_credential_of_another_kind_is_refused() {
+    let app = start().await;
+    let before = traces(&app).await;
+    for route in guarded() {
+        let is_sandbox = route.path.starts_with("/sandbox");
+        let wrong: &[(&str, u16)] = match route.who {
+            Who::Secret => &[(PUBLISHABLE_KEY, 403), (OPERATOR, 401), (VIEWER, 401)],
+            Who::AnyKey => &[(OPERATOR, 401), (VIEWER, 401)],
+            Who::Operator if is_sandbox => &[(SECRET_KEY, 401), (PUBLISHABLE_KEY, 401), (VIEWER, 401)],
+            Who::Operator => &[(SECRET_KEY, 401), (PUBLISHABLE_KEY, 401), (VIEWER, 403)],
+            Who::Viewer => &[(SECRET_KEY, 401), (PUBLISHABLE_KEY, 401)],
+            Who::Anyone | Who::Channel => &[],
+        };
+        for (token, status) in wrong {
+            let reply = call(&app, route, Some(&format!("Bearer {token}"))).await;
+            let what = format!("{} {} with {token}", route.method, route.path);
+            assert_eq!(reply.status, *status, "{what}: {}", reply.text);
+            assert_eq!(reply.problem(*status), if *status == 403 { "FORBIDDEN" } else { "UNAUTHENTICATED" });
+        }
+    }
+    assert_eq!(traces(&app).await, before);
+    app.end().await;
+}
+
+#[tokio::test]
+async fn a_viewer_sees_everything_and_changes_nothing() {
+    let app = start().await;
+    for route in ROUTES.iter().filter(|route| route.path.starts_with("/admin")) {
+        let reply = call(&app, route, Some(&format!("bearer {VIEWER}"))).await;
+        match route.who {
+            Who::Operator => assert_eq!(reply.problem(403), "FORBIDDEN", "{}", route.path),
+            _ => assert!(matches!(reply.status, 200 | 404 | 422), "{}: {}", route.path, reply.text),
+        }
+    }
+    app.end().await;
+}
+
+/// The same answer, apart from the id of the request.
+fn assert_same(what: &str, one: &Reply, other: &Reply) {
+    let plain = |reply: &Reply| {
+        let mut body = reply.body.clone();
+        if let Some(members) = body.as_object_mut() {
+            members.remove("request_id");
+        }
+        let names: Vec<_> = reply.headers.keys().map(ToString::to_string).collect();
+        (reply.status, body, names)
+    };
+    assert_eq!(plain(one), plain(other), "{what} differs");
+}
+
+#[tokio::test]
+async fn what_belongs_to_another_merchant_is_not_there() {
+    let app = start().await;
+    let pay_order = app.order_to_pay("MINE").await;
+    let second = app.admin_post("/admin/merchants", json!({"merchant_id": "second", "name": "Second"})).await;
+    let second = second.expect(201);
+    let before = app.find_order("MINE").await;
+    for key in ["secret_key", "publishable_key"] {
+        let key = second.text_of(key);
+        let calls: [(Method, String, String, Option<Value>); 4] = [
+            (Method::GET, "/orders/MINE".into(), "/orders/GONE".into(), None),
+            (Method::POST, "/orders/MINE/close".into(), "/orders/GONE/close".into(), Some(json!({}))),
+            (Method::GET, format!("/pay/{pay_order}"), "/pay/po_06GZV8Y00000000000000000".into(), None),
+            (
+                Method::POST,
+                "/pay/url".into(),
+                "/pay/url".into(),
+                Some(json!({"payer_id": "u1", "channel": "sandbox"})),
+            ),
+        ];
+        for (method, theirs, missing, body) in calls {
+            let with = |order_no: &str| {
+                let mut body = body.clone()?;
+                if theirs == "/pay/url" {
+                    body["order_no"] = json!(order_no);
+                }
+                Some(body)
+            };
+            let one = app.call(method.clone(), &theirs, key, with("MINE").as_ref()).await;
+            let other = app.call(method, &missing, key, with("GONE").as_ref()).await;
+            assert!(matches!(one.status, 403 | 404), "{theirs}: {}", one.text);
+            assert_same(&theirs, &one, &other);
+        }
+    }
+    assert_eq!(app.find_order("MINE").await, before, "nothing of it moved");
+
+    // The same number is free for the other merchant, and both orders keep to themselves.
+    let body = json!({"order_no": "MINE", "user_id": "u2", "currency": "USD", "amount": 5});
+    app.call(Method::POST, "/orders", second.text_of("secret_key"), Some(&body)).await.expect(201);
+    assert_eq!(app.find_order("MINE").await, before);
+    assert_eq!(app.admin_get("/admin/orders/MINE").await.problem(409), "AMBIGUOUS_NUMBER");
+    app.admin_get("/admin/orders/MINE?merchant_id=second").await.expect(200);
+    app.end().await;
+}
+
+#[tokio::test]
+async fn a_publishable_key_pays_the_orders_of_its_own_user_and_nothing_else() {
+    let app = start().await;
+    app.order("PK1").await;
+    let pay = |body: Value| {
+        let app = &app;
+        async move { app.call(Method::POST, "/pay/url", PUBLISHABLE_KEY, Some(&body)).await }
+    };
+    let stranger = pay(json!({"order_no": "PK1", "payer_id": "u2", "channel": "sandbox"})).await;
+    let missing = pay(json!({"order_no": "PK2", "payer_id": "u2", "channel": "sandbox"})).await;
+    assert_eq!(stranger.problem(404), "ORDER_NOT_FOUND");
+    assert_same("somebody else's order", &stranger, &missing);
+
+    let priced =
+        json!({"order_no": "PK1", "payer_id": "u1", "channel": "sandbox", "amount": 1, "currency": "CNY"});
+    assert_eq!(pay(priced).await.problem(422), "VALIDATION_FAILED");
+    let priced =
+        json!({"order_no": "NEW", "payer_id": "u1", "channel": "sandbox", "amount": 1, "currency": "CNY"});
+    assert_eq!(pay(priced).await.problem(422), "VALIDATION_FAILED");
+    assert_eq!(app.count("orders").await, 1, "a browser makes no orders");
+
+    let link = pay(json!({"order_no": "PK1", "payer_id": "u1", "channel": "sandbox"})).await.expect(200);
+    let path = format!("/pay/{}", link.text_of("pay_order_id"));
+    app.call(Method::GET, &path, PUBLISHABLE_KEY, None).await.expect(200);
+    app.end().await;
+}
+
+#[tokio::test]
+async fn old_keys_work_through_the_overlap_and_no_longer() {
+    let app = start().await;
+    app.order("K1").await;
+    let rotate = |overlap: i64| {
+        let app = &app;
+        async move {
+            app.admin_post("/admin/merchants/demo/keys", json!({"overlap_seconds": overlap}))
+                .await
+                .expect(201)
+        }
+    };
+    let status = |key: String| {
+        let app = &app;
+        async move { app.call(Method::GET, "/orders/K1", &key, None).await.status }
+    };
+    let second = rotate(600).await.text_of("secret_key").to_owned();
+    assert_eq!((status(SECRET_KEY.into()).await, status(second.clone()).await), (200, 200), "both work");
+    app.clock.advance(std::time::Duration::from_secs(601));
+    let third = rotate(0).await.text_of("secret_key").to_owned();
+    // An answer may be remembered for five seconds, by the machine's own clock.
+    tokio::time::sleep(std::time::Duration::from_millis(5050)).await;
+    assert_eq!(status(SECRET_KEY.into()).await, 401, "its overlap is over");
+    assert_eq!(status(second).await, 401, "revoked at once");
+    assert_eq!(status(third).await, 200);
+    assert_eq!(
+        app.call(Method::GET, "/orders/K1", PUBLISHABLE_KEY, None).await.problem(401),
+        "UNAUTHENTICATED"
+    );
+    app.end().await;
+}

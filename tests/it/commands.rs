@@ -1,0 +1,280 @@
+//! The binary itself: what it says, how it ends, and that it keeps secrets to itself.
+
+use std::process::{Output, Stdio};
+use std::time::{Duration, Instant};
+
+use serde_json::{Value, json};
+use sqlx::{AssertSqlSafe, Connection, PgConnection};
+use tokio::io::AsyncReadExt;
+use tokio::process::{Child, Command};
+
+use crate::support::stores;
+
+const SECRET: &str = "a-secret-of-more-than-24-bytes";
+const OPERATOR: &str = "an-operator-token-of-30-bytes!";
+
+/// A right environment, but for what a case changes.
+fn environment(database_url: &str, redis_url: &str) -> Vec<(&'static str, String)> {
+    vec![
+        ("DATABASE_URL", database_url.to_owned()),
+        ("REDIS_URL", redis_url.to_owned()),
+        ("ADMIN_TOKENS", format!("operator@anna:{OPERATOR}")),
+        ("ENCRYPTION_KEY", SECRET.to_owned()),
+        ("SANDBOX_SECRET", SECRET.to_owned()),
+        ("BIND_ADDR", "127.0.0.1:0".to_owned()),
+    ]
+}
+
+/// The binary in an environment of its own, and in a directory without a `.env`.
+fn payonce(arguments: &[&str], environment: &[(&'static str, String)]) -> Command {
+    let mut command = Command::new(env!("CARGO_BIN_EXE_payonce"));
+    command.args(arguments).env_clear().envs(environment.iter().map(|(name, value)| (name, value)));
+    command.current_dir(env!("CARGO_TARGET_TMPDIR")).stdin(Stdio::null()).kill_on_drop(true);
+    command
+}
+
+async fn run(arguments: &[&str], environment: &[(&'static str, String)]) -> Output {
+    let output = payonce(arguments, environment).output();
+    tokio::time::timeout(Duration::from_secs(60), output).await.expect("it ends").expect("it runs")
+}
+
+fn errors(output: &Output) -> String {
+    String::from_utf8_lossy(&output.stderr).into_owned()
+}
+
+fn json_of(output: &Output) -> Value {
+    serde_json::from_slice(&output.stdout).unwrap_or_else(|_| panic!("no JSON: {output:?}"))
+}
+
+#[tokio::test]
+async fn a_wrong_configuration_stops_the_start_and_says_which_variable() {
+    let right = environment("postgres://u:p@127.0.0.1:1/x", "redis://127.0.0.1:1");
+    let cases = [
+        ("DATABASE_URL", ""),
+        ("DATABASE_URL", "mysql://u:hush-hush@h/x"),
+        ("REDIS_URL", ""),
+        ("REDIS_URL", "http://h"),
+        ("ADMIN_TOKENS", ""),
+        ("ADMIN_TOKENS", "operator:hush-hush"),
+        ("ADMIN_TOKENS", "root:hush-hush-hush-hush-hush-hush"),
+        ("ADMIN_TOKENS", "hush-hush-hush-hush-hush-hush-hush"),
+        ("ENCRYPTION_KEY", ""),
+        ("ENCRYPTION_KEY", "hush-hush"),
+        ("SANDBOX_SECRET", "hush-hush"),
+        ("BIND_ADDR", "here"),
+        ("BIND_ADDR", "127.0.0.1:99999"),
+        ("PUBLIC_URL", "ftp://x"),
+        ("CORS_ORIGINS", "*"),
+        ("LOG_FORMAT", "xml"),
+        ("ORDER_TIMEOUT_SECONDS", "0"),
+        ("DATABASE_POOL_SIZE", "1e3"),
+        ("LOCK_TTL_MS", "1"),
+    ];
+    for (name, value) in cases {
+        let mut environment = right.clone();
+        environment.retain(|(known, _)| *known != name);
+        environment.push((name, value.to_owned()));
+        let output = run(&["serve"], &environment).await;
+        let said = errors(&output);
+        assert_eq!(output.status.code(), Some(1), "{name}={value}: {said}");
+        assert!(said.contains(name) && said.contains("expected"), "{name}={value}: {said}");
+        assert!(!said.contains("hush-hush") && !said.contains("panicked"), "{name}: {said}");
+        assert!(output.stdout.is_empty());
+    }
+}
+
+#[tokio::test]
+async fn usage_errors_end_with_2() {
+    for arguments in [
+        &["nonsense"][..],
+        &[],
+        &["serve", "--roles", "kitchen"],
+        &["audit", "-o", "xml"],
+        &["merchant", "create"],
+        &["merchant", "create", "not an id"],
+        &["merchant", "key", "m", "--overlap", "-1"],
+        &["--surprise"],
+    ] {
+        let output = run(arguments, &[]).await;
+        assert_eq!(output.status.code(), Some(2), "{arguments:?}: {}", errors(&output));
+        // Every one says where to read on.
+        assert!(errors(&output).contains("help"), "{arguments:?}: {}", errors(&output));
+    }
+    assert_eq!(run(&["--help"], &[]).await.status.code(), Some(0));
+    assert_eq!(run(&["--version"], &[]).await.status.code(), Some(0));
+}
+
+#[tokio::test]
+async fn openapi_prints_the_document_without_any_environment() {
+    let output = run(&["openapi"], &[]).await;
+    assert_eq!(output.status.code(), Some(0), "{}", errors(&output));
+    let document = json_of(&output);
+    assert!(document["openapi"].as_str().is_some_and(|version| version.starts_with("3.1")));
+    assert!(document["paths"]["/pay/url"]["post"].is_object());
+}
+
+/// A database without a single table.
+async fn empty_database() -> String {
+    let url = stores::fresh_database().await;
+    let mut conn = PgConnection::connect(&url).await.expect("connect");
+    for statement in
+        ["DROP SCHEMA IF EXISTS sandbox CASCADE", "DROP SCHEMA public CASCADE", "CREATE SCHEMA public"]
+    {
+        sqlx::query(AssertSqlSafe(statement.to_owned())).execute(&mut conn).await.expect("emptied");
+    }
+    conn.close().await.expect("closed");
+    url
+}
+
+#[tokio::test]
+async fn migrate_works_on_an_empty_database_and_again() {
+    let url = empty_database().await;
+    let environment = [("DATABASE_URL", url.clone())];
+    for _ in 0..2 {
+        let output = run(&["migrate"], &environment).await;
+        assert_eq!(output.status.code(), Some(0), "{}", errors(&output));
+    }
+    let output = run(&["-o", "json", "audit"], &environment).await;
+    assert_eq!(output.status.code(), Some(0), "{}", errors(&output));
+    stores::drop_database(&url).await;
+
+    let gone = [("DATABASE_URL", "postgres://u:hush-hush@127.0.0.1:1/x".to_owned())];
+    let output = run(&["migrate"], &gone).await;
+    assert_eq!(output.status.code(), Some(1));
+    assert!(
+        errors(&output).contains("payonce: ") && !errors(&output).contains("hush-hush"),
+        "{}",
+        errors(&output)
+    );
+}
+
+#[tokio::test]
+async fn merchants_are_made_and_audited_from_the_command_line() {
+    let url = stores::fresh_database().await;
+    let environment = environment(&url, "redis://127.0.0.1:1");
+    let made = run(&["-o", "json", "merchant", "create", "m1", "--name", "First"], &environment).await;
+    assert_eq!(made.status.code(), Some(0), "{}", errors(&made));
+    let made = json_of(&made);
+    assert_eq!(made["merchant_id"], "m1");
+    assert!(made["secret_key"].as_str().is_some_and(|key| key.starts_with("sk_") && key.len() > 40));
+    let again = run(&["merchant", "create", "m1"], &environment).await;
+    assert_eq!(again.status.code(), Some(1), "{}", errors(&again));
+    let rotated = run(&["merchant", "key", "m1", "-o", "json"], &environment).await;
+    assert_eq!(rotated.status.code(), Some(0), "{}", errors(&rotated));
+    assert_ne!(json_of(&rotated)["secret_key"], made["secret_key"]);
+    let nobody = run(&["merchant", "key", "nobody"], &environment).await;
+    assert_eq!(nobody.status.code(), Some(1), "{}", errors(&nobody));
+
+    let audit = run(&["audit", "-o", "json"], &environment).await;
+    assert_eq!((audit.status.code(), &json_of(&audit)["ok"]), (Some(0), &json!(true)));
+    let mut conn = PgConnection::connect(&url).await.expect("connect");
+    sqlx::query(
+        "INSERT INTO skus (merchant_id, sku, stock, lock_stock, created_at, updated_at)
+         VALUES ('m1', 'TEA', 5, 3, now(), now())",
+    )
+    .execute(&mut conn)
+    .await
+    .expect("stock that is held for no order");
+    conn.close().await.expect("closed");
+    let audit = run(&["audit", "-o", "json"], &environment).await;
+    assert_eq!((audit.status.code(), &json_of(&audit)["ok"]), (Some(3), &json!(false)), "{}", errors(&audit));
+    let table = run(&["audit"], &environment).await;
+    assert_eq!(table.status.code(), Some(3));
+    assert!(String::from_utf8_lossy(&table.stdout).contains("VIOLATED"));
+    stores::drop_database(&url).await;
+}
+
+/// Resident memory in KiB.
+fn resident_kib(child: &Child) -> u64 {
+    let status =
+        std::fs::read_to_string(format!("/proc/{}/status", child.id().expect("alive"))).expect("status");
+    let line = status.lines().find(|line| line.starts_with("VmRSS:")).expect("a line");
+    line.split_whitespace().nth(1).and_then(|kib| kib.parse().ok()).expect("a number")
+}
+
+fn free_port() -> u16 {
+    let listener = std::net::TcpListener::bind("127.0.0.1:0").expect("a port");
+    listener.local_addr().expect("an address").port()
+}
+
+async fn ready_after(url: &str, since: Instant) -> Duration {
+    loop {
+        if let Ok(response) = reqwest::get(format!("{url}/readyz")).await
+            && response.status() == 200
+        {
+            return since.elapsed();
+        }
+        assert!(since.elapsed() < Duration::from_secs(20), "never ready");
+        tokio::time::sleep(Duration::from_millis(5)).await;
+    }
+}
+
+async fn terminate(child: &mut Child) -> Option<i32> {
+    let pid = child.id().expect("alive").to_string();
+    let sent = Command::new("kill").args(["-s", "TERM", &pid]).status().await.expect("kill");
+    assert!(sent.success());
+    let ended = tokio::time::timeout(Duration::from_secs(10), child.wait()).await;
+    ended.expect("within ten seconds").expect("a status").code()
+}
+
+#[tokio::test]
+async fn serve_is_ready_soon_keeps_its_secrets_and_ends_well() {
+    let (database_url, redis) = (stores::fresh_database().await, stores::fresh_redis().await);
+    let port = free_port();
+    let url = format!("http://127.0.0.1:{port}");
+    let mut environment = environment(&database_url, &redis.url());
+    environment.retain(|(name, _)| *name != "BIND_ADDR");
+    environment.extend([("BIND_ADDR", format!("127.0.0.1:{port}")), ("RUST_LOG", "trace".to_owned())]);
+    let made = json_of(&run(&["-o", "json", "merchant", "create", "m1"], &environment).await);
+    let key = made["secret_key"].as_str().expect("a key");
+
+    let since = Instant::now();
+    let mut command = payonce(&["serve", "--roles", "api,workers,sandbox"], &environment);
+    let mut child = command.stdout(Stdio::null()).stderr(Stdio::piped()).spawn().expect("it starts");
+    let mut stderr = child.stderr.take().expect("a pipe");
+    let log = tokio::spawn(async move {
+        let mut log = Vec::new();
+        stderr.read_to_end(&mut log).await.map(|_| String::from_utf8_lossy(&log).into_owned())
+    });
+    let ready = ready_after(&url, since).await;
+    tokio::time::sleep(Duration::from_millis(300)).await;
+    println!("ready after {ready:?}, {} KiB resident", resident_kib(&child));
+    assert!(ready < Duration::from_secs(2), "{ready:?}");
+    if !cfg!(debug_assertions) {
+        assert!(ready < Duration::from_millis(300) && resident_kib(&child) < 60 * 1024);
+    }
+
+    pay_through(&url, key).await;
+    let asked = Instant::now();
+    assert_eq!(terminate(&mut child).await, Some(0));
+    println!("ended {:?} after SIGTERM", asked.elapsed());
+    let log = log.await.expect("no panic").expect("a log");
+    assert!(log.contains("listening on"), "the log is looked at");
+    for secret in [SECRET, OPERATOR, key, made["publishable_key"].as_str().expect("a key"), redis.password()]
+    {
+        let line = log.lines().find(|line| line.contains(secret));
+        assert!(line.is_none(), "a secret in the log: {line:?}");
+    }
+    stores::drop_database(&database_url).await;
+}
+
+/// Uses the keys and tokens in every way that could put them into a log.
+async fn pay_through(url: &str, key: &str) {
+    let http = reqwest::Client::new();
+    let post = |path: &str, token: &str, body: Value| {
+        let request = http.post(format!("{url}{path}")).bearer_auth(token).json(&body);
+        async move { request.send().await.expect("an answer").status().as_u16() }
+    };
+    let order = json!({"order_no": "A1", "user_id": "u1", "currency": "CNY", "amount": 1990});
+    assert_eq!(post("/orders", key, order).await, 201);
+    assert_eq!(
+        post("/pay/url", key, json!({"order_no": "A1", "payer_id": "u1", "channel": "sandbox"})).await,
+        200
+    );
+    assert_eq!(post("/orders", &format!("{key}x"), json!({})).await, 401);
+    assert_eq!(
+        post("/admin/skus", OPERATOR, json!({"merchant_id": "m1", "sku": "T", "stock": 1})).await,
+        200
+    );
+    assert_eq!(post("/admin/merchants/m1/keys", OPERATOR, json!({})).await, 201);
+}

@@ -1,0 +1,52 @@
+//! A connection on which a story says whatever it likes.
+
+use std::net::SocketAddr;
+use std::time::{Duration, Instant};
+
+use tokio::io::{AsyncReadExt, AsyncWriteExt};
+use tokio::net::TcpStream;
+
+/// What came back, and when the other end closed.
+#[derive(Debug)]
+pub struct Closed {
+    pub text: String,
+    pub after: Duration,
+}
+
+impl Closed {
+    /// The status of the first answer; zero when there was none.
+    pub fn status(&self) -> u16 {
+        self.text.split(' ').nth(1).and_then(|status| status.parse().ok()).unwrap_or(0)
+    }
+}
+
+/// Sends bytes at once, then keeps silent until the other end closes, twenty seconds at most.
+pub async fn say(addr: SocketAddr, bytes: &[u8]) -> Closed {
+    say_slowly(addr, bytes, &[], Duration::ZERO).await
+}
+
+/// Sends bytes at once and more of them one by one, with a pause before each, until the other end closes.
+pub async fn say_slowly(addr: SocketAddr, bytes: &[u8], dripping: &[u8], pause: Duration) -> Closed {
+    let stream = TcpStream::connect(addr).await.expect("a connection");
+    let (mut hears, mut says) = stream.into_split();
+    let since = Instant::now();
+    let talk = async {
+        // The other end may have heard enough before all is said.
+        let _ = says.write_all(bytes).await;
+        for byte in dripping {
+            tokio::time::sleep(pause).await;
+            if says.write_all(&[*byte]).await.is_err() {
+                break;
+            }
+        }
+        std::future::pending::<()>().await;
+    };
+    let mut heard = Vec::new();
+    tokio::select! {
+        // A reset counts as closed; what came before it was heard.
+        _ = hears.read_to_end(&mut heard) => {}
+        () = talk => {}
+        () = tokio::time::sleep(Duration::from_secs(20)) => panic!("still open after twenty seconds"),
+    }
+    Closed { text: String::from_utf8_lossy(&heard).into_owned(), after: since.elapsed() }
+}

@@ -1,0 +1,100 @@
+//! Every documented route, on one screen: what stories about all of them go through.
+
+use super::{OPERATOR, SECRET_KEY};
+
+/// Whose credential a route asks for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Who {
+    /// Nobody's.
+    Anyone,
+    /// A merchant's secret key.
+    Secret,
+    /// Either key of a merchant.
+    AnyKey,
+    /// An operator or a viewer.
+    Viewer,
+    /// An operator.
+    Operator,
+    /// A channel, by its signature.
+    Channel,
+}
+
+impl Who {
+    /// A right credential.
+    pub fn token(self) -> &'static str {
+        match self {
+            Self::Secret | Self::AnyKey => SECRET_KEY,
+            Self::Viewer | Self::Operator => OPERATOR,
+            Self::Anyone | Self::Channel => "",
+        }
+    }
+}
+
+/// A route, with a right body where it takes one.
+#[derive(Clone, Copy, Debug)]
+pub struct Route {
+    pub method: &'static str,
+    pub path: &'static str,
+    pub who: Who,
+    pub body: Option<&'static str>,
+}
+
+impl Route {
+    const fn get(path: &'static str, who: Who) -> Self {
+        Self { method: "GET", path, who, body: None }
+    }
+
+    const fn post(path: &'static str, who: Who, body: &'static str) -> Self {
+        Self { method: "POST", path, who, body: Some(body) }
+    }
+
+    /// The path with ids that name nothing, except the merchant.
+    pub fn url(&self) -> String {
+        self.path
+            .replace("{merchant_id}", "demo")
+            .replace("{order_no}", "NONE")
+            .replace("{pay_order_id}", "po_none")
+            .replace("{exception_id}", "ex_none")
+            .replace("{channel}", "sandbox")
+    }
+
+    /// Whether its body is JSON of ours.
+    pub fn takes_json(&self) -> bool {
+        self.body.is_some() && self.who != Who::Channel
+    }
+}
+
+pub const ROUTES: &[Route] = &[
+    Route::post("/orders", Who::Secret, r#"{"order_no":"R1","user_id":"u1","currency":"CNY","amount":1990}"#),
+    Route::get("/orders/{order_no}", Who::Secret),
+    Route::post("/orders/{order_no}/close", Who::Secret, "{}"),
+    Route::post("/pay/url", Who::AnyKey, r#"{"order_no":"NONE","payer_id":"u1","channel":"sandbox"}"#),
+    Route::get("/pay/{pay_order_id}", Who::AnyKey),
+    Route::post("/webhooks/{channel}", Who::Channel, "{}"),
+    Route::post("/admin/merchants", Who::Operator, r#"{"merchant_id":"r2","name":"Second"}"#),
+    Route::get("/admin/merchants", Who::Viewer),
+    Route::post("/admin/merchants/{merchant_id}/keys", Who::Operator, r#"{"overlap_seconds":60}"#),
+    Route::post("/admin/skus", Who::Operator, r#"{"merchant_id":"demo","sku":"R1","stock":1}"#),
+    Route::get("/admin/skus", Who::Viewer),
+    Route::get("/admin/orders", Who::Viewer),
+    Route::get("/admin/orders/{order_no}", Who::Viewer),
+    Route::get("/admin/exceptions", Who::Viewer),
+    Route::post("/admin/exceptions/{exception_id}/resolve", Who::Operator, r#"{"action":"NONE"}"#),
+    Route::get("/admin/stray-payments", Who::Viewer),
+    Route::get("/admin/audit", Who::Viewer),
+    Route::get("/livez", Who::Anyone),
+    Route::get("/readyz", Who::Anyone),
+    Route::get("/metrics", Who::Anyone),
+    Route::post("/sandbox/trades/{pay_order_id}/pay", Who::Anyone, r#"{"amount":1990}"#),
+    Route::post("/sandbox/trades/{pay_order_id}/decline", Who::Anyone, r#"{"notify":true}"#),
+    Route::get("/sandbox/trades/{pay_order_id}", Who::Anyone),
+    Route {
+        method: "PUT",
+        path: "/sandbox/faults",
+        who: Who::Operator,
+        body: Some(r#"{"op":"create","fault":"delay","ms":1}"#),
+    },
+    // A viewer is refused here too: faults are for operators.
+    Route::get("/sandbox/faults", Who::Operator),
+    Route { method: "DELETE", path: "/sandbox/faults", who: Who::Operator, body: None },
+];
