@@ -135,6 +135,9 @@ impl Db {
             ("idle_in_transaction_session_timeout", "10000"),
             // Plans of prepared statements: these are point queries, whose generic plan is always right.
             ("plan_cache_mode", "force_generic_plan"),
+            // A plan made while a table was empty (after a start, or a table of tasks that is empty most of the
+            // time) would read that table from end to end for as long as the connection lives.
+            ("enable_seqscan", "off"),
             ("jit", "off"),
         ]);
         let pool = PgPoolOptions::new()
@@ -205,8 +208,11 @@ impl Db {
     /// # Errors
     /// [`DbError::Unavailable`] when no connection can be had in time.
     pub async fn begin_snapshot(&self) -> Result<Tx, DbError> {
-        self.begin_with("BEGIN ISOLATION LEVEL REPEATABLE READ READ ONLY; SET LOCAL statement_timeout = 0")
-            .await
+        self.begin_with(
+            "BEGIN ISOLATION LEVEL REPEATABLE READ READ ONLY;
+             SET LOCAL statement_timeout = 0; SET LOCAL enable_seqscan = on",
+        )
+        .await
     }
 
     async fn begin_with(&self, statement: &'static str) -> Result<Tx, DbError> {
