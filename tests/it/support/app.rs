@@ -296,13 +296,6 @@ impl TestApp {
         self.count_where("compensations", "status IN ('READY', 'RUNNING') AND due_at <= $1").await
     }
 
-    /// Webhooks that are due, or that a sender has in hand: a claim sets them due when its lease of a minute ends.
-    async fn webhooks_under_way(&self) -> i64 {
-        let claimed = "status = 'PENDING'
-                       AND (due_at <= $1 OR attempts > 0 AND due_at = updated_at + interval '60 s')";
-        self.count_where("sandbox.deliveries", claimed).await
-    }
-
     // ---- the truth -----------------------------------------------------------------------------------------
 
     /// How many rows of a table fulfil a condition; `$1` in it is the story's now.
