@@ -41,8 +41,13 @@ impl FromRequestParts<Edge> for AnyKey {
 
     async fn from_request_parts(parts: &mut Parts, edge: &Edge) -> Result<Self, Problem> {
         let key = bearer_of(parts).ok_or_else(|| unauthenticated("sk_… or pk_…"))?;
-        let caller = merchants::authenticate(&edge.app, &edge.keys, key).await?;
-        caller.map(Self).ok_or_else(|| unauthenticated("a valid key"))
+        match merchants::authenticate(&edge.app, &edge.keys, key).await? {
+            Some(caller) => Ok(Self(caller)),
+            None if identify_parts(parts, edge).is_ok() => {
+                Err(forbidden("this route needs a merchant's key, not an operator's token; nothing was done"))
+            }
+            None => Err(unauthenticated("a valid key")),
+        }
     }
 }
 
@@ -94,6 +99,21 @@ fn identify_parts(parts: &Parts, edge: &Edge) -> Result<Admin, Problem> {
     identify(&edge.app.config.admin, authorization).ok_or_else(|| unauthenticated("an operator's token"))
 }
 
+/// The operator who calls; a merchant's key is known here, and of the wrong kind.
+async fn admin_of(parts: &Parts, edge: &Edge) -> Result<Admin, Problem> {
+    let unknown = match identify_parts(parts, edge) {
+        Ok(admin) => return Ok(admin),
+        Err(unknown) => unknown,
+    };
+    let Some(key) = bearer_of(parts) else { return Err(unknown) };
+    match merchants::authenticate(&edge.app, &edge.keys, key).await? {
+        Some(_) => {
+            Err(forbidden("this route needs an operator's token, not a merchant's key; nothing was done"))
+        }
+        None => Err(unknown),
+    }
+}
+
 /// Anyone who may look.
 #[derive(Clone, Debug)]
 pub(super) struct Viewer;
@@ -102,7 +122,7 @@ impl FromRequestParts<Edge> for Viewer {
     type Rejection = Problem;
 
     async fn from_request_parts(parts: &mut Parts, edge: &Edge) -> Result<Self, Problem> {
-        identify_parts(parts, edge).map(|_| Self)
+        admin_of(parts, edge).await.map(|_| Self)
     }
 }
 
@@ -114,7 +134,7 @@ impl FromRequestParts<Edge> for Operator {
     type Rejection = Problem;
 
     async fn from_request_parts(parts: &mut Parts, edge: &Edge) -> Result<Self, Problem> {
-        let admin = identify_parts(parts, edge)?;
+        let admin = admin_of(parts, edge).await?;
         match admin.role {
             Role::Operator => Ok(Self(admin)),
             Role::Viewer => Err(forbidden("this route needs the role operator; nothing was done")),

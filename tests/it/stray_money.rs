@@ -286,3 +286,30 @@ async fn money_of_a_trade_that_cannot_be_ours_comes_back_to_the_person_when_it_c
     assert_eq!(app.stray().await["status"], "KEPT");
     app.end().await;
 }
+
+#[tokio::test]
+async fn a_refund_callback_must_fit_its_refund_and_a_reversal_is_not_lost() {
+    let app = TestApp::start().await;
+    app.fault(FaultOp::Refund, FaultKind::TimeoutBefore, 1, Some(1500)).await;
+    app.late_money("R9").await;
+    app.run_until_idle().await;
+    let refund = app.find_order("R9").await["refunds"][0].clone();
+    assert_eq!(refund["status"], "PROCESSING");
+    let told = |event: &str, fee: i64, currency: &str, status: &str| {
+        json!({"event_id": event, "kind": "REFUND", "refund_id": refund["refund_no"], "out_trade_no": "po_x",
+               "refund_fee": fee, "currency": currency, "status": status})
+    };
+
+    app.webhook(&told("r1", 1, "CNY", "SUCCEEDED")).await.expect(400);
+    app.webhook(&told("r2", 1990, "USD", "SUCCEEDED")).await.expect(400);
+    assert_eq!(app.stray().await["status"], "REFUNDING", "another amount or currency moves nothing");
+    app.webhook(&told("r3", 1990, "CNY", "SUCCEEDED")).await.expect(200);
+    assert_eq!(app.stray().await["status"], "REFUNDED");
+
+    app.webhook(&told("r4", 1990, "CNY", "FAILED")).await.expect(200);
+    app.webhook(&told("r4", 1990, "CNY", "FAILED")).await.expect(200);
+    assert_eq!(app.stray().await["status"], "HELD", "the channel took it back: the money is ours again");
+    assert_eq!(app.count_where("exceptions", "kind = 'STRAY_MONEY' AND status = 'OPEN'").await, 1);
+    assert_eq!(app.count_where("outbox", "event = 'refund.reversed'").await, 1);
+    app.end().await;
+}
