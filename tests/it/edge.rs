@@ -133,7 +133,13 @@ async fn the_document_lists_every_route_and_its_reader_needs_nothing_from_outsid
     assert_eq!(documented, existing, "document and routes of the service");
     for route in ROUTES {
         let reply = simple(&app, route, SHOP).await;
-        assert!(reply.status != 405 && !reply.text.is_empty(), "{} {}: {}", route.method, route.path, reply.status);
+        assert!(
+            reply.status != 405 && !reply.text.is_empty(),
+            "{} {}: {}",
+            route.method,
+            route.path,
+            reply.status
+        );
     }
 
     let page = app.call(Method::GET, "/docs/", "", None).await.expect(200).text;
