@@ -9,6 +9,7 @@ mod timeouts;
 /// Plays those whose name contains one of the words; all of them without words.
 pub async fn play(stage: &mut Stage, wanted: &[String]) -> Result<(), Failure> {
     let is_wanted = |name: &str| wanted.is_empty() || wanted.iter().any(|word| name.contains(word.as_str()));
+    requests::warm_up(stage).await?;
     for scene in requests::SCENES.iter().filter(|scene| is_wanted(scene.name)) {
         scene.play(stage).await.map_err(|error| format!("{}: {error}", scene.name))?;
     }

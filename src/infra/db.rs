@@ -164,6 +164,9 @@ impl Db {
             ("idle_in_transaction_session_timeout", "10000"),
             // Plans of prepared statements: these are point queries, whose generic plan is always right.
             ("plan_cache_mode", "force_generic_plan"),
+            // A plan made while a table was empty (after a start, or a table of tasks that is empty most of the
+            // time) would read that table from end to end for as long as the connection lives.
+            ("enable_seqscan", "off"),
             ("jit", "off"),
         ]);
         let suspicion = Suspicion::default();
@@ -251,7 +254,8 @@ impl Db {
     /// # Errors
     /// [`DbError::Unavailable`] when no connection can be had in time.
     pub async fn begin_snapshot(&self) -> Result<Tx, DbError> {
-        let statement = "BEGIN ISOLATION LEVEL REPEATABLE READ READ ONLY; SET LOCAL statement_timeout = 0";
+        let statement = "BEGIN ISOLATION LEVEL REPEATABLE READ READ ONLY;
+                         SET LOCAL statement_timeout = 0; SET LOCAL enable_seqscan = on";
         let mut tx = self.begin_with(statement).await?;
         // An audit walks whole tables; nobody's request waits for it.
         tx.conn.deadline = SNAPSHOT_DEADLINE;

@@ -6,7 +6,7 @@ use payonce::channels::sandbox::{FaultKind, FaultOp};
 use reqwest::Method;
 use serde_json::{Value, json};
 
-use crate::support::{Reply, TestApp, TestOptions, minutes};
+use crate::support::{OPERATOR, Reply, TestApp, TestOptions, minutes};
 
 const VERA: &str = "dev-viewer-token-of-vera";
 const OLGA: &str = "dev-operator-token-of-olga";
@@ -120,7 +120,7 @@ async fn a_decision_that_makes_no_sense_is_refused() {
 }
 
 #[tokio::test]
-async fn an_exception_without_money_wants_none() {
+async fn a_refund_that_was_given_up_can_only_be_driven_on() {
     let (app, _) = staffed().await;
     // A channel that never answers again: the task is given up after its last try, and a person is told.
     app.fault(FaultOp::Refund, FaultKind::TimeoutBefore, 1000, Some(1500)).await;
@@ -131,11 +131,16 @@ async fn an_exception_without_money_wants_none() {
     }
     let exception = app.open_exception().await;
     assert_eq!(exception["kind"], "DEAD_TASK");
-    for action in ["REFUND", "KEEP"] {
+    for action in ["NONE", "KEEP"] {
         let body = json!({"action": action, "reason": "?"});
-        assert_eq!(resolve_as(&app, OLGA, &exception, body).await.problem(409), "NO_MONEY_HELD");
+        assert_eq!(resolve_as(&app, OLGA, &exception, body).await.problem(409), "MONEY_IS_HELD");
     }
     assert_eq!(app.stray().await["status"], "REFUNDING", "its result is unknown, so nobody may decide");
+
+    app.call(Method::DELETE, "/sandbox/faults", OPERATOR, None).await.expect(200);
+    app.resolve(&exception, "REFUND").await.expect(200);
+    app.run_until_idle().await;
+    assert_eq!(app.stray().await["status"], "REFUNDED");
     app.end().await;
 }
 

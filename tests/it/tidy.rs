@@ -32,6 +32,8 @@ const HOMES: [(&str, &[&str], &str); 2] = [
             "src/channels/sandbox/pages.rs",
             "src/channels/sandbox/routes.rs",
             "src/channels/sandbox/problem.rs",
+            // Bodies are read alike at both edges.
+            "src/infra/body.rs",
         ],
         "HTTP is for src/http/ and the sandbox's pages; give the feature a plain function, and call that",
     ),

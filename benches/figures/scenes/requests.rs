@@ -85,6 +85,15 @@ pub const SCENES: [Scene; 10] = [
     },
 ];
 
+/// Fills every table and connection a little, unmeasured, as in a service that has run for a while.
+pub async fn warm_up(stage: &mut Stage) -> Result<(), Failure> {
+    for scene in [more(PAY_URL, "warm-up a", 32, 32), more(WEBHOOK, "warm-up b", 32, 32)] {
+        let requests = Arc::new(scene.prepare(stage, 0).await?);
+        stage.fire(&requests, scene.clients, Order::Once).await?;
+    }
+    Ok(())
+}
+
 impl Scene {
     /// Plays it and notes its figures.
     pub async fn play(&self, stage: &mut Stage) -> Result<(), Failure> {

@@ -33,8 +33,9 @@ pub(super) struct Problem {
     /// A stable word for programs.
     code: &'static str,
     /// What is wrong with which field.
-    #[serde(skip_serializing_if = "Vec::is_empty")]
-    errors: Vec<FieldError>,
+    #[serde(skip_serializing_if = "<[_]>::is_empty")]
+    #[schema(value_type = Vec<FieldError>)]
+    errors: Box<[FieldError]>,
 }
 
 impl Problem {
@@ -47,7 +48,7 @@ impl Problem {
             detail: detail.into(),
             request_id: request_id(),
             code,
-            errors: Vec::new(),
+            errors: Box::default(),
         }
     }
 
@@ -56,7 +57,7 @@ impl Problem {
     }
 
     fn invalid(field: &str, detail: String) -> Self {
-        let errors = vec![FieldError { field: field.to_owned(), detail }];
+        let errors = [FieldError { field: field.to_owned(), detail }].into();
         let problem = Self::new(
             StatusCode::UNPROCESSABLE_ENTITY,
             "VALIDATION_FAILED",

@@ -1,7 +1,7 @@
 //! The lock on one Redis: `SET NX PX`, released and renewed by scripts that compare the token first.
 
 use std::sync::LazyLock;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use async_trait::async_trait;
 use redis::Script;
@@ -21,9 +21,6 @@ static RENEW: LazyLock<Script> = LazyLock::new(|| {
     )
 });
 
-/// How often a lock that may be granted too late is looked for.
-const LATE_EVERY: Duration = Duration::from_millis(250);
-
 /// Locks on one Redis.
 #[derive(Clone, Debug)]
 pub struct RedisLock(pub Redis);
@@ -37,23 +34,6 @@ impl From<RedisDown> for BackendUnavailable {
     }
 }
 
-impl RedisLock {
-    /// Gives back a lock that Redis may still grant after its caller went on without it: a Redis that hung
-    /// carries out what was sent to it. Otherwise that order would be "busy" until the lock dies by itself.
-    fn give_back_late(&self, key: &str, token: &str, ttl: Duration) {
-        let (lock, key, token) = (self.clone(), key.to_owned(), token.to_owned());
-        tokio::spawn(async move {
-            let give_up_at = Instant::now() + ttl;
-            while Instant::now() < give_up_at {
-                tokio::time::sleep(LATE_EVERY).await;
-                if matches!(lock.release(&key, &token).await, Ok(true)) {
-                    return;
-                }
-            }
-        });
-    }
-}
-
 fn millis(ttl: Duration) -> u64 {
     u64::try_from(ttl.as_millis()).unwrap_or(u64::MAX)
 }
@@ -63,15 +43,8 @@ impl LockBackend for RedisLock {
     async fn try_acquire(&self, key: &str, token: &str, ttl: Duration) -> Result<bool, BackendUnavailable> {
         let mut set = redis::cmd("SET");
         set.arg(key).arg(token).arg("NX").arg("PX").arg(millis(ttl));
-        match self.0.run::<Option<String>>(&set).await {
-            Ok(answer) => Ok(answer.is_some()),
-            Err(error) => {
-                if matches!(error, RedisDown::Failed(_)) {
-                    self.give_back_late(key, token, ttl);
-                }
-                Err(error.into())
-            }
-        }
+        let answer: Option<String> = self.0.run(&set).await?;
+        Ok(answer.is_some())
     }
 
     async fn renew(&self, key: &str, token: &str, ttl: Duration) -> Result<bool, BackendUnavailable> {
