@@ -78,11 +78,11 @@ async fn a_credential_of_another_kind_is_refused() {
     for route in guarded() {
         let is_sandbox = route.path.starts_with("/sandbox");
         let wrong: &[(&str, u16)] = match route.who {
-            Who::Secret => &[(PUBLISHABLE_KEY, 403), (OPERATOR, 401), (VIEWER, 401)],
-            Who::AnyKey => &[(OPERATOR, 401), (VIEWER, 401)],
+            Who::Secret => &[(PUBLISHABLE_KEY, 403), (OPERATOR, 403), (VIEWER, 403)],
+            Who::AnyKey => &[(OPERATOR, 403), (VIEWER, 403)],
             Who::Operator if is_sandbox => &[(SECRET_KEY, 401), (PUBLISHABLE_KEY, 401), (VIEWER, 401)],
-            Who::Operator => &[(SECRET_KEY, 401), (PUBLISHABLE_KEY, 401), (VIEWER, 403)],
-            Who::Viewer => &[(SECRET_KEY, 401), (PUBLISHABLE_KEY, 401)],
+            Who::Operator => &[(SECRET_KEY, 403), (PUBLISHABLE_KEY, 403), (VIEWER, 403)],
+            Who::Viewer => &[(SECRET_KEY, 403), (PUBLISHABLE_KEY, 403)],
             Who::Anyone | Who::Channel => &[],
         };
         for (token, status) in wrong {

@@ -69,7 +69,7 @@ async fn a_decision_is_made_once_by_an_operator_and_kept_with_name_and_reason() 
 
     assert_eq!(resolve_as(&app, VERA, &exception, keep.clone()).await.problem(403), "FORBIDDEN");
     assert_eq!(resolve_as(&app, "nobody", &exception, keep.clone()).await.problem(401), "UNAUTHENTICATED");
-    assert_eq!(resolve_as(&app, &key, &exception, keep.clone()).await.problem(401), "UNAUTHENTICATED");
+    assert_eq!(resolve_as(&app, &key, &exception, keep.clone()).await.problem(403), "FORBIDDEN");
     let none = json!({"action": "NONE", "reason": "looks fine"});
     assert_eq!(resolve_as(&app, OLGA, &exception, none).await.problem(409), "MONEY_IS_HELD");
     assert_eq!(app.stray().await["status"], "HELD", "nothing was changed");

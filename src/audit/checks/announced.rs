@@ -32,17 +32,17 @@ pub(super) const CHECKS: &[Definition] = &[
     check!(
         "refund_announced",
         Always,
-        "every finished refund has one event refund.finished that tells its end, and no other refund has one",
-        "SELECT format('refund %s: %s, announced %s times as %s', coalesce(refund.refund_no, told.refund_no),
-                       coalesce(refund.status, 'not there'), coalesce(times, 0), told.status)
+        "a refund's events tell its end once, and the channel's reversal of it once",
+        "SELECT format('refund %s: %s, announced as %s', coalesce(refund.refund_no, told.refund_no),
+                       coalesce(refund.status, 'not there'), coalesce(tale, 'nothing'))
          FROM refunds AS refund
          FULL JOIN (SELECT coalesce(merchant_id, '') AS merchant_id, payload ->> 'refund_no' AS refund_no,
-                           count(*) AS times, max(payload ->> 'status') AS status
-                    FROM outbox WHERE event = 'refund.finished' GROUP BY 1, 2) AS told
+                           string_agg(CASE event WHEN 'refund.reversed' THEN 'REVERSED'
+                                                 ELSE payload ->> 'status' END, ' ' ORDER BY id) AS tale
+                    FROM outbox WHERE event IN ('refund.finished', 'refund.reversed') GROUP BY 1, 2) AS told
                 ON told.merchant_id = coalesce(refund.merchant_id, '') AND told.refund_no = refund.refund_no
-         WHERE (coalesce(times, 0), told.status) IS DISTINCT FROM
-               CASE WHEN refund.status IN ('SUCCEEDED', 'FAILED') THEN (1::bigint, refund.status)
-                    ELSE (0::bigint, NULL::text) END
-            OR refund.refund_id IS NULL",
+         WHERE (CASE refund.status WHEN 'SUCCEEDED' THEN tale = 'SUCCEEDED'
+                                   WHEN 'FAILED' THEN tale IN ('FAILED', 'SUCCEEDED REVERSED')
+                                   ELSE tale IS NULL AND refund.refund_id IS NOT NULL END) IS NOT TRUE",
     ),
 ];
