@@ -30,11 +30,13 @@ pub(super) const CHECKS: &[Definition] = &[
     check!(
         "callback_money_kept",
         Always,
-        "a callback of money that no order accepts has its stray payment",
+        "a callback of money that no order accepts has its stray payment, one that misfits its refund an exception",
         "SELECT format('callback %s of %s: %s, but nothing of %s is stray', event_id, channel, verdict, subject)
          FROM webhook_inbox AS inbox
          WHERE verdict IN ('STRAY', 'AMOUNT_MISMATCH', 'UNKNOWN_ORDER')
            AND NOT EXISTS (SELECT 1 FROM stray_payments AS stray
-                           WHERE stray.channel = inbox.channel AND stray.out_trade_no = inbox.subject)",
+                           WHERE stray.channel = inbox.channel AND stray.out_trade_no = inbox.subject)
+           AND NOT EXISTS (SELECT 1 FROM refunds JOIN exceptions ON exceptions.subject = refund_id
+                           WHERE refund_id = inbox.subject AND exceptions.kind = 'AMOUNT_MISMATCH')",
     ),
 ];
