@@ -133,6 +133,12 @@ pub const VARIABLES: &[Variable] = &[
         "milliseconds from 100 to 600000",
         "How often the database is swept for due orders that Redis missed.",
     ),
+    plain(
+        "PAYONCE_ROLES",
+        "api,workers",
+        "api, workers, sandbox, comma separated",
+        "Which parts of the service `serve` runs; --roles overrides it.",
+    ),
     plain("LOG_FORMAT", "text", "text or json", "How log lines look."),
     plain(
         "RUST_LOG",
