@@ -63,7 +63,8 @@ async fn details_in_tx(tx: &mut Tx, key: &OrderKey) -> Result<OrderDetails, Orde
     Ok(OrderDetails { order, items, pay_orders, refunds, stray_payments })
 }
 
-/// Waits until the order changes, for `patience` at most, and not into the stop of the process. No connection is held meanwhile.
+/// Waits until the order changes, for `patience` at most, and not into the stop of the process. No connection is
+/// held meanwhile.
 ///
 /// # Errors
 /// [`OrderError::NotFound`] when this merchant has none of that number.

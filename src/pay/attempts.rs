@@ -1,15 +1,15 @@
 //! Looking at attempts, and driving on those that a crash or a silence left `INIT`.
 
-use time::{Duration, OffsetDateTime};
+use time::OffsetDateTime;
 
-use super::end::end_attempt;
+use super::end::{end_attempt, leave_to_task};
 use super::error::PayError;
-use super::model::{Attempt, PayEvent, PayStatus};
+use super::model::{Attempt, PayStatus};
 use super::report::{self, Origin, Report};
 use super::store;
 use crate::app::App;
 use crate::channels::{CallError, Channel, CreatedTrade, NewTrade, Refusal, TradeState};
-use crate::compensation::{self, Action, Drive};
+use crate::compensation::{Action, Drive};
 use crate::ids::MerchantId;
 use crate::infra::db::{Conn, DbError};
 use crate::infra::lock::Scene;
@@ -81,7 +81,9 @@ pub(super) async fn make_link(
             publish_link(app, attempt, CreatedTrade { expires_at, ..created }).await
         }
         Err(CallError::Refused(refusal)) => fail_unless_paid(app, channel.as_ref(), attempt, refusal).await,
-        Err(error @ (CallError::Silent(_) | CallError::NotNow)) => leave_to_task(app, &attempt, &error).await,
+        Err(error @ (CallError::Silent(_) | CallError::NotNow)) => {
+            Err(leave_to_task(app, &attempt, Action::DrivePayOrder, &error).await?)
+        }
     }
 }
 
@@ -99,23 +101,13 @@ async fn fail_unless_paid(
             Ok(Linked::Moved)
         }
         Ok(_) | Err(CallError::Refused(_)) => {
-            let event = PayEvent::AttemptFailed.as_str();
-            let mut conn = app.db.conn().await?;
-            store::set_ended(&mut conn, &attempt, PayStatus::Failed, event, Some(&refusal), app.now())
-                .await?;
+            store::set_failed(&mut app.db.conn().await?, &attempt, &refusal, app.now()).await?;
             Err(PayError::ChannelRefused(refusal))
         }
-        Err(error @ (CallError::Silent(_) | CallError::NotNow)) => leave_to_task(app, &attempt, &error).await,
+        Err(error @ (CallError::Silent(_) | CallError::NotNow)) => {
+            Err(leave_to_task(app, &attempt, Action::DrivePayOrder, &error).await?)
+        }
     }
-}
-
-/// The channel said nothing that counts: the attempt stays `INIT`, and its task goes on asking.
-async fn leave_to_task(app: &App, attempt: &Attempt, error: &CallError) -> Result<Linked, PayError> {
-    tracing::warn!(channel.name = attempt.channel, %error, "no link for {} yet", attempt.pay_order_id);
-    let (now, id) = (app.now(), attempt.pay_order_id.as_str());
-    let (mut conn, due_at) = (app.db.conn().await?, now + Duration::SECOND);
-    compensation::make_due(&mut conn, Action::DrivePayOrder, id, due_at, &error.to_string(), now).await?;
-    Err(PayError::ChannelUnavailable)
 }
 
 async fn publish_link(app: &App, attempt: Attempt, created: CreatedTrade) -> Result<Linked, PayError> {

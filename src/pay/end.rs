@@ -7,6 +7,7 @@ use super::store;
 use crate::app::App;
 use crate::channels::{CallError, Channel, Closing, TradeState};
 use crate::compensation::{self, Action, Drive, NewTask};
+use crate::infra::db::DbError;
 use crate::infra::lock::Scene;
 
 /// Closes a live attempt at its channel and then here; when it was paid there already, it pays its order.
@@ -25,16 +26,23 @@ pub async fn end_attempt(app: &App, attempt: &Attempt) -> Result<(), PayError> {
             let (mut conn, id) = (app.db.conn().await?, attempt.pay_order_id.as_str());
             Ok(compensation::finish_by_subject(&mut conn, Action::ClosePayOrder, id, app.now()).await?)
         }
-        Err(error) => {
-            tracing::warn!(channel.name = attempt.channel, %error, "{} is not closed yet", attempt.pay_order_id);
-            let (now, id) = (app.now(), attempt.pay_order_id.as_str());
-            let due_at = now + time::Duration::SECOND;
-            let mut conn = app.db.conn().await?;
-            compensation::make_due(&mut conn, Action::ClosePayOrder, id, due_at, &error.to_string(), now)
-                .await?;
-            Err(PayError::ChannelUnavailable)
-        }
+        Err(error) => Err(leave_to_task(app, attempt, Action::ClosePayOrder, &error).await?),
     }
+}
+
+/// The channel said nothing that counts: the attempt stays as it is, and the task that guards the call goes on.
+/// Gives the error for the caller.
+pub(super) async fn leave_to_task(
+    app: &App,
+    attempt: &Attempt,
+    action: Action,
+    error: &CallError,
+) -> Result<PayError, DbError> {
+    let (now, id) = (app.now(), attempt.pay_order_id.as_str());
+    tracing::warn!(channel.name = attempt.channel, %action, %error, "{id} is left to its task");
+    let due_at = now + time::Duration::SECOND;
+    compensation::make_due(&mut app.db.conn().await?, action, id, due_at, &error.to_string(), now).await?;
+    Ok(PayError::ChannelUnavailable)
 }
 
 /// The task stands before the outside call that it guards.

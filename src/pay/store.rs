@@ -2,7 +2,7 @@
 
 use time::OffsetDateTime;
 
-use super::model::{Attempt, PayStatus};
+use super::model::{Attempt, PayEvent, PayStatus};
 use crate::channels::{CreatedTrade, Refusal};
 use crate::ids::{MerchantId, OrderNo, PayOrderId, UserId};
 use crate::infra::db::{Conn, DbError};
@@ -175,17 +175,14 @@ pub(super) async fn set_paying(
     Ok(row == 1)
 }
 
-/// Ends a live attempt that took no money: `FAILED` with the channel's words, or `CLOSED`. `false` when it moved
-/// meanwhile.
-pub(super) async fn set_ended(
+/// Ends a live attempt that the channel refused, with the channel's words. One that moved meanwhile stays as it is.
+pub(super) async fn set_failed(
     conn: &mut Conn,
     attempt: &Attempt,
-    to: PayStatus,
-    event: &str,
-    refusal: Option<&Refusal>,
+    refusal: &Refusal,
     now: OffsetDateTime,
-) -> Result<bool, DbError> {
-    let row = sqlx::query_scalar!(
+) -> Result<(), DbError> {
+    sqlx::query_scalar!(
         r#"WITH ended AS (
              UPDATE pay_orders
              SET status = $5, channel_code = $6, channel_message = $7, version = version + 1, updated_at = $8
@@ -205,16 +202,16 @@ pub(super) async fn set_ended(
         attempt.merchant_id.as_str(),
         attempt.order_no.as_str(),
         attempt.status.as_str(),
-        to.as_str(),
-        refusal.map(|refusal| refusal.code.as_str()),
-        refusal.map(|refusal| refusal.message.as_str()),
+        PayStatus::Failed.as_str(),
+        refusal.code,
+        refusal.message,
         now,
         attempt.version,
-        event,
+        PayEvent::AttemptFailed.as_str(),
     )
     .fetch_one(conn)
     .await?;
-    Ok(row == 1)
+    Ok(())
 }
 
 /// The attempt of that id.
