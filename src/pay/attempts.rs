@@ -100,13 +100,12 @@ async fn fail_unless_paid(
             report::apply(app, &Report::of_attempt(&attempt, state, Origin::Query)).await?;
             Ok(Linked::Moved)
         }
-        Ok(_) | Err(CallError::Refused(_)) => {
+        Ok(_) => {
             store::set_failed(&mut app.db.conn().await?, &attempt, &refusal, app.now()).await?;
             Err(PayError::ChannelRefused(refusal))
         }
-        Err(error @ (CallError::Silent(_) | CallError::NotNow)) => {
-            Err(leave_to_task(app, &attempt, Action::DrivePayOrder, &error).await?)
-        }
+        // Also a refusal to answer: it says nothing about the money.
+        Err(error) => Err(leave_to_task(app, &attempt, Action::DrivePayOrder, &error).await?),
     }
 }
 

@@ -4,7 +4,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 mod project;
-mod source;
+pub mod source;
 
 use source::{Source, is_word, line_of, path_starts, read, sources, words};
 

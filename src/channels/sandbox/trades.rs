@@ -86,7 +86,12 @@ impl Call for Create {
                         Opened::Faulty(_) => Err(GatewayError::NoAnswer),
                     }
                 };
-                act_under(Some(fault), act).await
+                let created = act_under(Some(fault), act).await?;
+                if fault.kind == FaultKind::Reorder {
+                    gateway.pay(&self.pay_order_id, PayOptions::default()).await?;
+                    gateway.deliver_all_of(&self.pay_order_id, fault.pause).await?;
+                }
+                Ok(created)
             }
         }
     }
