@@ -21,6 +21,7 @@ mod edge;
 mod exceptions;
 mod faults;
 mod hazards;
+mod known_races;
 mod lock;
 mod main_job;
 mod orders;

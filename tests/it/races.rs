@@ -271,6 +271,28 @@ async fn a_refund_run_by_the_callback_and_by_the_answer_is_run_once() {
     app.end().await;
 }
 
+#[tokio::test]
+async fn a_refund_whose_callback_overtakes_the_answer_is_run_once() {
+    let app = TestApp::start().await;
+    app.late_money("R16").await;
+    app.fault(FaultOp::Refund, FaultKind::Delay, 1, Some(600)).await;
+    let tell = async {
+        let is_asked = async || app.count_where("refunds", "status = 'PROCESSING'").await == 1;
+        app.eventually("the channel is asked", is_asked).await;
+        let order = app.find_order("R16").await;
+        let number = order["refunds"][0]["refund_no"].as_str().expect("a number").to_owned();
+        app.deliver(&app.refund_notice("n1", &number, "SUCCEEDED")).await;
+        assert_eq!(app.find_order("R16").await["refunds"][0]["status"], "SUCCEEDED");
+        assert_eq!(app.sandbox_books().await, (1990, 0), "the answer is still to come");
+    };
+    tokio::join!(app.run_until_idle(), tell);
+    app.run_until_idle().await;
+    assert_eq!(app.count_where("outbox", "event = 'refund.finished'").await, 1);
+    assert_eq!(app.count("refunds").await, 1);
+    assert_eq!(app.sandbox_books().await, (1990, 1990));
+    app.end().await;
+}
+
 /// What chance does to an order: one step of the storm.
 async fn step(app: &TestApp, order_no: &str, dice: u32) {
     let order = app.find_order(order_no).await;
