@@ -4,8 +4,10 @@ use std::process::ExitCode;
 
 use clap::Parser;
 use payonce::cli::{self, Cli};
+use payonce::infra::crash;
 
 fn main() -> ExitCode {
+    let _armed = crash::arm();
     let cli = Cli::parse();
     let runtime = tokio::runtime::Builder::new_multi_thread().enable_all().build();
     match runtime {

@@ -11,6 +11,7 @@ use crate::app::App;
 use crate::channels::{CallError, Channel, CreatedTrade, NewTrade, Refusal, TradeState};
 use crate::compensation::{Action, Drive};
 use crate::ids::MerchantId;
+use crate::infra::crash::effect;
 use crate::infra::db::{Conn, DbError};
 use crate::infra::lock::Scene;
 use crate::orders::OrderKey;
@@ -75,7 +76,7 @@ pub(super) async fn make_link(
         return_url: attempt.return_url.clone(),
         expires_at,
     };
-    match channel.create(&trade).await {
+    match effect!("pay.create", channel.create(&trade).await) {
         Ok(created) => {
             let expires_at = created.expires_at.min(order_expires_at);
             publish_link(app, attempt, CreatedTrade { expires_at, ..created }).await
@@ -101,7 +102,8 @@ async fn fail_unless_paid(
             Ok(Linked::Moved)
         }
         Ok(_) => {
-            store::set_failed(&mut app.db.conn().await?, &attempt, &refusal, app.now()).await?;
+            let mut conn = app.db.conn().await?;
+            effect!("pay.refuse", store::set_failed(&mut conn, &attempt, &refusal, app.now()).await)?;
             Err(PayError::ChannelRefused(refusal))
         }
         // Also a refusal to answer: it says nothing about the money.
@@ -110,7 +112,10 @@ async fn fail_unless_paid(
 }
 
 async fn publish_link(app: &App, attempt: Attempt, created: CreatedTrade) -> Result<Linked, PayError> {
-    let is_published = store::set_paying(&mut app.db.conn().await?, &attempt, &created, app.now()).await?;
+    let mut conn = app.db.conn().await?;
+    let is_published =
+        effect!("pay.publish", store::set_paying(&mut conn, &attempt, &created, app.now()).await)?;
+    drop(conn);
     if !is_published {
         close_if_unwanted(app, &attempt).await?;
         return Ok(Linked::Moved);

@@ -11,6 +11,7 @@ use super::model::{Attempt, PayEvent};
 use crate::app::App;
 use crate::channels::{Payment, Refusal, TradeState};
 use crate::exceptions::{self, ExceptionKind, NewException};
+use crate::infra::crash::effect;
 use crate::infra::db::{DbError, Tx};
 use crate::infra::lock::{LockGuard, Scene};
 use crate::infra::words::words;
@@ -157,14 +158,15 @@ async fn write(app: &App, report: &Report<'_>, facts: &Facts, remedy: &Remedy) -
         Remedy::Pay => {
             let (Some(matched), Some(payment)) = (&facts.matched, report.payment()) else { return Ok(false) };
             let event = order_paid(matched, report, payment);
-            store::pay(&mut app.db.conn().await?, report, matched, payment, &event, now).await
+            let mut conn = app.db.conn().await?;
+            effect!("report.pay", store::pay(&mut conn, report, matched, payment, &event, now).await)
         }
         // An answer to a question of ours that moves nothing leaves no row.
         Remedy::Note(_) if report.origin.event_id().is_none() => Ok(true),
         _ => {
             let mut tx = app.db.begin().await?;
             let written = write_in_tx(app, &mut tx, report, facts, remedy, now).await;
-            tx.finish(written).await
+            effect!("report.write", tx.finish(written).await)
         }
     }
 }
