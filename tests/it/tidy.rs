@@ -3,6 +3,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
+pub mod effects;
 mod project;
 pub mod source;
 

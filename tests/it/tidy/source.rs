@@ -156,7 +156,7 @@ pub fn is_word(c: char) -> bool {
 }
 
 /// Behind the `;` or the closing brace that ends the item which begins here.
-fn end_of_item(code: &str, start: usize) -> usize {
+pub fn end_of_item(code: &str, start: usize) -> usize {
     let mut depth = 0_u32;
     for (at, c) in code[start..].char_indices() {
         match c {
