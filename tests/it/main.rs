@@ -22,6 +22,7 @@ mod edge;
 mod exceptions;
 mod faults;
 mod hazards;
+mod kills;
 mod known_races;
 mod lock;
 mod main_job;
