@@ -6,6 +6,7 @@ pub mod clock;
 pub mod crash;
 pub mod db;
 pub mod duty;
+pub mod gather;
 pub mod lock;
 pub mod redis;
 pub mod request;

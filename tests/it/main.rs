@@ -21,6 +21,7 @@ mod crash_points;
 mod edge;
 mod exceptions;
 mod faults;
+mod gather;
 mod hazards;
 mod kills;
 mod known_races;

@@ -19,6 +19,8 @@ const CHANNEL_READS: [&str; 9] = [
     "read",
     "acknowledge",
 ];
+/// Commands of group commit that only ask.
+const GATHERED_READS: [&str; 2] = ["FindFacts(", "report.question()"];
 /// Functions that only ask Redis.
 const REDIS_READS: [&str; 1] = ["were_lost"];
 
@@ -126,6 +128,11 @@ fn effects_in(source: &Source, writers: &BTreeMap<&str, BTreeSet<String>>) -> BT
         let calls = words(code, method).filter(|at| code[at + method.len()..].starts_with('('));
         places.extend(calls.filter(|at| follows(code, *at, "channel.")));
     }
+    let gathered = words(code, "gather").filter(|at| code[..*at].ends_with('.'));
+    places.extend(gathered.filter(|at| {
+        let command = code[at + "gather(".len()..].trim_start();
+        !GATHERED_READS.iter().any(|read| command.starts_with(read))
+    }));
     for method in ["run", "script"] {
         let calls = words(code, method).filter(|at| code[at + method.len()..].starts_with(['(', ':']));
         let calls = calls.filter(|at| follows(code, *at, "redis."));
@@ -198,5 +205,6 @@ fn effects_are_recognised() {
     assert_eq!(count("fn a() { let tx = db.begin(); tx.finish(outcome); }"), 1);
     assert_eq!(count("fn a() { let tx = db.begin_read(); tx.finish(outcome); }"), 0, "nothing was written");
     assert_eq!(count("fn a() { channel.refund(&call); channel.query(&trade); app.redis.run(&add); }"), 2);
+    assert_eq!(count("fn a() { db.gather(begin); db.gather(FindFacts(key)); }"), 1);
     assert_eq!(count("fn were_lost() { app.redis.run(&exists) }"), 0);
 }
