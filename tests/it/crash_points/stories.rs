@@ -11,8 +11,8 @@ use tokio::time::sleep;
 use crate::support::SECRET_KEY;
 use crate::support::service::{Gone, OPERATOR_OF_PROCESS, Service, Shop};
 
-/// Longer than the service waits for a channel.
-const SILENCE_MS: u32 = 600;
+/// Longer than anybody waits for a channel here.
+const SILENCE_MS: u32 = 1_200;
 
 #[derive(Clone, Copy, Debug)]
 pub enum Story {

@@ -27,9 +27,9 @@ const LOOK_EVERY: Duration = Duration::from_millis(25);
 
 /// Schedules that make a crash pass quickly; `PAYONCE_FULL=1` keeps the ones that are shipped.
 const QUICK: [(&str, &str); 5] = [
-    ("CHANNEL_DEADLINE_MS", "400"),
-    ("LOCK_TTL_MS", "400"),
-    ("TASK_LEASE_MS", "1500"),
+    ("CHANNEL_DEADLINE_MS", "800"),
+    ("LOCK_TTL_MS", "500"),
+    ("TASK_LEASE_MS", "2500"),
     ("ORDER_POLL_MS", "50"),
     ("ORDER_SWEEP_MS", "200"),
 ];
@@ -111,7 +111,8 @@ impl Shop {
     /// Everything that is in the middle, in words; nothing when all has come to an end.
     pub async fn unfinished(&self) -> Vec<String> {
         sqlx::query_scalar(
-            "SELECT 'task ' || action || ' ' || subject || coalesce(': ' || last_error, '')
+            "SELECT 'task ' || action || ' ' || subject || ', tried ' || attempts || ' times, due in '
+                    || (due_at - now()) || coalesce(': ' || last_error, '')
              FROM compensations WHERE status IN ('READY', 'RUNNING')
              UNION ALL
              SELECT 'refund ' || refund_no || ' ' || status FROM refunds WHERE status IN ('PENDING', 'PROCESSING')
@@ -126,10 +127,14 @@ impl Shop {
              WHERE attempt.status = 'PAYING' AND trade.status <> 'OPEN'
                 OR attempt.status = 'CLOSED' AND trade.status = 'OPEN'
              UNION ALL
-             SELECT 'order ' || order_no FROM orders WHERE status = 'PENDING' AND expires_at < now()
+             SELECT 'order ' || order_no || ' with '
+                    || (SELECT string_agg(status, ', ') FROM pay_orders WHERE pay_orders.order_no = orders.order_no)
+             FROM orders WHERE status = 'PENDING' AND expires_at < now()
              UNION ALL
              SELECT 'callback ' || event_id || coalesce(': ' || last_result, '')
-             FROM sandbox.deliveries WHERE status = 'PENDING'",
+             FROM sandbox.deliveries
+             -- A wrong amount is refused for good, and the channel repeats it all the same.
+             WHERE status = 'PENDING' AND last_result IS DISTINCT FROM '400: FAIL'",
         )
         .fetch_all(self.app.instance.app.db.pool())
         .await
