@@ -67,7 +67,7 @@ impl Load {
     /// One order's life, as its dice fall; any step may be lost, and is not made up for.
     async fn live(&self, shop: &Shop, order_no: &str, dice: u32) {
         let items = json!([{"sku": "TEA", "quantity": 1, "unit_price": 1990}]);
-        let life = if dice % 5 == 0 { 1 } else { 1_800 };
+        let life = if dice.is_multiple_of(5) { 1 } else { 1_800 };
         let order = json!({"order_no": order_no, "user_id": "u1", "currency": "CNY", "items": items,
                            "expires_in": life});
         let made = self.ask(Method::POST, "/orders", &order).await;
@@ -134,8 +134,8 @@ async fn pay(shop: &Shop, order_no: &str, dice: u32) {
     .await
     .expect("a look");
     let Some(id) = attempt else { return };
-    let mut press = json!({"force": dice / 40 % 3 == 0});
-    if dice / 120 % 10 == 0 {
+    let mut press = json!({"force": (dice / 40).is_multiple_of(3)});
+    if (dice / 120).is_multiple_of(10) {
         press["amount"] = json!(7);
     }
     shop.app.sandbox_pay(&id, press).await;
