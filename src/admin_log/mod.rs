@@ -4,6 +4,7 @@ mod store;
 
 use crate::app::App;
 use crate::config::Role;
+use crate::infra::crash::effect;
 use crate::infra::db::DbError;
 
 /// One thing that an operator is about to do.
@@ -29,5 +30,6 @@ pub struct Entry<'a> {
 /// # Errors
 /// When the database cannot be reached: then the deed is not done either.
 pub async fn append(app: &App, entry: &Entry<'_>) -> Result<(), DbError> {
-    store::insert(&mut app.db.conn().await?, entry, app.now()).await
+    let mut conn = app.db.conn().await?;
+    effect!("admin_log.append", store::insert(&mut conn, entry, app.now()).await)
 }

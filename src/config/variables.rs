@@ -140,6 +140,12 @@ pub const VARIABLES: &[Variable] = &[
         "How often the database is swept for due orders that Redis missed.",
     ),
     plain(
+        "TASK_LEASE_MS",
+        "25000",
+        "milliseconds from 1000 to 25000",
+        "How long a worker may hold a task before another takes it over; longer than its calls to a channel.",
+    ),
+    plain(
         "PAYONCE_ROLES",
         "api,workers",
         "api, workers, sandbox, comma separated",

@@ -7,6 +7,7 @@ use super::model::{KeyKind, Merchant, NewMerchant};
 use super::{keys, store};
 use crate::app::App;
 use crate::ids::MerchantId;
+use crate::infra::crash::effect;
 use crate::infra::db::{DbError, Tx};
 use crate::infra::secret_box::Undecipherable;
 use crate::refunds::StrayPolicy;
@@ -77,7 +78,7 @@ async fn insert(
         insert_keys(&mut tx, &new.merchant_id, keys, now).await
     }
     .await;
-    match tx.finish(written).await {
+    match effect!("merchants.create", tx.finish(written).await) {
         Err(error) if error.constraint() == Some("merchants_pkey") => Err(MerchantError::Exists),
         outcome => Ok(outcome.map(|()| Merchant {
             merchant_id: new.merchant_id.clone(),
@@ -124,7 +125,7 @@ pub async fn add_keys(
         insert_keys(&mut tx, merchant_id, &keys, now).await
     }
     .await;
-    match tx.finish(written).await {
+    match effect!("merchants.keys", tx.finish(written).await) {
         Err(error) if error.constraint() == Some("api_keys_merchant_fkey") => Err(MerchantError::NotFound),
         outcome => Ok(outcome.map(|()| keys)?),
     }

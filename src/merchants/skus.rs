@@ -5,6 +5,7 @@ use super::model::SkuStock;
 use super::store;
 use crate::app::App;
 use crate::ids::{MerchantId, Sku};
+use crate::infra::crash::effect;
 
 /// Sets how many of a thing there are, those held for pending orders included.
 ///
@@ -17,7 +18,7 @@ pub async fn set_stock(
     stock: i64,
 ) -> Result<SkuStock, MerchantError> {
     let mut conn = app.db.conn().await?;
-    match store::upsert_sku(&mut conn, merchant_id, sku, stock, app.now()).await {
+    match effect!("merchants.stock", store::upsert_sku(&mut conn, merchant_id, sku, stock, app.now()).await) {
         Err(error) if error.constraint() == Some("skus_merchant_fkey") => Err(MerchantError::NotFound),
         Err(error) if error.constraint() == Some("skus_lock_stock_within_stock") => {
             let held = store::list_skus(&mut conn, merchant_id, Some(sku.as_str()), None, 1).await?;

@@ -6,6 +6,7 @@ use super::error::OrderError;
 use super::model::{CloseReason, Order, OrderKey, OrderStatus};
 use super::store;
 use crate::app::App;
+use crate::infra::crash::effect;
 use crate::infra::db::Tx;
 use crate::infra::lock::{LockBusy, Scene};
 use crate::pay;
@@ -56,7 +57,7 @@ pub(super) async fn close_with_lock(
         }
         let mut tx = app.db.begin().await?;
         let outcome = close_in_tx(&mut tx, key, reason, app.now()).await;
-        tx.finish(outcome).await?;
+        effect!("orders.close", tx.finish(outcome).await)?;
 
         let order = found(app, key).await?;
         if let Some(answer) = answer(order) {

@@ -11,6 +11,7 @@ use super::model::{NewOrder, Order, OrderItem, OrderKey};
 use super::store;
 use crate::app::App;
 use crate::ids::{MerchantId, OrderNo};
+use crate::infra::crash::effect;
 use crate::infra::db::{Conn, DbError};
 
 /// An order, and whether this call made it.
@@ -43,7 +44,7 @@ async fn create_once(
     let key = order.key();
 
     let mut conn = app.db.conn().await?;
-    match store::insert(&mut conn, &order, new).await {
+    match effect!("orders.create", store::insert(&mut conn, &order, new).await) {
         Ok(()) => {
             deadlines::schedule(app, &key, order.expires_at);
             Ok(Created { order, is_new: true })

@@ -12,6 +12,7 @@ use time::{Duration, OffsetDateTime};
 use super::model::OrderKey;
 use crate::app::App;
 use crate::infra::clock::unix_millis;
+use crate::infra::crash::effect;
 use crate::infra::redis::RedisDown;
 
 const DUE: &str = "delay:order_timeout";
@@ -44,7 +45,7 @@ pub(super) fn schedule(app: &App, key: &OrderKey, expires_at: OffsetDateTime) {
     app.tasks.detach(async move {
         let mut add = redis::cmd("ZADD");
         add.arg(DUE).arg(unix_millis(expires_at)).arg(member);
-        if let Err(error) = redis.run::<i64>(&add).await {
+        if let Err(error) = effect!("orders.timer", redis.run::<i64>(&add).await) {
             tracing::debug!(%error, "a timer was left to the sweep");
         }
     });
@@ -60,7 +61,7 @@ pub(super) async fn schedule_all(app: &App, orders: &[(OrderKey, OffsetDateTime)
     for (key, expires_at) in orders {
         add.arg(unix_millis(*expires_at)).arg(key.member());
     }
-    app.redis.run(&add).await
+    effect!("orders.rebuild", app.redis.run(&add).await)
 }
 
 /// Claims up to `limit` orders that are due, under a lease.
@@ -68,7 +69,7 @@ pub(super) async fn claim(app: &App, limit: usize) -> Result<Vec<OrderKey>, Redi
     let now = app.now();
     let mut invocation = CLAIM.key(DUE);
     invocation.key(LEASED).arg(unix_millis(now)).arg(unix_millis(now + LEASE)).arg(limit);
-    let members: Vec<String> = app.redis.script(&invocation).await?;
+    let members: Vec<String> = effect!("orders.claim", app.redis.script(&invocation).await)?;
     Ok(members.iter().filter_map(|member| OrderKey::from_member(member)).collect())
 }
 
@@ -79,7 +80,7 @@ pub(super) async fn forget(app: &App, orders: &[OrderKey]) {
     }
     let mut remove = redis::cmd("ZREM");
     remove.arg(LEASED).arg(orders.iter().map(OrderKey::member).collect::<Vec<_>>());
-    if let Err(error) = app.redis.run::<i64>(&remove).await {
+    if let Err(error) = effect!("orders.forget", app.redis.run::<i64>(&remove).await) {
         tracing::debug!(%error, "ended timers will be claimed once more, and found closed");
     }
 }
@@ -92,5 +93,5 @@ pub(super) async fn were_lost(app: &App) -> Result<bool, RedisDown> {
 
 /// Notes that all timers stand in Redis.
 pub(super) async fn mark_intact(app: &App) -> Result<(), RedisDown> {
-    app.redis.run(redis::cmd("SET").arg(MARKER).arg(1)).await
+    effect!("orders.intact", app.redis.run(redis::cmd("SET").arg(MARKER).arg(1)).await)
 }

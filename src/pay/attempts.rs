@@ -11,6 +11,7 @@ use crate::app::App;
 use crate::channels::{CallError, Channel, CreatedTrade, NewTrade, Refusal, TradeState};
 use crate::compensation::{Action, Drive};
 use crate::ids::MerchantId;
+use crate::infra::crash::effect;
 use crate::infra::db::{Conn, DbError};
 use crate::infra::lock::Scene;
 use crate::orders::OrderKey;
@@ -75,7 +76,7 @@ pub(super) async fn make_link(
         return_url: attempt.return_url.clone(),
         expires_at,
     };
-    match channel.create(&trade).await {
+    match effect!("pay.create", channel.create(&trade).await) {
         Ok(created) => {
             let expires_at = created.expires_at.min(order_expires_at);
             publish_link(app, attempt, CreatedTrade { expires_at, ..created }).await
@@ -102,13 +103,13 @@ async fn fail_unless_paid(
             report::apply(app, &Report::of_attempt(&attempt, state, Origin::Query)).await?;
             Ok(Linked::Moved)
         }
-        Ok(_) | Err(CallError::Refused(_)) => {
-            store::set_failed(&mut app.db.conn().await?, &attempt, &refusal, app.now()).await?;
+        Ok(_) => {
+            let mut conn = app.db.conn().await?;
+            effect!("pay.refuse", store::set_failed(&mut conn, &attempt, &refusal, app.now()).await)?;
             Err(PayError::ChannelRefused(refusal))
         }
-        Err(error @ (CallError::Silent(_) | CallError::NotNow)) => {
-            Err(leave_to_task(app, &attempt, Action::DrivePayOrder, &error).await?)
-        }
+        // Also a refusal to answer: it says nothing about the money.
+        Err(error) => Err(leave_to_task(app, &attempt, Action::DrivePayOrder, &error).await?),
     }
 }
 
@@ -119,7 +120,7 @@ async fn publish_link(app: &App, attempt: Attempt, created: CreatedTrade) -> Res
         created: created.clone(),
         now: app.now(),
     };
-    if !app.db.gather(publish).await? {
+    if !effect!("pay.publish", app.db.gather(publish).await)? {
         Box::pin(close_if_unwanted(app, &attempt)).await?;
         return Ok(Linked::Moved);
     }

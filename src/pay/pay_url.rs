@@ -19,6 +19,7 @@ use super::store::{self, Begin, Facts, FindFacts, LiveAttempt};
 use crate::app::App;
 use crate::compensation::{self, Action, NewTask};
 use crate::ids::{MerchantId, OrderNo, PayOrderId, UserId};
+use crate::infra::crash::effect;
 use crate::infra::lock::{LockBusy, Scene};
 use crate::money::{Amount, Currency};
 use crate::orders::{self, NewOrder, OrderError, OrderKey, OrderKind, OrderStatus};
@@ -259,7 +260,7 @@ async fn begin(app: &App, attempt: &Attempt, facts: &Facts) -> Result<bool, PayE
         attempts_seen: facts.order.attempts,
         guard_until: attempt.created_at + app.config.channels.deadline + time::Duration::SECOND,
     };
-    match app.db.gather(begin).await {
+    match effect!("pay.begin", app.db.gather(begin).await) {
         Err(error) if error.constraint() == Some("pay_orders_one_live_per_order") => Ok(false),
         outcome => Ok(outcome?),
     }
@@ -296,12 +297,13 @@ async fn take_over(app: &App, request: &PayUrlRequest, id: &PayOrderId) -> Resul
             due_at: now + patience,
         };
         let mut conn = app.db.conn().await?;
-        let is_ours = compensation::take(&mut conn, &task, now).await?;
+        let is_ours = effect!("pay.take", compensation::take(&mut conn, &task, now).await)?;
         // Looked at after the taking: whoever made the link took its task away with it.
         let found = store::find(&mut conn, id.as_str()).await?;
         let Some(attempt) = found.filter(|attempt| attempt.status == PayStatus::Init) else {
             if is_ours {
-                compensation::finish_by_subject(&mut conn, task.action, task.subject, now).await?;
+                let (action, id) = (task.action, task.subject);
+                effect!("pay.untake", compensation::finish_by_subject(&mut conn, action, id, now).await)?;
             }
             return Ok(None);
         };

@@ -7,6 +7,7 @@ use super::{store, stray};
 use crate::app::App;
 use crate::compensation::{self, Action, NewTask};
 use crate::exceptions::{self, Exception, ExceptionAction, ExceptionKind, ExceptionStatus};
+use crate::infra::crash::effect;
 use crate::infra::db::{DbError, Tx};
 
 /// Why a decision was not carried out.
@@ -43,7 +44,7 @@ pub async fn resolve_exception(
 ) -> Result<Exception, ResolveError> {
     let mut tx = app.db.begin().await?;
     let outcome = resolve_in_tx(app, &mut tx, exception_id, action, by, reason).await;
-    let resolved = tx.finish(outcome).await?;
+    let resolved = effect!("refunds.resolve", tx.finish(outcome).await)?;
     app.compensation_wake.notify_one();
     Ok(resolved)
 }

@@ -7,6 +7,7 @@ use super::store;
 use crate::app::App;
 use crate::channels::RefundState;
 use crate::exceptions::{self, ExceptionAction, ExceptionKind, NewException};
+use crate::infra::crash::effect;
 use crate::infra::db::{DbError, Tx};
 use crate::money::Money;
 use crate::outbox::{self, Event};
@@ -51,7 +52,7 @@ pub async fn apply_result(app: &App, report: &RefundReport<'_>) -> Result<Applie
         .retrying(|| async {
             let mut tx = app.db.begin().await?;
             let applied = apply_in_tx(app, &mut tx, report).await;
-            tx.finish(applied).await
+            effect!("refunds.result", tx.finish(applied).await)
         })
         .await
 }

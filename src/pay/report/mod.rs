@@ -11,6 +11,7 @@ use super::model::{Attempt, PayEvent};
 use crate::app::App;
 use crate::channels::{Payment, Refusal, TradeState};
 use crate::exceptions::{self, ExceptionKind, NewException};
+use crate::infra::crash::effect;
 use crate::infra::db::{DbError, Tx};
 use crate::infra::lock::{LockGuard, Scene};
 use crate::infra::words::words;
@@ -165,7 +166,7 @@ async fn write(app: &App, report: &Report<'_>, facts: &Facts, remedy: &Remedy) -
         Remedy::Repeat(_) => Ok(true),
         Remedy::Pay => {
             let (Some(matched), Some(payment)) = (&facts.matched, report.payment()) else { return Ok(false) };
-            app.db.gather(pay(matched, report, payment, now)).await
+            effect!("report.pay", app.db.gather(pay(matched, report, payment, now)).await)
         }
         // An answer to a question of ours that moves nothing leaves no row.
         Remedy::Note(_) if report.origin.event_id().is_none() => Ok(true),
@@ -174,7 +175,7 @@ async fn write(app: &App, report: &Report<'_>, facts: &Facts, remedy: &Remedy) -
             Box::pin(async {
                 let mut tx = app.db.begin().await?;
                 let written = write_in_tx(app, &mut tx, report, facts, remedy, now).await;
-                tx.finish(written).await
+                effect!("report.write", tx.finish(written).await)
             })
             .await
         }

@@ -10,6 +10,7 @@ mod paying;
 pub mod raw;
 pub mod reply;
 pub mod routes;
+pub mod service;
 pub mod stores;
 
 pub use app::{OPERATOR, PUBLISHABLE_KEY, SECRET_KEY, TestApp, TestOptions, metric};

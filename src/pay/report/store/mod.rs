@@ -108,6 +108,12 @@ pub(super) async fn move_attempt(
                  UPDATE compensations SET status = 'DONE', updated_at = $8
                  WHERE action IN ('DRIVE_PAY_ORDER', 'CLOSE_PAY_ORDER') AND subject = $1
                    AND status IN ('READY', 'RUNNING')
+             ), unblocked AS (
+                 -- An order past its deadline was waiting for this very attempt to end.
+                 UPDATE compensations SET due_at = $8, updated_at = $8
+                 FROM moved
+                 WHERE action = 'EXPIRE_ORDER' AND subject = moved.merchant_id || ':' || moved.order_no
+                   AND compensations.status = 'READY' AND due_at > $8
              )
              INSERT INTO order_history (merchant_id, order_no, pay_order_id, seq, from_status, to_status, event,
                                         created_at)
