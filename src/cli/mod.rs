@@ -99,7 +99,7 @@ async fn serve(roles: Roles, is_migrated: bool) -> Result<ExitCode, CliError> {
     let clock = Clock::system();
     let ids = Ids::random(clock.clone());
     if is_migrated {
-        Db::new(&config.database, ids.clone())?.migrate().await?;
+        Db::migrate(&config.database, ids.clone()).await?;
     }
     let instance = run::start(config, roles, clock, ids).await?;
     run::until_told_to_stop().await?;
@@ -114,9 +114,8 @@ fn database() -> Result<Db, CliError> {
 }
 
 async fn migrate() -> Result<ExitCode, CliError> {
-    let db = database()?;
-    db.migrate().await?;
-    db.close().await;
+    let config = DatabaseConfig::read(&Env::of_process(Strictness::Strict))?;
+    Db::migrate(&config, Ids::random(Clock::system())).await?;
     Ok(ExitCode::SUCCESS)
 }
 

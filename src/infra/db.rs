@@ -21,6 +21,9 @@ use sqlx::{Connection, Either, Execute, Executor, PgConnection, PgPool, Postgres
 use crate::config::DatabaseConfig;
 use crate::ids::Ids;
 
+mod role;
+use role::RunAs;
+
 /// Why the database did not do what was asked.
 #[derive(Debug, thiserror::Error)]
 pub enum DbError {
@@ -149,11 +152,34 @@ fn is_dead(error: &sqlx::Error) -> bool {
 const MAX_ATTEMPTS: u32 = 4;
 
 impl Db {
-    /// Sets the pool up without connecting yet, so that a start does not wait for the database.
+    /// Sets the service's pool up without connecting yet, so that a start does not wait for the database.
     ///
     /// # Errors
     /// When the URL cannot be read.
     pub fn new(config: &DatabaseConfig, ids: Ids) -> Result<Self, DbError> {
+        Self::running_as(RunAs::Service, config, ids)
+    }
+
+    /// Brings the schema up to date, as its owner. Instances that start together wait for one another.
+    ///
+    /// # Errors
+    /// When the database cannot be reached, or was migrated by a newer version.
+    pub async fn migrate(config: &DatabaseConfig, ids: Ids) -> Result<(), sqlx::migrate::MigrateError> {
+        let owner = Self::running_as(RunAs::Owner, config, ids).map_err(|error| {
+            sqlx::migrate::MigrateError::Execute(sqlx::Error::Configuration(Box::new(error)))
+        })?;
+        let outcome = async {
+            sqlx::migrate!().run(&owner.pool).await?;
+            // Tables that are new, and a role that was made since.
+            sqlx::raw_sql("SELECT grant_service_rights()").execute(&owner.pool).await?;
+            Ok(())
+        }
+        .await;
+        owner.close().await;
+        outcome
+    }
+
+    fn running_as(run_as: RunAs, config: &DatabaseConfig, ids: Ids) -> Result<Self, DbError> {
         let server_deadline = config.statement_deadline.as_millis().to_string();
         let options: PgConnectOptions =
             config.url.expose_secret().parse::<PgConnectOptions>()?.application_name("payonce");
@@ -175,6 +201,7 @@ impl Db {
             .max_connections(config.pool_size)
             .min_connections(0)
             .acquire_timeout(config.acquire_deadline)
+            .after_connect(move |conn, _| Box::pin(run_as.take_role(conn)))
             // sqlx's own test before each use costs a round trip, 18 % of the throughput: only a connection
             // that has rested is tested, and one that died under load shows as an error that is tried again.
             .test_before_acquire(false)
@@ -212,14 +239,6 @@ impl Db {
             suspicion: self.suspicion.clone(),
             is_mid_flight: false,
         })
-    }
-
-    /// Brings the schema up to date. Instances that start together wait for one another.
-    ///
-    /// # Errors
-    /// When the database cannot be reached, or was migrated by a newer version.
-    pub async fn migrate(&self) -> Result<(), sqlx::migrate::MigrateError> {
-        sqlx::migrate!().run(&self.pool).await
     }
 
     /// Closes all connections, waiting a moment for those in use.
