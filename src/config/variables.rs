@@ -42,6 +42,12 @@ pub const VARIABLES: &[Variable] = &[
         "Connections to PostgreSQL at most; 16 to 32 are best on two cores.",
     ),
     plain(
+        "DATABASE_BATCH_MAX",
+        "128",
+        "a whole number from 1 to 1000",
+        "Concurrent commands of one kind that share a statement and its commit at most; 1 carries each out alone.",
+    ),
+    plain(
         "DATABASE_ACQUIRE_MS",
         "3000",
         "milliseconds from 50 to 60000",
@@ -138,6 +144,18 @@ pub const VARIABLES: &[Variable] = &[
         "api,workers",
         "api, workers, sandbox, comma separated",
         "Which parts of the service `serve` runs; --roles overrides it.",
+    ),
+    plain(
+        "PAYONCE_URL",
+        "",
+        "http(s)://host of a running instance",
+        "Where `admin` and `demo` find one; without it `admin` works on the database itself.",
+    ),
+    plain(
+        "PAYONCE_ADMIN_TOKEN",
+        "",
+        "one of the tokens of ADMIN_TOKENS there",
+        "With what `admin` and `demo` call it.",
     ),
     plain("LOG_FORMAT", "text", "text or json", "How log lines look."),
     plain(

@@ -47,7 +47,7 @@ pub async fn resolve_exception(
         let resolved = resolve_in_tx(app, &mut tx, exception_id, action, &entry).await?;
         let entry = Entry { order: order_of(&resolved), ..entry };
         admin_log::append_in_tx(&mut tx, &entry, app.now()).await?;
-        Ok(resolved)
+        Ok::<_, ResolveError>(resolved)
     }
     .await;
     let resolved = tx.finish(outcome).await?;

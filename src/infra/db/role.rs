@@ -4,6 +4,10 @@ use std::sync::atomic::{AtomicBool, Ordering};
 
 use sqlx::{Executor, PgConnection};
 
+use super::Db;
+use crate::config::DatabaseConfig;
+use crate::ids::Ids;
+
 /// As whom connections run.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum RunAs {
@@ -20,6 +24,27 @@ impl RunAs {
             Self::Service => act_as_service(conn).await,
             Self::Owner => Ok(()),
         }
+    }
+}
+
+impl Db {
+    /// Brings the schema up to date, as its owner. Instances that start together wait for one another.
+    ///
+    /// # Errors
+    /// When the database cannot be reached, or was migrated by a newer version.
+    pub async fn migrate(config: &DatabaseConfig, ids: Ids) -> Result<(), sqlx::migrate::MigrateError> {
+        let owner = Self::running_as(RunAs::Owner, config, ids).map_err(|error| {
+            sqlx::migrate::MigrateError::Execute(sqlx::Error::Configuration(Box::new(error)))
+        })?;
+        let outcome = async {
+            sqlx::migrate!().run(&owner.pool).await?;
+            // Tables that are new, and a role that was made since.
+            sqlx::raw_sql("SELECT grant_service_rights()").execute(&owner.pool).await?;
+            Ok(())
+        }
+        .await;
+        owner.close().await;
+        outcome
     }
 }
 
