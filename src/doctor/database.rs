@@ -63,7 +63,11 @@ async fn look(config: &DatabaseConfig, clock: &Clock) -> Result<(Facts, time::Du
 }
 
 fn not_reached(error: &str) -> Finding {
-    Finding::wrong("database.reachable", error, "start PostgreSQL, or set DATABASE_URL; then: psql \"$DATABASE_URL\" -c 'SELECT 1'")
+    Finding::wrong(
+        "database.reachable",
+        error,
+        "start PostgreSQL, or set DATABASE_URL; then: psql \"$DATABASE_URL\" -c 'SELECT 1'",
+    )
 }
 
 fn unreachable(why: Finding) -> Vec<Finding> {
@@ -101,17 +105,25 @@ fn role(facts: &Facts) -> Finding {
     };
     if !facts.has_role {
         let found = "there is no role payonce_service, so the service runs with all rights of its user";
-        return Finding::wrong(check, found, as_superuser(&format!("CREATE ROLE payonce_service NOLOGIN; {grant}")));
+        return Finding::wrong(
+            check,
+            found,
+            as_superuser(&format!("CREATE ROLE payonce_service NOLOGIN; {grant}")),
+        );
     }
     if !facts.may_take_role {
-        let found = format!("{} may not act as payonce_service, so the service runs with all its rights", facts.user_name);
+        let found = format!(
+            "{} may not act as payonce_service, so the service runs with all its rights",
+            facts.user_name
+        );
         return Finding::wrong(check, found, as_superuser(&grant));
     }
     if !facts.missing_migrations.is_empty() {
         return Finding::unknown(check, "the schema is not current");
     }
     if !facts.wrong_rights.is_empty() {
-        let found = format!("payonce_service has other rights than it should on {}", facts.wrong_rights.join(", "));
+        let found =
+            format!("payonce_service has other rights than it should on {}", facts.wrong_rights.join(", "));
         return Finding::wrong(check, found, "payonce migrate");
     }
     if !facts.is_log_guarded {
@@ -126,7 +138,8 @@ fn durability(facts: &Facts) -> Finding {
     let off: Vec<&str> =
         facts.durability.iter().filter(|(_, value)| value == "off").map(|(name, _)| name.as_str()).collect();
     if off.is_empty() {
-        let all: Vec<String> = facts.durability.iter().map(|(name, value)| format!("{name}={value}")).collect();
+        let all: Vec<String> =
+            facts.durability.iter().map(|(name, value)| format!("{name}={value}")).collect();
         return Finding::fine(check, all.join(", "));
     }
     let resets: Vec<String> = off.iter().map(|name| mend_setting(name, &facts.database_name)).collect();

@@ -64,11 +64,7 @@ impl Finding {
         Self::new(check, Health::Unknown, found)
     }
 
-    pub(super) fn wrong(
-        check: impl Into<String>,
-        found: impl Into<String>,
-        mend: impl Into<String>,
-    ) -> Self {
+    pub(super) fn wrong(check: impl Into<String>, found: impl Into<String>, mend: impl Into<String>) -> Self {
         Self { mend: Some(mend.into()), ..Self::new(check, Health::Wrong, found) }
     }
 }

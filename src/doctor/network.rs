@@ -38,7 +38,12 @@ async fn port(bind: SocketAddr) -> Finding {
     {
         return Finding::note(check, format!("a payonce listens on {bind} already"));
     }
-    let mend = format!("BIND_ADDR={}:{}, or stop what `ss -ltnp 'sport = :{}'` shows", bind.ip(), bind.port().wrapping_add(1), bind.port());
+    let mend = format!(
+        "BIND_ADDR={}:{}, or stop what `ss -ltnp 'sport = :{}'` shows",
+        bind.ip(),
+        bind.port().wrapping_add(1),
+        bind.port()
+    );
     Finding::wrong(check, format!("cannot listen on {bind}: {error}"), mend)
 }
 
@@ -47,19 +52,30 @@ fn public_url(config: &Config) -> Finding {
     let mend = "PUBLIC_URL=https://pay.shop.example";
     let Some(text) = &config.http.public_url else {
         if config.http.bind.ip().is_unspecified() {
-            let found = format!("not set, so browsers and channels would be sent to http://{}", config.http.bind);
+            let found =
+                format!("not set, so browsers and channels would be sent to http://{}", config.http.bind);
             return Finding::wrong(check, found, mend);
         }
-        return Finding::note(check, format!("not set: http://{}, which only this machine reaches", config.http.bind));
+        return Finding::note(
+            check,
+            format!("not set: http://{}, which only this machine reaches", config.http.bind),
+        );
     };
     let url = Url::parse(text).ok();
     if url.as_ref().is_some_and(|url| url.path() != "/" || url.query().is_some()) {
         let found = format!("{text} has a path or a query; our own paths come behind it");
         return Finding::wrong(check, found, mend);
     }
-    let is_near = url.as_ref().and_then(Url::host_str).is_some_and(|host| host == "localhost" || host.starts_with("127."));
+    let is_near = url
+        .as_ref()
+        .and_then(Url::host_str)
+        .is_some_and(|host| host == "localhost" || host.starts_with("127."));
     if text.starts_with("http://") && !is_near {
-        return Finding::wrong(check, format!("{text} is not encrypted: keys and callbacks could be read"), mend);
+        return Finding::wrong(
+            check,
+            format!("{text} is not encrypted: keys and callbacks could be read"),
+            mend,
+        );
     }
     Finding::fine(check, text)
 }

@@ -17,7 +17,9 @@ pub(super) async fn examine(settings: &Settings) -> Vec<Finding> {
         return unknown(Finding::unknown("redis.reachable", "REDIS_URL is wrong"));
     };
     let facts = match Redis::new(&config.redis) {
-        Ok(redis) => redis.facts().await.map_err(|error| std::error::Error::source(&error).map_or_else(|| error.to_string(), ToString::to_string)),
+        Ok(redis) => redis.facts().await.map_err(|error| {
+            std::error::Error::source(&error).map_or_else(|| error.to_string(), ToString::to_string)
+        }),
         Err(error) => Err(error.to_string()),
     };
     match facts {
@@ -50,7 +52,8 @@ fn eviction(facts: &RedisFacts) -> Finding {
         return Finding::fine("redis.eviction", policy);
     }
     let found = format!("{policy}: a full Redis would drop locks and timers in silence");
-    let mend = "redis-cli -u \"$REDIS_URL\" CONFIG SET maxmemory-policy noeviction, and the same in redis.conf";
+    let mend =
+        "redis-cli -u \"$REDIS_URL\" CONFIG SET maxmemory-policy noeviction, and the same in redis.conf";
     Finding::wrong("redis.eviction", found, mend)
 }
 
@@ -71,9 +74,12 @@ mod tests {
     #[test]
     fn an_old_redis_is_told() {
         let of = |text: &str| RedisFacts { version: text.into(), ..RedisFacts::default() };
-        for (text, health) in
-            [("6.0.16", Health::Wrong), ("5.2", Health::Wrong), ("6.2.0", Health::Fine), ("7.4.1", Health::Fine)]
-        {
+        for (text, health) in [
+            ("6.0.16", Health::Wrong),
+            ("5.2", Health::Wrong),
+            ("6.2.0", Health::Fine),
+            ("7.4.1", Health::Fine),
+        ] {
             assert_eq!(version(&of(text)).health, health, "{text}");
         }
     }

@@ -39,9 +39,15 @@ pub(super) fn examine(env: &Env) -> (Settings, Vec<Finding>) {
             Ok(config) => break Some(config),
             Err(error) => error,
         };
-        let Some(variable) = VARIABLES.iter().find(|variable| variable.name == error.name) else { break None };
+        let Some(variable) = VARIABLES.iter().find(|variable| variable.name == error.name) else {
+            break None;
+        };
         let mend = format!("{}={}", error.name, example(variable));
-        findings.push(Finding::wrong(name_of(variable), format!("{}; expected {}", error.problem, error.expected), mend));
+        findings.push(Finding::wrong(
+            name_of(variable),
+            format!("{}; expected {}", error.problem, error.expected),
+            mend,
+        ));
         if !wrong.insert(error.name) {
             // Even the stand-in is refused: a defect of ours, which must not go round for ever.
             break None;

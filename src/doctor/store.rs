@@ -93,7 +93,9 @@ impl Probe {
             .fetch_one(&mut self.0)
             .await?;
         let applied: Vec<i64> = if is_there {
-            sqlx::query_scalar("SELECT version FROM _sqlx_migrations WHERE success").fetch_all(&mut self.0).await?
+            sqlx::query_scalar("SELECT version FROM _sqlx_migrations WHERE success")
+                .fetch_all(&mut self.0)
+                .await?
         } else {
             Vec::new()
         };

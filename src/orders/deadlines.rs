@@ -122,6 +122,9 @@ pub(super) async fn look(app: &App, limit: usize) -> Result<Timers, RedisDown> {
         leased: app.redis.run(&count(LEASED, "+inf".to_owned())).await?,
         due: app.redis.run(&count(DUE, now)).await?,
         is_intact: !were_lost(app).await?,
-        next: next.into_iter().filter_map(|(member, at)| Some((OrderKey::from_member(&member)?, at))).collect(),
+        next: next
+            .into_iter()
+            .filter_map(|(member, at)| Some((OrderKey::from_member(&member)?, at)))
+            .collect(),
     })
 }

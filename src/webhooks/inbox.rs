@@ -92,7 +92,8 @@ pub async fn list(
 ) -> Result<Vec<Kept>, DbError> {
     let mut conn = app.db.conn().await?;
     let newest = after.map_or_else(|| app.now() + Duration::MINUTE, |position| position.received_at);
-    let is_indexed = filter.order.is_some() || filter.verdict.is_some_and(|verdict| verdict != Verdict::Applied);
+    let is_indexed =
+        filter.order.is_some() || filter.verdict.is_some_and(|verdict| verdict != Verdict::Applied);
     let mut look = if is_indexed { HORIZON } else { FIRST_LOOK };
     loop {
         let page = store::list(&mut conn, filter, after, newest - look, limit).await?;

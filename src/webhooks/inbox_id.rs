@@ -27,7 +27,9 @@ impl fmt::Display for InboxId {
 fn escape(f: &mut fmt::Formatter<'_>, text: &str) -> fmt::Result {
     for byte in text.bytes() {
         match byte {
-            b'0'..=b'9' | b'A'..=b'Z' | b'a'..=b'z' | b'_' | b'.' | b'-' => write!(f, "{}", char::from(byte))?,
+            b'0'..=b'9' | b'A'..=b'Z' | b'a'..=b'z' | b'_' | b'.' | b'-' => {
+                write!(f, "{}", char::from(byte))?
+            }
             _ => write!(f, "~{byte:02x}")?,
         }
     }
@@ -85,7 +87,9 @@ mod tests {
 
     #[test]
     fn what_names_nothing_is_refused() {
-        for text in ["", "sandbox", "sandbox:~", "sandbox:~g0", "sandbox:~00", "sandbox:~ff", &"x:".repeat(600)] {
+        for text in
+            ["", "sandbox", "sandbox:~", "sandbox:~g0", "sandbox:~00", "sandbox:~ff", &"x:".repeat(600)]
+        {
             assert!(text.parse::<InboxId>().is_err(), "{text}");
         }
     }

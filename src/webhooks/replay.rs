@@ -88,7 +88,9 @@ async fn replay_trade(
     callback: &Callback,
     is_dry: bool,
 ) -> Result<Outcome, ReplayError> {
-    let CallbackEvent::Trade { pay_order_id, state } = &callback.event else { return Ok(nothing(kept.verdict)) };
+    let CallbackEvent::Trade { pay_order_id, state } = &callback.event else {
+        return Ok(nothing(kept.verdict));
+    };
     let origin = Origin::Replay { event_id: &kept.event_id, account_matches: callback.account_matches };
     let report = Report { channel, pay_order_id, state: state.clone(), origin };
     Ok(if is_dry { report::preview(app, &report).await? } else { report::replay(app, &report).await? })

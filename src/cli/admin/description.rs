@@ -51,10 +51,17 @@ impl Description {
         let parameters = operation["parameters"].as_array().into_iter().flatten().map(|parameter| {
             let place = if parameter["in"] == "path" { Place::Path } else { Place::Query };
             let is_required = parameter["required"] == true;
-            self.field(&parameter["name"], place, &parameter["schema"], &parameter["description"], is_required)
+            self.field(
+                &parameter["name"],
+                place,
+                &parameter["schema"],
+                &parameter["description"],
+                is_required,
+            )
         });
         let body = self.resolve(&operation["requestBody"]["content"]["application/json"]["schema"]);
-        let is_required = |name: &str| body["required"].as_array().is_some_and(|all| all.iter().any(|it| it == name));
+        let is_required =
+            |name: &str| body["required"].as_array().is_some_and(|all| all.iter().any(|it| it == name));
         let members = body["properties"].as_object().into_iter().flatten().map(|(name, schema)| {
             let text = Value::String(name.clone());
             self.field(&text, Place::Body, schema, &schema["description"], is_required(name))
@@ -82,7 +89,8 @@ impl Description {
         let choice = schema["oneOf"].as_array().into_iter().flatten().find(|one| one["type"] != "null");
         let schema = self.resolve(choice.unwrap_or(schema));
         let has = |name: &str| {
-            schema["type"] == name || schema["type"].as_array().is_some_and(|all| all.iter().any(|it| it == name))
+            schema["type"] == name
+                || schema["type"].as_array().is_some_and(|all| all.iter().any(|it| it == name))
         };
         match () {
             () if has("integer") => Kind::Whole,
@@ -96,9 +104,9 @@ impl Description {
     pub(super) fn command(&self, deed: Deed) -> Command {
         let summary = self.operation(deed)["summary"].as_str().unwrap_or_default().to_owned();
         let about = format!("{summary} ({} {})", deed.method, deed.path);
-        self.fields(deed).into_iter().fold(Command::new(deed.name).about(about), |command, field| {
-            command.arg(argument(field))
-        })
+        self.fields(deed)
+            .into_iter()
+            .fold(Command::new(deed.name).about(about), |command, field| command.arg(argument(field)))
     }
 }
 
@@ -107,10 +115,11 @@ fn argument(field: Field) -> Arg {
     match (field.place, field.kind) {
         (Place::Path, _) => arg,
         (_, Kind::Truth) => arg.long(field.name.replace('_', "-")).required(false).action(ArgAction::SetTrue),
-        (_, Kind::Whole) => arg
-            .long(field.name.replace('_', "-"))
-            .allow_negative_numbers(true)
-            .value_parser(|text: &str| text.parse::<i64>().map(|whole| whole.to_string()).map_err(|e| e.to_string())),
+        (_, Kind::Whole) => {
+            arg.long(field.name.replace('_', "-")).allow_negative_numbers(true).value_parser(|text: &str| {
+                text.parse::<i64>().map(|whole| whole.to_string()).map_err(|e| e.to_string())
+            })
+        }
         _ => arg.long(field.name.replace('_', "-")),
     }
 }

@@ -145,7 +145,11 @@ pub(super) async fn run(admin: Admin, output: Output) -> Result<ExitCode, CliErr
 }
 
 /// The same for a command that another one stands for.
-pub(super) async fn carry_out(options: &Options, given: &Given, output: Output) -> Result<ExitCode, CliError> {
+pub(super) async fn carry_out(
+    options: &Options,
+    given: &Given,
+    output: Output,
+) -> Result<ExitCode, CliError> {
     let (status, answer) = call::call(options, given).await?;
     if !(200..300).contains(&status) {
         return Err(refusal(status, &answer).into());

@@ -69,8 +69,12 @@ mod tests {
 
     #[test]
     fn pages_become_rows_and_things_their_members() {
-        let page = serde_json::json!({"data": [{"a": 1, "b": null}, {"a": "long", "b": true}], "has_more": true});
-        assert_eq!(table(&page), "A     B\n1     -\nlong  true\n… there are more: --starting-after the last one");
+        let page =
+            serde_json::json!({"data": [{"a": 1, "b": null}, {"a": "long", "b": true}], "has_more": true});
+        assert_eq!(
+            table(&page),
+            "A     B\n1     -\nlong  true\n… there are more: --starting-after the last one"
+        );
         let thing = serde_json::json!({"ok": true, "list": [{"x": 1}], "none": []});
         assert_eq!(table(&thing), "list\n  X\n  1\nnone  []\nok    true");
         assert_eq!(cell(&Value::String("x".repeat(61))).chars().count(), 60);

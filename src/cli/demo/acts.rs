@@ -65,7 +65,9 @@ async fn repeats(client: &Client) -> Seen {
     let replies = try_join_all((0..CALLBACKS).map(|_| client.callback(&callback))).await?;
     let good = replies.iter().filter(|reply| reply.status == 200 && reply.text == "SUCCESS").count();
     let order = client.find_order(&order_no).await?;
-    let timeline = client.admin(&format!("/admin/orders/{order_no}/timeline?merchant_id={}", whose(client, &order_no).await?)).await?;
+    let timeline = client
+        .admin(&format!("/admin/orders/{order_no}/timeline?merchant_id={}", whose(client, &order_no).await?))
+        .await?;
     let entries = list(&timeline, "data");
     let count = |kind: &str, event: &str| {
         entries.iter().filter(|entry| entry["kind"] == kind && entry["event"] == event).count()

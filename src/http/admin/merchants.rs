@@ -141,7 +141,10 @@ pub(in crate::http) async fn create(
     let (merchant, keys, secret) =
         edge.owned(|app| async move { merchants::create(&app, &new, &entry).await }).await?;
     let view = SecretsView::of(&merchant.merchant_id, keys);
-    Ok((StatusCode::CREATED, Json(SecretsView { notify_secret: Some(secret.expose_secret().to_owned()), ..view })))
+    Ok((
+        StatusCode::CREATED,
+        Json(SecretsView { notify_secret: Some(secret.expose_secret().to_owned()), ..view }),
+    ))
 }
 
 /// A page of merchants, by id.

@@ -51,9 +51,7 @@ pub(in crate::http) async fn set(
     let SkuBody { merchant_id, sku, stock, reason } = body;
     let entry = entry(admin, "skus.set", format!("{merchant_id}/{sku} = {stock}"), reason);
     let set = edge
-        .owned(|app| async move {
-            merchants::set_stock(&app, &merchant_id, &sku, stock, Some(&entry)).await
-        })
+        .owned(|app| async move { merchants::set_stock(&app, &merchant_id, &sku, stock, Some(&entry)).await })
         .await?;
     Ok(Json(set))
 }

@@ -65,8 +65,10 @@ async fn act_as_service(conn: &mut PgConnection) -> Result<(), sqlx::Error> {
         )
         .await?;
     if taken.rows_affected() == 0 && !IS_TOLD.swap(true, Ordering::Relaxed) {
-        tracing::warn!("the service may not act as payonce_service, so nothing but its code keeps it from changing \
-                        its admin log; `payonce doctor` has the line that mends it");
+        tracing::warn!(
+            "the service may not act as payonce_service, so nothing but its code keeps it from changing \
+                        its admin log; `payonce doctor` has the line that mends it"
+        );
     }
     Ok(())
 }
