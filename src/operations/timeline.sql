@@ -8,7 +8,7 @@ FROM (
    FROM webhook_inbox,
         -- A verdict that was found later is an entry of its own.
         LATERAL (VALUES (received_at, 'RECEIVED',
-                         CASE WHEN updated_at = received_at THEN verdict ELSE 'UNMATCHED' END),
+                         CASE WHEN updated_at = received_at THEN verdict END),
                         (nullif(updated_at, received_at), 'JUDGED', verdict)) AS step (at, event, status)
    WHERE merchant_id = $1 AND order_no = $2 AND step.at IS NOT NULL ORDER BY step.at LIMIT $3)
   UNION ALL

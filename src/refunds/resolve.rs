@@ -42,11 +42,12 @@ pub async fn resolve_exception(
     action: ExceptionAction,
     entry: Entry,
 ) -> Result<Exception, ResolveError> {
+    let now = app.now();
     let mut tx = app.db.begin().await?;
     let outcome = async {
-        let resolved = resolve_in_tx(app, &mut tx, exception_id, action, &entry).await?;
+        let resolved = resolve_in_tx(app, &mut tx, exception_id, action, &entry, now).await?;
         let entry = Entry { order: order_of(&resolved), ..entry };
-        admin_log::append_in_tx(&mut tx, &entry, app.now()).await?;
+        admin_log::append_in_tx(&mut tx, &entry, now).await?;
         Ok::<_, ResolveError>(resolved)
     }
     .await;
@@ -67,6 +68,7 @@ async fn resolve_in_tx(
     exception_id: &str,
     action: ExceptionAction,
     entry: &Entry,
+    now: OffsetDateTime,
 ) -> Result<Exception, ResolveError> {
     let (by, reason) = (entry.actor.as_str(), entry.reason.as_str());
     // The stray payment first, as whoever ends its refund does: neither then waits for the other in a circle.
@@ -76,7 +78,6 @@ async fn resolve_in_tx(
     if exception.status != ExceptionStatus::Open {
         return Err(ResolveError::AlreadyResolved);
     }
-    let now = app.now();
     if let Some(refund) = unfinished_refund(tx, &exception).await? {
         // Its money is on its way and nobody drives it any more: it can only be driven on.
         if action != ExceptionAction::Refund {

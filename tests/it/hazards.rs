@@ -40,7 +40,7 @@ async fn db_with_notes(pool_size: u32) -> (Db, String) {
         statement_deadline: Duration::from_secs(5),
     };
     let db = Db::new(&config, Ids::random(Clock::system())).expect("a pool");
-    sqlx::query("CREATE TABLE notes (id bigint PRIMARY KEY)").execute(db.pool()).await.expect("a table");
+    stores::as_owner(&url, "CREATE TABLE notes (id bigint PRIMARY KEY)").await;
     (db, url)
 }
 
