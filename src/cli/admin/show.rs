@@ -76,7 +76,7 @@ mod tests {
             "A     B\n1     -\nlong  true\n… there are more: --starting-after the last one"
         );
         let thing = serde_json::json!({"ok": true, "list": [{"x": 1}], "none": []});
-        assert_eq!(table(&thing), "list\n  X\n  1\nnone  []\nok    true");
+        assert_eq!(table(&thing), "ok    true\nlist\n  X\n  1\nnone  []");
         assert_eq!(cell(&Value::String("x".repeat(61))).chars().count(), 60);
     }
 }
