@@ -26,11 +26,10 @@ impl fmt::Display for InboxId {
 
 fn escape(f: &mut fmt::Formatter<'_>, text: &str) -> fmt::Result {
     for byte in text.bytes() {
-        match byte {
-            b'0'..=b'9' | b'A'..=b'Z' | b'a'..=b'z' | b'_' | b'.' | b'-' => {
-                write!(f, "{}", char::from(byte))?
-            }
-            _ => write!(f, "~{byte:02x}")?,
+        if byte.is_ascii_alphanumeric() || b"_.-".contains(&byte) {
+            write!(f, "{}", char::from(byte))?;
+        } else {
+            write!(f, "~{byte:02x}")?;
         }
     }
     Ok(())
