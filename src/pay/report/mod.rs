@@ -212,10 +212,14 @@ async fn write(app: &App, report: &Report<'_>, facts: &Facts, remedy: &Remedy) -
         }
         // An answer to a question of ours that moves nothing leaves no row, and a replay the row as it is.
         Remedy::Note(_) if matches!(report.origin, Origin::Query | Origin::Replay { .. }) => Ok(true),
+        // Boxed: what an ordinary payment does not need takes no room in its future.
         _ => {
-            let mut tx = app.db.begin().await?;
-            let written = write_in_tx(app, &mut tx, report, facts, remedy, now).await;
-            tx.finish(written).await
+            Box::pin(async {
+                let mut tx = app.db.begin().await?;
+                let written = write_in_tx(app, &mut tx, report, facts, remedy, now).await;
+                tx.finish(written).await
+            })
+            .await
         }
     }
 }
