@@ -151,6 +151,18 @@ pub const VARIABLES: &[Variable] = &[
         "api, workers, sandbox, comma separated",
         "Which parts of the service `serve` runs; --roles overrides it.",
     ),
+    plain(
+        "PAYONCE_URL",
+        "",
+        "http(s)://host of a running instance",
+        "Where `admin` and `demo` find one; without it `admin` works on the database itself.",
+    ),
+    plain(
+        "PAYONCE_ADMIN_TOKEN",
+        "",
+        "one of the tokens of ADMIN_TOKENS there",
+        "With what `admin` and `demo` call it.",
+    ),
     plain("LOG_FORMAT", "text", "text or json", "How log lines look."),
     plain(
         "RUST_LOG",

@@ -26,12 +26,14 @@ mod router;
 mod server;
 mod views;
 mod webhooks;
+mod within;
 
 pub use auth::is_operator;
 pub use health::Readiness;
 pub use openapi::document;
 pub use router::router;
 pub use server::serve;
+pub use within::{Answer, BadCall, answer_within};
 
 /// What handlers reach: the service, and what belongs to this process's edge alone.
 #[derive(Clone, Debug)]

@@ -30,9 +30,16 @@ fn other_routes() -> OpenApiRouter<Edge> {
         .routes(routes!(admin::skus::set, admin::skus::list))
         .routes(routes!(admin::orders::list))
         .routes(routes!(admin::orders::find))
+        .routes(routes!(admin::orders::timeline))
         .routes(routes!(admin::exceptions::list))
         .routes(routes!(admin::exceptions::resolve))
         .routes(routes!(admin::exceptions::list_strays))
+        .routes(routes!(admin::webhooks::list))
+        .routes(routes!(admin::webhooks::replay))
+        .routes(routes!(admin::system::overview))
+        .routes(routes!(admin::system::delay_queue))
+        .routes(routes!(admin::system::compensations))
+        .routes(routes!(admin::system::admin_log))
         .routes(routes!(admin::system::audit))
 }
 

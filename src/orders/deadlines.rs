@@ -95,3 +95,37 @@ pub(super) async fn were_lost(app: &App) -> Result<bool, RedisDown> {
 pub(super) async fn mark_intact(app: &App) -> Result<(), RedisDown> {
     effect!("orders.intact", app.redis.run(redis::cmd("SET").arg(MARKER).arg(1)).await)
 }
+
+/// The timers as they stand.
+#[derive(Clone, Debug, Default)]
+pub(super) struct Timers {
+    pub(super) waiting: i64,
+    pub(super) leased: i64,
+    pub(super) due: i64,
+    pub(super) is_intact: bool,
+    /// The next ones, by deadline.
+    pub(super) next: Vec<(OrderKey, i64)>,
+}
+
+/// Looks at the timers without touching them.
+pub(super) async fn look(app: &App, limit: usize) -> Result<Timers, RedisDown> {
+    let count = |key: &str, max: String| {
+        let mut count = redis::cmd("ZCOUNT");
+        count.arg(key).arg("-inf").arg(max);
+        count
+    };
+    let now = unix_millis(app.now()).to_string();
+    let mut range = redis::cmd("ZRANGE");
+    range.arg(DUE).arg(0).arg(limit.saturating_sub(1)).arg("WITHSCORES");
+    let next: Vec<(String, i64)> = app.redis.run(&range).await?;
+    Ok(Timers {
+        waiting: app.redis.run(&count(DUE, "+inf".to_owned())).await?,
+        leased: app.redis.run(&count(LEASED, "+inf".to_owned())).await?,
+        due: app.redis.run(&count(DUE, now)).await?,
+        is_intact: !were_lost(app).await?,
+        next: next
+            .into_iter()
+            .filter_map(|(member, at)| Some((OrderKey::from_member(&member)?, at)))
+            .collect(),
+    })
+}

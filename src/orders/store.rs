@@ -388,3 +388,15 @@ pub(super) async fn list_pending_after(
         .map(|row| (OrderKey { merchant_id: row.merchant_id, order_no: row.order_no }, row.expires_at));
     Ok(timers.collect())
 }
+
+/// How many orders are pending, and how many of them are past their deadline.
+pub(super) async fn count_pending(conn: &mut Conn, now: OffsetDateTime) -> Result<(i64, i64), DbError> {
+    let row = sqlx::query!(
+        r#"SELECT count(*) AS "pending!", count(*) FILTER (WHERE expires_at <= $1) AS "due!"
+           FROM orders WHERE status = 'PENDING'"#,
+        now,
+    )
+    .fetch_one(conn)
+    .await?;
+    Ok((row.pending, row.due))
+}

@@ -57,6 +57,24 @@ pub async fn apply_result(app: &App, report: &RefundReport<'_>) -> Result<Applie
         .await
 }
 
+/// What [`apply_result`] would come to now, and whether that changes anything. Writes nothing.
+///
+/// # Errors
+/// When the database cannot be reached.
+pub async fn preview_result(app: &App, report: &RefundReport<'_>) -> Result<(Applied, bool), DbError> {
+    let event = match report.state {
+        RefundState::Succeeded { .. } => RefundEvent::Succeeded,
+        RefundState::Failed(_) => RefundEvent::Failed,
+        RefundState::Processing | RefundState::Unseen => return Ok((Applied::Yes, false)),
+    };
+    let found = store::find_with_stray(&mut app.db.conn().await?, report.refund_id).await?;
+    Ok(match found {
+        None => (Applied::Unknown, false),
+        Some((refund, stray)) if !is_as_asked(report, &refund, &stray) => (Applied::Mismatch, true),
+        Some((refund, _)) => (Applied::Yes, refund.status.after(event).is_some()),
+    })
+}
+
 async fn apply_in_tx(app: &App, tx: &mut Tx, report: &RefundReport<'_>) -> Result<Applied, DbError> {
     let (event, channel_refund_id, failure) = match report.state {
         RefundState::Succeeded { channel_refund_id } => {

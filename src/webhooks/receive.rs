@@ -83,7 +83,7 @@ const fn refusal_word(error: CallbackError) -> &'static str {
 }
 
 /// Ids become keys of rows: none may be empty, huge, or hold what PostgreSQL cannot.
-fn bounded(callback: Callback) -> Result<Callback, CallbackError> {
+pub(super) fn bounded(callback: Callback) -> Result<Callback, CallbackError> {
     let named = match &callback.event {
         CallbackEvent::Trade { pay_order_id, state } => {
             let transaction_id = match state {

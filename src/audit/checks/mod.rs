@@ -93,7 +93,7 @@ use check;
 
 /// Money that has not come to rest: stray and not yet back or kept, or on its way back from a paid order. A
 /// stray payment's own refund is the same money, and is counted once.
-pub(super) async fn money_at_risk(conn: &mut Conn) -> Result<Vec<MoneyAtRisk>, DbError> {
+pub(crate) async fn money_at_risk(conn: &mut Conn) -> Result<Vec<MoneyAtRisk>, DbError> {
     let rows = sqlx::query_as!(
         MoneyAtRisk,
         r#"SELECT currency AS "currency!: Currency",
