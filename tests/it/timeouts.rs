@@ -8,6 +8,9 @@ use serde_json::{Value, json};
 
 use crate::support::{Cluster, TestApp, TestOptions, minutes, seconds};
 
+/// Variables that say which delay queue a story is told over.
+type Vars = Vec<(&'static str, String)>;
+
 const TIMERS: &str = "delay:order_timeout";
 const LEASED: &str = "delay:order_timeout:leased";
 
@@ -147,7 +150,11 @@ async fn a_task_in_the_hands_of_a_dead_worker_is_taken_over_within_thirty_second
 
 #[tokio::test]
 async fn an_order_with_a_live_attempt_is_closed_at_its_channel_first() {
-    let app = TestApp::start().await;
+    an_order_with_a_live_attempt_is_closed_at_its_channel_first_over(Vec::new()).await;
+}
+
+pub async fn an_order_with_a_live_attempt_is_closed_at_its_channel_first_over(vars: Vars) {
+    let app = TestApp::start_with(TestOptions { vars, ..TestOptions::default() }).await;
     app.stock("TEA", 10).await;
     app.order_for("T7", 60).await;
     let id = app.pay_url("T7").await.expect(200).text_of("pay_order_id").to_owned();
@@ -163,7 +170,11 @@ async fn an_order_with_a_live_attempt_is_closed_at_its_channel_first() {
 
 #[tokio::test]
 async fn an_order_paid_in_silence_before_its_deadline_is_paid_at_its_deadline() {
-    let app = TestApp::start().await;
+    an_order_paid_in_silence_before_its_deadline_is_paid_at_its_deadline_over(Vec::new()).await;
+}
+
+pub async fn an_order_paid_in_silence_before_its_deadline_is_paid_at_its_deadline_over(vars: Vars) {
+    let app = TestApp::start_with(TestOptions { vars, ..TestOptions::default() }).await;
     app.stock("TEA", 10).await;
     app.order_for("T8", 60).await;
     let id = app.pay_url("T8").await.expect(200).text_of("pay_order_id").to_owned();
@@ -224,7 +235,11 @@ async fn money_past_the_deadline_but_before_the_close_pays_the_order() {
 
 #[tokio::test]
 async fn a_clock_that_is_set_back_or_runs_ahead_elsewhere_is_harmless() {
-    let app = TestApp::start().await;
+    a_clock_that_is_set_back_or_runs_ahead_elsewhere_is_harmless_over(Vec::new()).await;
+}
+
+pub async fn a_clock_that_is_set_back_or_runs_ahead_elsewhere_is_harmless_over(vars: Vars) {
+    let app = TestApp::start_with(TestOptions { vars, ..TestOptions::default() }).await;
     app.stock("TEA", 10).await;
     app.clock.advance(minutes(60));
     app.order_for("T13", 60).await;
@@ -247,7 +262,11 @@ async fn a_clock_that_is_set_back_or_runs_ahead_elsewhere_is_harmless() {
 
 #[tokio::test]
 async fn instances_that_sweep_at_once_close_each_order_once() {
-    let cluster = Cluster::start(3, TestOptions::default()).await;
+    instances_that_sweep_at_once_close_each_order_once_over(Vec::new()).await;
+}
+
+pub async fn instances_that_sweep_at_once_close_each_order_once_over(vars: Vars) {
+    let cluster = Cluster::start(3, TestOptions { vars, ..TestOptions::default() }).await;
     let app = cluster.first();
     app.stock("TEA", 100).await;
     for index in 0..60 {
