@@ -6,6 +6,7 @@ pub mod changes;
 pub mod clock;
 pub mod db;
 pub mod duty;
+pub mod gather;
 pub mod lock;
 pub mod redis;
 pub mod request;

@@ -20,6 +20,7 @@ mod commands;
 mod delay_queue;
 mod edge;
 mod exceptions;
+mod gather;
 mod hazards;
 mod lock;
 mod main_job;
