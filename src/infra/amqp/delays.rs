@@ -114,8 +114,9 @@ impl Outbox {
         let outcome = tokio::time::timeout(CONFIRM_WITHIN, publish(&channel, queue, &body)).await;
         match outcome.unwrap_or(Err(AmqpDown::Silent)) {
             Err(error) => {
-                // A queue may have been deleted: the next channel declares all of them.
-                *self.channel.lock().await = None;
+                // A queue may have been deleted: the next channel declares all of them. Whoever sent beside us may
+                // have made that one already.
+                self.channel.lock().await.take_if(|cached| cached.id() == channel.id());
                 if matches!(error, AmqpDown::Silent) {
                     self.amqp.hang_up().await;
                 }

@@ -8,8 +8,10 @@ use serde_json::json;
 
 use super::TestApp;
 
-/// How long the channel keeps the first instance busy; a failover must fit in.
-const BUSY_MS: u32 = 9000;
+/// How long the channel keeps the first instance busy with a link; a failover must fit in.
+const LINK_MS: u32 = 9000;
+/// How long it keeps it busy with a close.
+const CLOSE_MS: u32 = 2500;
 
 /// Variables for instances of such a story.
 pub fn vars() -> Vec<(&'static str, String)> {
@@ -20,11 +22,12 @@ pub fn vars() -> Vec<(&'static str, String)> {
 /// gets the same lock and does the same: one attempt, one payment, one close.
 pub async fn has_one_effect(first: &TestApp, second: &TestApp, mut lose: impl AsyncFnMut()) {
     first.order("D1").await;
-    first.fault(FaultOp::Create, FaultKind::Delay, 1, Some(BUSY_MS)).await;
+    first.fault(FaultOp::Create, FaultKind::Delay, 1, Some(LINK_MS)).await;
     let (slow, quick) = tokio::join!(first.pay_url("D1"), async {
         first.eventually("it has begun", async || first.count_where("pay_orders", "true").await == 1).await;
         lose().await;
         granted_again(second, "D1").await;
+        assert_eq!(first.attempt_statuses("D1").await, ["INIT"], "the first is still at it");
         second.pay_url("D1").await
     });
     let (slow, quick) = (slow.expect(200), quick.expect(200));
@@ -38,11 +41,12 @@ pub async fn has_one_effect(first: &TestApp, second: &TestApp, mut lose: impl As
     assert_eq!(first.find_order("D1").await["paid_by"], id);
 
     first.order_to_pay("D2").await;
-    first.fault(FaultOp::Close, FaultKind::Delay, 1, Some(BUSY_MS)).await;
+    first.fault(FaultOp::Close, FaultKind::Delay, 1, Some(CLOSE_MS)).await;
     let (slow, quick) = tokio::join!(first.close("D2"), async {
         tokio::time::sleep(Duration::from_millis(300)).await;
         lose().await;
         granted_again(second, "D2").await;
+        assert_eq!(first.status_of("D2").await, "PENDING", "the first is still at it");
         second.close("D2").await
     });
     assert_eq!(

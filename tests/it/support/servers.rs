@@ -60,15 +60,9 @@ impl Watched {
         }
     }
 
-    /// The master dies, and what it was told last had not reached its replica.
-    pub async fn fail_over_without_the_last_writes(&mut self) {
-        self.master.kill().await.expect("killed");
-        self.replica.resume().await.expect("resumed");
-    }
-
-    /// From here on the replica hears nothing of what the master is told.
-    pub async fn cut_the_replica_off(&mut self) {
-        self.replica.pause().await.expect("paused");
+    /// From here on the replica hears nothing of what the master is told, and yet can take over.
+    pub async fn cut_the_replica_off(&self) {
+        let _: () = tell_redis(&self.replica.url(), &["CONFIG", "SET", "masterauth", "wrong"]).await;
         let _: i64 = tell_redis(&self.master.url(), &["CLIENT", "KILL", "TYPE", "replica"]).await;
     }
 }
