@@ -7,12 +7,13 @@ use time::OffsetDateTime;
 use tokio::sync::Notify;
 
 use crate::channels::Channels;
-use crate::config::Config;
+use crate::config::{Config, DelayQueue};
 use crate::ids::Ids;
+use crate::infra::amqp::{Amqp, Delays};
 use crate::infra::changes::Changes;
 use crate::infra::clock::Clock;
 use crate::infra::db::Db;
-use crate::infra::lock::{LockSettings, Locks, RedisLock};
+use crate::infra::lock::{LockSettings, Locks, backend_on};
 use crate::infra::redis::Redis;
 use crate::infra::secret_box::SecretBox;
 use crate::infra::tasks::Tasks;
@@ -30,6 +31,10 @@ pub struct Inside {
     pub db: Db,
     /// Redis: locks and timers.
     pub redis: Redis,
+    /// RabbitMQ, where it is used.
+    pub amqp: Option<Amqp>,
+    /// The orders' timers on RabbitMQ; without it they are in Redis.
+    pub delays: Option<Delays>,
     /// The distributed lock.
     pub locks: Locks,
     /// Where "now" comes from.
@@ -57,6 +62,9 @@ pub enum SetupError {
     /// `REDIS_URL` cannot be used.
     #[error("REDIS_URL cannot be used")]
     Redis(#[from] redis::RedisError),
+    /// `AMQP_URL` cannot be used.
+    #[error("AMQP_URL cannot be used")]
+    Broker(#[from] crate::infra::amqp::BadAddress),
     /// `ENCRYPTION_KEY` cannot be used.
     #[error("ENCRYPTION_KEY cannot be used")]
     EncryptionKey(#[from] crate::infra::secret_box::Undecipherable),
@@ -75,13 +83,19 @@ impl App {
         channels: Channels,
     ) -> Result<Self, SetupError> {
         let redis = Redis::new(&config.redis)?;
-        let backend = Arc::new(RedisLock(redis.clone()));
-        let locks = Locks::new(backend, LockSettings::with_ttl(config.redis.lock_ttl), ids.clone());
+        let locks =
+            Locks::new(backend_on(&redis), LockSettings::with_ttl(config.redis.lock_ttl), ids.clone());
+        let broker = config.broker.url.as_ref().filter(|_| config.orders.delay_queue == DelayQueue::RabbitMq);
+        let amqp = broker.map(Amqp::new).transpose()?;
+        let timers = format!("{}.order_timeout", config.broker.prefix);
+        let delays = amqp.clone().map(|amqp| Delays::new(amqp, &timers));
         let secrets = SecretBox::new(&config.encryption_key, ids.clone())?;
         Ok(Self(Arc::new(Inside {
             config,
             db,
             redis,
+            amqp,
+            delays,
             locks,
             clock,
             ids,

@@ -11,6 +11,8 @@ use std::time::Duration;
 
 use secrecy::{ExposeSecret, SecretString};
 
+use crate::infra::redis::RedisServers;
+
 mod variables;
 pub use variables::{VARIABLES, Variable, env_example};
 
@@ -145,6 +147,8 @@ pub struct Config {
     pub database: DatabaseConfig,
     /// Redis.
     pub redis: RedisConfig,
+    /// RabbitMQ.
+    pub broker: BrokerConfig,
     /// The HTTP edge.
     pub http: HttpConfig,
     /// The operators' tokens.
@@ -165,13 +169,18 @@ impl Config {
     /// # Errors
     /// The first variable that is missing or wrong, with what was expected.
     pub fn read(env: &Env) -> Result<Self, ConfigError> {
+        let (broker, orders) = (BrokerConfig::read(env)?, OrdersConfig::read(env)?);
+        if orders.delay_queue == DelayQueue::RabbitMq && broker.url.is_none() {
+            return Err(env.wrong("AMQP_URL", "it is not set, and DELAY_QUEUE=rabbitmq needs it"));
+        }
         Ok(Self {
             database: DatabaseConfig::read(env)?,
             redis: RedisConfig::read(env)?,
+            broker,
             http: HttpConfig::read(env)?,
             admin: AdminConfig::read(env)?,
             channels: ChannelsConfig::read(env)?,
-            orders: OrdersConfig::read(env)?,
+            orders,
             task_lease: env.millis("TASK_LEASE_MS", 1_000, 25_000)?,
             encryption_key: env.secret("ENCRYPTION_KEY", "dev-encryption-key")?,
         })
@@ -216,7 +225,7 @@ impl DatabaseConfig {
 #[derive(Clone, Debug)]
 pub struct RedisConfig {
     /// Env: `REDIS_URL`.
-    pub url: SecretString,
+    pub servers: RedisServers,
     /// Longest wait for an answer. Env: `REDIS_ANSWER_MS`.
     pub answer_deadline: Duration,
     /// Life of a lock that is not renewed. Env: `LOCK_TTL_MS`.
@@ -225,14 +234,32 @@ pub struct RedisConfig {
 
 impl RedisConfig {
     fn read(env: &Env) -> Result<Self, ConfigError> {
-        let url = env
-            .url("REDIS_URL", &["redis", "rediss", "unix", "redis+unix"])?
-            .ok_or_else(|| env.wrong("REDIS_URL", "it is not set"))?;
+        let text = env.text("REDIS_URL")?.ok_or_else(|| env.wrong("REDIS_URL", "it is not set"))?;
         Ok(Self {
-            url: url.into(),
+            servers: text.parse().map_err(|problem: String| env.wrong("REDIS_URL", problem))?,
             answer_deadline: env.millis("REDIS_ANSWER_MS", 5, 5_000)?,
             lock_ttl: env.millis("LOCK_TTL_MS", 300, 600_000)?,
         })
+    }
+}
+
+/// RabbitMQ. Losing it degrades the service and refuses nothing.
+#[derive(Clone, Debug)]
+pub struct BrokerConfig {
+    /// Env: `AMQP_URL`.
+    pub url: Option<SecretString>,
+    /// What the names of all queues begin with. Env: `AMQP_PREFIX`.
+    pub prefix: String,
+}
+
+impl BrokerConfig {
+    fn read(env: &Env) -> Result<Self, ConfigError> {
+        let prefix: String = env.parsed("AMQP_PREFIX")?;
+        let is_name = |c: char| c.is_ascii_alphanumeric() || "-_.".contains(c);
+        if prefix.len() > 64 || !prefix.chars().all(is_name) {
+            return Err(env.wrong("AMQP_PREFIX", format!("`{prefix}` is not such a name")));
+        }
+        Ok(Self { url: env.url("AMQP_URL", &["amqp", "amqps"])?.map(Into::into), prefix })
     }
 }
 
@@ -379,20 +406,43 @@ impl ChannelsConfig {
     }
 }
 
+/// What makes timeouts prompt.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum DelayQueue {
+    /// A ZSET.
+    Redis,
+    /// A ladder of queues.
+    RabbitMq,
+}
+
+impl FromStr for DelayQueue {
+    type Err = &'static str;
+    fn from_str(text: &str) -> Result<Self, Self::Err> {
+        match text {
+            "redis" => Ok(Self::Redis),
+            "rabbitmq" => Ok(Self::RabbitMq),
+            _ => Err("neither redis nor rabbitmq"),
+        }
+    }
+}
+
 /// Orders and their deadlines.
 #[derive(Clone, Debug)]
 pub struct OrdersConfig {
+    /// What holds the timers. Env: `DELAY_QUEUE`.
+    pub delay_queue: DelayQueue,
     /// Life of an order that names none, in seconds. Env: `ORDER_TIMEOUT_SECONDS`.
     pub timeout_secs: i64,
-    /// How often Redis is asked for due orders. Env: `ORDER_POLL_MS`.
+    /// How often the delay queue is asked for due orders. Env: `ORDER_POLL_MS`.
     pub poll_every: Duration,
-    /// How often the database is swept for what Redis missed. Env: `ORDER_SWEEP_MS`.
+    /// How often the database is swept for what the delay queue missed. Env: `ORDER_SWEEP_MS`.
     pub sweep_every: Duration,
 }
 
 impl OrdersConfig {
     fn read(env: &Env) -> Result<Self, ConfigError> {
         Ok(Self {
+            delay_queue: env.parsed("DELAY_QUEUE")?,
             timeout_secs: env.within("ORDER_TIMEOUT_SECONDS", 1, 604_800)?,
             poll_every: env.millis("ORDER_POLL_MS", 10, 60_000)?,
             sweep_every: env.millis("ORDER_SWEEP_MS", 100, 600_000)?,

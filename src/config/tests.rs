@@ -33,6 +33,12 @@ fn a_wrong_variable_is_named_with_what_was_expected() {
         ("DATABASE_URL", ""),
         ("DATABASE_URL", "mysql://x/y"),
         ("REDIS_URL", "nonsense"),
+        ("REDIS_URL", "redis+sentinel://host:26379"),
+        ("REDIS_URL", "redis://a,redis://b"),
+        ("REDIS_URL", "redis://a,redis://a,redis://b"),
+        ("AMQP_URL", "http://host"),
+        ("AMQP_PREFIX", "with a space"),
+        ("DELAY_QUEUE", "kafka"),
         ("BIND_ADDR", "localhost"),
         ("PUBLIC_URL", "ftp://x"),
         ("ADMIN_TOKENS", "operator:short"),
@@ -52,6 +58,12 @@ fn a_wrong_variable_is_named_with_what_was_expected() {
         assert_eq!(error.name, name);
         assert!(!error.expected.is_empty() && error.to_string().contains("expected"), "{error}");
     }
+}
+
+#[test]
+fn a_delay_queue_on_rabbitmq_needs_its_address() {
+    let error = read_with("DELAY_QUEUE", "rabbitmq").expect_err("there is no AMQP_URL");
+    assert_eq!(error.name, "AMQP_URL");
 }
 
 #[test]

@@ -61,7 +61,8 @@ pub const VARIABLES: &[Variable] = &[
     ),
     secret(
         "REDIS_URL",
-        "redis://host:6379/0",
+        "redis://host:6379/0, or redis+sentinel://host:26379,host:26379/master-name/0, or three or more redis://… of \
+         independent nodes, comma separated; rediss for TLS",
         "Redis 6.2 or later: locks and timers; losing it only slows things.",
     ),
     plain(
@@ -75,6 +76,17 @@ pub const VARIABLES: &[Variable] = &[
         "10000",
         "milliseconds from 300 to 600000",
         "Life of a lock whose holder died; a living holder renews it every third of this.",
+    ),
+    secret(
+        "AMQP_URL",
+        "amqp://user:password@host:5672/vhost, or amqps://…",
+        "RabbitMQ 3.8 or later, only needed with DELAY_QUEUE=rabbitmq; losing it only slows things.",
+    ),
+    plain(
+        "AMQP_PREFIX",
+        "payonce",
+        "at most 64 of 0-9A-Za-z_.-",
+        "What the names of the queues begin with, where services share a vhost of RabbitMQ.",
     ),
     plain(
         "BIND_ADDR",
@@ -128,16 +140,22 @@ pub const VARIABLES: &[Variable] = &[
         "Life of an order that does not say how long it lives.",
     ),
     plain(
+        "DELAY_QUEUE",
+        "redis",
+        "redis or rabbitmq",
+        "What makes timeouts prompt; the database is swept for what either missed.",
+    ),
+    plain(
         "ORDER_POLL_MS",
         "100",
         "milliseconds from 10 to 60000",
-        "How often Redis is asked for orders that are due.",
+        "How often the delay queue is asked for orders that are due.",
     ),
     plain(
         "ORDER_SWEEP_MS",
         "5000",
         "milliseconds from 100 to 600000",
-        "How often the database is swept for due orders that Redis missed.",
+        "How often the database is swept for due orders that the delay queue missed.",
     ),
     plain(
         "TASK_LEASE_MS",

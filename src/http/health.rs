@@ -37,15 +37,30 @@ impl Readiness {
 /// How things stand with what the service needs.
 #[derive(Debug, Serialize, utoipa::ToSchema)]
 pub(super) struct Ready {
-    /// `ready`, `degraded` (works, without Redis), or `unavailable`.
+    /// `ready`, `degraded` (works, without Redis or RabbitMQ), or `unavailable`.
     #[schema(example = "ready")]
     status: &'static str,
     /// `up` or `down`.
     database: &'static str,
-    /// `up` or `down`.
+    /// `up`, or `down` when no lock can be had: of a quorum, the majority must answer.
     redis: &'static str,
+    /// Each server of Redis; behind sentinels, the present master.
+    redis_nodes: Vec<RedisNode>,
+    /// RabbitMQ, `up` or `down`, where it is used.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    broker: Option<&'static str>,
     /// Whether the instance is about to stop.
     stopping: bool,
+}
+
+/// How one server of Redis stands.
+#[derive(Debug, Serialize, utoipa::ToSchema)]
+pub(super) struct RedisNode {
+    /// Its address, after the master's name where there are sentinels.
+    #[schema(example = "redis:6379")]
+    node: String,
+    /// `up` or `down`.
+    state: &'static str,
 }
 
 /// Says that the process runs; asks nobody.
@@ -56,23 +71,37 @@ pub(super) async fn livez() -> &'static str {
 
 /// Says whether the instance takes work, with the state of each dependency.
 #[utoipa::path(get, path = "/readyz", tag = "health", responses(
-    (status = 200, body = Ready, description = "Takes work; `degraded` while Redis is away"),
+    (status = 200, body = Ready, description = "Takes work; `degraded` while Redis or RabbitMQ is away"),
     (status = 503, body = Ready, description = "Takes no work")))]
 pub(super) async fn readyz(State(edge): State<Edge>) -> Response {
     const PATIENCE: Duration = Duration::from_millis(800);
-    let (database, redis) = tokio::join!(
+    let (database, redis, broker) = tokio::join!(
         async { tokio::time::timeout(PATIENCE, edge.app.db.answers()).await.unwrap_or(false) },
-        edge.app.redis.answers(),
+        edge.app.redis.standing(),
+        async {
+            let amqp = edge.app.amqp.as_ref()?;
+            Some(tokio::time::timeout(PATIENCE, amqp.answers()).await.unwrap_or(false))
+        },
     );
     let stopping = !edge.readiness.is_on();
-    let status = match (database && !stopping, redis) {
+    let status = match (database && !stopping, redis.is_up() && broker != Some(false)) {
         (false, _) => "unavailable",
         (true, false) => "degraded",
         (true, true) => "ready",
     };
     let code = if status == "unavailable" { StatusCode::SERVICE_UNAVAILABLE } else { StatusCode::OK };
     let word = |is_up: bool| if is_up { "up" } else { "down" };
-    (code, Json(Ready { status, database: word(database), redis: word(redis), stopping })).into_response()
+    let redis_nodes =
+        redis.nodes.iter().map(|node| RedisNode { node: node.name.clone(), state: word(node.is_up) });
+    let ready = Ready {
+        status,
+        database: word(database),
+        redis: word(redis.is_up()),
+        redis_nodes: redis_nodes.collect(),
+        broker: broker.map(word),
+        stopping,
+    };
+    (code, Json(ready)).into_response()
 }
 
 /// The process's figures, for Prometheus.

@@ -1,5 +1,6 @@
 //! What everything else stands on: the stores, the lock, time, background work. No rule of the business here.
 
+pub mod amqp;
 pub mod body;
 pub mod changes;
 pub mod clock;

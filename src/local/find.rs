@@ -34,6 +34,13 @@ impl Finder {
         self.path.iter().map(|dir| dir.join(name)).find(|file| file.is_file())
     }
 
+    /// RabbitMQ's own start script, past Debian's, which changes the user.
+    #[must_use]
+    pub fn rabbitmq(&self) -> Option<PathBuf> {
+        let debian = PathBuf::from("/usr/lib/rabbitmq/bin/rabbitmq-server");
+        Some(debian).filter(|script| script.is_file()).or_else(|| self.program("rabbitmq-server"))
+    }
+
     /// The `bin` folder of a PostgreSQL server: of that major version where one is asked for and present,
     /// otherwise of the one in PATH, otherwise the newest.
     #[must_use]

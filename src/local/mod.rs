@@ -11,7 +11,8 @@
 //!   do. They stop by themselves when nobody has used them for a minute.
 //!
 //! PostgreSQL's data stay in the directory between runs; Redis begins empty. For faults, a test takes a server
-//! for itself: [`PostgresServer::start`], [`RedisServer::start`] and their `kill`, `pause`, `restart`.
+//! for itself: [`PostgresServer::start`], [`RedisServer::start`] and their `kill`, `pause`, `restart`;
+//! [`SentinelServer`] watches such Redis servers, and [`RabbitServer`] is a broker of its own.
 //!
 //! ```no_run
 //! # async fn example() -> Result<(), payonce::local::LocalError> {
@@ -31,7 +32,9 @@ mod home;
 pub mod packages;
 mod postgres;
 mod process;
+mod rabbitmq;
 mod redis;
+mod sentinel;
 mod shared;
 #[cfg(test)]
 mod tests;
@@ -39,7 +42,9 @@ mod tests;
 pub use error::LocalError;
 pub use find::Finder;
 pub use postgres::PostgresServer;
+pub use rabbitmq::RabbitServer;
 pub use redis::{RedisOptions, RedisServer};
+pub use sentinel::SentinelServer;
 
 use process::Lifetime;
 

@@ -23,6 +23,8 @@ const READY_WITHIN: Duration = Duration::from_secs(15);
 pub struct RedisOptions {
     /// The port to listen on; otherwise the port of the last run in that directory, or a free one.
     pub port: Option<u16>,
+    /// The password; otherwise one of its own. A master and its replicas share one, or no replica could take over.
+    pub password: Option<String>,
     /// More lines of `redis.conf`, such as `appendonly yes` or `replicaof 127.0.0.1 7001`.
     pub config: Vec<String>,
 }
@@ -67,7 +69,10 @@ impl RedisServer {
         program().await?;
         Self::stop_leftover(dir).await?;
         let home = Home::prepare(dir).await?;
-        let password = home.password()?;
+        let password = match &options.password {
+            Some(password) => password.clone(),
+            None => home.password()?,
+        };
 
         // Between looking for a free port and listening on it another process can take it.
         let mut port = free_port(options.port.or_else(|| last_port(&home)))?;
@@ -198,14 +203,23 @@ async fn run(
     let spec = Spec { program: &program().await?, args, home, log: &log, lifetime, stop: Signal::Term };
     let mut process = Process::spawn(spec).await?;
 
+    until_it_answers(&mut process, &url(port, password), &log_mark).await?;
+    Ok(process)
+}
+
+/// Waits until a server that was just started answers there.
+pub(super) async fn until_it_answers(
+    process: &mut Process,
+    url: &str,
+    log_mark: &LogMark,
+) -> Result<(), LocalError> {
     let started = Instant::now();
-    let url = url(port, password);
     while started.elapsed() < READY_WITHIN {
         if !process.is_alive() {
             return Err(log_mark.error("Redis", "it ended at once"));
         }
-        if answers(&url).await {
-            return Ok(process);
+        if answers(url).await {
+            return Ok(());
         }
         tokio::time::sleep(Duration::from_millis(10)).await;
     }
@@ -213,7 +227,7 @@ async fn run(
     Err(log_mark.error("Redis", format!("it did not answer within {} s", READY_WITHIN.as_secs())))
 }
 
-async fn program() -> Result<PathBuf, LocalError> {
+pub(super) async fn program() -> Result<PathBuf, LocalError> {
     let find = || Finder::of_machine().program("redis-server");
     packages::ensure("redis-server", &["redis-server"], find).await
 }

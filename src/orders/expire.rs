@@ -1,7 +1,7 @@
 //! Timeouts: an order that nobody paid is closed at its deadline, its attempt at the channel first.
 //!
-//! Two duties. `orders.expire` claims from Redis what is due, promptly. `orders.sweep` finds in the database
-//! whatever Redis missed, and rebuilds the timers when Redis was emptied. Both close in batches: 4 round trips
+//! Two duties. `orders.expire` claims from the delay queue what is due, promptly. `orders.sweep` finds in the
+//! database whatever the queue missed, and rebuilds the timers when Redis was emptied. Both close in batches: 4 round trips
 //! and 1 commit for up to [`BATCH`] orders without a live attempt.
 
 use time::{Duration, OffsetDateTime};
@@ -19,19 +19,19 @@ use crate::infra::lock::Scene;
 
 /// Orders of one batch.
 const BATCH: usize = 500;
-/// Redis gets this long before the sweep takes over.
+/// The queue gets this long before the sweep takes over.
 const GRACE: Duration = Duration::seconds(1);
 
-/// Closes what Redis says is due.
+/// Closes what the delay queue says is due.
 ///
 /// # Errors
-/// When the database cannot be reached; the lease brings the orders back.
+/// When the database cannot be reached; the queue brings the orders again.
 pub async fn expire_due(app: &App) -> Result<Batch, DutyError> {
     let claimed = match deadlines::claim(app, BATCH).await {
         Ok(claimed) => claimed,
         Err(error) => {
             // Readiness says so already; the sweep closes what is due meanwhile.
-            tracing::debug!(%error, "no timers can be had from Redis");
+            tracing::debug!(%error, "no timers can be had");
             return Ok(Batch::Done);
         }
     };
@@ -40,7 +40,7 @@ pub async fn expire_due(app: &App) -> Result<Batch, DutyError> {
     Ok(Batch::of(claimed.len(), BATCH))
 }
 
-/// Closes what Redis missed, and gives Redis its timers back when it was emptied.
+/// Closes what the delay queue missed, and gives Redis its timers back when it was emptied.
 ///
 /// # Errors
 /// When the database cannot be reached.
@@ -52,7 +52,7 @@ pub async fn sweep_due(app: &App) -> Result<Batch, DutyError> {
     close_all(app, &due).await?;
     metrics::counter!("payonce_orders_swept_total").increment(u64::try_from(due.len()).unwrap_or(0));
     if let Err(error) = rebuild_if_lost(app).await {
-        tracing::debug!(%error, "the timers in Redis could not be looked after");
+        tracing::debug!(%error, "the timers could not be looked after");
     }
     Ok(Batch::of(due.len(), BATCH))
 }
@@ -65,7 +65,7 @@ async fn rebuild_if_lost(app: &App) -> Result<(), DutyError> {
     let mut after = (OffsetDateTime::UNIX_EPOCH, String::new(), String::new());
     loop {
         let page = store::list_pending_after(&mut app.db.conn().await?, &after, PAGE).await?;
-        deadlines::schedule_all(app, &page).await?;
+        deadlines::restore(app, &page).await?;
         let Some((key, expires_at)) = page.last() else { break };
         after = (*expires_at, key.merchant_id.to_string(), key.order_no.to_string());
     }

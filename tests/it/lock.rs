@@ -7,7 +7,7 @@ use std::time::{Duration, Instant};
 use payonce::config::RedisConfig;
 use payonce::ids::Ids;
 use payonce::infra::clock::Clock;
-use payonce::infra::lock::{LockBackend, LockSettings, Locks, RedisLock, Scene};
+use payonce::infra::lock::{LockSettings, Locks, Scene, backend_on};
 use payonce::infra::redis::Redis;
 use tokio::time::sleep;
 
@@ -23,13 +23,13 @@ fn millis(count: u64) -> Duration {
 }
 
 fn client(url: &str, answer_deadline: Duration) -> Redis {
-    let config = RedisConfig { url: url.into(), answer_deadline, lock_ttl: TTL };
+    let config = RedisConfig { servers: url.parse().expect("servers"), answer_deadline, lock_ttl: TTL };
     Redis::new(&config).expect("a client")
 }
 
 /// The locks of one instance.
 fn locks_with(url: &str, settings: LockSettings) -> Locks {
-    let backend = Arc::new(RedisLock(client(url, millis(1000))));
+    let backend = backend_on(&client(url, millis(1000)));
     Locks::new(backend, settings, Ids::random(Clock::system()))
 }
 
@@ -85,7 +85,7 @@ async fn a_hundred_tasks_of_two_instances_hold_it_one_at_a_time() {
 #[tokio::test]
 async fn only_the_owner_renews_it_or_gives_it_back() {
     let redis = fresh_redis().await;
-    let backend = RedisLock(client(&redis.url(), millis(1000)));
+    let backend = backend_on(&client(&redis.url(), millis(1000)));
     assert!(backend.try_acquire(KEY, "mine", TTL).await.expect("an answer"));
     assert!(!backend.try_acquire(KEY, "theirs", TTL).await.expect("an answer"));
     assert!(!backend.renew(KEY, "theirs", TTL).await.expect("an answer"));
@@ -101,7 +101,7 @@ async fn only_the_owner_renews_it_or_gives_it_back() {
 #[tokio::test]
 async fn the_lock_of_a_dead_holder_ends_with_its_time_to_live() {
     let redis = fresh_redis().await;
-    let dead = RedisLock(client(&redis.url(), millis(1000)));
+    let dead = backend_on(&client(&redis.url(), millis(1000)));
     assert!(dead.try_acquire(KEY, "dead", millis(400)).await.expect("an answer"));
     let life: i64 = tell_redis(&redis.url(), &["PTTL", KEY]).await;
     assert!((1..=400).contains(&life), "{life}");
@@ -218,7 +218,7 @@ async fn it_is_had_within_three_tries_when_the_holder_ends() {
 async fn without_redis_the_process_keeps_its_own_order() {
     let mut redis = fresh_redis().await;
     let locks = Locks::new(
-        Arc::new(RedisLock(client(&redis.url(), millis(50)))),
+        backend_on(&client(&redis.url(), millis(50))),
         LockSettings::with_ttl(TTL),
         Ids::random(Clock::system()),
     );
@@ -270,7 +270,7 @@ async fn a_lock_that_redis_grants_too_late_blocks_nobody() {
     let mut redis = fresh_redis().await;
     let ttl = Duration::from_secs(20);
     let hasty = Locks::new(
-        Arc::new(RedisLock(client(&redis.url(), millis(50)))),
+        backend_on(&client(&redis.url(), millis(50))),
         LockSettings::with_ttl(ttl),
         Ids::random(Clock::system()),
     );

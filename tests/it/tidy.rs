@@ -25,7 +25,7 @@ const MEDIAN_FUNCTION: usize = 9;
 const NINETIETH_FUNCTION: usize = 24;
 
 /// What may be used where: the start of a path, the places, and what to do elsewhere.
-const HOMES: [(&str, &[&str], &str); 2] = [
+const HOMES: [(&str, &[&str], &str); 3] = [
     (
         "axum",
         &[
@@ -40,9 +40,10 @@ const HOMES: [(&str, &[&str], &str); 2] = [
     ),
     (
         "redis",
-        &["src/infra/", "src/orders/deadlines.rs", "src/app.rs"],
-        "Redis is for src/infra/ and src/orders/deadlines.rs; offer what is needed from there",
+        &["src/infra/", "src/orders/deadlines/zset.rs", "src/app.rs"],
+        "Redis is for src/infra/ and src/orders/deadlines/zset.rs; offer what is needed from there",
     ),
+    ("lapin", &["src/infra/amqp/"], "RabbitMQ is for src/infra/amqp/; offer what is needed from there"),
 ];
 
 /// What makes a query of a text.

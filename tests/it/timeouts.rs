@@ -8,6 +8,9 @@ use serde_json::{Value, json};
 
 use crate::support::{Cluster, TestApp, TestOptions, minutes, seconds};
 
+/// Variables that say which delay queue a story is told over.
+type Vars = Vec<(&'static str, String)>;
+
 const TIMERS: &str = "delay:order_timeout";
 const LEASED: &str = "delay:order_timeout:leased";
 
@@ -147,11 +150,15 @@ async fn a_task_in_the_hands_of_a_dead_worker_is_taken_over_within_thirty_second
 
 #[tokio::test]
 async fn an_order_with_a_live_attempt_is_closed_at_its_channel_first() {
-    let app = TestApp::start().await;
+    an_order_with_a_live_attempt_is_closed_at_its_channel_first_over(Vec::new()).await;
+}
+
+pub async fn an_order_with_a_live_attempt_is_closed_at_its_channel_first_over(vars: Vars) {
+    let app = TestApp::start_with(TestOptions { vars, ..TestOptions::default() }).await;
     app.stock("TEA", 10).await;
     app.order_for("T7", 60).await;
     let id = app.pay_url("T7").await.expect(200).text_of("pay_order_id").to_owned();
-    app.clock.advance(seconds(60));
+    app.clock.advance(seconds(62));
     app.run_until_idle().await;
     let order = app.find_order("T7").await;
     assert_eq!((why(&order), &order["pay_orders"][0]["status"]), (("CLOSED", "TIMEOUT"), &json!("CLOSED")));
@@ -163,12 +170,16 @@ async fn an_order_with_a_live_attempt_is_closed_at_its_channel_first() {
 
 #[tokio::test]
 async fn an_order_paid_in_silence_before_its_deadline_is_paid_at_its_deadline() {
-    let app = TestApp::start().await;
+    an_order_paid_in_silence_before_its_deadline_is_paid_at_its_deadline_over(Vec::new()).await;
+}
+
+pub async fn an_order_paid_in_silence_before_its_deadline_is_paid_at_its_deadline_over(vars: Vars) {
+    let app = TestApp::start_with(TestOptions { vars, ..TestOptions::default() }).await;
     app.stock("TEA", 10).await;
     app.order_for("T8", 60).await;
     let id = app.pay_url("T8").await.expect(200).text_of("pay_order_id").to_owned();
     app.sandbox_pay(&id, json!({"notify": false})).await.expect(200);
-    app.clock.advance(seconds(60));
+    app.clock.advance(seconds(62));
     app.run_until_idle().await;
     assert_eq!(app.find_order("T8").await["paid_by"], id);
     assert_eq!(app.stock_of("TEA").await, (9, 0));
@@ -267,7 +278,11 @@ async fn a_clock_that_is_set_back_or_runs_ahead_elsewhere_is_harmless() {
 
 #[tokio::test]
 async fn instances_that_sweep_at_once_close_each_order_once() {
-    let cluster = Cluster::start(3, TestOptions::default()).await;
+    instances_that_sweep_at_once_close_each_order_once_over(Vec::new()).await;
+}
+
+pub async fn instances_that_sweep_at_once_close_each_order_once_over(vars: Vars) {
+    let cluster = Cluster::start(3, TestOptions { vars, ..TestOptions::default() }).await;
     let app = cluster.first();
     app.stock("TEA", 100).await;
     for index in 0..60 {

@@ -1,8 +1,12 @@
 //! What a lock needs from the outside.
 
+use std::sync::Arc;
 use std::time::Duration;
 
 use async_trait::async_trait;
+
+use super::{QuorumLock, RedisLock};
+use crate::infra::redis::Redis;
 
 /// Why a backend did not do what was asked.
 type Cause = Box<dyn std::error::Error + Send + Sync>;
@@ -29,4 +33,13 @@ pub trait LockBackend: Send + Sync {
 
     /// Gives the key back if `token` still has it; `false` when it has not.
     async fn release(&self, key: &str, token: &str) -> Result<bool, BackendUnavailable>;
+}
+
+/// The backend for these servers: a quorum where there are several, otherwise the one that there is.
+#[must_use]
+pub fn backend_on(redis: &Redis) -> Arc<dyn LockBackend> {
+    match redis.nodes() {
+        [one] => Arc::new(RedisLock(one.clone())),
+        nodes => Arc::new(QuorumLock::new(nodes.iter().cloned().map(RedisLock))),
+    }
 }

@@ -16,9 +16,12 @@ use crate::ids::Ids;
 
 mod backend;
 mod queue;
+mod quorum;
 mod redis;
+mod validity;
 
-pub use backend::{BackendUnavailable, LockBackend};
+pub use backend::{BackendUnavailable, LockBackend, backend_on};
+pub use quorum::QuorumLock;
 pub use redis::RedisLock;
 
 use crate::infra::words::words;
@@ -114,8 +117,9 @@ impl Locks {
         let place = self.queue.enter(key, self.queue_deadline(scene)).await.ok_or(LockBusy)?;
         let token = self.ids.uuid().simple().to_string();
         for attempt in 1..=self.settings.tries {
+            let asked_at = Instant::now();
             match self.backend.try_acquire(key, &token, self.settings.ttl).await {
-                Ok(true) => return Ok(self.guard(scene, key, token, place)),
+                Ok(true) => return Ok(self.guard(scene, key, token, place, asked_at)),
                 Ok(false) if attempt < self.settings.tries => tokio::time::sleep(self.jittered_pause()).await,
                 Ok(false) => {}
                 Err(error) => {
@@ -147,9 +151,9 @@ impl Locks {
         Lease { backend: self.backend.clone(), key: key.to_owned(), token, ttl: self.settings.ttl }
     }
 
-    fn guard(&self, scene: Scene, key: &str, token: String, place: Place) -> LockGuard {
+    fn guard(&self, scene: Scene, key: &str, token: String, place: Place, asked_at: Instant) -> LockGuard {
         let (lost, lease) = (CancellationToken::new(), self.lease(key, token));
-        let watchdog = tokio::spawn(lease.clone().keep_alive(scene, lost.clone()));
+        let watchdog = tokio::spawn(lease.clone().keep_alive(scene, lost.clone(), asked_at));
         LockGuard { held: Some(Held { lease, watchdog }), lost, place: Some(place) }
     }
 }
@@ -216,22 +220,26 @@ impl std::fmt::Debug for Lease {
 
 impl Lease {
     /// The watchdog: renews every third of the time to live, through one compare-and-PEXPIRE. It ends with the
-    /// guard, so it can never outlive the unlock.
-    async fn keep_alive(self, scene: Scene, lost: CancellationToken) {
+    /// guard, so it can never outlive the unlock. A lock that nobody could renew in time is lost as well.
+    async fn keep_alive(self, scene: Scene, lost: CancellationToken, asked_at: Instant) {
+        let mut held_until = validity::end(asked_at, self.ttl);
         loop {
-            tokio::time::sleep(self.ttl / 3).await;
+            let left = held_until.saturating_duration_since(Instant::now());
+            tokio::time::sleep(left.min(self.ttl / 3)).await;
+            let asked_at = Instant::now();
             match self.backend.renew(&self.key, &self.token, self.ttl).await {
-                Ok(true) => {}
-                Ok(false) => {
-                    metrics::counter!("payonce_lock_lost_total", "scene" => scene.as_str()).increment(1);
-                    tracing::warn!(lock.key = %self.key, "lost a lock; the database decides who wins");
-                    lost.cancel();
-                    return;
+                Ok(true) => held_until = validity::end(asked_at, self.ttl),
+                Ok(false) => break,
+                Err(error) if Instant::now() >= held_until => {
+                    tracing::debug!(lock.key = %self.key, %error, "a lock ran out while its backend was away");
+                    break;
                 }
-                // Perhaps it comes back before the lock expires; if not, the next answer says so.
                 Err(error) => tracing::debug!(lock.key = %self.key, %error, "a lock could not be renewed"),
             }
         }
+        metrics::counter!("payonce_lock_lost_total", "scene" => scene.as_str()).increment(1);
+        tracing::warn!(lock.key = %self.key, "lost a lock; the database decides who wins");
+        lost.cancel();
     }
 
     async fn give_back(&self) -> Result<bool, BackendUnavailable> {

@@ -7,7 +7,7 @@ use async_trait::async_trait;
 use redis::Script;
 
 use super::backend::{BackendUnavailable, LockBackend};
-use crate::infra::redis::{Redis, RedisDown};
+use crate::infra::redis::{Node, RedisDown};
 
 static RELEASE: LazyLock<Script> = LazyLock::new(|| {
     Script::new(
@@ -21,14 +21,15 @@ static RENEW: LazyLock<Script> = LazyLock::new(|| {
     )
 });
 
-/// Locks on one Redis.
-#[derive(Clone, Debug)]
-pub struct RedisLock(pub Redis);
+/// Locks on one server, or on the present master of several. A master that replaces another may not have heard of
+/// a lock yet and grant it again: the database decides then.
+#[derive(Clone)]
+pub struct RedisLock(pub Node);
 
 impl From<RedisDown> for BackendUnavailable {
     fn from(error: RedisDown) -> Self {
         match error {
-            RedisDown::BreakerOpen => Self::NotAsked(Box::new(error)),
+            RedisDown::BreakerOpen | RedisDown::NoMaster => Self::NotAsked(Box::new(error)),
             RedisDown::Failed(_) => Self::NoAnswer(Box::new(error)),
         }
     }

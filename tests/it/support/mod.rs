@@ -5,11 +5,13 @@ pub mod browser;
 pub mod chance;
 pub mod cluster;
 pub mod crash;
+pub mod double_grant;
 mod money;
 mod paying;
 pub mod raw;
 pub mod reply;
 pub mod routes;
+pub mod servers;
 pub mod service;
 pub mod stores;
 

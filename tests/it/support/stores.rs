@@ -10,7 +10,8 @@ use tokio::sync::OnceCell;
 static STORES: OnceCell<LocalStores> = OnceCell::const_new();
 static COUNT: AtomicU32 = AtomicU32::new(0);
 
-fn directory() -> PathBuf {
+/// Where the servers of all stories keep their files.
+pub fn directory() -> PathBuf {
     Path::new(env!("CARGO_TARGET_TMPDIR")).join("stores")
 }
 
@@ -33,7 +34,7 @@ pub async fn as_owner(url: &str, statement: &str) {
 }
 
 /// A name that no other story of this or of another test process has.
-fn fresh_name() -> String {
+pub fn fresh_name() -> String {
     format!("t{}_{}", std::process::id(), COUNT.fetch_add(1, Ordering::Relaxed))
 }
 

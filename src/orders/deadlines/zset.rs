@@ -1,4 +1,4 @@
-//! The timers in Redis: they make a timeout prompt; `orders.expires_at` is what decides.
+//! The timers in a Redis ZSET.
 //!
 //! `delay:order_timeout` holds the orders by deadline. A claim *moves* due ones to
 //! `delay:order_timeout:leased`, scored by the end of the lease, so that a crash between claim and commit loses
@@ -9,7 +9,7 @@ use std::sync::LazyLock;
 use redis::Script;
 use time::{Duration, OffsetDateTime};
 
-use super::model::OrderKey;
+use super::super::model::OrderKey;
 use crate::app::App;
 use crate::infra::clock::unix_millis;
 use crate::infra::crash::effect;
@@ -39,23 +39,15 @@ static CLAIM: LazyLock<Script> = LazyLock::new(|| {
     )
 });
 
-/// Sets an order's timer without waiting for it: what is lost here is found by the sweep.
-pub(super) fn schedule(app: &App, key: &OrderKey, expires_at: OffsetDateTime) {
-    let (redis, member) = (app.redis.clone(), key.member());
-    app.tasks.detach(async move {
-        let mut add = redis::cmd("ZADD");
-        add.arg(DUE).arg(unix_millis(expires_at)).arg(member);
-        if let Err(error) = effect!("orders.timer", redis.run::<i64>(&add).await) {
-            tracing::debug!(%error, "a timer was left to the sweep");
-        }
-    });
+/// Sets an order's timer.
+pub(super) async fn schedule(app: &App, key: &OrderKey, expires_at: OffsetDateTime) -> Result<(), RedisDown> {
+    let mut add = redis::cmd("ZADD");
+    add.arg(DUE).arg(unix_millis(expires_at)).arg(key.member());
+    effect!("orders.timer", app.redis.run::<i64>(&add).await.map(drop))
 }
 
 /// Sets the timers of many orders.
 pub(super) async fn schedule_all(app: &App, orders: &[(OrderKey, OffsetDateTime)]) -> Result<(), RedisDown> {
-    if orders.is_empty() {
-        return Ok(());
-    }
     let mut add = redis::cmd("ZADD");
     add.arg(DUE).arg("NX");
     for (key, expires_at) in orders {
@@ -75,9 +67,6 @@ pub(super) async fn claim(app: &App, limit: usize) -> Result<Vec<OrderKey>, Redi
 
 /// Forgets claimed orders whose end is committed, or owned by a task.
 pub(super) async fn forget(app: &App, orders: &[OrderKey]) {
-    if orders.is_empty() {
-        return;
-    }
     let mut remove = redis::cmd("ZREM");
     remove.arg(LEASED).arg(orders.iter().map(OrderKey::member).collect::<Vec<_>>());
     if let Err(error) = effect!("orders.forget", app.redis.run::<i64>(&remove).await) {

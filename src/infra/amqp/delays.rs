@@ -1,0 +1,137 @@
+//! A delay queue on RabbitMQ: members go in with an instant and come out when it has come.
+//!
+//! Durable queues, persistent messages, publisher confirms; a message is acknowledged only when its member is done
+//! with, so a worker that dies gives it to the next one. Members may come out twice, after a crash or a repeat.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use lapin::options::{BasicPublishOptions, ConfirmSelectOptions};
+use lapin::{BasicProperties, Channel};
+use serde::{Deserialize, Serialize};
+use tokio::sync::Mutex;
+
+use super::inbox::Inbox;
+use super::ladder::{self, Names};
+use super::{Amqp, AmqpDown};
+
+/// Longest wait for the broker's word that it has a message.
+const CONFIRM_WITHIN: Duration = Duration::from_secs(1);
+/// AMQP's word for a message that survives a restart.
+const PERSISTENT: u8 = 2;
+
+/// A member and its instant, as they travel.
+#[derive(Debug, Deserialize, Serialize)]
+pub(super) struct Message {
+    pub(super) member: String,
+    pub(super) due_at_ms: i64,
+}
+
+/// One delay queue, shared by all instances that name it alike. Cheap to clone.
+#[derive(Clone, Debug)]
+pub struct Delays(Arc<Inside>);
+
+#[derive(Debug)]
+struct Inside {
+    out: Outbox,
+    inbox: Mutex<Inbox>,
+}
+
+impl Delays {
+    /// The queue of this name. Nothing is connected yet.
+    #[must_use]
+    pub fn new(amqp: Amqp, name: &str) -> Self {
+        let out = Outbox { amqp, names: Names::new(name), channel: Mutex::default() };
+        Self(Arc::new(Inside { out, inbox: Mutex::default() }))
+    }
+
+    /// Puts a member in, to come out at `due_at_ms`. When this returns, the broker has it.
+    ///
+    /// # Errors
+    /// [`AmqpDown`] when it may not have it.
+    pub async fn put(&self, member: String, due_at_ms: i64, now_ms: i64) -> Result<(), AmqpDown> {
+        self.0.out.send(&Message { member, due_at_ms }, now_ms).await
+    }
+
+    /// Up to `limit` members whose instant has come. They stay in hand until [`Delays::done`], and are given out
+    /// again before that. What `is_known` does not know goes to a queue for a person.
+    ///
+    /// # Errors
+    /// [`AmqpDown`] when the broker cannot be had; what was in hand then comes again later.
+    pub async fn take_due(
+        &self,
+        now_ms: i64,
+        limit: usize,
+        is_known: impl Fn(&str) -> bool + Send,
+    ) -> Result<Vec<String>, AmqpDown> {
+        let mut inbox = self.0.inbox.lock().await;
+        inbox.receive(&self.0.out, now_ms, is_known).await?;
+        Ok(inbox.due(now_ms, limit))
+    }
+
+    /// Forgets members that were taken, for good.
+    pub async fn done(&self, members: &[String], now_ms: i64) {
+        self.0.inbox.lock().await.done(members, now_ms).await;
+    }
+}
+
+/// Where messages are sent from: one channel with confirms, made anew when it broke.
+#[derive(Debug)]
+pub(super) struct Outbox {
+    amqp: Amqp,
+    names: Names,
+    channel: Mutex<Option<Channel>>,
+}
+
+impl Outbox {
+    /// A channel for the inbox, and the name of the queue that it reads.
+    pub(super) async fn reading(&self) -> Result<(Channel, String), AmqpDown> {
+        let channel = self.amqp.channel().await?;
+        ladder::declare(&channel, &self.names).await?;
+        Ok((channel, self.names.due()))
+    }
+
+    async fn writing(&self) -> Result<Channel, AmqpDown> {
+        let mut cached = self.channel.lock().await;
+        if let Some(channel) = cached.as_ref().filter(|channel| channel.status().connected()) {
+            return Ok(channel.clone());
+        }
+        let channel = self.amqp.channel().await?;
+        ladder::declare(&channel, &self.names).await?;
+        channel.confirm_select(ConfirmSelectOptions::default()).await?;
+        Ok(cached.insert(channel).clone())
+    }
+
+    /// Sends a message to the step that fits, and waits for the broker's word.
+    pub(super) async fn send(&self, message: &Message, now_ms: i64) -> Result<(), AmqpDown> {
+        let left = u64::try_from(message.due_at_ms.saturating_sub(now_ms)).unwrap_or(0);
+        let queue = match ladder::step_for(Duration::from_millis(left)) {
+            Some(step) => self.names.step(step),
+            None => self.names.due(),
+        };
+        let body = serde_json::to_vec(message).map_err(|_| AmqpDown::Refused)?;
+        let channel = self.writing().await?;
+        let outcome = tokio::time::timeout(CONFIRM_WITHIN, publish(&channel, queue, &body)).await;
+        match outcome.unwrap_or(Err(AmqpDown::Silent)) {
+            Err(error) => {
+                // A queue may have been deleted: the next channel declares all of them. Whoever sent beside us may
+                // have made that one already.
+                self.channel.lock().await.take_if(|cached| cached.id() == channel.id());
+                if matches!(error, AmqpDown::Silent) {
+                    self.amqp.hang_up().await;
+                }
+                Err(error)
+            }
+            Ok(()) => Ok(()),
+        }
+    }
+}
+
+async fn publish(channel: &Channel, queue: String, body: &[u8]) -> Result<(), AmqpDown> {
+    // Mandatory: a message that fits no queue comes back, instead of vanishing with a confirm.
+    let options = BasicPublishOptions { mandatory: true, ..BasicPublishOptions::default() };
+    let properties = BasicProperties::default().with_delivery_mode(PERSISTENT);
+    let confirm = channel.basic_publish("".into(), queue.into(), options, body, properties).await?.await?;
+    let has_it = confirm.is_ack() && confirm.take_message().is_none();
+    if has_it { Ok(()) } else { Err(AmqpDown::Refused) }
+}

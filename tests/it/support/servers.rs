@@ -1,0 +1,154 @@
+//! Servers in groups: Redis behind sentinels, Redis nodes of a quorum, a RabbitMQ with names of the story's own.
+
+use std::time::Duration;
+
+use lapin::options::{ExchangeDeleteOptions, QueueDeclareOptions, QueueDeleteOptions};
+use lapin::types::FieldTable;
+use lapin::{Channel, Connection, ConnectionProperties};
+use payonce::local::{RabbitServer, RedisOptions, RedisServer, SentinelServer};
+use tokio::sync::OnceCell;
+
+use super::TestApp;
+use super::stores::{directory, fresh_name, fresh_redis, tell_redis};
+
+/// A master, its replica, and three sentinels that replace the one by the other.
+pub struct Watched {
+    pub master: RedisServer,
+    pub replica: RedisServer,
+    sentinels: Vec<SentinelServer>,
+}
+
+impl Watched {
+    pub async fn start() -> Self {
+        let dir = directory().join("watched").join(fresh_name());
+        let master = RedisServer::start(&dir.join("master")).await.expect("a master");
+        let options = RedisOptions {
+            password: Some(master.password().to_owned()),
+            config: vec![format!("replicaof 127.0.0.1 {}", master.port())],
+            ..RedisOptions::default()
+        };
+        let replica = RedisServer::start_with(&dir.join("replica"), &options).await.expect("a replica");
+        let mut sentinels = Vec::new();
+        for name in ["s1", "s2", "s3"] {
+            let sentinel = SentinelServer::start(&dir.join(name), "shop", &master, 2).await;
+            sentinels.push(sentinel.expect("a sentinel"));
+        }
+        let watched = Self { master, replica, sentinels };
+        watched.until_all_know_each_other().await;
+        watched
+    }
+
+    /// The value for `REDIS_URL`.
+    pub fn url(&self) -> String {
+        let hosts: Vec<String> = self.sentinels.iter().map(SentinelServer::address).collect();
+        format!("redis+sentinel://:{}@{}/shop", self.master.password(), hosts.join(","))
+    }
+
+    /// Without the replica and each other known, the sentinels would replace nobody.
+    async fn until_all_know_each_other(&self) {
+        for sentinel in &self.sentinels {
+            let url = format!("redis://{}/", sentinel.address());
+            loop {
+                let words = ["SENTINEL", "MASTER", "shop"];
+                let state: std::collections::HashMap<String, String> = tell_redis(&url, &words).await;
+                let knows = |what: &str, count: &str| state.get(what).is_some_and(|known| known == count);
+                if knows("num-slaves", "1") && knows("num-other-sentinels", "2") {
+                    break;
+                }
+                tokio::time::sleep(Duration::from_millis(50)).await;
+            }
+        }
+    }
+
+    /// From here on the replica hears nothing of what the master is told, and yet can take over.
+    pub async fn cut_the_replica_off(&self) {
+        let _: () = tell_redis(&self.replica.url(), &["CONFIG", "SET", "masterauth", "wrong"]).await;
+        let _: i64 = tell_redis(&self.master.url(), &["CLIENT", "KILL", "TYPE", "replica"]).await;
+    }
+}
+
+/// Independent nodes, and the value for `REDIS_URL`.
+pub async fn quorum_of(count: usize) -> (Vec<RedisServer>, String) {
+    let mut nodes = Vec::new();
+    for _ in 0..count {
+        nodes.push(fresh_redis().await);
+    }
+    let urls: Vec<String> = nodes.iter().map(RedisServer::url).collect();
+    (nodes, urls.join(","))
+}
+
+/// The RabbitMQ that the stories of this process share, when none listens on the machine.
+static PRIVATE: OnceCell<RabbitServer> = OnceCell::const_new();
+
+/// Where the machine's own would be, with the user that it is delivered with.
+const OF_THE_MACHINE: &str = "amqp://guest:guest@127.0.0.1:5672/%2f";
+
+/// A RabbitMQ and names of the story's own on it: nothing else there is touched.
+pub struct Broker {
+    pub url: String,
+    pub prefix: String,
+}
+
+impl Broker {
+    /// On the RabbitMQ of the machine if there is one, otherwise on a private one.
+    pub async fn fresh() -> Self {
+        if Connection::connect(OF_THE_MACHINE, ConnectionProperties::default()).await.is_ok() {
+            return Self::on(OF_THE_MACHINE);
+        }
+        let private = PRIVATE.get_or_init(private_rabbitmq).await;
+        Self::on(&private.url())
+    }
+
+    pub fn on(url: &str) -> Self {
+        Self { url: url.to_owned(), prefix: format!("payonce-test-{}", fresh_name()) }
+    }
+
+    /// The variables that put an instance's timers there.
+    pub fn vars(&self) -> Vec<(&'static str, String)> {
+        vec![
+            ("DELAY_QUEUE", "rabbitmq".to_owned()),
+            ("AMQP_URL", self.url.clone()),
+            ("AMQP_PREFIX", self.prefix.clone()),
+        ]
+    }
+
+    pub async fn channel(&self) -> Channel {
+        let connection = Connection::connect(&self.url, ConnectionProperties::default()).await;
+        connection.expect("a connection").create_channel().await.expect("a channel")
+    }
+
+    pub fn queue(&self, name: &str) -> String {
+        format!("{}.order_timeout.{name}", self.prefix)
+    }
+
+    /// How many messages are ready in a queue; those in a worker's hands do not count.
+    pub async fn ready(&self, name: &str) -> u32 {
+        let passive = QueueDeclareOptions { passive: true, ..QueueDeclareOptions::default() };
+        let channel = self.channel().await;
+        let queue = channel.queue_declare(self.queue(name).into(), passive, FieldTable::default()).await;
+        queue.expect("a queue").message_count()
+    }
+
+    /// Ends the story, then takes its names off the broker.
+    pub async fn end(self, app: TestApp) {
+        app.end().await;
+        self.clear().await;
+    }
+
+    pub async fn clear(self) {
+        let channel = self.channel().await;
+        let steps = (0..20).map(|step| format!("wait.{}s", 1_u32 << step));
+        for name in steps.chain(["due".to_owned(), "parked".to_owned()]) {
+            let deleted = channel.queue_delete(self.queue(&name).into(), QueueDeleteOptions::default()).await;
+            deleted.expect("deleted");
+        }
+        let exchange = format!("{}.order_timeout", self.prefix);
+        channel.exchange_delete(exchange.into(), ExchangeDeleteOptions::default()).await.expect("deleted");
+    }
+}
+
+/// A RabbitMQ that the story may kill.
+pub async fn private_rabbitmq() -> RabbitServer {
+    let dir = directory().join("rabbitmq").join(fresh_name());
+    RabbitServer::start(&dir).await.expect("a private RabbitMQ")
+}
