@@ -77,7 +77,7 @@ impl Problem {
 
     /// Says when to come back.
     #[must_use]
-    fn retry_after(mut self, secs: u32) -> Self {
+    pub(super) fn retry_after(mut self, secs: u32) -> Self {
         self.retry_after_secs = Some(secs);
         self
     }

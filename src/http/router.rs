@@ -98,6 +98,10 @@ fn cors(origins: &[String]) -> CorsLayer {
             header::CONTENT_TYPE,
             HeaderName::from_static("idempotency-key"),
         ])
-        .expose_headers([HeaderName::from_static("x-request-id"), header::RETRY_AFTER])
+        .expose_headers([
+            HeaderName::from_static("x-request-id"),
+            super::idempotency::REPLAYED,
+            header::RETRY_AFTER,
+        ])
         .max_age(std::time::Duration::from_secs(600))
 }

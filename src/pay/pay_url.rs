@@ -142,7 +142,7 @@ async fn find_or_make_order(app: &App, request: &PayUrlRequest) -> Result<Facts,
         notify_url: None,
         metadata: None,
     };
-    match orders::create(app, &request.merchant_id, &new).await {
+    match orders::create(app, &request.merchant_id, &new, None).await {
         // Somebody else made it meanwhile: whether this request fits it is decided as for any other order.
         Ok(_) | Err(OrderError::ParamsMismatch(_)) => {}
         Err(error) => return Err(error.into()),
