@@ -20,6 +20,7 @@ mod commands;
 mod edge;
 mod exceptions;
 mod hazards;
+mod idempotency;
 mod lock;
 mod main_job;
 mod orders;

@@ -5,6 +5,7 @@ pub mod browser;
 pub mod chance;
 pub mod cluster;
 pub mod crash;
+mod keyed;
 mod money;
 mod paying;
 pub mod raw;
