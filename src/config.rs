@@ -182,6 +182,8 @@ pub struct DatabaseConfig {
     pub url: SecretString,
     /// Connections at most. Env: `DATABASE_POOL_SIZE`.
     pub pool_size: u32,
+    /// Concurrent commands of one kind that share a statement and its commit, at most. Env: `DATABASE_BATCH_MAX`.
+    pub max_batch: usize,
     /// How long a request waits for a connection. Env: `DATABASE_ACQUIRE_MS`.
     pub acquire_deadline: Duration,
     /// How long one statement may run. Env: `DATABASE_STATEMENT_MS`.
@@ -200,6 +202,7 @@ impl DatabaseConfig {
         Ok(Self {
             url: url.into(),
             pool_size: env.within("DATABASE_POOL_SIZE", 2, 500)?,
+            max_batch: env.within("DATABASE_BATCH_MAX", 1, 1000)?,
             acquire_deadline: env.millis("DATABASE_ACQUIRE_MS", 50, 60_000)?,
             statement_deadline: env.millis("DATABASE_STATEMENT_MS", 100, 60_000)?,
         })

@@ -42,6 +42,12 @@ pub const VARIABLES: &[Variable] = &[
         "Connections to PostgreSQL at most; 16 to 32 are best on two cores.",
     ),
     plain(
+        "DATABASE_BATCH_MAX",
+        "128",
+        "a whole number from 1 to 1000",
+        "Concurrent commands of one kind that share a statement and its commit at most; 1 carries each out alone.",
+    ),
+    plain(
         "DATABASE_ACQUIRE_MS",
         "3000",
         "milliseconds from 50 to 60000",

@@ -20,6 +20,7 @@ use sqlx::{Connection, Either, Execute, Executor, PgConnection, PgPool, Postgres
 
 use crate::config::DatabaseConfig;
 use crate::ids::Ids;
+use crate::infra::gather::Gatherer;
 
 /// Why the database did not do what was asked.
 #[derive(Debug, thiserror::Error)]
@@ -84,6 +85,12 @@ impl DbError {
         }
     }
 
+    /// Whether the database as a whole is out of reach, as far as this failure tells.
+    #[must_use]
+    pub fn is_away(&self) -> bool {
+        matches!(self, Self::Unavailable(error) if !matches!(error, sqlx::Error::Database(_)))
+    }
+
     /// Whether the same use case may be run again at once. Every use case looks before it writes, so running
     /// it again is safe also when the first run did commit.
     #[must_use]
@@ -116,6 +123,7 @@ pub struct Db {
     statement_deadline: Duration,
     suspicion: Suspicion,
     ids: Ids,
+    gatherer: Gatherer,
 }
 
 /// How long one statement of a snapshot may run.
@@ -167,6 +175,9 @@ impl Db {
             // A plan made while a table was empty (after a start, or a table of tasks that is empty most of the
             // time) would read that table from end to end for as long as the connection lives.
             ("enable_seqscan", "off"),
+            // For the same reason: what joins a handful of keys to a table looks each one up in its index.
+            ("enable_hashjoin", "off"),
+            ("enable_mergejoin", "off"),
             ("jit", "off"),
         ]);
         let suspicion = Suspicion::default();
@@ -191,7 +202,12 @@ impl Db {
             })
             .connect_lazy_with(options);
         let statement_deadline = config.statement_deadline + Duration::from_secs(1);
-        Ok(Self { pool, statement_deadline, suspicion, ids })
+        let gatherer = Gatherer::new(config.max_batch);
+        Ok(Self { pool, statement_deadline, suspicion, ids, gatherer })
+    }
+
+    pub(super) fn gatherer(&self) -> &Gatherer {
+        &self.gatherer
     }
 
     /// The pool itself, for migrations and for tests.
@@ -255,7 +271,8 @@ impl Db {
     /// [`DbError::Unavailable`] when no connection can be had in time.
     pub async fn begin_snapshot(&self) -> Result<Tx, DbError> {
         let statement = "BEGIN ISOLATION LEVEL REPEATABLE READ READ ONLY;
-                         SET LOCAL statement_timeout = 0; SET LOCAL enable_seqscan = on";
+                         SET LOCAL statement_timeout = 0; SET LOCAL enable_seqscan = on;
+                         SET LOCAL enable_hashjoin = on; SET LOCAL enable_mergejoin = on";
         let mut tx = self.begin_with(statement).await?;
         // An audit walks whole tables; nobody's request waits for it.
         tx.conn.deadline = SNAPSHOT_DEADLINE;

@@ -5,6 +5,7 @@ pub mod changes;
 pub mod clock;
 pub mod db;
 pub mod duty;
+pub mod gather;
 pub mod lock;
 pub mod redis;
 pub mod request;

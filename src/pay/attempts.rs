@@ -6,7 +6,7 @@ use super::end::{end_attempt, leave_to_task};
 use super::error::PayError;
 use super::model::{Attempt, PayStatus};
 use super::report::{self, Origin, Report};
-use super::store;
+use super::store::{self, FindFacts, Publish};
 use crate::app::App;
 use crate::channels::{CallError, Channel, CreatedTrade, NewTrade, Refusal, TradeState};
 use crate::compensation::{Action, Drive};
@@ -111,8 +111,13 @@ async fn fail_unless_paid(
 }
 
 async fn publish_link(app: &App, attempt: Attempt, created: CreatedTrade) -> Result<Linked, PayError> {
-    let is_published = store::set_paying(&mut app.db.conn().await?, &attempt, &created, app.now()).await?;
-    if !is_published {
+    let publish = Publish {
+        order: attempt.order_key(),
+        pay_order_id: attempt.pay_order_id.clone(),
+        created: created.clone(),
+        now: app.now(),
+    };
+    if !app.db.gather(publish).await? {
         close_if_unwanted(app, &attempt).await?;
         return Ok(Linked::Moved);
     }
@@ -156,7 +161,7 @@ pub async fn drive(app: &App, pay_order_id: &str) -> Result<Drive, PayError> {
     let Some(attempt) = found.filter(|attempt| attempt.status == PayStatus::Init) else {
         return Ok(Drive::Done);
     };
-    let facts = store::find_facts(&mut app.db.conn().await?, &key).await?.ok_or(PayError::OrderNotFound)?;
+    let facts = app.db.gather(FindFacts(key)).await?.ok_or(PayError::OrderNotFound)?;
     let is_wanted =
         facts.order.status == crate::orders::OrderStatus::Pending && attempt.expires_at > app.now();
     let outcome = if is_wanted {

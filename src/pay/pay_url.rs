@@ -2,7 +2,7 @@
 //!
 //! Round trips of a first call: 3 to PostgreSQL (read, begin, publish), 1 to Redis, 1 to the channel; commits: 2,
 //! of which the first is not flushed. A repeat: 1 round trip, no lock, no commit. Equal requests under way at
-//! once share one run.
+//! once share one run; different ones share round trips and commits (see [`crate::infra::gather`]).
 
 use std::time::Duration;
 
@@ -12,7 +12,7 @@ use super::attempts::{Linked, make_link};
 use super::end::end_attempt;
 use super::error::PayError;
 use super::model::{Attempt, PayStatus};
-use super::store::{self, Facts, LiveAttempt};
+use super::store::{self, Begin, Facts, FindFacts, LiveAttempt};
 use crate::app::App;
 use crate::compensation::{self, Action, NewTask};
 use crate::ids::{MerchantId, OrderNo, PayOrderId, UserId};
@@ -119,7 +119,7 @@ async fn look_then_make(app: &App, request: &PayUrlRequest) -> Result<PayUrl, Pa
 }
 
 async fn find(app: &App, request: &PayUrlRequest) -> Result<Option<Facts>, PayError> {
-    Ok(store::find_facts(&mut app.db.conn().await?, &request.key()).await?)
+    Ok(app.db.gather(FindFacts(request.key())).await?)
 }
 
 async fn find_or_make_order(app: &App, request: &PayUrlRequest) -> Result<Facts, PayError> {
@@ -251,9 +251,12 @@ fn new_attempt(app: &App, request: &PayUrlRequest, facts: &Facts) -> Attempt {
 }
 
 async fn begin(app: &App, attempt: &Attempt, facts: &Facts) -> Result<bool, PayError> {
-    let guard_until = attempt.created_at + app.config.channels.deadline + time::Duration::SECOND;
-    let mut conn = app.db.conn().await?;
-    match store::begin(&mut conn, attempt, facts.order.attempts, guard_until).await {
+    let begin = Begin {
+        attempt: attempt.clone(),
+        attempts_seen: facts.order.attempts,
+        guard_until: attempt.created_at + app.config.channels.deadline + time::Duration::SECOND,
+    };
+    match app.db.gather(begin).await {
         Err(error) if error.constraint() == Some("pay_orders_one_live_per_order") => Ok(false),
         outcome => Ok(outcome?),
     }

@@ -29,6 +29,7 @@ async fn database() -> Db {
     let config = DatabaseConfig {
         url: stores::fresh_database().await.into(),
         pool_size: 4,
+        max_batch: 128,
         acquire_deadline: std::time::Duration::from_secs(5),
         statement_deadline: std::time::Duration::from_secs(60),
     };

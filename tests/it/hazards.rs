@@ -35,6 +35,7 @@ async fn db_with_notes(pool_size: u32) -> (Db, String) {
     let config = DatabaseConfig {
         url: url.clone().into(),
         pool_size,
+        max_batch: 128,
         acquire_deadline: Duration::from_secs(20),
         statement_deadline: Duration::from_secs(5),
     };

@@ -19,6 +19,7 @@ mod cashier;
 mod commands;
 mod edge;
 mod exceptions;
+mod gather;
 mod hazards;
 mod idempotency;
 mod lock;

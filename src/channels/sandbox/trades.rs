@@ -10,10 +10,10 @@ use crate::infra::words::words;
 use crate::money::Currency;
 
 use super::cashier::PayOptions;
-use super::faults::{ClaimedFault, FaultKind, FaultOp, act_under};
+use super::faults::{FaultKind, FaultOp, act_under};
 use super::gateway::{Gateway, GatewayError, Refused};
 use super::protocol::{Call, Close, Create, Created, PaymentAnswer, Query, TradeAnswer};
-use super::store::trades::Faults;
+use super::store::trades::{Open, Opening};
 use super::{store, webhooks};
 
 /// No link lives longer than this, so that links dying before their order can be seen here too.
@@ -75,52 +75,35 @@ impl Call for Create {
     const OPERATION: &'static str = "create";
     type Answer = Created;
 
-    /// The fault is claimed by the statement that opens the trade, so the ordinary call is one round trip.
+    /// Whether a fault waits is seen by the statement that opens the trade, so the ordinary call is one round trip.
     async fn carry_out(self, gateway: &Gateway) -> Result<Created, GatewayError> {
-        match gateway.open(&self, Faults::Heeded).await? {
-            Opened::Stands(created) => Ok(created),
-            Opened::Faulty(fault) => {
-                let act = async {
-                    match gateway.open(&self, Faults::Ignored).await? {
-                        Opened::Stands(created) => Ok(created),
-                        Opened::Faulty(_) => Err(GatewayError::NoAnswer),
-                    }
-                };
-                act_under(Some(fault), act).await
-            }
+        let now = gateway.now();
+        let new = Open { expires_at: self.expires_at.min(now + MAX_LINK_LIFE), trade: self, now };
+        let opening = gateway.db().retrying(|| gateway.db().gather(new.clone())).await?;
+        if opening == Opening::FaultWaits {
+            let fault = gateway.claim_fault(FaultOp::Create).await?;
+            return act_under(fault, gateway.open_past_faults(&new)).await;
         }
+        gateway.created(&new, opening).await
     }
-}
-
-/// What came of trying to open a trade.
-enum Opened {
-    Stands(Created),
-    Faulty(ClaimedFault),
 }
 
 impl Gateway {
-    async fn open(&self, call: &Create, faults: Faults) -> Result<Opened, GatewayError> {
-        self.db().retrying(|| self.open_once(call, faults)).await
+    async fn open_past_faults(&self, new: &Open) -> Result<Created, GatewayError> {
+        let opening = store::trades::open_past_faults(&mut self.conn().await?, new).await?;
+        self.created(new, opening).await
     }
 
-    async fn open_once(&self, call: &Create, faults: Faults) -> Result<Opened, GatewayError> {
-        let now = self.now();
-        let expires_at = call.expires_at.min(now + MAX_LINK_LIFE);
-        let mut conn = self.conn().await?;
-
-        let opening = store::trades::open(&mut conn, call, expires_at, faults, now).await?;
-        if let Some(fault) = opening.fault {
-            return Ok(Opened::Faulty(fault));
-        }
-
-        let expires_at = match opening.expires_at {
-            Some(expires_at) => expires_at,
-            None => {
-                let trade = store::trades::find(&mut conn, &call.pay_order_id).await?;
-                repeated(&trade.ok_or(Refused::TradeNotFound)?, call)?
+    async fn created(&self, new: &Open, opening: Opening) -> Result<Created, GatewayError> {
+        let pay_order_id = &new.trade.pay_order_id;
+        let expires_at = match opening {
+            Opening::New => new.expires_at,
+            Opening::Taken | Opening::FaultWaits => {
+                let trade = store::trades::find(&mut self.conn().await?, pay_order_id).await?;
+                repeated(&trade.ok_or(Refused::TradeNotFound)?, &new.trade)?
             }
         };
-        Ok(Opened::Stands(Created { pay_url: self.cashier_url(&call.pay_order_id), expires_at }))
+        Ok(Created { pay_url: self.cashier_url(pay_order_id), expires_at })
     }
 
     /// How a trade stands, read in the order that cannot miss a payment: `PAID` is final, so the payment that

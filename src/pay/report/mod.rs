@@ -22,7 +22,7 @@ mod decide;
 mod store;
 
 use decide::{Remedy, decide};
-use store::Facts;
+use store::{Facts, FindFacts, Matched, Pay};
 
 words! {
     /// What became of a report; stored with a callback, and given again to every repeat.
@@ -96,6 +96,15 @@ impl<'a> Report<'a> {
         Self { channel: &attempt.channel, pay_order_id: attempt.pay_order_id.as_str(), state, origin }
     }
 
+    fn question(&self) -> FindFacts {
+        FindFacts {
+            channel: self.channel.to_owned(),
+            pay_order_id: self.pay_order_id.to_owned(),
+            transaction_id: self.payment().map(|payment| payment.transaction_id.clone()),
+            event_id: self.origin.event_id().map(str::to_owned),
+        }
+    }
+
     fn payment(&self) -> Option<&Payment> {
         match &self.state {
             TradeState::Paid(payment) => Some(payment),
@@ -118,7 +127,7 @@ pub async fn apply(app: &App, report: &Report<'_>) -> Result<Verdict, PayError> 
 async fn apply_with_races(app: &App, report: &Report<'_>) -> Result<Verdict, PayError> {
     let mut lock = None;
     for _ in 0..MAX_ROUNDS {
-        let facts = store::find_facts(&mut app.db.conn().await?, report).await?;
+        let facts = app.db.gather(report.question()).await?;
         let remedy = decide(&facts, report);
         if lock.is_none() {
             lock = lock_for(app, report, &facts, &remedy).await;
@@ -156,8 +165,7 @@ async fn write(app: &App, report: &Report<'_>, facts: &Facts, remedy: &Remedy) -
         Remedy::Repeat(_) => Ok(true),
         Remedy::Pay => {
             let (Some(matched), Some(payment)) = (&facts.matched, report.payment()) else { return Ok(false) };
-            let event = order_paid(matched, report, payment);
-            store::pay(&mut app.db.conn().await?, report, matched, payment, &event, now).await
+            app.db.gather(pay(matched, report, payment, now)).await
         }
         // An answer to a question of ours that moves nothing leaves no row.
         Remedy::Note(_) if report.origin.event_id().is_none() => Ok(true),
@@ -251,8 +259,8 @@ async fn open_wrong_account(
     exceptions::open_in_tx(tx, &app.ids, &exception, now).await
 }
 
-fn order_paid(matched: &store::Matched, report: &Report<'_>, payment: &Payment) -> Event {
-    Event::OrderPaid {
+fn pay(matched: &Matched, report: &Report<'_>, payment: &Payment, now: OffsetDateTime) -> Pay {
+    let announcement = Event::OrderPaid {
         order_no: matched.key.order_no.to_string(),
         user_id: matched.user_id.clone(),
         amount: matched.order_money.0,
@@ -261,6 +269,19 @@ fn order_paid(matched: &store::Matched, report: &Report<'_>, payment: &Payment) 
         channel: report.channel.to_owned(),
         transaction_id: payment.transaction_id.clone(),
         paid_at: payment.paid_at,
+    };
+    let body = match report.origin {
+        Origin::Callback { body, .. } => Some(body.to_vec()),
+        Origin::Rematch { .. } | Origin::Query => None,
+    };
+    Pay {
+        channel: report.channel.to_owned(),
+        matched: matched.clone(),
+        payment: payment.clone(),
+        announcement,
+        event_id: report.origin.event_id().map(str::to_owned),
+        body,
+        now,
     }
 }
 

@@ -49,7 +49,7 @@ pub(crate) async fn clear(conn: &mut Conn) -> Result<(), DbError> {
     Ok(())
 }
 
-/// Takes one use of the operation's oldest fault. `trades::open` does the same inside its own statement.
+/// Takes one use of the operation's oldest fault.
 pub(crate) async fn claim(
     conn: &mut Conn,
     op: FaultOp,

@@ -1,87 +1,113 @@
 //! `sandbox.trades`.
 
+use std::collections::HashSet;
+
 use time::OffsetDateTime;
 
-use crate::channels::sandbox::faults::{ClaimedFault, FaultKind};
 use crate::channels::sandbox::protocol::Create;
 use crate::channels::sandbox::trades::{Trade, TradeStatus};
 use crate::ids::PayOrderId;
 use crate::infra::db::{Conn, DbError, expect_one_row};
+use crate::infra::gather::{Command, column};
 use crate::money::Currency;
 
-/// Whether a fault of `create` may stand in the way of opening a trade.
+/// Opens a trade, unless its id is taken. While any fault of `create` waits nothing is opened here: see
+/// [`open_past_faults`]. Gathered, because every pay link costs it.
+///
+/// This commit does not wait for the disk. A crash of PostgreSQL can lose only a trade that nobody could pay yet:
+/// the caller hands its link out after a commit of its own, which is flushed, and flushing the log flushes
+/// everything before it; so does the flushed commit of any payment. (Where the caller's database is another
+/// server, a link may be lost here: its page then knows no such payment and a query says unseen, but money is
+/// never lost.)
+#[derive(Clone, Debug)]
+pub(crate) struct Open {
+    pub(crate) trade: Create,
+    pub(crate) expires_at: OffsetDateTime,
+    pub(crate) now: OffsetDateTime,
+}
+
+/// What came of opening a trade.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Faults {
-    /// One that waits is used up, and no trade is opened.
-    Heeded,
-    /// The trade is opened whatever waits: the fault of this call was met already.
-    Ignored,
+pub(crate) enum Opening {
+    /// It is there now.
+    New,
+    /// Its id was taken.
+    Taken,
+    /// A fault waits for a call.
+    FaultWaits,
 }
 
-/// What came of the one statement that opens a trade.
-#[derive(Debug)]
-pub(crate) struct Opening {
-    /// When the new trade expires; nothing when no row was made.
-    pub(crate) expires_at: Option<OffsetDateTime>,
-    /// A fault that stood in the way and is now used up.
-    pub(crate) fault: Option<ClaimedFault>,
+impl Command for Open {
+    const NAME: &'static str = "sandbox.open";
+    type Outcome = Opening;
+
+    fn order(&self) -> Option<String> {
+        Some(self.trade.pay_order_id.to_string())
+    }
+
+    async fn carry_out(batch: &[Self], conn: &mut Conn) -> Result<Vec<Opening>, DbError> {
+        let rows = sqlx::query!(
+            r#"WITH relaxed AS MATERIALIZED (
+                 SELECT set_config('synchronous_commit', 'off', true)
+               ), fault AS MATERIALIZED (
+                 SELECT EXISTS (SELECT FROM sandbox.faults WHERE op = 'create' AND times_left > 0) AS waits
+               ), opened AS (
+                 INSERT INTO sandbox.trades (pay_order_id, amount, currency, subject, payer_id, return_url,
+                                             notify_url, status, expires_at, created_at, updated_at)
+                 SELECT new.pay_order_id, amount, currency, subject, payer_id, return_url, notify_url, 'OPEN',
+                        expires_at, now, now
+                 FROM unnest($1::text[], $2::bigint[], $3::text[], $4::text[], $5::text[], $6::text[], $7::text[],
+                             $8::timestamptz[], $9::timestamptz[])
+                      AS new (pay_order_id, amount, currency, subject, payer_id, return_url, notify_url, expires_at,
+                              now), relaxed, fault
+                 WHERE NOT fault.waits
+                 ON CONFLICT ON CONSTRAINT sandbox_trades_pkey DO NOTHING
+                 RETURNING pay_order_id
+               )
+               SELECT fault.waits AS "waits!", opened.pay_order_id AS "pay_order_id?"
+               FROM fault LEFT JOIN opened ON true"#,
+            &column(batch, |new| new.trade.pay_order_id.as_str()) as &[&str],
+            &column(batch, |new| new.trade.amount.minor()),
+            &column(batch, |new| new.trade.currency.as_str()) as &[&str],
+            &column(batch, |new| new.trade.subject.as_str()) as &[&str],
+            &column(batch, |new| new.trade.payer_id.as_str()) as &[&str],
+            &column(batch, |new| new.trade.return_url.as_deref()) as &[Option<&str>],
+            &column(batch, |new| new.trade.notify_url.as_str()) as &[&str],
+            &column(batch, |new| new.expires_at),
+            &column(batch, |new| new.now),
+        )
+        .fetch_all(conn)
+        .await?;
+        let waits = rows.iter().any(|row| row.waits);
+        let opened: HashSet<String> = rows.into_iter().filter_map(|row| row.pay_order_id).collect();
+        Ok(column(batch, |new| match opened.contains(new.trade.pay_order_id.as_str()) {
+            true => Opening::New,
+            false if waits => Opening::FaultWaits,
+            false => Opening::Taken,
+        }))
+    }
 }
 
-/// Opens a trade, unless its id is taken or a heeded fault waits, which is used up instead. One round trip,
-/// because every pay link costs it.
-pub(crate) async fn open(
-    conn: &mut Conn,
-    trade: &Create,
-    expires_at: OffsetDateTime,
-    faults: Faults,
-    now: OffsetDateTime,
-) -> Result<Opening, DbError> {
-    let row = sqlx::query!(
-        r#"WITH
-           -- This commit does not wait for the disk. A crash of PostgreSQL can lose only a trade that nobody
-           -- could pay yet: the caller hands its link out after a commit of its own, which is flushed, and
-           -- flushing the log flushes everything before it; so does the flushed commit of any payment. (Where
-           -- the caller's database is another server, a link may be lost here: its page then knows no such
-           -- payment and a query says unseen, but money is never lost.)
-           relaxed AS MATERIALIZED (SELECT set_config('synchronous_commit', 'off', true)),
-           claimed AS (
-               UPDATE sandbox.faults SET times_left = times_left - 1, updated_at = $10
-               WHERE $9 AND op = 'create'
-                 AND fault = (SELECT fault FROM sandbox.faults
-                              WHERE op = 'create' AND times_left > 0
-                              ORDER BY created_at, fault
-                              LIMIT 1
-                              FOR UPDATE)
-               RETURNING fault, ms
-           ),
-           opened AS (
-               INSERT INTO sandbox.trades (pay_order_id, amount, currency, subject, payer_id, return_url,
-                                           notify_url, status, expires_at, created_at, updated_at)
-               SELECT $1, $2, $3, $4, $5, $6, $7, 'OPEN', $8, $10, $10
-               FROM relaxed
-               WHERE NOT EXISTS (SELECT FROM claimed)
-               ON CONFLICT ON CONSTRAINT sandbox_trades_pkey DO NOTHING
-               RETURNING expires_at
-           )
-           SELECT opened.expires_at AS "expires_at?", claimed.fault AS "fault?: FaultKind", claimed.ms AS "ms?"
-           FROM (VALUES (1)) AS always_one_row
-           LEFT JOIN opened ON true
-           LEFT JOIN claimed ON true"#,
-        trade.pay_order_id.as_str(),
-        trade.amount.minor(),
-        trade.currency.as_str(),
-        trade.subject,
-        trade.payer_id,
-        trade.return_url,
-        trade.notify_url,
-        expires_at,
-        faults == Faults::Heeded,
-        now,
+/// Opens a trade, unless its id is taken, whatever faults wait: the fault of this call was met already.
+pub(crate) async fn open_past_faults(conn: &mut Conn, new: &Open) -> Result<Opening, DbError> {
+    let opened = sqlx::query!(
+        "INSERT INTO sandbox.trades (pay_order_id, amount, currency, subject, payer_id, return_url, notify_url,
+                                     status, expires_at, created_at, updated_at)
+         VALUES ($1, $2, $3, $4, $5, $6, $7, 'OPEN', $8, $9, $9)
+         ON CONFLICT ON CONSTRAINT sandbox_trades_pkey DO NOTHING",
+        new.trade.pay_order_id.as_str(),
+        new.trade.amount.minor(),
+        new.trade.currency.as_str(),
+        new.trade.subject,
+        new.trade.payer_id,
+        new.trade.return_url,
+        new.trade.notify_url,
+        new.expires_at,
+        new.now,
     )
-    .fetch_one(conn)
+    .execute(conn)
     .await?;
-    let fault = row.fault.zip(row.ms).map(|(kind, ms)| ClaimedFault::new(kind, ms));
-    Ok(Opening { expires_at: row.expires_at, fault })
+    Ok(if opened.rows_affected() == 1 { Opening::New } else { Opening::Taken })
 }
 
 pub(crate) async fn find(conn: &mut Conn, pay_order_id: &PayOrderId) -> Result<Option<Trade>, DbError> {

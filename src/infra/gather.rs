@@ -1,0 +1,323 @@
+//! Group commit: concurrent commands of one kind are carried out by one statement, in one commit.
+//!
+//! Always true: a command means what it means alone (one alone is a batch of one); commands of one order never
+//! share a batch and are carried out in the order in which they came; a command that spoils its batch spoils
+//! only itself, because the batch is then carried out one by one; a caller that leaves changes nothing.
+//!
+//! Nobody waits for a batch to fill: an idle lane takes what is there, and a batch forms by itself while the one
+//! before it commits. A commit and a round trip are then shared by as many callers as are waiting.
+
+use std::any::{Any, TypeId};
+use std::collections::{HashMap, HashSet, VecDeque};
+use std::fmt;
+use std::hash::{BuildHasher, RandomState};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError, RwLock};
+use std::time::Duration;
+
+use tokio::sync::{Notify, oneshot};
+
+use super::db::{Conn, Db, DbError};
+
+/// Something to read or to write that many callers ask for at once.
+pub trait Command: Sized + Send + Sync + 'static {
+    /// Its name in metrics and logs.
+    const NAME: &'static str;
+    /// Batches of this kind that may be under way at once.
+    const LANES: usize = 2;
+    /// What a caller gets.
+    type Outcome: Send + 'static;
+
+    /// The order that it writes to. Nothing, for commands that may share a batch with any other.
+    fn order(&self) -> Option<String>;
+
+    /// Carries a batch out with one statement or in one transaction: all of it or nothing. Gives one outcome for
+    /// each command, in their order.
+    fn carry_out(
+        batch: &[Self],
+        conn: &mut Conn,
+    ) -> impl Future<Output = Result<Vec<Self::Outcome>, DbError>> + Send;
+}
+
+/// Commands that may wait in one lane; whoever comes then is turned away, and nothing was written for them.
+const MAX_WAITING: usize = 4096;
+/// How long a lane without work keeps its connection.
+const LINGER: Duration = Duration::from_millis(20);
+
+/// The lanes of every kind of command. Cheap to clone.
+#[derive(Clone)]
+pub(super) struct Gatherer {
+    kinds: Arc<RwLock<HashMap<TypeId, Arc<dyn Any + Send + Sync>>>>,
+    max_batch: usize,
+    hasher: RandomState,
+}
+
+impl fmt::Debug for Gatherer {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Gatherer").field("max_batch", &self.max_batch).finish_non_exhaustive()
+    }
+}
+
+impl Gatherer {
+    /// Batches of at most so many commands; with 1 every command is carried out alone.
+    pub(super) fn new(max_batch: usize) -> Self {
+        Self { kinds: Arc::default(), max_batch: max_batch.max(1), hasher: RandomState::new() }
+    }
+
+    fn lanes<C: Command>(&self) -> Arc<Lanes<C>> {
+        let kind = TypeId::of::<C>();
+        let known = self.kinds.read().unwrap_or_else(PoisonError::into_inner).get(&kind).cloned();
+        let lanes = known.unwrap_or_else(|| {
+            let mut kinds = self.kinds.write().unwrap_or_else(PoisonError::into_inner);
+            kinds.entry(kind).or_insert_with(|| Arc::new(Lanes::<C>::new(self.max_batch))).clone()
+        });
+        // The map is keyed by the very type, so this never makes lanes that nobody shares.
+        lanes.downcast().unwrap_or_else(|_| Arc::new(Lanes::new(self.max_batch)))
+    }
+}
+
+impl Db {
+    /// Carries a command out together with whatever others of its kind are waiting.
+    ///
+    /// # Errors
+    /// The command's own; [`DbError::Unavailable`] when too many are waiting, or when the database is away.
+    pub async fn gather<C: Command>(&self, command: C) -> Result<C::Outcome, DbError> {
+        let gatherer = self.gatherer();
+        let order = command.order().map(|name| Order { hash: gatherer.hasher.hash_one(&name), name });
+        let lanes = gatherer.lanes::<C>();
+        let (answer, outcome) = oneshot::channel();
+        let lane = lanes.choose(order.as_ref());
+        match lane.admit(Waiting { command, order, answer }) {
+            Admission::Full => return Err(DbError::Unavailable(sqlx::Error::PoolTimedOut)),
+            Admission::Starts => drop(tokio::spawn(lane.clone().run(self.clone()))),
+            Admission::Joins => {}
+        }
+        // A lane that panics drops its answers.
+        outcome.await.unwrap_or(Err(DbError::Unavailable(sqlx::Error::WorkerCrashed)))
+    }
+}
+
+struct Waiting<C: Command> {
+    command: C,
+    order: Option<Order>,
+    answer: Answer<C>,
+}
+
+type Answer<C> = oneshot::Sender<Result<<C as Command>::Outcome, DbError>>;
+
+/// The order that a command writes to, by name and by the hash that chooses its lane.
+#[derive(PartialEq, Eq, PartialOrd, Ord)]
+struct Order {
+    name: String,
+    hash: u64,
+}
+
+enum Admission {
+    /// The lane was idle: its caller sets it going.
+    Starts,
+    /// The lane is under way and will come to it.
+    Joins,
+    /// It was not let in.
+    Full,
+}
+
+struct Lanes<C: Command> {
+    lanes: Vec<Arc<Lane<C>>>,
+}
+
+impl<C: Command> Lanes<C> {
+    fn new(max_batch: usize) -> Self {
+        Self { lanes: (0..C::LANES.max(1)).map(|_| Arc::new(Lane::new(max_batch))).collect() }
+    }
+
+    /// One order keeps to one lane. Anything else takes the shortest.
+    fn choose(&self, order: Option<&Order>) -> &Arc<Lane<C>> {
+        let count = self.lanes.len();
+        let index = match order {
+            Some(order) => usize::try_from(order.hash % count as u64).unwrap_or(0),
+            None => (0..count).min_by_key(|index| self.lanes[*index].queue().length()).unwrap_or(0),
+        };
+        &self.lanes[index]
+    }
+}
+
+struct Lane<C: Command> {
+    queue: Mutex<Queue<C>>,
+    arrived: Notify,
+    max_batch: usize,
+}
+
+struct Queue<C: Command> {
+    waiting: VecDeque<Waiting<C>>,
+    /// Commands of the batch that is being carried out.
+    under_way: usize,
+    is_running: bool,
+}
+
+impl<C: Command> Queue<C> {
+    fn length(&self) -> usize {
+        self.waiting.len() + self.under_way
+    }
+}
+
+impl<C: Command> Lane<C> {
+    fn new(max_batch: usize) -> Self {
+        let queue = Mutex::new(Queue { waiting: VecDeque::new(), under_way: 0, is_running: false });
+        Self { queue, arrived: Notify::new(), max_batch }
+    }
+
+    fn queue(&self) -> MutexGuard<'_, Queue<C>> {
+        self.queue.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn admit(&self, newcomer: Waiting<C>) -> Admission {
+        let mut queue = self.queue();
+        if queue.waiting.len() >= MAX_WAITING {
+            return Admission::Full;
+        }
+        queue.waiting.push_back(newcomer);
+        if queue.is_running {
+            drop(queue);
+            self.arrived.notify_one();
+            return Admission::Joins;
+        }
+        queue.is_running = true;
+        Admission::Starts
+    }
+
+    /// Works until nothing has come for a while. Only one runs per lane, which keeps commands in their order.
+    async fn run(self: Arc<Self>, db: Db) {
+        let _reset = ResetOnPanic(&self);
+        let mut conn = None;
+        loop {
+            let batch = self.take_batch();
+            if !batch.is_empty() {
+                metrics::histogram!("payonce_batch_size", "kind" => C::NAME).record(batch.len() as f64);
+                settle(&db, &mut conn, batch).await;
+            } else if tokio::time::timeout(LINGER, self.arrived.notified()).await.is_err() && self.rest() {
+                return;
+            }
+        }
+    }
+
+    /// The commands that come next, but for those whose order is in the batch already: their turn comes after it.
+    fn take_batch(&self) -> Vec<Waiting<C>> {
+        let mut queue = self.queue();
+        let (mut batch, mut orders): (Vec<Waiting<C>>, _) = (Vec::new(), HashSet::new());
+        let mut passed_over = VecDeque::new();
+        while batch.len() < self.max_batch
+            && let Some(next) = queue.waiting.pop_front()
+        {
+            if next.order.as_ref().is_none_or(|order| orders.insert(order.hash)) {
+                batch.push(next);
+            } else {
+                passed_over.push_back(next);
+            }
+        }
+        // Back to the front, as they stood.
+        passed_over.append(&mut queue.waiting);
+        queue.waiting = passed_over;
+        queue.under_way = batch.len();
+        drop(queue);
+        // Statements that write to many orders lock them in the order of their names, so that no two can deadlock.
+        batch.sort_by(|one, other| one.order.cmp(&other.order));
+        batch
+    }
+
+    /// Ends the run, unless something came in the last moment.
+    fn rest(&self) -> bool {
+        let mut queue = self.queue();
+        queue.is_running = !queue.waiting.is_empty();
+        !queue.is_running
+    }
+}
+
+/// A panic must not leave a lane that seems to be under way.
+struct ResetOnPanic<'a, C: Command>(&'a Lane<C>);
+
+impl<C: Command> Drop for ResetOnPanic<'_, C> {
+    fn drop(&mut self) {
+        if std::thread::panicking() {
+            let mut queue = self.0.queue();
+            queue.waiting.clear();
+            queue.is_running = false;
+        }
+    }
+}
+
+/// Carries a batch out, and when that fails each command by itself, so that every caller gets its own outcome.
+/// That a caller left and cannot be told is no failure.
+async fn settle<C: Command>(db: &Db, conn: &mut Option<Conn>, batch: Vec<Waiting<C>>) {
+    let (commands, answers): (Vec<_>, Vec<_>) =
+        batch.into_iter().map(|waiting| (waiting.command, waiting.answer)).unzip();
+    match carry_out(db, conn, &commands).await {
+        Ok(outcomes) => {
+            for (answer, outcome) in answers.into_iter().zip(outcomes) {
+                answer.send(Ok(outcome)).ok();
+            }
+        }
+        Err(error) => match <[Answer<C>; 1]>::try_from(answers) {
+            Ok([answer]) => drop(answer.send(Err(error))),
+            Err(answers) => {
+                tracing::debug!(kind = C::NAME, size = commands.len(), %error, "a batch is carried out one by one");
+                metrics::counter!("payonce_batches_split_total", "kind" => C::NAME).increment(1);
+                one_by_one(db, conn, &commands, answers).await;
+            }
+        },
+    }
+}
+
+async fn one_by_one<C: Command>(db: &Db, conn: &mut Option<Conn>, commands: &[C], answers: Vec<Answer<C>>) {
+    for (command, answer) in commands.chunks(1).zip(answers) {
+        let outcome = carry_out(db, conn, command).await.and_then(|outcomes| {
+            let found = outcomes.len() as u64;
+            outcomes.into_iter().next().ok_or(DbError::UnexpectedRows(found))
+        });
+        let is_away = outcome.as_ref().is_err_and(DbError::is_away);
+        answer.send(outcome).ok();
+        if is_away {
+            // Nobody waits through the same deadline once more: the answers that are dropped say so.
+            return;
+        }
+    }
+}
+
+/// Uses the lane's connection, or takes one. After a failure it is given up: the next batch takes another.
+async fn carry_out<C: Command>(
+    db: &Db,
+    conn: &mut Option<Conn>,
+    batch: &[C],
+) -> Result<Vec<C::Outcome>, DbError> {
+    let mut in_use = match conn.take() {
+        Some(kept) => kept,
+        None => db.conn().await?,
+    };
+    let outcomes = C::carry_out(batch, &mut in_use).await?;
+    *conn = Some(in_use);
+    match outcomes.len() == batch.len() {
+        true => Ok(outcomes),
+        false => Err(DbError::UnexpectedRows(outcomes.len() as u64)),
+    }
+}
+
+/// One value of each command: a column of the arrays that a set-based statement takes.
+pub fn column<'a, C, T>(batch: &'a [C], value: impl FnMut(&'a C) -> T) -> Vec<T> {
+    batch.iter().map(value).collect()
+}
+
+/// Rows of a set-based read, each put where the command stands that it answers: places count from 1, as
+/// `WITH ORDINALITY` gives them. A command without a row gets nothing.
+pub fn in_places<R, T>(size: usize, rows: Vec<R>, read: impl Fn(R) -> (i64, T)) -> Vec<Option<T>> {
+    let mut outcomes: Vec<Option<T>> = std::iter::repeat_with(|| None).take(size).collect();
+    for (place, outcome) in rows.into_iter().map(read) {
+        let slot = usize::try_from(place - 1).ok().and_then(|index| outcomes.get_mut(index));
+        if let Some(slot) = slot {
+            *slot = Some(outcome);
+        }
+    }
+    outcomes
+}
+
+/// Which commands of a guarded write met their row, from the places that it gave back.
+pub fn met(size: usize, places: Vec<i64>) -> Vec<bool> {
+    in_places(size, places, |place| (place, ())).iter().map(Option::is_some).collect()
+}

@@ -1,0 +1,109 @@
+//! What decides over a report.
+
+use crate::ids::{MerchantId, OrderNo};
+use crate::infra::db::{Conn, DbError};
+use crate::infra::gather::{Command, column, in_places};
+use crate::money::Currency;
+use crate::orders::{OrderKey, OrderStatus};
+use crate::pay::model::PayStatus;
+use crate::pay::report::Verdict;
+use crate::refunds::{StrayPolicy, StrayReason};
+
+/// What is known about what a report speaks of.
+#[derive(Clone, Debug)]
+pub(in crate::pay::report) struct Facts {
+    /// The verdict of the same callback, when it came before.
+    pub(in crate::pay::report) earlier: Option<Verdict>,
+    /// Why the same money was held, when it was.
+    pub(in crate::pay::report) known_stray: Option<StrayReason>,
+    /// Whether the same money was reported before, whatever became of it.
+    pub(in crate::pay::report) is_trade_known: bool,
+    /// The attempt and its order.
+    pub(in crate::pay::report) matched: Option<Matched>,
+}
+
+/// An attempt of ours and its order, as read.
+#[derive(Clone, Debug)]
+pub(in crate::pay::report) struct Matched {
+    pub(in crate::pay::report) key: OrderKey,
+    pub(in crate::pay::report) pay_order_id: String,
+    pub(in crate::pay::report) user_id: String,
+    pub(in crate::pay::report) order_status: OrderStatus,
+    pub(in crate::pay::report) order_money: (i64, Currency),
+    pub(in crate::pay::report) order_attempts: i32,
+    pub(in crate::pay::report) attempt_status: PayStatus,
+    pub(in crate::pay::report) attempt_version: i32,
+    pub(in crate::pay::report) attempt_money: (i64, Currency),
+    pub(in crate::pay::report) stray_money: StrayPolicy,
+}
+
+/// Reads everything that decides over a report: all look-ups are by a unique key.
+#[derive(Debug)]
+pub(in crate::pay::report) struct FindFacts {
+    pub(in crate::pay::report) channel: String,
+    pub(in crate::pay::report) pay_order_id: String,
+    pub(in crate::pay::report) transaction_id: Option<String>,
+    pub(in crate::pay::report) event_id: Option<String>,
+}
+
+impl Command for FindFacts {
+    const NAME: &'static str = "report.find_facts";
+    type Outcome = Facts;
+
+    fn order(&self) -> Option<String> {
+        None
+    }
+
+    async fn carry_out(batch: &[Self], conn: &mut Conn) -> Result<Vec<Facts>, DbError> {
+        let rows = sqlx::query!(
+            r#"SELECT report.place AS "place!", report.pay_order_id AS "pay_order_id!",
+                      inbox.verdict AS "earlier?: Verdict",
+                      stray.reason AS "stray_reason?: StrayReason",
+                      trade.transaction_id IS NOT NULL AS "is_trade_known!",
+                      attempt.merchant_id AS "merchant_id?: MerchantId", attempt.order_no AS "order_no?: OrderNo",
+                      attempt.status AS "attempt_status?: PayStatus", attempt.version AS "attempt_version?",
+                      attempt.amount AS "attempt_amount?", attempt.currency AS "attempt_currency?: Currency",
+                      orders.user_id AS "user_id?", orders.status AS "order_status?: OrderStatus",
+                      orders.amount AS "order_amount?", orders.currency AS "order_currency?: Currency",
+                      orders.attempts AS "order_attempts?", merchants.stray_money AS "stray_money?: StrayPolicy"
+               FROM unnest($1::text[], $2::text[], $3::text[], $4::text[]) WITH ORDINALITY
+                    AS report (channel, pay_order_id, transaction_id, event_id, place)
+               LEFT JOIN webhook_inbox AS inbox
+                      ON inbox.channel = report.channel AND inbox.event_id = report.event_id
+               LEFT JOIN trades AS trade
+                      ON trade.channel = report.channel AND trade.transaction_id = report.transaction_id
+               LEFT JOIN stray_payments AS stray ON stray.stray_id = trade.stray_id
+               LEFT JOIN pay_orders AS attempt
+                      ON attempt.pay_order_id = report.pay_order_id AND attempt.channel = report.channel
+               LEFT JOIN orders
+                      ON orders.merchant_id = attempt.merchant_id AND orders.order_no = attempt.order_no
+               LEFT JOIN merchants ON merchants.merchant_id = attempt.merchant_id"#,
+            &column(batch, |asked| asked.channel.as_str()) as &[&str],
+            &column(batch, |asked| asked.pay_order_id.as_str()) as &[&str],
+            &column(batch, |asked| asked.transaction_id.as_deref()) as &[Option<&str>],
+            &column(batch, |asked| asked.event_id.as_deref()) as &[Option<&str>],
+        )
+        .fetch_all(conn)
+        .await?;
+        let facts = in_places(batch.len(), rows, |row| {
+            let matched = (|| {
+                Some(Matched {
+                    key: OrderKey { merchant_id: row.merchant_id?, order_no: row.order_no? },
+                    pay_order_id: row.pay_order_id,
+                    user_id: row.user_id?,
+                    order_status: row.order_status?,
+                    order_money: (row.order_amount?, row.order_currency?),
+                    order_attempts: row.order_attempts?,
+                    attempt_status: row.attempt_status?,
+                    attempt_version: row.attempt_version?,
+                    attempt_money: (row.attempt_amount?, row.attempt_currency?),
+                    stray_money: row.stray_money?,
+                })
+            })();
+            let (earlier, known_stray, is_trade_known) = (row.earlier, row.stray_reason, row.is_trade_known);
+            (row.place, Facts { earlier, known_stray, is_trade_known, matched })
+        });
+        // Outer joins by unique keys: each command has its one row.
+        Ok(facts.into_iter().flatten().collect())
+    }
+}

@@ -1,0 +1,139 @@
+//! The first right money pays its order.
+
+use time::OffsetDateTime;
+
+use super::Matched;
+use crate::channels::Payment;
+use crate::infra::db::{Conn, DbError};
+use crate::infra::gather::{Command, column, met};
+use crate::outbox::Event;
+
+/// Pays an order: the callback, the order, the attempt, its stock, the history, the event, and a task for every
+/// other live attempt, in one statement and so in one commit. `false` when the order is not as it was read.
+///
+/// It decides alike with a locked read: the order's row is written first and only while it is `PENDING`, of that
+/// amount, and without an attempt that was begun since; whoever comes second waits for that row and then meets
+/// nothing. Stock rows are locked in the order of their names, as everywhere.
+#[derive(Debug)]
+pub(in crate::pay::report) struct Pay {
+    pub(in crate::pay::report) channel: String,
+    pub(in crate::pay::report) matched: Matched,
+    pub(in crate::pay::report) payment: Payment,
+    pub(in crate::pay::report) announcement: Event,
+    /// The callback that says so, if one does.
+    pub(in crate::pay::report) event_id: Option<String>,
+    /// Its body, where it is not kept yet.
+    pub(in crate::pay::report) body: Option<Vec<u8>>,
+    pub(in crate::pay::report) now: OffsetDateTime,
+}
+
+impl Command for Pay {
+    const NAME: &'static str = "report.pay";
+    type Outcome = bool;
+
+    fn order(&self) -> Option<String> {
+        Some(self.matched.key.member())
+    }
+
+    #[expect(clippy::too_many_lines, reason = "one statement and its parameters")]
+    async fn carry_out(batch: &[Self], conn: &mut Conn) -> Result<Vec<bool>, DbError> {
+        let paid = sqlx::query_scalar!(
+            r#"WITH paid AS (
+                 UPDATE orders
+                 SET status = 'PAID', paid_by = new.pay_order_id, paid_at = new.paid_at,
+                     version = orders.version + 1, updated_at = new.now
+                 FROM unnest($1::text[], $2::text[], $3::text[], $4::timestamptz[], $5::timestamptz[],
+                             $6::bigint[], $7::text[], $8::integer[], $9::text[], $10::text[], $11::smallint[],
+                             $12::jsonb[], $13::text[], $14::text[], $15::bytea[]) WITH ORDINALITY
+                      AS new (merchant_id, order_no, pay_order_id, paid_at, now, amount, currency, attempts_seen,
+                              transaction_id, event, event_version, payload, channel, event_id, body, place)
+                 WHERE orders.merchant_id = new.merchant_id AND orders.order_no = new.order_no
+                   AND orders.status = 'PENDING' AND orders.amount = new.amount
+                   AND orders.currency = new.currency AND orders.attempts = new.attempts_seen
+                 RETURNING new.*, orders.version
+               ), attempt AS MATERIALIZED (
+                 -- After the order's row: its present state, which a link being made may just have changed.
+                 SELECT paid.merchant_id, paid.order_no, paid.pay_order_id, paid.transaction_id, paid.paid_at,
+                        paid.now, pay_orders.status, pay_orders.version
+                 FROM paid JOIN pay_orders ON pay_orders.pay_order_id = paid.pay_order_id
+                 FOR UPDATE OF pay_orders
+               ), collected AS (
+                 UPDATE pay_orders
+                 SET status = 'PAID', transaction_id = attempt.transaction_id, paid_at = attempt.paid_at,
+                     version = attempt.version + 1, updated_at = attempt.now
+                 FROM attempt WHERE pay_orders.pay_order_id = attempt.pay_order_id
+               ), trade AS (
+                 -- Its primary key refuses money that somebody else has just written down as stray.
+                 INSERT INTO trades (channel, transaction_id, pay_order_id, created_at)
+                 SELECT channel, transaction_id, pay_order_id, now FROM paid
+               ), history AS (
+                 INSERT INTO order_history (merchant_id, order_no, pay_order_id, seq, from_status, to_status, event,
+                                            created_at)
+                 SELECT merchant_id, order_no, '', version, 'PENDING', 'PAID', 'PAYMENT_CONFIRMED', now FROM paid
+                 UNION ALL
+                 SELECT merchant_id, order_no, pay_order_id, version + 1, status, 'PAID', 'PAYMENT_CONFIRMED', now
+                 FROM attempt
+               ), deducted AS (
+                 UPDATE stock_reservations AS reservation SET status = 'DEDUCTED', updated_at = paid.now
+                 FROM paid
+                 WHERE reservation.merchant_id = paid.merchant_id AND reservation.order_no = paid.order_no
+                   AND reservation.status = 'LOCKED'
+                 RETURNING reservation.merchant_id, reservation.sku, reservation.quantity, paid.now
+               ), sold AS MATERIALIZED (
+                 SELECT skus.merchant_id, skus.sku, taken.quantity, taken.now
+                 FROM (SELECT merchant_id, sku, sum(quantity)::bigint AS quantity, max(now) AS now
+                       FROM deducted GROUP BY merchant_id, sku) AS taken
+                 JOIN skus ON skus.merchant_id = taken.merchant_id AND skus.sku = taken.sku
+                 ORDER BY skus.merchant_id, skus.sku FOR UPDATE OF skus
+               ), stock AS (
+                 UPDATE skus
+                 SET stock = skus.stock - sold.quantity, lock_stock = skus.lock_stock - sold.quantity,
+                     updated_at = sold.now
+                 FROM sold WHERE skus.merchant_id = sold.merchant_id AND skus.sku = sold.sku
+               ), announced AS (
+                 INSERT INTO outbox (merchant_id, order_no, event, event_version, payload, created_at)
+                 SELECT merchant_id, order_no, event, event_version, payload, now FROM paid
+               ), kept AS (
+                 INSERT INTO webhook_inbox (channel, event_id, subject, merchant_id, order_no, verdict, body,
+                                            received_at, updated_at)
+                 SELECT channel, event_id, pay_order_id, merchant_id, order_no, 'APPLIED', body, now, now
+                 FROM paid WHERE body IS NOT NULL
+               ), rematched AS (
+                 UPDATE webhook_inbox AS inbox
+                 SET verdict = 'APPLIED', merchant_id = paid.merchant_id, order_no = paid.order_no,
+                     updated_at = paid.now
+                 FROM paid
+                 WHERE inbox.channel = paid.channel AND inbox.event_id = paid.event_id AND paid.body IS NULL
+               ), others AS (
+                 -- When one attempt pays, every other live one must be closed at its channel.
+                 INSERT INTO compensations
+                     (kind, action, subject, merchant_id, order_no, due_at, created_at, updated_at)
+                 SELECT 'REDO_BUSINESS', 'CLOSE_PAY_ORDER', other.pay_order_id, paid.merchant_id, paid.order_no,
+                        paid.now, paid.now, paid.now
+                 FROM paid JOIN pay_orders AS other
+                                ON other.merchant_id = paid.merchant_id AND other.order_no = paid.order_no
+                 WHERE other.is_live AND other.pay_order_id <> paid.pay_order_id
+                 ON CONFLICT (action, subject) WHERE status IN ('READY', 'RUNNING') DO NOTHING
+               )
+               SELECT place AS "place!" FROM paid"#,
+            &column(batch, |new| new.matched.key.merchant_id.as_str()) as &[&str],
+            &column(batch, |new| new.matched.key.order_no.as_str()) as &[&str],
+            &column(batch, |new| new.matched.pay_order_id.as_str()) as &[&str],
+            &column(batch, |new| new.payment.paid_at),
+            &column(batch, |new| new.now),
+            &column(batch, |new| new.payment.money.amount.minor()),
+            &column(batch, |new| new.payment.money.currency.as_str()) as &[&str],
+            &column(batch, |new| new.matched.order_attempts),
+            &column(batch, |new| new.payment.transaction_id.as_str()) as &[&str],
+            &column(batch, |new| new.announcement.name()) as &[&str],
+            &column(batch, |new| new.announcement.version()),
+            &column(batch, |new| new.announcement.payload()),
+            &column(batch, |new| new.channel.as_str()) as &[&str],
+            &column(batch, |new| new.event_id.as_deref()) as &[Option<&str>],
+            &column(batch, |new| new.body.as_deref()) as &[Option<&[u8]>],
+        )
+        .fetch_all(conn)
+        .await?;
+        Ok(met(batch.len(), paid))
+    }
+}

@@ -1,0 +1,66 @@
+//! `INIT → PAYING`: a link may be given out.
+
+use time::OffsetDateTime;
+
+use crate::channels::CreatedTrade;
+use crate::ids::PayOrderId;
+use crate::infra::db::{Conn, DbError};
+use crate::infra::gather::{Command, column, met};
+use crate::orders::OrderKey;
+
+/// `INIT → PAYING` with the link, if the order still waits for money; ends the guarding task. `false` when the
+/// attempt or the order moved meanwhile.
+#[derive(Debug)]
+pub(in crate::pay) struct Publish {
+    pub(in crate::pay) order: OrderKey,
+    pub(in crate::pay) pay_order_id: PayOrderId,
+    pub(in crate::pay) created: CreatedTrade,
+    pub(in crate::pay) now: OffsetDateTime,
+}
+
+impl Command for Publish {
+    const NAME: &'static str = "pay.publish";
+    type Outcome = bool;
+
+    fn order(&self) -> Option<String> {
+        Some(self.order.member())
+    }
+
+    async fn carry_out(batch: &[Self], conn: &mut Conn) -> Result<Vec<bool>, DbError> {
+        let linked = sqlx::query_scalar!(
+            r#"WITH linked AS (
+                 UPDATE pay_orders
+                 SET status = 'PAYING', pay_url = new.pay_url, channel_ref = new.channel_ref,
+                     expires_at = new.expires_at, version = pay_orders.version + 1, updated_at = new.now
+                 FROM unnest($1::text[], $2::text[], $3::text[], $4::text[], $5::text[], $6::timestamptz[],
+                             $7::timestamptz[]) WITH ORDINALITY
+                      AS new (pay_order_id, merchant_id, order_no, pay_url, channel_ref, expires_at, now, place)
+                 WHERE pay_orders.pay_order_id = new.pay_order_id AND pay_orders.status = 'INIT'
+                   AND EXISTS (SELECT 1 FROM orders
+                               WHERE orders.merchant_id = new.merchant_id AND orders.order_no = new.order_no
+                                 AND orders.status = 'PENDING')
+                 RETURNING new.merchant_id, new.order_no, new.pay_order_id, new.now, new.place, pay_orders.version
+               ), history AS (
+                 INSERT INTO order_history (merchant_id, order_no, pay_order_id, seq, from_status, to_status, event,
+                                            created_at)
+                 SELECT merchant_id, order_no, pay_order_id, version, 'INIT', 'PAYING', 'LINK_MADE', now FROM linked
+               ), unneeded AS (
+                 -- The guard was never needed: no trace of it.
+                 DELETE FROM compensations USING linked
+                 WHERE compensations.action = 'DRIVE_PAY_ORDER' AND compensations.subject = linked.pay_order_id
+                   AND compensations.status IN ('READY', 'RUNNING')
+               )
+               SELECT place AS "place!" FROM linked"#,
+            &column(batch, |new| new.pay_order_id.as_str()) as &[&str],
+            &column(batch, |new| new.order.merchant_id.as_str()) as &[&str],
+            &column(batch, |new| new.order.order_no.as_str()) as &[&str],
+            &column(batch, |new| new.created.pay_url.as_str()) as &[&str],
+            &column(batch, |new| new.created.channel_ref.as_deref()) as &[Option<&str>],
+            &column(batch, |new| new.created.expires_at),
+            &column(batch, |new| new.now),
+        )
+        .fetch_all(conn)
+        .await?;
+        Ok(met(batch.len(), linked))
+    }
+}
