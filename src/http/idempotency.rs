@@ -18,6 +18,7 @@ use super::extract::json_bytes;
 use crate::app::App;
 use crate::idempotency::{self, Answer, Found, Keep, RequestKey};
 use crate::infra::body;
+use crate::infra::db::DbError;
 use crate::infra::lock::Scene;
 use crate::infra::request::{request_id, within};
 use crate::merchants::Caller;
@@ -160,28 +161,32 @@ async fn run_once(
     run: impl Future<Output = Result<Answer, Problem>>,
 ) -> Result<Response, Problem> {
     let lock = app.locks.acquire(Scene::Request, &request.lock_key()).await;
-    if let Some(answer) = kept(&app, &request).await? {
-        return answer;
+    if let Some(found) = look(&app, &request).await? {
+        return again(found);
     }
     let Ok(_lock) = lock else { return Err(in_progress()) };
     match run.await {
         Ok(answer) => Ok(respond(answer)),
-        // Another instance may have been faster where there is no lock, or our own commit's answer was lost: what
-        // is kept is what happened.
-        Err(problem) => match kept(&app, &request).await {
-            Ok(Some(answer)) => answer,
+        // A refusal that was kept is this very one. Besides, another instance may have been faster where there is no
+        // lock, or our own commit's answer was lost: what is kept is what happened.
+        Err(problem) => match look(&app, &request).await {
+            Ok(Some(Found::Answer(answer))) if answer == problem.clone().into_answer() => Err(problem),
+            Ok(Some(found)) => again(found),
             Ok(None) | Err(_) => Err(problem),
         },
     }
 }
 
+async fn look(app: &App, request: &RequestKey) -> Result<Option<Found>, DbError> {
+    app.db.retrying(|| async { idempotency::find(&mut app.db.conn().await?, request).await }).await
+}
+
 /// The answer that is kept for this request; for another one with its key, the refusal.
-async fn kept(app: &App, request: &RequestKey) -> Result<Option<Result<Response, Problem>>, Problem> {
-    let look = || async { idempotency::find(&mut app.db.conn().await?, request).await };
-    Ok(app.db.retrying(look).await?.map(|found| match found {
+fn again(found: Found) -> Result<Response, Problem> {
+    match found {
         Found::Answer(answer) => Ok(replay(answer)),
         Found::OtherRequest => Err(reused()),
-    }))
+    }
 }
 
 /// An answer with a JSON body.
@@ -189,7 +194,8 @@ pub(super) fn answer(status: StatusCode, body: &impl Serialize) -> Answer {
     Answer { status: status.as_u16(), body: serde_json::to_vec(body).unwrap_or_default() }
 }
 
-fn respond(answer: Answer) -> Response {
+/// An answer as a response.
+pub(super) fn respond(answer: Answer) -> Response {
     let status = StatusCode::from_u16(answer.status).unwrap_or(StatusCode::INTERNAL_SERVER_ERROR);
     let kind = if status.is_success() { "application/json" } else { "application/problem+json" };
     let content_type = (header::CONTENT_TYPE, HeaderValue::from_static(kind));

@@ -64,6 +64,8 @@ pub(super) struct RebateBody {
 /// An order to make.
 #[derive(Debug, Deserialize, ToSchema)]
 #[serde(deny_unknown_fields)]
+#[schema(example = json!({"order_no": "A-1", "user_id": "u1", "currency": "CNY",
+    "items": [{"sku": "TEA", "quantity": 1, "unit_price": 1990}], "subject": "Tea"}))]
 pub(super) struct NewOrderBody {
     /// Your number; without one the server allots one.
     order_no: Option<OrderNo>,
@@ -225,7 +227,7 @@ fn created(Created { details, is_new }: Created) -> Answer {
 
 /// The order of that number, at once or at its next change.
 #[utoipa::path(get, path = "/orders/{order_no}", tag = "orders",
-    params(("order_no" = String, Path, description = "The order's number"), WaitParams),
+    params(("order_no" = OrderNo, Path, description = "The order's number"), WaitParams),
     security(("secret_key" = [])),
     responses((status = 200, body = OrderView), (status = 404, body = Problem, description = "`ORDER_NOT_FOUND`")))]
 pub(super) async fn find(
@@ -251,7 +253,7 @@ pub(super) struct NoBody {}
 
 /// Closes an order before its time; a closed one stays as it is.
 #[utoipa::path(post, path = "/orders/{order_no}/close", tag = "orders", request_body = NoBody,
-    params(("order_no" = String, Path, description = "The order's number"), IdempotencyKey),
+    params(("order_no" = OrderNo, Path, description = "The order's number"), IdempotencyKey),
     security(("secret_key" = [])),
     responses(
         (status = 200, body = OrderView, description = "It is closed, its stock is free again"),

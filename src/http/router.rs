@@ -75,7 +75,7 @@ pub fn router(edge: Edge, sandbox: Option<OpenApiRouter>, with_api: bool) -> Rou
     }
     let (router, document) = all.split_for_parts();
     router
-        .merge(docs(document))
+        .merge(docs(&document))
         .fallback(|| async { Problem::not_found().into_response() })
         .method_not_allowed_fallback(method_not_allowed)
         .layer(CatchPanicLayer::custom(middleware::panicked))
@@ -83,9 +83,11 @@ pub fn router(edge: Edge, sandbox: Option<OpenApiRouter>, with_api: bool) -> Rou
 }
 
 /// The reader of the document. Everything it needs is in the binary: its badge would ask validator.swagger.io.
-fn docs(document: OpenApi) -> SwaggerUi {
+fn docs(document: &OpenApi) -> SwaggerUi {
     let config = utoipa_swagger_ui::Config::default().validator_url("none");
-    SwaggerUi::new("/docs").config(config).url("/openapi.json", document)
+    SwaggerUi::new("/docs")
+        .config(config)
+        .external_url_unchecked("/openapi.json", openapi::completed(document))
 }
 
 fn cors(origins: &[String]) -> CorsLayer {

@@ -50,21 +50,21 @@ pub struct Keep<T> {
 
 /// A row to be written with its effect.
 #[derive(Clone, Debug)]
-pub struct Kept<'a> {
+pub struct Kept {
     /// The request.
-    pub request: &'a RequestKey,
+    pub request: RequestKey,
     /// Its answer.
     pub answer: Answer,
 }
 
 impl<T> Keep<T> {
     /// The row for an outcome.
-    pub fn row(&self, outcome: T) -> Kept<'_> {
-        Kept { request: &self.request, answer: (self.render)(outcome) }
+    pub fn row(&self, outcome: T) -> Kept {
+        Kept { request: self.request.clone(), answer: (self.render)(outcome) }
     }
 }
 
-impl Kept<'_> {
+impl Kept {
     /// The answer's status, as the column has it.
     #[must_use]
     pub fn status(&self) -> i16 {

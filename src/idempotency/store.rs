@@ -32,7 +32,7 @@ pub async fn find(conn: &mut Conn, request: &RequestKey) -> Result<Option<Found>
 /// one, must not commit.
 pub async fn insert(
     conn: &mut Conn,
-    kept: &Kept<'_>,
+    kept: &Kept,
     order_no: Option<&str>,
     now: OffsetDateTime,
 ) -> Result<(), DbError> {

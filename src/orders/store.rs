@@ -25,7 +25,7 @@ pub(super) async fn insert(
     conn: &mut Conn,
     order: &Order,
     new: &NewOrder,
-    kept: Option<&Kept<'_>>,
+    kept: Option<&Kept>,
 ) -> Result<(), DbError> {
     let skus: Vec<String> = new.items.iter().map(|item| item.sku.to_string()).collect();
     let quantities: Vec<i64> = new.items.iter().map(|item| item.quantity).collect();

@@ -17,6 +17,7 @@ mod audit;
 mod bad_input;
 mod cashier;
 mod commands;
+mod contract;
 mod edge;
 mod exceptions;
 mod gather;

@@ -80,7 +80,7 @@ impl From<ResolveError> for Problem {
 
 /// Carries out a person's decision and resolves the exception.
 #[utoipa::path(post, path = "/admin/exceptions/{exception_id}/resolve", tag = "admin", request_body = ResolveBody,
-    params(("exception_id" = String, Path, description = "The exception")), security(("admin_token" = [])),
+    params(("exception_id" = ExceptionId, Path, description = "The exception")), security(("admin_token" = [])),
     responses(
         (status = 200, body = Exception),
         (status = 404, body = Problem, description = "`NOT_FOUND`"),

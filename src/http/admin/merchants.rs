@@ -28,6 +28,8 @@ const MAX_OVERLAP_SECS: i64 = 2_592_000;
 /// A merchant to create.
 #[derive(Debug, Deserialize, ToSchema)]
 #[serde(deny_unknown_fields)]
+#[schema(example = json!({"merchant_id": "shop-2", "name": "Second shop", "stray_money": "auto_refund",
+    "notify_url": "https://shop.example/payonce", "reason": "a new shop"}))]
 pub(in crate::http) struct NewMerchantBody {
     /// Its id.
     merchant_id: MerchantId,
@@ -165,7 +167,7 @@ pub(in crate::http) struct RotateBody {
 
 /// Gives a merchant new keys; the old ones go on working for a while.
 #[utoipa::path(post, path = "/admin/merchants/{merchant_id}/keys", tag = "admin", request_body = RotateBody,
-    params(("merchant_id" = String, Path, description = "The merchant")), security(("admin_token" = [])),
+    params(("merchant_id" = MerchantId, Path, description = "The merchant")), security(("admin_token" = [])),
     responses(
         (status = 201, body = NewMerchantView, description = "The new keys, shown this once"),
         (status = 404, body = Problem, description = "`NOT_FOUND`"),

@@ -74,7 +74,7 @@ pub(in crate::http) struct WhoseParams {
 
 /// The order of that number.
 #[utoipa::path(get, path = "/admin/orders/{order_no}", tag = "admin",
-    params(("order_no" = String, Path, description = "The order's number"), WhoseParams),
+    params(("order_no" = OrderNo, Path, description = "The order's number"), WhoseParams),
     security(("admin_token" = [])),
     responses(
         (status = 200, body = OrderView),
