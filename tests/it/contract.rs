@@ -14,7 +14,10 @@ use serde_json::{Value, json};
 use crate::support::{OPERATOR, PUBLISHABLE_KEY, Reply, SECRET_KEY, TestApp};
 
 /// Routes that are no part of the contract.
-const UNDOCUMENTED: [&str; 15] = [
+const UNDOCUMENTED: [&str; 17] = [
+    // Whatever has no route.
+    "/",
+    "/{*__private__axum_fallback}",
     // The document itself, and its reader.
     "/docs",
     "/docs/",
@@ -166,13 +169,13 @@ async fn every_route_tells_its_answers_with_examples() {
             wants(422, "its query can be wrong");
         }
         if told["requestBody"].is_object() {
-            [400, 408, 413].map(|status| wants(status, "it reads a body"));
+            [400, 408, 413].into_iter().for_each(|status| wants(status, "it reads a body"));
         }
         if operation.body().is_some() && told["tags"][0] != "webhooks" {
-            [415, 422].map(|status| wants(status, "its body is JSON"));
+            [415, 422].into_iter().for_each(|status| wants(status, "its body is JSON"));
         }
         if told["tags"][0] != "health" {
-            [500, 503].map(|status| wants(status, "it needs a store"));
+            [500, 503].into_iter().for_each(|status| wants(status, "it needs a store"));
         }
         if operation.method == "POST" && operation.takes("secret_key") {
             wants(409, "a request with its key may be running");
@@ -258,15 +261,17 @@ async fn on_every_route_what_is_another_merchants_is_not_there() {
         app.admin_post("/admin/merchants", json!({"merchant_id": "second", "name": "Second"})).await;
     let stranger = stranger.expect(201);
     let before = app.find_order("MINE").await;
-    let operations: Vec<Operation> =
-        operations(&app).await.into_iter().filter(|operation| operation.takes("secret_key")).collect();
+    let creates = |one: &Operation| CREATING.contains(&(one.method.as_str(), one.path.as_str()));
+    let mut operations = operations(&app).await;
+    operations.retain(|operation| operation.takes("secret_key"));
+    // What a stranger makes under the same number comes last, so that it is in nobody's way.
+    operations.sort_by_key(creates);
     assert!(operations.len() >= 5, "{operations:#?}");
     for operation in &operations {
         let (path, body) = in_strange_hands(operation, &theirs);
-        let creates = CREATING.contains(&(operation.method.as_str(), operation.path.as_str()));
         let is_for_browsers = operation.takes("publishable_key");
         for (token, expected) in [
-            (stranger.text_of("secret_key"), if creates { 201 } else { 404 }),
+            (stranger.text_of("secret_key"), if creates(operation) { 201 } else { 404 }),
             (stranger.text_of("publishable_key"), if is_for_browsers { 404 } else { 403 }),
             (PUBLISHABLE_KEY, if is_for_browsers { 200 } else { 403 }),
             (OPERATOR, 403),

@@ -28,6 +28,7 @@ mod main_job;
 mod orders;
 mod pay_url;
 mod pay_url_crashes;
+mod pay_url_keys;
 mod pay_url_silence;
 mod races;
 mod stock;

@@ -15,7 +15,8 @@ type Answers = Vec<(u16, &'static [&'static str])>;
 pub(super) fn complete(mut document: Value) -> Value {
     let components = document["components"].clone();
     for (path, item) in members(&mut document["paths"]) {
-        for (_, operation) in members(item) {
+        for (method, operation) in members(item) {
+            operation["operationId"] = json!(operation_id(method, path));
             for (status, codes) in answers_of(path, operation) {
                 add_answer(operation, status, codes);
             }
@@ -27,6 +28,12 @@ pub(super) fn complete(mut document: Value) -> Value {
         }
     }
     document
+}
+
+/// A handler's own name is another's too.
+fn operation_id(method: &str, path: &str) -> String {
+    let words = path.split(|c: char| !c.is_ascii_alphanumeric()).filter(|word| !word.is_empty());
+    words.fold(method.to_owned(), |id, word| format!("{id}_{word}"))
 }
 
 fn members(value: &mut Value) -> impl Iterator<Item = (&String, &mut Value)> {
@@ -123,6 +130,10 @@ fn describe_replay(operation: &mut Value) {
 fn complete_answer(status: u16, answer: &mut Value, components: &Value) {
     answer["headers"]["X-Request-Id"] =
         json!({"description": "The id of this request, as in the log", "schema": {"type": "string"}});
+    if answer["description"].as_str().is_none_or(str::is_empty) {
+        answer["description"] =
+            json!(StatusCode::from_u16(status).ok().and_then(|status| status.canonical_reason()));
+    }
     let codes = codes_in(answer["description"].as_str().unwrap_or_default());
     let Some(content) = answer.get_mut("content").and_then(Value::as_object_mut) else { return };
     let is_problem = |body: &Value| body["schema"]["$ref"] == "#/components/schemas/Problem";

@@ -6,6 +6,7 @@ use utoipa::openapi::security::{HttpAuthScheme, HttpBuilder, SecurityScheme};
 use utoipa::{Modify, OpenApi as _};
 
 use super::error::Problem;
+use crate::ids::{ExceptionId, MerchantId, OrderNo, PayOrderId};
 
 mod complete;
 mod examples;
@@ -17,7 +18,8 @@ mod examples;
         description = "An order is paid once, settled once, refunded once, cancelled once and reported once.",
         license(name = "Apache-2.0", identifier = "Apache-2.0"),
     ),
-    components(schemas(Problem)),
+    // The ids stand in paths too, where they are named only.
+    components(schemas(Problem, ExceptionId, MerchantId, OrderNo, PayOrderId)),
     modifiers(&Credentials),
     tags(
         (name = "orders", description = "Orders of a merchant"),
