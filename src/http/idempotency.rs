@@ -148,7 +148,8 @@ impl Edge {
         let Some(request) = key else {
             return Ok(respond(render(self.owned(|app| use_case(app, None)).await?)));
         };
-        let run = use_case(self.app.clone(), Some(Keep { request: request.clone(), render }));
+        // Boxed: a use case is large, and would be copied from wrapper to wrapper on the stack.
+        let run = Box::pin(use_case(self.app.clone(), Some(Keep { request: request.clone(), render })));
         let work = run_once(self.app.clone(), request, async move { Ok(render(run.await?)) });
         // A refusal that is kept names the request that met it.
         self.app.tasks.run(within(request_id(), work)).await?

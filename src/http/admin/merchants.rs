@@ -158,7 +158,7 @@ pub(in crate::http) async fn list(
 #[serde(deny_unknown_fields)]
 pub(in crate::http) struct RotateBody {
     /// Seconds, 0 to 2592000; a day by default.
-    #[schema(minimum = 0, maximum = 2_592_000)]
+    #[schema(minimum = 0, maximum = 2_592_000, example = 86400)]
     overlap_seconds: Option<i64>,
     /// Why.
     #[serde(default)]
