@@ -84,10 +84,10 @@ pub(super) async fn make_link(
             publish_link(app, attempt, CreatedTrade { expires_at, ..created }, keep).await
         }
         Err(CallError::Refused(refusal)) => {
-            fail_unless_paid(app, channel.as_ref(), attempt, refusal, keep).await
+            Box::pin(fail_unless_paid(app, channel.as_ref(), attempt, refusal, keep)).await
         }
         Err(error @ (CallError::Silent(_) | CallError::NotNow)) => {
-            Err(leave_to_task(app, &attempt, Action::DrivePayOrder, &error).await?)
+            Err(Box::pin(leave_to_task(app, &attempt, Action::DrivePayOrder, &error)).await?)
         }
     }
 }
@@ -133,7 +133,7 @@ async fn publish_link(
         now: app.now(),
     };
     if !app.db.gather(publish).await? {
-        close_if_unwanted(app, &attempt).await?;
+        Box::pin(close_if_unwanted(app, &attempt)).await?;
         return Ok(Linked::Moved);
     }
     Ok(Linked::Paying(Box::new(link)))
