@@ -86,6 +86,7 @@ pub(super) struct NewOrderBody {
     /// The commission's own terms.
     rebate: Option<RebateBody>,
     /// What the buyer reads, 256 characters at most.
+    #[schema(min_length = 1, max_length = 256)]
     subject: Option<String>,
     /// Where its events go, where it is not the merchant's own URL.
     notify_url: Option<String>,

@@ -33,13 +33,14 @@ pub(super) struct PayUrlBody {
     /// Who pays; with a publishable key it must be the order's own user.
     payer_id: UserId,
     /// Through which channel.
-    #[schema(example = "sandbox")]
+    #[schema(min_length = 1, max_length = 32, example = "sandbox")]
     channel: String,
     /// Minor units. With a secret key and an amount, an order that does not exist yet is made on the way.
     amount: Option<Amount>,
     /// ISO 4217; goes with the amount.
     currency: Option<Currency>,
     /// What the buyer reads, 256 characters at most.
+    #[schema(min_length = 1, max_length = 256)]
     subject: Option<String>,
     /// Where the cashier page leads back to.
     return_url: Option<String>,

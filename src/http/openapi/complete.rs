@@ -105,7 +105,7 @@ fn add_answer(operation: &mut Value, status: u16, codes: &[&str]) {
     answer["description"] = description.into();
     let content = answer.as_object_mut().map(|answer| answer.entry("content").or_insert_with(|| json!({})));
     if let Some(Value::Object(content)) = content
-        && content.is_empty()
+        && !content.contains_key("application/json")
     {
         content.insert(PROBLEM.into(), json!({"schema": {"$ref": "#/components/schemas/Problem"}}));
     }
@@ -136,7 +136,9 @@ fn complete_answer(status: u16, answer: &mut Value, components: &Value) {
     }
     let codes = codes_in(answer["description"].as_str().unwrap_or_default());
     let Some(content) = answer.get_mut("content").and_then(Value::as_object_mut) else { return };
-    let is_problem = |body: &Value| body["schema"]["$ref"] == "#/components/schemas/Problem";
+    // The sandbox has a problem document of its own.
+    let is_problem =
+        |body: &Value| body["schema"]["$ref"].as_str().is_some_and(|name| name.ends_with("Problem"));
     if status >= 400 && content.get("application/json").is_some_and(is_problem) {
         let body = content.remove("application/json").unwrap_or_default();
         content.insert(PROBLEM.into(), body);
