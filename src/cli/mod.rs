@@ -135,7 +135,7 @@ async fn migrate() -> Result<ExitCode, CliError> {
 }
 
 fn openapi() -> Result<ExitCode, CliError> {
-    output::print(&http::document().to_pretty_json()?);
+    output::print(&serde_json::to_string_pretty(&http::document())?);
     Ok(ExitCode::SUCCESS)
 }
 

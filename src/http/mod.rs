@@ -18,6 +18,7 @@ mod auth;
 mod error;
 mod extract;
 mod health;
+mod idempotency;
 mod middleware;
 mod openapi;
 mod orders;

@@ -44,7 +44,7 @@ pub struct Overview {
 /// # Errors
 /// When the database cannot be reached.
 pub async fn overview(app: &App) -> Result<Overview, DbError> {
-    let has_redis = app.redis.answers().await;
+    let has_redis = app.redis.standing().await.is_up();
     let mut tx = app.db.begin_read().await?;
     let counted = overview_in_tx(&mut tx, app.now(), has_redis).await;
     tx.finish(counted).await

@@ -40,5 +40,14 @@ pub async fn delay_queue(app: &App, limit: usize) -> Result<DelayQueue, DbError>
     let Timers { waiting, leased, due, is_intact, next } = timers.unwrap_or_default();
     let at = |millis: i64| OffsetDateTime::from_unix_timestamp_nanos(i128::from(millis) * 1_000_000);
     let next = next.into_iter().filter_map(|(key, millis)| Some((key, at(millis).ok()?))).collect();
-    Ok(DelayQueue { backend: "redis", is_up, is_intact, waiting, leased, due, next, pending_orders })
+    Ok(DelayQueue {
+        backend: deadlines::backend(app),
+        is_up,
+        is_intact,
+        waiting,
+        leased,
+        due,
+        next,
+        pending_orders,
+    })
 }

@@ -127,7 +127,7 @@ pub async fn expire_one(app: &App, key: &OrderKey) -> Result<Drive, OrderError> 
     if order.is_none_or(|order| order.expires_at > app.now()) {
         return Ok(Drive::Done);
     }
-    match app.db.retrying(|| close_with_lock(app, key, CloseReason::Timeout)).await {
+    match app.db.retrying(|| close_with_lock(app, key, CloseReason::Timeout, None)).await {
         Ok(_) | Err(OrderError::AlreadyPaid) => Ok(Drive::Done),
         Err(OrderError::ChannelUnavailable) => Ok(Drive::Again("the channel is silent".into())),
         Err(error) => Err(error),

@@ -17,7 +17,9 @@ use super::error::PayError;
 use super::model::{Attempt, PayStatus};
 use super::store::{self, Begin, Facts, FindFacts, LiveAttempt};
 use crate::app::App;
+use crate::channels::{CreatedTrade, Refusal};
 use crate::compensation::{self, Action, NewTask};
+use crate::idempotency::{self, Keep};
 use crate::ids::{MerchantId, OrderNo, PayOrderId, UserId};
 use crate::infra::crash::effect;
 use crate::infra::lock::{LockBusy, Scene};
@@ -72,6 +74,31 @@ pub struct PayUrl {
     pub expires_at: OffsetDateTime,
 }
 
+impl PayUrl {
+    /// The link that a channel made for an attempt.
+    pub(super) fn of(attempt: &Attempt, created: &CreatedTrade) -> Self {
+        Self {
+            pay_order_id: attempt.pay_order_id.clone(),
+            order_no: attempt.order_no.clone(),
+            channel: attempt.channel.clone(),
+            pay_url: created.pay_url.clone(),
+            amount: attempt.amount,
+            currency: attempt.currency,
+            expires_at: created.expires_at,
+        }
+    }
+}
+
+/// What stands, whatever is repeated: the link, or the channel's refusal.
+pub type Outcome = Result<PayUrl, Refusal>;
+
+/// A request, and how its outcome is kept where that is asked.
+#[derive(Clone, Copy, Debug)]
+struct Asked<'a> {
+    request: &'a PayUrlRequest,
+    keep: Option<&'a Keep<Outcome>>,
+}
+
 /// What is to be done, decided from what was read.
 #[derive(Debug)]
 enum Step {
@@ -90,32 +117,52 @@ const MAX_ROUNDS: usize = 8;
 /// How often a request looks whether another instance's call has ended.
 const LOOK_EVERY: Duration = Duration::from_millis(25);
 
-/// Makes or repeats the link of an order.
+/// Makes or repeats the link of an order; keeps the answer where that is asked.
 ///
 /// # Errors
 /// See [`PayError`]; after [`PayError::ChannelUnavailable`] the same request later gets the link.
-pub async fn pay_url(app: &App, request: &PayUrlRequest) -> Result<PayUrl, PayError> {
+pub async fn pay_url(
+    app: &App,
+    request: &PayUrlRequest,
+    keep: Option<&Keep<Outcome>>,
+) -> Result<PayUrl, PayError> {
     if app.channels.get(&request.channel).is_none() {
         return Err(PayError::UnknownChannel(request.channel.clone()));
     }
-    app.db.retrying(|| look_then_make(app, request)).await
+    app.db.retrying(|| look_then_make(app, Asked { request, keep })).await
 }
 
-async fn look_then_make(app: &App, request: &PayUrlRequest) -> Result<PayUrl, PayError> {
+/// Answers with a link that stood already.
+async fn give(app: &App, asked: Asked<'_>, link: PayUrl) -> Result<PayUrl, PayError> {
+    if let Some(keep) = asked.keep {
+        Box::pin(keep_alone(app, keep, &link)).await?;
+    }
+    Ok(link)
+}
+
+/// There is no effect to keep this answer with.
+async fn keep_alone(app: &App, keep: &Keep<Outcome>, link: &PayUrl) -> Result<(), PayError> {
+    let row = keep.row(Ok(link.clone()));
+    idempotency::insert(&mut app.db.conn().await?, &row, Some(link.order_no.as_str()), app.now()).await?;
+    Ok(())
+}
+
+async fn look_then_make(app: &App, asked: Asked<'_>) -> Result<PayUrl, PayError> {
+    let request = asked.request;
     let facts = find_or_make_order(app, request).await?;
     if let Step::Answer(link) = decide(&facts, request, app.now())? {
-        return Ok(link);
+        return give(app, asked, link).await;
     }
     match app.locks.acquire(Scene::GeneratePayUrl, &request.key().lock_key()).await {
-        Ok(_lock) => make(app, request, facts).await,
+        Ok(_lock) => make(app, asked, facts).await,
         Err(busy) => {
             // One last look: the winner's answer is usually there.
             let facts = find(app, request).await?.ok_or(PayError::OrderNotFound)?;
             match decide(&facts, request, app.now())? {
-                Step::Answer(link) => Ok(link),
+                Step::Answer(link) => give(app, asked, link).await,
                 // The channel is being asked for this very link, or its asker died: the answer is waited for,
                 // or got, as without any lock.
-                Step::DriveOn(_) => make(app, request, facts).await,
+                Step::DriveOn(_) => make(app, asked, facts).await,
                 Step::Begin | Step::Replace(_) => Err(PayError::Busy(busy)),
             }
         }
@@ -146,7 +193,7 @@ async fn find_or_make_order(app: &App, request: &PayUrlRequest) -> Result<Facts,
         notify_url: None,
         metadata: None,
     };
-    match Box::pin(orders::create(app, &request.merchant_id, &new)).await {
+    match Box::pin(orders::create(app, &request.merchant_id, &new, None)).await {
         // Somebody else made it meanwhile: whether this request fits it is decided as for any other order.
         Ok(_) | Err(OrderError::ParamsMismatch(_)) => {}
         Err(error) => return Err(error.into()),
@@ -156,21 +203,22 @@ async fn find_or_make_order(app: &App, request: &PayUrlRequest) -> Result<Facts,
 
 /// The facts were read before the lock was taken, so they may be stale: every write is guarded by them, and a
 /// write that meets nothing leads back here with fresh ones.
-async fn make(app: &App, request: &PayUrlRequest, mut facts: Facts) -> Result<PayUrl, PayError> {
+async fn make(app: &App, asked: Asked<'_>, mut facts: Facts) -> Result<PayUrl, PayError> {
+    let request = asked.request;
     for _ in 0..MAX_ROUNDS {
         match decide(&facts, request, app.now())? {
-            Step::Answer(link) => return Ok(link),
+            Step::Answer(link) => return give(app, asked, link).await,
             Step::Begin => {
                 let attempt = new_attempt(app, request, &facts);
                 if begin(app, &attempt, &facts).await?
-                    && let Some(link) = link_of(app, attempt, &facts).await?
+                    && let Some(link) = link_of(app, attempt, &facts, asked.keep).await?
                 {
                     return Ok(link);
                 }
             }
             Step::DriveOn(id) => {
                 if let Some(attempt) = Box::pin(take_over(app, request, &id)).await?
-                    && let Some(link) = link_of(app, attempt, &facts).await?
+                    && let Some(link) = link_of(app, attempt, &facts, asked.keep).await?
                 {
                     return Ok(link);
                 }
@@ -266,17 +314,14 @@ async fn begin(app: &App, attempt: &Attempt, facts: &Facts) -> Result<bool, PayE
     }
 }
 
-async fn link_of(app: &App, attempt: Attempt, facts: &Facts) -> Result<Option<PayUrl>, PayError> {
-    match make_link(app, attempt, facts.order.expires_at).await? {
-        Linked::Paying(attempt) => Ok(Some(PayUrl {
-            pay_order_id: attempt.pay_order_id,
-            order_no: attempt.order_no,
-            channel: attempt.channel,
-            pay_url: attempt.pay_url.unwrap_or_default(),
-            amount: attempt.amount,
-            currency: attempt.currency,
-            expires_at: attempt.expires_at,
-        })),
+async fn link_of(
+    app: &App,
+    attempt: Attempt,
+    facts: &Facts,
+    keep: Option<&Keep<Outcome>>,
+) -> Result<Option<PayUrl>, PayError> {
+    match make_link(app, attempt, facts.order.expires_at, keep).await? {
+        Linked::Paying(link) => Ok(Some(*link)),
         Linked::Moved => Ok(None),
     }
 }

@@ -18,6 +18,7 @@ mod callbacks;
 mod history;
 mod paid;
 mod refunds;
+mod requests;
 mod stock;
 mod strays;
 mod unfinished;
@@ -31,6 +32,7 @@ pub(super) fn all() -> impl Iterator<Item = &'static Definition> {
         stock::CHECKS,
         attempts::CHECKS,
         callbacks::CHECKS,
+        requests::CHECKS,
         history::CHECKS,
         announced::CHECKS,
         unfinished::CHECKS,

@@ -18,6 +18,7 @@ use super::gateway::{Gateway, Refused};
 use super::pages;
 use super::problem::{JsonBody, Problem, RawBody, TradeId, parse};
 use super::protocol::{self, Call, Envelope, Outcome};
+use crate::ids::PayOrderId;
 
 /// Whether an `Authorization` header belongs to an operator.
 pub type OperatorCheck = Arc<dyn Fn(Option<&str>) -> bool + Send + Sync>;
@@ -85,7 +86,7 @@ async fn carry_out<C: Call>(
 /// paid one a second time under a new number.
 #[utoipa::path(
     post, path = "/sandbox/trades/{pay_order_id}/pay", tag = "sandbox",
-    params(("pay_order_id" = String, Path, description = "Our id of the attempt")),
+    params(("pay_order_id" = PayOrderId, Path, description = "Our id of the attempt")),
     request_body = PayOptions,
     responses(
         (status = 200, description = "Paid", body = Receipt),
@@ -107,7 +108,7 @@ async fn pay(
 /// `force` sends the webhook of a failed payment also for a trade that is not open, and changes nothing else.
 #[utoipa::path(
     post, path = "/sandbox/trades/{pay_order_id}/decline", tag = "sandbox",
-    params(("pay_order_id" = String, Path, description = "Our id of the attempt")),
+    params(("pay_order_id" = PayOrderId, Path, description = "Our id of the attempt")),
     request_body = PayOptions,
     responses(
         (status = 200, description = "Declined; nothing was taken", body = Receipt),
@@ -127,7 +128,7 @@ async fn decline(
 /// What the sandbox's books say of a trade
 #[utoipa::path(
     get, path = "/sandbox/trades/{pay_order_id}", tag = "sandbox",
-    params(("pay_order_id" = String, Path, description = "Our id of the attempt")),
+    params(("pay_order_id" = PayOrderId, Path, description = "Our id of the attempt")),
     responses(
         (status = 200, description = "The trade, its payments, refunds and webhooks", body = TradeView),
         (status = 404, description = "`TRADE_NOT_FOUND`", body = Problem),

@@ -80,7 +80,7 @@ impl From<ResolveError> for Problem {
 /// Carries out a person's decision and resolves the exception.
 #[utoipa::path(post, path = "/admin/exceptions/{exception_id}/resolve", tag = "admin",
     request_body(content = ResolveBody, example = json!({"action": "REFUND", "reason": "the buyer paid twice"})),
-    params(("exception_id" = String, Path, description = "The exception", example = "ex_06GZV8Y00000000000000000000")),
+    params(("exception_id" = ExceptionId, Path, description = "The exception")),
     security(("admin_token" = [])),
     responses(
         (status = 200, body = Exception),

@@ -28,6 +28,8 @@ const MAX_OVERLAP_SECS: i64 = 2_592_000;
 /// A merchant to create.
 #[derive(Debug, Deserialize, ToSchema)]
 #[serde(deny_unknown_fields)]
+#[schema(example = json!({"merchant_id": "shop-2", "name": "Second shop", "stray_money": "auto_refund",
+    "notify_url": "https://shop.example/payonce", "reason": "a new shop"}))]
 pub(in crate::http) struct NewMerchantBody {
     /// Its id.
     merchant_id: MerchantId,
@@ -177,7 +179,7 @@ pub(in crate::http) struct RotateBody {
 #[utoipa::path(post, path = "/admin/merchants/{merchant_id}/keys", tag = "admin",
     request_body(content = RotateBody,
         example = json!({"kind": "SECRET", "overlap_seconds": 3600, "reason": "the yearly rotation"})),
-    params(("merchant_id" = String, Path, description = "The merchant", example = "demo")),
+    params(("merchant_id" = MerchantId, Path, description = "The merchant")),
     security(("admin_token" = [])),
     responses(
         (status = 201, body = SecretsView, description = "The new keys, shown this once"),

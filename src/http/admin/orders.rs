@@ -95,7 +95,7 @@ pub(super) async fn key_of(
 
 /// The order of that number.
 #[utoipa::path(get, path = "/admin/orders/{order_no}", tag = "admin",
-    params(("order_no" = String, Path, description = "The order's number", example = "A-1"), WhoseParams),
+    params(("order_no" = OrderNo, Path, description = "The order's number"), WhoseParams),
     security(("admin_token" = [])),
     responses(
         (status = 200, body = OrderView),

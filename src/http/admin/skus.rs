@@ -36,7 +36,7 @@ pub(in crate::http) struct SkuBody {
     security(("admin_token" = [])),
     responses(
         (status = 200, body = SkuStock),
-        (status = 404, body = Problem, description = "No such merchant"),
+        (status = 404, body = Problem, description = "`NOT_FOUND`: no such merchant"),
         (status = 409, body = Problem, description = "`STOCK_BELOW_HELD`"),
         (status = 422, body = Problem, description = "`VALIDATION_FAILED`"),
     ))]

@@ -87,13 +87,13 @@ pub(super) async fn mark_intact(app: &App) -> Result<(), RedisDown> {
 
 /// The timers as they stand.
 #[derive(Clone, Debug, Default)]
-pub(super) struct Timers {
-    pub(super) waiting: i64,
-    pub(super) leased: i64,
-    pub(super) due: i64,
-    pub(super) is_intact: bool,
+pub(in crate::orders) struct Timers {
+    pub(in crate::orders) waiting: i64,
+    pub(in crate::orders) leased: i64,
+    pub(in crate::orders) due: i64,
+    pub(in crate::orders) is_intact: bool,
     /// The next ones, by deadline.
-    pub(super) next: Vec<(OrderKey, i64)>,
+    pub(in crate::orders) next: Vec<(OrderKey, i64)>,
 }
 
 /// Looks at the timers without touching them.

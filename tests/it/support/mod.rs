@@ -6,6 +6,7 @@ pub mod chance;
 pub mod cluster;
 pub mod crash;
 pub mod double_grant;
+mod keyed;
 mod money;
 mod paying;
 pub mod raw;
