@@ -6,7 +6,6 @@ static PROVIDER: Once = Once::new();
 
 /// A client that goes where it is told and nowhere else: no redirect is followed, and no proxy of the
 /// environment is used.
-#[must_use]
 pub fn builder() -> reqwest::ClientBuilder {
     // The one TLS provider of the process; ring, because the database's connections use it anyway. That somebody
     // installed one before is as good.
