@@ -9,6 +9,7 @@ use tokio::net::{TcpListener, TcpStream};
 use super::model::Finding;
 use super::settings::Settings;
 use crate::config::{Config, Env};
+use crate::infra::http_client;
 
 /// Longest wait for a peer.
 const PATIENCE: Duration = Duration::from_secs(3);
@@ -32,8 +33,10 @@ async fn port(bind: SocketAddr) -> Finding {
     let Err(error) = TcpListener::bind(bind).await else {
         return Finding::fine(check, format!("{bind} is free"));
     };
-    let asked = reqwest::Client::new().get(format!("http://{bind}/livez")).timeout(PATIENCE).send().await;
-    if let Ok(answer) = asked
+    let Ok(http) = http_client::builder().timeout(PATIENCE).build() else {
+        return Finding::unknown(check, format!("{bind}: {error}"));
+    };
+    if let Ok(answer) = http.get(format!("http://{bind}/livez")).send().await
         && answer.headers().contains_key("x-request-id")
     {
         return Finding::note(check, format!("a payonce listens on {bind} already"));

@@ -11,6 +11,7 @@ use crate::config::{AdminToken, Config, Env, Role, Strictness};
 use crate::http::{self, Answer};
 use crate::ids::Ids;
 use crate::infra::clock::Clock;
+use crate::infra::http_client;
 use crate::run;
 
 /// Asks what the command says.
@@ -25,7 +26,7 @@ async fn call_instance(url: &str, options: &Options, given: &Given) -> Result<An
     let Some(token) = options.token.as_ref() else {
         return Err("an instance asks for a token: give --token or PAYONCE_ADMIN_TOKEN".into());
     };
-    let request = reqwest::Client::new().request(given.deed.method.parse()?, target(url, given)?);
+    let request = http_client::builder().build()?.request(given.deed.method.parse()?, target(url, given)?);
     let request = request.bearer_auth(token.expose_secret());
     let request = match body(given)? {
         Some(body) => request.json(&body),

@@ -10,6 +10,7 @@ use crate::channels::sandbox::signature::{self, Keys};
 use crate::cli::CliError;
 use crate::ids::Ids;
 use crate::infra::clock::Clock;
+use crate::infra::http_client;
 
 /// Longest wait for one answer.
 const PATIENCE: Duration = Duration::from_secs(20);
@@ -52,11 +53,8 @@ impl Client {
         ids: Ids,
     ) -> Result<Self, CliError> {
         // The service closes connections that rest for two seconds.
-        let http = reqwest::Client::builder()
-            .timeout(PATIENCE)
-            .pool_idle_timeout(Duration::from_millis(500))
-            .redirect(reqwest::redirect::Policy::none())
-            .build()?;
+        let http =
+            http_client::builder().timeout(PATIENCE).pool_idle_timeout(Duration::from_millis(500)).build()?;
         let signer = Keys::new(std::slice::from_ref(sandbox_secret))?;
         Ok(Self { http, url: url.trim_end_matches('/').to_owned(), key, token, signer, clock, ids })
     }
