@@ -19,6 +19,7 @@ use crate::ids::Ids;
 use crate::infra::clock::Clock;
 use crate::infra::db::{Db, DbError};
 use crate::infra::duty::Duty;
+use crate::infra::http_client;
 use crate::infra::telemetry;
 use crate::workers;
 
@@ -157,8 +158,7 @@ fn channels(
     clock: &Clock,
     public_url: &str,
 ) -> Result<Channels, StartError> {
-    let http =
-        reqwest::Client::builder().redirect(reqwest::redirect::Policy::none()).build().map_err(boxed)?;
+    let http = http_client::builder().build().map_err(boxed)?;
     let settings = AdapterSettings {
         secrets: vec![config.channels.sandbox_secret.clone()],
         notify_url: format!("{public_url}/webhooks/sandbox"),

@@ -40,6 +40,7 @@ impl Program {
         command
             .args(args)
             .env_clear()
+            .envs(std::env::vars().filter(|(k, _)| k == "XLANES"))
             .envs(std::env::vars().filter(|(name, _)| PASSED_ON.contains(&name.as_str())))
             .env("DATABASE_URL", &self.database_url)
             .env("REDIS_URL", &self.redis_url)

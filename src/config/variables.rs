@@ -45,7 +45,7 @@ pub const VARIABLES: &[Variable] = &[
         "DATABASE_BATCH_MAX",
         "128",
         "a whole number from 1 to 1000",
-        "Concurrent commands of one kind that share a statement and its commit at most; 1 carries each out alone.",
+        "Concurrent commands of one kind that share a statement and its commit at most; 1 carries out one after the other.",
     ),
     plain(
         "DATABASE_ACQUIRE_MS",

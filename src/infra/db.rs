@@ -85,12 +85,6 @@ impl DbError {
         }
     }
 
-    /// Whether the database as a whole is out of reach, as far as this failure tells.
-    #[must_use]
-    pub fn is_away(&self) -> bool {
-        matches!(self, Self::Unavailable(error) if !matches!(error, sqlx::Error::Database(_)))
-    }
-
     /// Whether the same use case may be run again at once. Every use case looks before it writes, so running
     /// it again is safe also when the first run did commit.
     #[must_use]

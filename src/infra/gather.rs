@@ -1,16 +1,17 @@
 //! Group commit: concurrent commands of one kind are carried out by one statement, in one commit.
 //!
 //! Always true: a command means what it means alone (one alone is a batch of one); commands of one order never
-//! share a batch and are carried out in the order in which they came; a command that spoils its batch spoils
-//! only itself, because the batch is then carried out one by one; a caller that leaves changes nothing.
+//! share a batch and are carried out in the order in which they came; a caller that leaves changes nothing. A
+//! command that spoils its batch, or must wait for a row that somebody else holds, spoils and delays only itself:
+//! each command of such a batch is then carried out by itself, beside the lane, which goes on.
 //!
 //! Nobody waits for a batch to fill: an idle lane takes what is there, and a batch forms by itself while the one
-//! before it commits. A commit and a round trip are then shared by as many callers as are waiting.
+//! before it commits. A commit and a round trip are then shared by as many callers as are waiting. Each kind has
+//! one lane: two made smaller batches, and so cost more than they brought.
 
 use std::any::{Any, TypeId};
 use std::collections::{HashMap, HashSet, VecDeque};
 use std::fmt;
-use std::hash::{BuildHasher, RandomState};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, RwLock};
 use std::time::Duration;
 
@@ -22,8 +23,6 @@ use super::db::{Conn, Db, DbError};
 pub trait Command: Sized + Send + Sync + 'static {
     /// Its name in metrics and logs.
     const NAME: &'static str;
-    /// Batches of this kind that may be under way at once.
-    const LANES: usize = 2;
     /// What a caller gets.
     type Outcome: Send + 'static;
 
@@ -43,12 +42,11 @@ const MAX_WAITING: usize = 4096;
 /// How long a lane without work keeps its connection.
 const LINGER: Duration = Duration::from_millis(20);
 
-/// The lanes of every kind of command. Cheap to clone.
+/// The lane of every kind of command. Cheap to clone.
 #[derive(Clone)]
 pub(super) struct Gatherer {
-    kinds: Arc<RwLock<HashMap<TypeId, Arc<dyn Any + Send + Sync>>>>,
+    lanes: Arc<RwLock<HashMap<TypeId, Arc<dyn Any + Send + Sync>>>>,
     max_batch: usize,
-    hasher: RandomState,
 }
 
 impl fmt::Debug for Gatherer {
@@ -60,18 +58,18 @@ impl fmt::Debug for Gatherer {
 impl Gatherer {
     /// Batches of at most so many commands; with 1 every command is carried out alone.
     pub(super) fn new(max_batch: usize) -> Self {
-        Self { kinds: Arc::default(), max_batch: max_batch.max(1), hasher: RandomState::new() }
+        Self { lanes: Arc::default(), max_batch: max_batch.max(1) }
     }
 
-    fn lanes<C: Command>(&self) -> Arc<Lanes<C>> {
+    fn lane<C: Command>(&self) -> Arc<Lane<C>> {
         let kind = TypeId::of::<C>();
-        let known = self.kinds.read().unwrap_or_else(PoisonError::into_inner).get(&kind).cloned();
-        let lanes = known.unwrap_or_else(|| {
-            let mut kinds = self.kinds.write().unwrap_or_else(PoisonError::into_inner);
-            kinds.entry(kind).or_insert_with(|| Arc::new(Lanes::<C>::new(self.max_batch))).clone()
+        let known = self.lanes.read().unwrap_or_else(PoisonError::into_inner).get(&kind).cloned();
+        let lane = known.unwrap_or_else(|| {
+            let mut lanes = self.lanes.write().unwrap_or_else(PoisonError::into_inner);
+            lanes.entry(kind).or_insert_with(|| Arc::new(Lane::<C>::new(self.max_batch))).clone()
         });
-        // The map is keyed by the very type, so this never makes lanes that nobody shares.
-        lanes.downcast().unwrap_or_else(|_| Arc::new(Lanes::new(self.max_batch)))
+        // The map is keyed by the very type, so this never makes a lane that nobody shares.
+        lane.downcast().unwrap_or_else(|_| Arc::new(Lane::new(self.max_batch)))
     }
 }
 
@@ -81,14 +79,11 @@ impl Db {
     /// # Errors
     /// The command's own; [`DbError::Unavailable`] when too many are waiting, or when the database is away.
     pub async fn gather<C: Command>(&self, command: C) -> Result<C::Outcome, DbError> {
-        let gatherer = self.gatherer();
-        let order = command.order().map(|name| Order { hash: gatherer.hasher.hash_one(&name), name });
-        let lanes = gatherer.lanes::<C>();
+        let lane = self.gatherer().lane::<C>();
         let (answer, outcome) = oneshot::channel();
-        let lane = lanes.choose(order.as_ref());
-        match lane.admit(Waiting { command, order, answer }) {
+        match lane.admit(Waiting { order: command.order(), command, answer }) {
             Admission::Full => return Err(DbError::Unavailable(sqlx::Error::PoolTimedOut)),
-            Admission::Starts => drop(tokio::spawn(lane.clone().run(self.clone()))),
+            Admission::Starts => drop(tokio::spawn(lane.run(self.clone()))),
             Admission::Joins => {}
         }
         // A lane that panics drops its answers.
@@ -98,18 +93,11 @@ impl Db {
 
 struct Waiting<C: Command> {
     command: C,
-    order: Option<Order>,
+    order: Option<String>,
     answer: Answer<C>,
 }
 
 type Answer<C> = oneshot::Sender<Result<<C as Command>::Outcome, DbError>>;
-
-/// The order that a command writes to, by name and by the hash that chooses its lane.
-#[derive(PartialEq, Eq, PartialOrd, Ord)]
-struct Order {
-    name: String,
-    hash: u64,
-}
 
 enum Admission {
     /// The lane was idle: its caller sets it going.
@@ -120,26 +108,6 @@ enum Admission {
     Full,
 }
 
-struct Lanes<C: Command> {
-    lanes: Vec<Arc<Lane<C>>>,
-}
-
-impl<C: Command> Lanes<C> {
-    fn new(max_batch: usize) -> Self {
-        Self { lanes: (0..C::LANES.max(1)).map(|_| Arc::new(Lane::new(max_batch))).collect() }
-    }
-
-    /// One order keeps to one lane. Anything else takes the shortest.
-    fn choose(&self, order: Option<&Order>) -> &Arc<Lane<C>> {
-        let count = self.lanes.len();
-        let index = match order {
-            Some(order) => usize::try_from(order.hash % count as u64).unwrap_or(0),
-            None => (0..count).min_by_key(|index| self.lanes[*index].queue().length()).unwrap_or(0),
-        };
-        &self.lanes[index]
-    }
-}
-
 struct Lane<C: Command> {
     queue: Mutex<Queue<C>>,
     arrived: Notify,
@@ -148,20 +116,12 @@ struct Lane<C: Command> {
 
 struct Queue<C: Command> {
     waiting: VecDeque<Waiting<C>>,
-    /// Commands of the batch that is being carried out.
-    under_way: usize,
     is_running: bool,
-}
-
-impl<C: Command> Queue<C> {
-    fn length(&self) -> usize {
-        self.waiting.len() + self.under_way
-    }
 }
 
 impl<C: Command> Lane<C> {
     fn new(max_batch: usize) -> Self {
-        let queue = Mutex::new(Queue { waiting: VecDeque::new(), under_way: 0, is_running: false });
+        let queue = Mutex::new(Queue { waiting: VecDeque::new(), is_running: false });
         Self { queue, arrived: Notify::new(), max_batch }
     }
 
@@ -184,11 +144,12 @@ impl<C: Command> Lane<C> {
         Admission::Starts
     }
 
-    /// Works until nothing has come for a while. Only one runs per lane, which keeps commands in their order.
+    /// Works until nothing has come for a while. Only one runs at a time, which keeps commands in their order.
     async fn run(self: Arc<Self>, db: Db) {
         let _reset = ResetOnPanic(&self);
         let mut conn = None;
         loop {
+            self.let_others_arrive().await;
             let batch = self.take_batch();
             if !batch.is_empty() {
                 metrics::histogram!("payonce_batch_size", "kind" => C::NAME).record(batch.len() as f64);
@@ -196,6 +157,20 @@ impl<C: Command> Lane<C> {
             } else if tokio::time::timeout(LINGER, self.arrived.notified()).await.is_err() && self.rest() {
                 return;
             }
+        }
+    }
+
+    /// Lets tasks that can run do so, as long as that brings more commands: a batch taken too early leaves them a
+    /// statement of their own. It waits for no clock, so it costs next to nothing when there is nobody else.
+    async fn let_others_arrive(&self) {
+        let mut waiting = 0;
+        loop {
+            let now_waiting = self.queue().waiting.len();
+            if now_waiting == waiting || now_waiting >= self.max_batch {
+                return;
+            }
+            waiting = now_waiting;
+            tokio::task::yield_now().await;
         }
     }
 
@@ -207,7 +182,7 @@ impl<C: Command> Lane<C> {
         while batch.len() < self.max_batch
             && let Some(next) = queue.waiting.pop_front()
         {
-            if next.order.as_ref().is_none_or(|order| orders.insert(order.hash)) {
+            if next.order.as_ref().is_none_or(|order| orders.insert(order.clone())) {
                 batch.push(next);
             } else {
                 passed_over.push_back(next);
@@ -216,7 +191,6 @@ impl<C: Command> Lane<C> {
         // Back to the front, as they stood.
         passed_over.append(&mut queue.waiting);
         queue.waiting = passed_over;
-        queue.under_way = batch.len();
         drop(queue);
         // Statements that write to many orders lock them in the order of their names, so that no two can deadlock.
         batch.sort_by(|one, other| one.order.cmp(&other.order));
@@ -247,7 +221,7 @@ impl<C: Command> Drop for ResetOnPanic<'_, C> {
 /// Carries a batch out, and when that fails each command by itself, so that every caller gets its own outcome.
 /// That a caller left and cannot be told is no failure.
 async fn settle<C: Command>(db: &Db, conn: &mut Option<Conn>, batch: Vec<Waiting<C>>) {
-    let (commands, answers): (Vec<_>, Vec<_>) =
+    let (mut commands, answers): (Vec<_>, Vec<_>) =
         batch.into_iter().map(|waiting| (waiting.command, waiting.answer)).unzip();
     match carry_out(db, conn, &commands).await {
         Ok(outcomes) => {
@@ -260,25 +234,18 @@ async fn settle<C: Command>(db: &Db, conn: &mut Option<Conn>, batch: Vec<Waiting
             Err(answers) => {
                 tracing::debug!(kind = C::NAME, size = commands.len(), %error, "a batch is carried out one by one");
                 metrics::counter!("payonce_batches_split_total", "kind" => C::NAME).increment(1);
-                one_by_one(db, conn, &commands, answers).await;
+                for (command, answer) in commands.drain(..).zip(answers) {
+                    tokio::spawn(carry_out_alone(db.clone(), command, answer));
+                }
             }
         },
     }
 }
 
-async fn one_by_one<C: Command>(db: &Db, conn: &mut Option<Conn>, commands: &[C], answers: Vec<Answer<C>>) {
-    for (command, answer) in commands.chunks(1).zip(answers) {
-        let outcome = carry_out(db, conn, command).await.and_then(|outcomes| {
-            let found = outcomes.len() as u64;
-            outcomes.into_iter().next().ok_or(DbError::UnexpectedRows(found))
-        });
-        let is_away = outcome.as_ref().is_err_and(DbError::is_away);
-        answer.send(outcome).ok();
-        if is_away {
-            // Nobody waits through the same deadline once more: the answers that are dropped say so.
-            return;
-        }
-    }
+async fn carry_out_alone<C: Command>(db: Db, command: C, answer: Answer<C>) {
+    let outcomes = carry_out(&db, &mut None, std::slice::from_ref(&command)).await;
+    let outcome = outcomes.and_then(|outcomes| outcomes.into_iter().next().ok_or(DbError::UnexpectedRows(0)));
+    answer.send(outcome).ok();
 }
 
 /// Uses the lane's connection, or takes one. After a failure it is given up: the next batch takes another.
@@ -297,6 +264,12 @@ async fn carry_out<C: Command>(
         true => Ok(outcomes),
         false => Err(DbError::UnexpectedRows(outcomes.len() as u64)),
     }
+}
+
+/// How long a statement may wait for a row that somebody else holds, in milliseconds: a batch not as long as a
+/// command alone, because it makes others wait. For `set_config('lock_timeout', …, true)`.
+pub fn patience<C>(batch: &[C]) -> &'static str {
+    if batch.len() > 1 { "50" } else { "2000" }
 }
 
 /// One value of each command: a column of the arrays that a set-based statement takes.

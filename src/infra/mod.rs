@@ -7,6 +7,7 @@ pub mod clock;
 pub mod db;
 pub mod duty;
 pub mod gather;
+pub mod http_client;
 pub mod lock;
 pub mod redis;
 pub mod request;

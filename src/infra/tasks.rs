@@ -5,8 +5,9 @@ use std::hash::Hash;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
-use futures_util::FutureExt;
 use futures_util::future::{BoxFuture, Shared};
+use futures_util::{FutureExt, TryFutureExt};
+use tokio::task::JoinHandle;
 use tokio_util::task::TaskTracker;
 use tracing::Instrument;
 
@@ -39,13 +40,20 @@ impl Tasks {
         &self,
         work: impl Future<Output = T> + Send + 'static,
     ) -> Result<T, TaskFailed> {
-        // The lines that it logs belong to the request that began it.
-        let bounded = tokio::time::timeout(DEADLINE, work).in_current_span();
-        match self.tracker.spawn(bounded).await {
-            Ok(Ok(value)) => Ok(value),
-            Ok(Err(_)) => Err(TaskFailed::TimedOut),
+        match self.spawn(Box::pin(work)).await {
+            Ok(outcome) => outcome,
             Err(_) => Err(TaskFailed::Panicked),
         }
+    }
+
+    /// Starts work that is large on the heap: a task is moved a few times before it runs.
+    fn spawn<T: Send + 'static>(
+        &self,
+        work: impl Future<Output = T> + Send + Unpin + 'static,
+    ) -> JoinHandle<Result<T, TaskFailed>> {
+        let bounded = tokio::time::timeout(DEADLINE, work).map_err(|_| TaskFailed::TimedOut);
+        // The lines that it logs belong to the request that began it.
+        self.tracker.spawn(bounded.in_current_span())
     }
 
     /// Runs work that nobody waits for.
@@ -89,7 +97,7 @@ impl<K: Eq + Hash + Clone + Send + 'static, T: Clone + Send + Sync + 'static> Fl
             match flying.get(&key) {
                 Some(flight) => flight.clone(),
                 None => {
-                    let flight = self.take_off(key.clone(), work());
+                    let flight = self.take_off(key.clone(), Box::pin(work()));
                     flying.insert(key, flight.clone());
                     flight
                 }
@@ -98,19 +106,26 @@ impl<K: Eq + Hash + Clone + Send + 'static, T: Clone + Send + Sync + 'static> Fl
         flight.await
     }
 
-    fn take_off<F>(&self, key: K, work: F) -> Flight<T>
-    where
-        F: Future<Output = T> + Send + 'static,
-    {
-        let (flying, tasks) = (self.flying.clone(), self.tasks.clone());
+    fn take_off(&self, key: K, work: BoxFuture<'static, T>) -> Flight<T> {
         // Spawned at once: a flight that all its passengers left must go on.
-        let flight = async move {
-            let outcome = tasks.run(work).await;
-            flying.lock().unwrap_or_else(PoisonError::into_inner).remove(&key);
-            outcome
-        };
-        let landed = tokio::spawn(flight.in_current_span());
+        let flying = self.flying.clone();
+        let landed = self.tasks.spawn(Box::pin(async move {
+            let _landing = Landing { flying, key };
+            work.await
+        }));
         landed.map(|outcome| outcome.unwrap_or(Err(TaskFailed::Panicked))).boxed().shared()
+    }
+}
+
+/// Whoever comes after the landing takes a flight of their own, however this one ended.
+struct Landing<K: Eq + Hash, T: Clone> {
+    flying: Arc<Mutex<HashMap<K, Flight<T>>>>,
+    key: K,
+}
+
+impl<K: Eq + Hash, T: Clone> Drop for Landing<K, T> {
+    fn drop(&mut self) {
+        self.flying.lock().unwrap_or_else(PoisonError::into_inner).remove(&self.key);
     }
 }
 

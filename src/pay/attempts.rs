@@ -80,9 +80,11 @@ pub(super) async fn make_link(
             let expires_at = created.expires_at.min(order_expires_at);
             publish_link(app, attempt, CreatedTrade { expires_at, ..created }).await
         }
-        Err(CallError::Refused(refusal)) => fail_unless_paid(app, channel.as_ref(), attempt, refusal).await,
+        Err(CallError::Refused(refusal)) => {
+            Box::pin(fail_unless_paid(app, channel.as_ref(), attempt, refusal)).await
+        }
         Err(error @ (CallError::Silent(_) | CallError::NotNow)) => {
-            Err(leave_to_task(app, &attempt, Action::DrivePayOrder, &error).await?)
+            Err(Box::pin(leave_to_task(app, &attempt, Action::DrivePayOrder, &error)).await?)
         }
     }
 }
@@ -118,7 +120,7 @@ async fn publish_link(app: &App, attempt: Attempt, created: CreatedTrade) -> Res
         now: app.now(),
     };
     if !app.db.gather(publish).await? {
-        close_if_unwanted(app, &attempt).await?;
+        Box::pin(close_if_unwanted(app, &attempt)).await?;
         return Ok(Linked::Moved);
     }
     Ok(Linked::Paying(Box::new(Attempt {

@@ -151,7 +151,8 @@ async fn apply(app: &App, incoming: &Incoming) -> Result<Verdict, PayError> {
             // The refund's own state is the mark that says "done": applying it again changes nothing, so the
             // callback may be kept after it.
             let claim = Some(Claim { channel: incoming.channel, money: *money });
-            let verdict = match refunds::apply_result(app, &RefundReport { refund_id, state, claim }).await? {
+            let result = RefundReport { refund_id, state, claim };
+            let verdict = match Box::pin(refunds::apply_result(app, &result)).await? {
                 Applied::Yes => Verdict::Applied,
                 Applied::Unknown => Verdict::Recorded,
                 Applied::Mismatch => Verdict::AmountMismatch,

@@ -260,7 +260,7 @@ async fn serve_is_ready_soon_keeps_its_secrets_and_ends_well() {
 
 /// Uses the keys and tokens in every way that could put them into a log.
 async fn pay_through(url: &str, key: &str) {
-    let http = reqwest::Client::new();
+    let http = payonce::infra::http_client::builder().build().expect("a client");
     let post = |path: &str, token: &str, body: Value| {
         let request = http.post(format!("{url}{path}")).bearer_auth(token).json(&body);
         async move { request.send().await.expect("an answer").status().as_u16() }

@@ -4,6 +4,7 @@ use std::collections::BTreeSet;
 use std::time::{Duration, Instant};
 
 use payonce::channels::sandbox::{FaultKind, FaultOp};
+use payonce::infra::http_client;
 use reqwest::Method;
 use serde_json::json;
 
@@ -191,8 +192,13 @@ async fn a_stop_fails_readiness_first_answers_what_is_under_way_and_then_refuses
     stopping.await.expect("stopped");
     println!("the stop took {:?}", asked.elapsed());
     assert!(asked.elapsed() < Duration::from_secs(10), "{:?}", asked.elapsed());
-    let refused =
-        reqwest::Client::new().get(format!("{url}/livez")).send().await.expect_err("nobody listens");
+    let refused = http_client::builder()
+        .build()
+        .expect("a client")
+        .get(format!("{url}/livez"))
+        .send()
+        .await
+        .expect_err("nobody listens");
     assert!(refused.is_connect(), "{refused:?}");
     drop(redis);
     stores::drop_database(&database_url).await;

@@ -12,6 +12,7 @@ use crate::channels::Refusal;
 use crate::ids::{Ids, PayOrderId, base32};
 use crate::infra::clock::Clock;
 use crate::infra::db::{Conn, Db, DbError, MaybeTransient, Tx};
+use crate::infra::http_client;
 
 use super::protocol::{Call, Outcome};
 use super::signature::{EmptySecret, Keys};
@@ -63,12 +64,7 @@ impl Gateway {
     pub fn new(db: Db, clock: Clock, ids: Ids, settings: GatewaySettings) -> Result<Self, SetupError> {
         let keys = Keys::new(&[settings.secret])?;
         let public_url = settings.public_url.trim_end_matches('/').to_owned();
-        // A webhook goes where the trade says and nowhere else: no redirect, no proxy from the environment.
-        let http = reqwest::Client::builder()
-            .redirect(reqwest::redirect::Policy::none())
-            .no_proxy()
-            .timeout(WEBHOOK_DEADLINE)
-            .build()?;
+        let http = http_client::builder().timeout(WEBHOOK_DEADLINE).build()?;
         Ok(Self(Arc::new(Inner { db, clock, ids, keys, public_url, http, wake: Arc::default() })))
     }
 
@@ -121,7 +117,7 @@ impl Gateway {
     /// Carries a call out to its end, also when the caller stops waiting: a provider does not notice either.
     pub(super) async fn answer<C: Call>(&self, call: C) -> Result<Outcome<C::Answer>, GatewayError> {
         let gateway = self.clone();
-        match owned(async move { call.carry_out(&gateway).await }).await {
+        match owned(Box::pin(async move { call.carry_out(&gateway).await })).await {
             Ok(answer) => Ok(Outcome::Done { answer }),
             Err(GatewayError::Refused(refused)) => {
                 let Refusal { code, message } = refused.into();

@@ -82,9 +82,9 @@ impl Call for Create {
         let opening = gateway.db().retrying(|| gateway.db().gather(new.clone())).await?;
         if opening == Opening::FaultWaits {
             let fault = gateway.claim_fault(FaultOp::Create).await?;
-            return act_under(fault, gateway.open_past_faults(&new)).await;
+            return Box::pin(act_under(fault, gateway.open_past_faults(&new))).await;
         }
-        gateway.created(&new, opening).await
+        Box::pin(gateway.created(&new, opening)).await
     }
 }
 

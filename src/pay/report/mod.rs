@@ -169,10 +169,14 @@ async fn write(app: &App, report: &Report<'_>, facts: &Facts, remedy: &Remedy) -
         }
         // An answer to a question of ours that moves nothing leaves no row.
         Remedy::Note(_) if report.origin.event_id().is_none() => Ok(true),
+        // Boxed: what an ordinary payment does not need takes no room in its future.
         _ => {
-            let mut tx = app.db.begin().await?;
-            let written = write_in_tx(app, &mut tx, report, facts, remedy, now).await;
-            tx.finish(written).await
+            Box::pin(async {
+                let mut tx = app.db.begin().await?;
+                let written = write_in_tx(app, &mut tx, report, facts, remedy, now).await;
+                tx.finish(written).await
+            })
+            .await
         }
     }
 }

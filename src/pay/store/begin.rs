@@ -3,7 +3,7 @@
 use time::OffsetDateTime;
 
 use crate::infra::db::{Conn, DbError};
-use crate::infra::gather::{Command, column, met};
+use crate::infra::gather::{Command, column, met, patience};
 use crate::pay::model::Attempt;
 
 /// Begins an attempt: the row, its history, and the task that drives it on should this process die. `false`
@@ -30,7 +30,7 @@ impl Command for Begin {
     async fn carry_out(batch: &[Self], conn: &mut Conn) -> Result<Vec<bool>, DbError> {
         let begun = sqlx::query_scalar!(
             r#"WITH relaxed AS MATERIALIZED (
-                 SELECT set_config('synchronous_commit', 'off', true)
+                 SELECT set_config('synchronous_commit', 'off', true), set_config('lock_timeout', $14, true)
                ), begun AS (
                  UPDATE orders SET attempts = orders.attempts + 1
                  FROM unnest($1::text[], $2::text[], $3::text[], $4::text[], $5::text[], $6::bigint[], $7::text[],
@@ -73,6 +73,7 @@ impl Command for Begin {
             &column(batch, |new| new.attempt.created_at),
             &column(batch, |new| new.attempts_seen),
             &column(batch, |new| new.guard_until),
+            patience(batch),
         )
         .fetch_all(conn)
         .await?;

@@ -5,7 +5,7 @@ use time::OffsetDateTime;
 use crate::channels::CreatedTrade;
 use crate::ids::PayOrderId;
 use crate::infra::db::{Conn, DbError};
-use crate::infra::gather::{Command, column, met};
+use crate::infra::gather::{Command, column, met, patience};
 use crate::orders::OrderKey;
 
 /// `INIT → PAYING` with the link, if the order still waits for money; ends the guarding task. `false` when the
@@ -28,13 +28,16 @@ impl Command for Publish {
 
     async fn carry_out(batch: &[Self], conn: &mut Conn) -> Result<Vec<bool>, DbError> {
         let linked = sqlx::query_scalar!(
-            r#"WITH linked AS (
+            r#"WITH patient AS MATERIALIZED (
+                 SELECT set_config('lock_timeout', $8, true)
+               ), linked AS (
                  UPDATE pay_orders
                  SET status = 'PAYING', pay_url = new.pay_url, channel_ref = new.channel_ref,
                      expires_at = new.expires_at, version = pay_orders.version + 1, updated_at = new.now
                  FROM unnest($1::text[], $2::text[], $3::text[], $4::text[], $5::text[], $6::timestamptz[],
                              $7::timestamptz[]) WITH ORDINALITY
-                      AS new (pay_order_id, merchant_id, order_no, pay_url, channel_ref, expires_at, now, place)
+                      AS new (pay_order_id, merchant_id, order_no, pay_url, channel_ref, expires_at, now, place),
+                      patient
                  WHERE pay_orders.pay_order_id = new.pay_order_id AND pay_orders.status = 'INIT'
                    AND EXISTS (SELECT 1 FROM orders
                                WHERE orders.merchant_id = new.merchant_id AND orders.order_no = new.order_no
@@ -58,6 +61,7 @@ impl Command for Publish {
             &column(batch, |new| new.created.channel_ref.as_deref()) as &[Option<&str>],
             &column(batch, |new| new.created.expires_at),
             &column(batch, |new| new.now),
+            patience(batch),
         )
         .fetch_all(conn)
         .await?;

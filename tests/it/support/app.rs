@@ -45,7 +45,10 @@ impl Default for TestOptions {
 
 /// The server closes connections that rest for two seconds; a call must not meet that moment.
 fn http_client() -> reqwest::Client {
-    reqwest::Client::builder().pool_idle_timeout(Duration::from_millis(500)).build().expect("a client")
+    payonce::infra::http_client::builder()
+        .pool_idle_timeout(Duration::from_millis(500))
+        .build()
+        .expect("a client")
 }
 
 /// An instance under test.

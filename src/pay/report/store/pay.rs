@@ -5,7 +5,7 @@ use time::OffsetDateTime;
 use super::Matched;
 use crate::channels::Payment;
 use crate::infra::db::{Conn, DbError};
-use crate::infra::gather::{Command, column, met};
+use crate::infra::gather::{Command, column, met, patience};
 use crate::outbox::Event;
 
 /// Pays an order: the callback, the order, the attempt, its stock, the history, the event, and a task for every
@@ -38,7 +38,9 @@ impl Command for Pay {
     #[expect(clippy::too_many_lines, reason = "one statement and its parameters")]
     async fn carry_out(batch: &[Self], conn: &mut Conn) -> Result<Vec<bool>, DbError> {
         let paid = sqlx::query_scalar!(
-            r#"WITH paid AS (
+            r#"WITH patient AS MATERIALIZED (
+                 SELECT set_config('lock_timeout', $16, true)
+               ), paid AS (
                  UPDATE orders
                  SET status = 'PAID', paid_by = new.pay_order_id, paid_at = new.paid_at,
                      version = orders.version + 1, updated_at = new.now
@@ -46,7 +48,8 @@ impl Command for Pay {
                              $6::bigint[], $7::text[], $8::integer[], $9::text[], $10::text[], $11::smallint[],
                              $12::jsonb[], $13::text[], $14::text[], $15::bytea[]) WITH ORDINALITY
                       AS new (merchant_id, order_no, pay_order_id, paid_at, now, amount, currency, attempts_seen,
-                              transaction_id, event, event_version, payload, channel, event_id, body, place)
+                              transaction_id, event, event_version, payload, channel, event_id, body, place),
+                      patient
                  WHERE orders.merchant_id = new.merchant_id AND orders.order_no = new.order_no
                    AND orders.status = 'PENDING' AND orders.amount = new.amount
                    AND orders.currency = new.currency AND orders.attempts = new.attempts_seen
@@ -131,6 +134,7 @@ impl Command for Pay {
             &column(batch, |new| new.channel.as_str()) as &[&str],
             &column(batch, |new| new.event_id.as_deref()) as &[Option<&str>],
             &column(batch, |new| new.body.as_deref()) as &[Option<&[u8]>],
+            patience(batch),
         )
         .fetch_all(conn)
         .await?;
