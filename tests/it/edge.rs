@@ -100,7 +100,13 @@ async fn health_says_how_things_stand() {
     let mut app = TestApp::start().await;
     assert_eq!(app.call(Method::GET, "/livez", "", None).await.expect(200).text, "ok");
     let ready = app.call(Method::GET, "/readyz", "", None).await.expect(200);
-    assert_eq!(ready.body, json!({"status": "ready", "database": "up", "redis": "up", "stopping": false}));
+    let node = ready.body["redis_nodes"][0]["node"].clone();
+    assert!(node.as_str().is_some_and(|node| node.starts_with("127.0.0.1:")), "no password: {node}");
+    let expected = |status: &str, redis: &str| {
+        json!({"status": status, "database": "up", "redis": redis, "stopping": false,
+               "redis_nodes": [{"node": node, "state": redis}]})
+    };
+    assert_eq!(ready.body, expected("ready", "up"));
     let figures = app.call(Method::GET, "/metrics", "", None).await.expect(200);
     assert!(figures.header("content-type").is_some_and(|kind| kind.starts_with("text/plain")));
     assert!(figures.text.contains("payonce_http_requests_total{"), "{}", figures.text);
@@ -108,10 +114,7 @@ async fn health_says_how_things_stand() {
 
     app.redis.as_mut().expect("its own").stop().await.expect("stopped");
     let degraded = app.call(Method::GET, "/readyz", "", None).await.expect(200);
-    assert_eq!(
-        degraded.body,
-        json!({"status": "degraded", "database": "up", "redis": "down", "stopping": false})
-    );
+    assert_eq!(degraded.body, expected("degraded", "down"));
     app.end().await;
 }
 
