@@ -3,6 +3,7 @@
 use time::{Duration, OffsetDateTime};
 
 use super::store;
+use crate::infra::crash::effect;
 use crate::infra::db::Db;
 use crate::infra::duty::{Batch, DutyError};
 
@@ -17,6 +18,8 @@ const BATCH: usize = 1000;
 /// When the database cannot be reached.
 pub async fn forget_old(db: &Db, now: OffsetDateTime) -> Result<Batch, DutyError> {
     let limit = i64::try_from(BATCH)?;
-    let forgotten = store::delete_before(&mut db.conn().await?, now - KEPT_FOR, limit).await?;
+    let mut conn = db.conn().await?;
+    let deleted = effect!("idempotency.forget", store::delete_before(&mut conn, now - KEPT_FOR, limit).await);
+    let forgotten = deleted?;
     Ok(Batch::of(usize::try_from(forgotten)?, BATCH))
 }

@@ -54,8 +54,9 @@ async fn create_once(
     let kept = keep.map(|keep| keep.row(made.clone()));
 
     let mut conn = app.db.conn().await?;
-    let inserted = store::insert(&mut conn, &made.details.order, new, kept.as_ref()).await;
-    if let Err(error) = effect!("orders.create", inserted) {
+    let inserted =
+        effect!("orders.create", store::insert(&mut conn, &made.details.order, new, kept.as_ref()).await);
+    if let Err(error) = inserted {
         refused(&mut conn, &key, new, error).await?;
         drop(conn);
         return repeated(app, &key, keep).await;
@@ -69,7 +70,8 @@ async fn repeated(app: &App, key: &OrderKey, keep: Option<&Keep<Created>>) -> Re
     let repeated = Created { details: find::details(app, key).await?, is_new: false };
     if let Some(keep) = keep {
         let row = keep.row(repeated.clone());
-        idempotency::insert(&mut app.db.conn().await?, &row, Some(key.order_no.as_str()), app.now()).await?;
+        let (mut conn, order_no) = (app.db.conn().await?, Some(key.order_no.as_str()));
+        effect!("orders.keep", idempotency::insert(&mut conn, &row, order_no, app.now()).await)?;
     }
     Ok(repeated)
 }

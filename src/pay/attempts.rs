@@ -110,8 +110,10 @@ async fn fail_unless_paid(
         Ok(_) => {
             let kept = keep.map(|keep| keep.row(Err(refusal.clone())));
             let mut conn = app.db.conn().await?;
-            let failed = store::set_failed(&mut conn, &attempt, &refusal, kept.as_ref(), app.now()).await;
-            effect!("pay.refuse", failed)?;
+            effect!(
+                "pay.refuse",
+                store::set_failed(&mut conn, &attempt, &refusal, kept.as_ref(), app.now()).await
+            )?;
             Err(PayError::ChannelRefused(refusal))
         }
         // Also a refusal to answer: it says nothing about the money.

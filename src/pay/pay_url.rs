@@ -143,8 +143,8 @@ async fn give(app: &App, asked: Asked<'_>, link: PayUrl) -> Result<PayUrl, PayEr
 /// There is no effect to keep this answer with.
 async fn keep_alone(app: &App, keep: &Keep<Outcome>, link: &PayUrl) -> Result<(), PayError> {
     let row = keep.row(Ok(link.clone()));
-    idempotency::insert(&mut app.db.conn().await?, &row, Some(link.order_no.as_str()), app.now()).await?;
-    Ok(())
+    let (mut conn, order_no) = (app.db.conn().await?, Some(link.order_no.as_str()));
+    Ok(effect!("pay.keep", idempotency::insert(&mut conn, &row, order_no, app.now()).await)?)
 }
 
 async fn look_then_make(app: &App, asked: Asked<'_>) -> Result<PayUrl, PayError> {

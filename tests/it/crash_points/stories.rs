@@ -30,6 +30,9 @@ pub enum Story {
     GivenUp,
     EmptiedRedis,
     OldCallback,
+    OldAnswer,
+    KeyOfAnOldOrder,
+    KeyOfAnOldLink,
     Nonsense,
     Operator,
     Decision,
@@ -84,6 +87,18 @@ impl Story {
                 ))
                 .await;
             }
+            Self::OldAnswer => {
+                app.sql(&format!(
+                    "INSERT INTO idempotency_keys (merchant_id, key, request_hash, status, body, created_at)
+                     VALUES ('demo', '{number}', sha256(''), 200, '', now() - interval '73 h')"
+                ))
+                .await;
+            }
+            Self::KeyOfAnOldOrder => drop(app.order_with(order(number, 1_800)).await),
+            Self::KeyOfAnOldLink => {
+                app.order_with(order(number, 1_800)).await;
+                app.pay_url(number).await.expect(200);
+            }
             Self::Decision => {
                 let key = app.merchant(&number.to_lowercase(), "hold").await;
                 app.late_money_as(&key, number).await;
@@ -110,6 +125,16 @@ impl Story {
                 ask_for_link(service, number).await
             }
             Self::PaidWhileAskedFor => paid_while_asked_for(shop, service, number).await,
+            Self::KeyOfAnOldOrder => {
+                let made = service.post_keyed("/orders", number, &order(number, 1_800)).await?;
+                assert_eq!(made.status, 200, "{}", made.text);
+                Ok(())
+            }
+            Self::KeyOfAnOldLink => {
+                let asked = service.post_keyed("/pay/url", number, &link(number)).await?;
+                assert_eq!(asked.status, 200, "{}", asked.text);
+                Ok(())
+            }
             Self::Nonsense => nonsense(shop, service, number).await,
             Self::Operator => operate(service, number).await,
             Self::Decision => decide(shop, service, number).await,
@@ -118,9 +143,8 @@ impl Story {
             | Self::WaitingTask
             | Self::GivenUp
             | Self::EmptiedRedis
-            | Self::OldCallback => {
-                service.until("its end", async || self.has_ended(shop, number).await).await
-            }
+            | Self::OldCallback
+            | Self::OldAnswer => service.until("its end", async || self.has_ended(shop, number).await).await,
         }
     }
 
@@ -157,6 +181,10 @@ impl Story {
             }
             Self::OldCallback => {
                 app.count_where("webhook_inbox", &format!("event_id = '{number}'")).await == 0
+            }
+            Self::OldAnswer => app.count_where("idempotency_keys", &format!("key = '{number}'")).await == 0,
+            Self::KeyOfAnOldOrder | Self::KeyOfAnOldLink => {
+                app.count_where("idempotency_keys", &format!("key = '{number}'")).await == 1
             }
             Self::Nonsense => {
                 let open = format!("kind = 'UNREADABLE_CALLBACK' AND detail LIKE '%{number}%'");

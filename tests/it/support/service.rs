@@ -128,7 +128,8 @@ impl Shop {
                 OR attempt.status = 'CLOSED' AND trade.status = 'OPEN'
              UNION ALL
              SELECT 'order ' || order_no || ' with '
-                    || (SELECT string_agg(status, ', ') FROM pay_orders WHERE pay_orders.order_no = orders.order_no)
+                    || coalesce((SELECT string_agg(status, ', ') FROM pay_orders
+                                 WHERE pay_orders.order_no = orders.order_no), 'no attempt')
              FROM orders WHERE status = 'PENDING' AND expires_at < now()
              UNION ALL
              SELECT 'callback ' || event_id || coalesce(': ' || last_result, '')
@@ -212,6 +213,19 @@ impl Service {
                 Ok(response) => return Ok(Reply::of(response).await),
                 Err(_) if self.is_dead() => return Err(Gone),
                 // It may be dying; whatever is asked here may be asked again.
+                Err(_) => sleep(Duration::from_millis(5)).await,
+            }
+        }
+    }
+
+    /// POST with the demo merchant's secret key, under an idempotency key, until an answer is kept.
+    pub async fn post_keyed(&self, path: &str, key: &str, body: &Value) -> Result<Reply, Gone> {
+        loop {
+            let request = self.http.post(format!("{}{path}", self.url)).bearer_auth(SECRET_KEY).json(body);
+            match request.header("idempotency-key", key).send().await {
+                Ok(response) if matches!(response.status().as_u16(), 409 | 503) => sleep(LOOK_EVERY).await,
+                Ok(response) => return Ok(Reply::of(response).await),
+                Err(_) if self.is_dead() => return Err(Gone),
                 Err(_) => sleep(Duration::from_millis(5)).await,
             }
         }
