@@ -206,7 +206,8 @@ pub fn free_port() -> u16 {
 
 async fn ready_after(url: &str, since: Instant) -> Duration {
     loop {
-        if let Ok(response) = reqwest::get(format!("{url}/readyz")).await
+        let http = payonce::infra::http_client::builder().build().expect("a client");
+        if let Ok(response) = http.get(format!("{url}/readyz")).send().await
             && response.status() == 200
         {
             return since.elapsed();
