@@ -153,7 +153,7 @@ struct FaultList {
 ///
 /// Setting the same `op` and `fault` again replaces what was left of it. Pairs that make no sense are refused.
 #[utoipa::path(
-    put, path = "/sandbox/faults", tag = "sandbox",
+    put, path = "/sandbox/faults", tag = "sandbox", security(("admin_token" = [])),
     request_body = NewFault,
     responses(
         (status = 200, description = "All faults that wait now", body = FaultList),
@@ -173,7 +173,7 @@ async fn set_fault(
 
 /// The misbehaviours that still wait for their calls
 #[utoipa::path(
-    get, path = "/sandbox/faults", tag = "sandbox",
+    get, path = "/sandbox/faults", tag = "sandbox", security(("admin_token" = [])),
     responses(
         (status = 200, description = "All faults that wait now", body = FaultList),
         (status = 401, description = "`UNAUTHENTICATED`", body = Problem),
@@ -186,7 +186,7 @@ async fn list_faults(State(edge): State<Edge>, headers: HeaderMap) -> Result<Jso
 
 /// Let the sandbox behave again
 #[utoipa::path(
-    delete, path = "/sandbox/faults", tag = "sandbox",
+    delete, path = "/sandbox/faults", tag = "sandbox", security(("admin_token" = [])),
     responses(
         (status = 200, description = "No fault waits", body = FaultList),
         (status = 401, description = "`UNAUTHENTICATED`", body = Problem),

@@ -90,7 +90,7 @@ impl Story {
             Self::OldAnswer => {
                 app.sql(&format!(
                     "INSERT INTO idempotency_keys (merchant_id, key, request_hash, status, body, created_at)
-                     VALUES ('demo', '{number}', sha256(''), 200, '', now() - interval '73 h')"
+                     VALUES ('demo', '{number}', sha256(''), 200, '{}', now() - interval '73 h')"
                 ))
                 .await;
             }
