@@ -3,7 +3,7 @@
 use serde_json::Value;
 
 use crate::commands::{errors, json_of, run};
-use crate::support::TestApp;
+use crate::support::{SANDBOX_SECRET, TestApp};
 
 fn held(played: &Value) -> Vec<bool> {
     let lines = played["lines"].as_array().expect("lines");
@@ -13,7 +13,8 @@ fn held(played: &Value) -> Vec<bool> {
 #[tokio::test]
 async fn the_demo_plays_the_promises_and_sees_when_one_is_broken() {
     let app = TestApp::start_working().await;
-    let output = run(&["demo", "--url", &app.url, "-o", "json"], &[]).await;
+    let secret = [("SANDBOX_SECRET", SANDBOX_SECRET.to_owned())];
+    let output = run(&["demo", "--url", &app.url, "-o", "json"], &secret).await;
     let played = json_of(&output);
     assert_eq!((output.status.code(), held(&played)), (Some(0), vec![true; 5]), "{played:#}");
     let seen: Vec<&str> =
@@ -25,7 +26,7 @@ async fn the_demo_plays_the_promises_and_sees_when_one_is_broken() {
     // Somebody has been at the books.
     app.stock("TAMPERED", 5).await;
     app.sql("UPDATE skus SET lock_stock = 3 WHERE sku = 'TAMPERED'").await;
-    let output = run(&["demo", "--url", &app.url], &[]).await;
+    let output = run(&["demo", "--url", &app.url], &secret).await;
     let table = String::from_utf8_lossy(&output.stdout).into_owned();
     assert_eq!(output.status.code(), Some(3), "{table}");
     let broken: Vec<&str> = table.lines().filter(|line| line.starts_with("DID NOT HOLD")).collect();

@@ -90,7 +90,7 @@ impl Story {
             Self::OldAnswer => {
                 app.sql(&format!(
                     "INSERT INTO idempotency_keys (merchant_id, key, request_hash, status, body, created_at)
-                     VALUES ('demo', '{number}', sha256(''), 200, '{}', now() - interval '73 h')"
+                     VALUES ('demo', '{number}', sha256(''), 200, '{{}}', now() - interval '73 h')"
                 ))
                 .await;
             }
@@ -305,7 +305,7 @@ async fn operate(service: &Service, number: &str) -> Result<(), Gone> {
     let id = number.to_lowercase();
     for (path, body) in [
         ("/admin/merchants".to_owned(), json!({"merchant_id": id, "name": "A shop"})),
-        (format!("/admin/merchants/{id}/keys"), json!({})),
+        (format!("/admin/merchants/{id}/keys"), json!({"reason": "the story wants it"})),
         ("/admin/skus".to_owned(), json!({"merchant_id": id, "sku": "CUP", "stock": 7})),
     ] {
         let done = service.ask(Method::POST, &path, OPERATOR_OF_PROCESS, Some(&body)).await?;

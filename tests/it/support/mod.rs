@@ -16,7 +16,7 @@ pub mod servers;
 pub mod service;
 pub mod stores;
 
-pub use app::{OPERATOR, PUBLISHABLE_KEY, SECRET_KEY, TestApp, TestOptions, metric};
+pub use app::{OPERATOR, PUBLISHABLE_KEY, SANDBOX_SECRET, SECRET_KEY, TestApp, TestOptions, metric};
 pub use chance::Chance;
 pub use cluster::Cluster;
 pub use crash::Doomed;
