@@ -157,6 +157,8 @@ pub struct Config {
     pub channels: ChannelsConfig,
     /// Orders and their deadlines.
     pub orders: OrdersConfig,
+    /// How long a worker may hold a task before another takes it over. Env: `TASK_LEASE_MS`.
+    pub task_lease: Duration,
     /// The key under which stored secrets are encrypted. Env: `ENCRYPTION_KEY`.
     pub encryption_key: SecretString,
 }
@@ -179,6 +181,7 @@ impl Config {
             admin: AdminConfig::read(env)?,
             channels: ChannelsConfig::read(env)?,
             orders,
+            task_lease: env.millis("TASK_LEASE_MS", 1_000, 25_000)?,
             encryption_key: env.secret("ENCRYPTION_KEY", "dev-encryption-key")?,
         })
     }

@@ -14,7 +14,7 @@ use crate::{pay, refunds, webhooks};
 /// When the database cannot be reached.
 pub async fn run_due(app: &App) -> Result<Batch, DutyError> {
     let drive = |task: Task| drive(app.clone(), task);
-    Ok(compensation::run_due(&app.db, &app.clock, &app.ids, drive).await?)
+    Ok(compensation::run_due(&app.db, &app.clock, &app.ids, app.config.task_lease, drive).await?)
 }
 
 async fn drive(app: App, task: Task) -> Result<Drive, String> {

@@ -23,13 +23,13 @@ fn is_identifier(text: &str) -> bool {
 }
 
 macro_rules! text_id {
-    ($($(#[$meta:meta])* $name:ident),+ $(,)?) => {$(
+    ($($(#[$meta:meta])* $name:ident = $example:literal),+ $(,)?) => {$(
         $(#[$meta])*
         #[derive(Clone, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
         #[derive(serde::Serialize, serde::Deserialize, utoipa::ToSchema, sqlx::Type)]
         #[serde(try_from = "String", into = "String")]
         #[sqlx(transparent)]
-        #[schema(value_type = String, min_length = 1, max_length = 64, pattern = "^[0-9A-Za-z_.-]{1,64}$")]
+        #[schema(value_type = String, min_length = 1, max_length = 64, pattern = "^[0-9A-Za-z_.-]{1,64}$", example = $example)]
         pub struct $name(String);
 
         impl $name {
@@ -70,23 +70,23 @@ macro_rules! text_id {
 
 text_id! {
     /// A merchant, as named by the operator who created it.
-    MerchantId,
+    MerchantId = "demo",
     /// The merchant's number of an order, unique per merchant.
-    OrderNo,
+    OrderNo = "A-1",
     /// A buyer, as the merchant names them.
-    UserId,
+    UserId = "u1",
     /// The merchant's name of a thing on sale, unique per merchant.
-    Sku,
+    Sku = "TEA",
     /// One attempt to collect an order: `po_` and 26 characters, at most 32 as every channel demands.
-    PayOrderId,
+    PayOrderId = "po_06H8K2M4N6P8R0T2V4X6Z8B0D2",
     /// The merchant's number of a refund, unique per merchant.
-    RefundNo,
+    RefundNo = "R-1",
     /// A refund as channels know it: `rf_` and 26 characters.
-    RefundId,
+    RefundId = "rf_06H8K2M4N6P8R0T2V4X6Z8B0D2",
     /// Money taken that no order accepts: `sp_` and 26 characters.
-    StrayId,
+    StrayId = "sp_06H8K2M4N6P8R0T2V4X6Z8B0D2",
     /// Something a person must look at: `ex_` and 26 characters.
-    ExceptionId,
+    ExceptionId = "ex_06H8K2M4N6P8R0T2V4X6Z8B0D2",
 }
 
 /// The source of identifiers and of chance; a seeded one repeats itself in tests.

@@ -7,12 +7,12 @@
 //! | tier | modules | what they are |
 //! |---|---|---|
 //! | 0 | [`infra`], [`money`], [`ids`], [`config`] | stores, lock, time, values |
-//! | 1 | [`channels`], [`outbox`], [`exceptions`], [`compensation`], [`audit`] | what features speak through |
+//! | 1 | [`channels`], [`outbox`], [`exceptions`], [`compensation`], [`idempotency`], [`audit`] | what features speak through |
 //! | 2 | [`app`] | what a use case may reach |
 //! | 3 | [`merchants`], [`orders`], [`pay`], [`refunds`], [`admin_log`] | the features |
-//! | 4 | [`webhooks`], [`drive`] | what comes from outside, and what was left in the middle |
+//! | 4 | [`webhooks`], [`drive`], [`operations`] | what comes from outside, what was left in the middle, and what operators look at |
 //! | 5 | [`http`], [`workers`] | the edge, the duties |
-//! | 6 | [`run`], [`local`], [`cli`] | wiring, private stores, commands |
+//! | 6 | [`run`], [`local`], [`doctor`], [`cli`] | wiring, private stores, what is wrong around, commands |
 //!
 //! To follow a pay URL: `http/pay.rs`, `pay/pay_url.rs`, `pay/store.rs`. To follow a callback:
 //! `http/webhooks.rs`, `webhooks/receive.rs`, `pay/report/`.
@@ -24,14 +24,17 @@ pub mod channels;
 pub mod cli;
 pub mod compensation;
 pub mod config;
+pub mod doctor;
 pub mod drive;
 pub mod exceptions;
 pub mod http;
+pub mod idempotency;
 pub mod ids;
 pub mod infra;
 pub mod local;
 pub mod merchants;
 pub mod money;
+pub mod operations;
 pub mod orders;
 pub mod outbox;
 pub mod pay;

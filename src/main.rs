@@ -4,6 +4,7 @@ use std::process::ExitCode;
 
 use clap::Parser;
 use payonce::cli::{self, Cli};
+use payonce::infra::crash;
 
 /// A request is some hundred small allocations: with the C library's allocator a quarter of the service's
 /// processor time went there, much of it into waiting for its locks.
@@ -11,6 +12,7 @@ use payonce::cli::{self, Cli};
 static ALLOCATOR: mimalloc::MiMalloc = mimalloc::MiMalloc;
 
 fn main() -> ExitCode {
+    let _armed = crash::arm();
     let cli = Cli::parse();
     let runtime = tokio::runtime::Builder::new_multi_thread().enable_all().build();
     match runtime {

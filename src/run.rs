@@ -109,11 +109,7 @@ pub async fn open(mut config: Config, roles: Roles, clock: Clock, ids: Ids) -> R
     let addr = listener.local_addr().map_err(|error| StartError::Bind(bind, error))?;
     let public_url = config.http.public_url.get_or_insert_with(|| format!("http://{addr}")).clone();
 
-    let db = Db::new(&config.database, ids.clone())?;
-    let gateway = if roles.sandbox { Some(gateway(&config, &db, &clock, &ids, &public_url)?) } else { None };
-    let channels = channels(&config, gateway.as_ref(), &clock, &public_url)?;
-    let app = App::new(config, clock, ids, db, channels)?;
-
+    let (app, gateway) = assemble(config, roles, clock, ids, &public_url)?;
     let (readiness, stopping, duties) = (Readiness::default(), CancellationToken::new(), TaskTracker::new());
     let router = http::router(
         Edge::new(app.clone(), readiness.clone()),
@@ -123,6 +119,23 @@ pub async fn open(mut config: Config, roles: Roles, clock: Clock, ids: Ids) -> R
     let server = tokio::spawn(http::serve(listener, router, stopping.clone()));
     tracing::info!(%addr, ?roles, "listening on {addr}");
     Ok(Instance { addr, app, gateway, readiness, stopping, duties, server })
+}
+
+/// Puts the insides together without listening: also for a command that works on the database itself.
+///
+/// # Errors
+/// [`StartError`] says what cannot be used.
+pub fn assemble(
+    config: Config,
+    roles: Roles,
+    clock: Clock,
+    ids: Ids,
+    public_url: &str,
+) -> Result<(App, Option<Gateway>), StartError> {
+    let db = Db::new(&config.database, ids.clone())?;
+    let gateway = if roles.sandbox { Some(gateway(&config, &db, &clock, &ids, public_url)?) } else { None };
+    let channels = channels(&config, gateway.as_ref(), &clock, public_url)?;
+    Ok((App::new(config, clock, ids, db, channels)?, gateway))
 }
 
 fn duties_of(roles: Roles, app: &App, gateway: Option<&Gateway>) -> Vec<Duty> {

@@ -6,6 +6,7 @@ use crate::app::App;
 use crate::audit;
 use crate::channels::sandbox::Gateway;
 use crate::drive;
+use crate::idempotency;
 use crate::infra::duty::{Batch, Duty, DutyError};
 use crate::infra::telemetry;
 use crate::{orders, pay, webhooks};
@@ -29,6 +30,9 @@ pub fn duties(app: &App) -> Vec<Duty> {
         duty(app, "compensation.run", SOON, |app| async move { drive::run_due(&app).await })
             .woken_by(app.compensation_wake.clone()),
         duty(app, "webhooks.forget", HOURLY, |app| async move { webhooks::forget_old(&app).await }),
+        duty(app, "idempotency.forget", HOURLY, |app| async move {
+            idempotency::forget_old(&app.db, app.now()).await
+        }),
         duty(app, "audit.publish", RARELY, |app| async move { publish_audit(&app).await }),
     ]
 }

@@ -9,6 +9,7 @@ mod model;
 mod publish;
 mod run;
 
+pub(crate) use checks::money_at_risk;
 pub use model::{AuditReport, Check, CheckKind, MoneyAtRisk};
 pub use publish::publish;
 pub use run::{audit, run_checks};

@@ -3,12 +3,9 @@
 use std::fmt::Write as _;
 use std::process::ExitCode;
 
-use super::{CliError, Output, database};
+use super::{CliError, FOUND_PROBLEMS, Output, database};
 use crate::audit::{self, AuditReport};
 use crate::infra::clock::Clock;
-
-/// The exit code that says: the command worked, and found problems.
-const FOUND_PROBLEMS: u8 = 3;
 
 pub(super) async fn run(output: Output) -> Result<ExitCode, CliError> {
     let db = database()?;

@@ -51,10 +51,7 @@ async fn serve(env: &Env) -> Result<ExitCode, CliError> {
     telemetry::init_log(config.http.log_format);
     let clock = Clock::system();
     let ids = Ids::random(clock.clone());
-    let db = Db::new(&config.database, ids.clone())?;
-    db.migrate().await?;
-    db.close().await;
-
+    Db::migrate(&config.database, ids.clone()).await?;
     let instance = run::start(config, Roles { api: true, workers: true, sandbox: true }, clock, ids).await?;
     let outcome = prepare_demo(&instance).await;
     if outcome.is_ok() {
@@ -80,7 +77,7 @@ async fn prepare_demo(instance: &run::Instance) -> Result<(), CliError> {
     for (name, stock) in DEMO_SKUS {
         let sku: Sku = name.parse()?;
         if !known.iter().any(|known| known.sku == name) {
-            merchants::set_stock(app, &merchant_id, &sku, stock).await?;
+            merchants::set_stock(app, &merchant_id, &sku, stock, None).await?;
         }
     }
     Ok(())

@@ -13,8 +13,11 @@ use crate::infra::db::Db;
 use crate::infra::telemetry;
 use crate::run::{self, Roles};
 
+mod admin;
 mod audit;
+mod demo;
 mod dev;
+mod doctor;
 mod merchant;
 mod output;
 
@@ -58,12 +61,21 @@ enum Command {
     Migrate,
     /// Check every invariant in one snapshot of the database; exit 3 when one is violated.
     Audit,
+    /// See and do what operators may: every action of the admin API.
+    Admin(admin::Admin),
+    /// Name what is wrong with configuration, database, Redis and ports, with the line that mends it; exit 3 then.
+    Doctor(doctor::DoctorArgs),
+    /// Play the promises against a running instance and say which held; exit 3 when one did not.
+    Demo(demo::DemoArgs),
     /// Merchants and their keys.
     #[command(subcommand)]
     Merchant(merchant::MerchantCommand),
     /// Print the OpenAPI document.
     Openapi,
 }
+
+/// The exit code that says: the command worked, and found problems.
+const FOUND_PROBLEMS: u8 = 3;
 
 /// Failures of any command, with all that caused them.
 pub(crate) type CliError = Box<dyn Error + Send + Sync>;
@@ -75,6 +87,9 @@ pub async fn run(cli: Cli) -> ExitCode {
         Command::Dev => dev::run().await,
         Command::Migrate => migrate().await,
         Command::Audit => audit::run(Output(cli.output)).await,
+        Command::Admin(admin) => admin::run(admin, Output(cli.output)).await,
+        Command::Doctor(args) => doctor::run(args, Output(cli.output)).await,
+        Command::Demo(args) => demo::run(args, Output(cli.output)).await,
         Command::Merchant(command) => merchant::run(command, Output(cli.output)).await,
         Command::Openapi => openapi(),
     };
@@ -99,7 +114,7 @@ async fn serve(roles: Roles, is_migrated: bool) -> Result<ExitCode, CliError> {
     let clock = Clock::system();
     let ids = Ids::random(clock.clone());
     if is_migrated {
-        Db::new(&config.database, ids.clone())?.migrate().await?;
+        Db::migrate(&config.database, ids.clone()).await?;
     }
     let instance = run::start(config, roles, clock, ids).await?;
     run::until_told_to_stop().await?;
@@ -114,14 +129,13 @@ fn database() -> Result<Db, CliError> {
 }
 
 async fn migrate() -> Result<ExitCode, CliError> {
-    let db = database()?;
-    db.migrate().await?;
-    db.close().await;
+    let config = DatabaseConfig::read(&Env::of_process(Strictness::Strict))?;
+    Db::migrate(&config, Ids::random(Clock::system())).await?;
     Ok(ExitCode::SUCCESS)
 }
 
 fn openapi() -> Result<ExitCode, CliError> {
-    output::print(&http::document().to_pretty_json()?);
+    output::print(&serde_json::to_string_pretty(&http::document())?);
     Ok(ExitCode::SUCCESS)
 }
 

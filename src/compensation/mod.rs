@@ -9,6 +9,6 @@ mod model;
 mod run;
 mod store;
 
-pub use model::{Action, Drive, NewTask, Task, TaskKind, TaskStatus, retry_after};
+pub use model::{Action, Drive, NewTask, Task, TaskKind, TaskStatus, TaskView, retry_after};
 pub use run::run_due;
-pub(crate) use store::{append, finish_by_subject, make_due, take};
+pub(crate) use store::{append, finish_by_subject, list, make_due, take};

@@ -76,6 +76,37 @@ pub struct Task {
     pub created_at: OffsetDateTime,
 }
 
+/// A task as operators see it.
+#[derive(Clone, Debug, serde::Serialize, sqlx::FromRow, utoipa::ToSchema)]
+pub struct TaskView {
+    /// Its number; a page starts after one.
+    #[schema(example = 42)]
+    pub task_id: i64,
+    /// How it mends what it is for.
+    pub kind: TaskKind,
+    /// What is driven.
+    pub action: Action,
+    /// Which one.
+    #[schema(example = "rf_06GZV8Y0000000000000000000")]
+    pub subject: String,
+    /// Whose, where it is known.
+    pub merchant_id: Option<String>,
+    /// Of which order, where it is known.
+    pub order_no: Option<String>,
+    /// Where it stands.
+    pub status: TaskStatus,
+    /// How often it was tried.
+    pub attempts: i32,
+    /// When it may be tried next; while `RUNNING`, when its worker counts as dead.
+    #[serde(with = "time::serde::rfc3339")]
+    pub due_at: OffsetDateTime,
+    /// What the last try came to, when it failed.
+    pub last_error: Option<String>,
+    /// When it was written.
+    #[serde(with = "time::serde::rfc3339")]
+    pub created_at: OffsetDateTime,
+}
+
 /// What one try came to.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Drive {

@@ -1,27 +1,26 @@
 //! The worker: claims what is due, has it driven, and writes down what came of it.
 
 use std::panic::AssertUnwindSafe;
+use std::time::Duration;
 
 use futures_util::FutureExt;
 use futures_util::stream::{self, StreamExt};
-use time::Duration;
 
 use super::model::{Drive, Task, retry_after};
 use super::store;
 use crate::exceptions::{self, ExceptionKind, NewException};
 use crate::ids::Ids;
 use crate::infra::clock::Clock;
+use crate::infra::crash::effect;
 use crate::infra::db::{Db, DbError};
 use crate::infra::duty::Batch;
 
-/// How long a worker may hold a task; afterwards it counts as dead. Longer than any call to a channel, and
-/// shorter than the 30 s within which a dead worker's task is taken over.
-const LEASE: Duration = Duration::seconds(25);
 /// Tasks of one batch, all under way at once: a silent channel then holds the batch up for one deadline, not for
 /// one deadline a task.
 const BATCH: usize = 64;
 
-/// Drives one batch of due tasks. `drive` looks at the state it finds and does what is missing.
+/// Drives one batch of due tasks. `drive` looks at the state it finds and does what is missing. A worker may hold
+/// a task for `lease`; afterwards it counts as dead, and another one takes the task over.
 ///
 /// # Errors
 /// When the database cannot be reached; leases then hand the tasks on.
@@ -29,6 +28,7 @@ pub async fn run_due<F>(
     db: &Db,
     clock: &Clock,
     ids: &Ids,
+    lease: Duration,
     drive: impl Fn(Task) -> F + Send + Sync,
 ) -> Result<Batch, DbError>
 where
@@ -37,7 +37,8 @@ where
     let now = clock.now();
     let tasks = {
         let mut conn = db.conn().await?;
-        store::claim_due(&mut conn, now, now + LEASE, i64::try_from(BATCH).unwrap_or(1)).await?
+        let limit = i64::try_from(BATCH).unwrap_or(1);
+        effect!("tasks.claim", store::claim_due(&mut conn, now, now + lease, limit).await)?
     };
     let count = tasks.len();
     let drive = &drive;
@@ -67,14 +68,18 @@ async fn record(
         Ok(Drive::Done) => {
             metrics::counter!("payonce_compensations_total", "action" => task.action.as_str(), "outcome" => "done")
                 .increment(1);
-            return store::set_done(&mut db.conn().await?, task, now).await;
+            let mut conn = db.conn().await?;
+            return effect!("tasks.done", store::set_done(&mut conn, task, now).await);
         }
         Ok(Drive::Again(why)) => why,
         Err(error) => error,
     };
     tracing::info!(task.action = %task.action, task.subject, task.attempts, %error, "a task is not done yet");
     match retry_after(task.action, task.attempts) {
-        Some(pause) => store::set_ready(&mut db.conn().await?, task, now + pause, &error, now).await,
+        Some(pause) => {
+            let (mut conn, due_at) = (db.conn().await?, now + pause);
+            effect!("tasks.retry", store::set_ready(&mut conn, task, due_at, &error, now).await)
+        }
         None => give_up(db, ids, task, &error, now).await,
     }
 }
@@ -102,5 +107,5 @@ async fn give_up(
         exceptions::open_in_tx(&mut tx, ids, &exception, now).await
     }
     .await;
-    tx.finish(written).await
+    effect!("tasks.dead", tx.finish(written).await)
 }

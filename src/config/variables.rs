@@ -158,10 +158,28 @@ pub const VARIABLES: &[Variable] = &[
         "How often the database is swept for due orders that the delay queue missed.",
     ),
     plain(
+        "TASK_LEASE_MS",
+        "25000",
+        "milliseconds from 1000 to 25000",
+        "How long a worker may hold a task before another takes it over; longer than its calls to a channel.",
+    ),
+    plain(
         "PAYONCE_ROLES",
         "api,workers",
         "api, workers, sandbox, comma separated",
         "Which parts of the service `serve` runs; --roles overrides it.",
+    ),
+    plain(
+        "PAYONCE_URL",
+        "",
+        "http(s)://host of a running instance",
+        "Where `admin` and `demo` find one; without it `admin` works on the database itself.",
+    ),
+    plain(
+        "PAYONCE_ADMIN_TOKEN",
+        "",
+        "one of the tokens of ADMIN_TOKENS there",
+        "With what `admin` and `demo` call it.",
     ),
     plain("LOG_FORMAT", "text", "text or json", "How log lines look."),
     plain(

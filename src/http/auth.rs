@@ -10,7 +10,6 @@ use subtle::ConstantTimeEq;
 use super::Edge;
 use super::error::Problem;
 use crate::config::{AdminConfig, Role};
-use crate::ids::MerchantId;
 use crate::merchants::{self, Caller, KeyKind};
 
 fn unauthenticated(expected: &str) -> Problem {
@@ -53,7 +52,7 @@ impl FromRequestParts<Edge> for AnyKey {
 
 /// A merchant's backend, by its secret key.
 #[derive(Clone, Debug)]
-pub(super) struct SecretKey(pub(super) MerchantId);
+pub(super) struct SecretKey(pub(super) Caller);
 
 impl FromRequestParts<Edge> for SecretKey {
     type Rejection = Problem;
@@ -61,7 +60,7 @@ impl FromRequestParts<Edge> for SecretKey {
     async fn from_request_parts(parts: &mut Parts, edge: &Edge) -> Result<Self, Problem> {
         let AnyKey(caller) = AnyKey::from_request_parts(parts, edge).await?;
         match caller.kind {
-            KeyKind::Secret => Ok(Self(caller.merchant_id)),
+            KeyKind::Secret => Ok(Self(caller)),
             KeyKind::Publishable => Err(forbidden("this route needs a secret key (sk_…); nothing was done")),
         }
     }

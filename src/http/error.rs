@@ -7,6 +7,7 @@ use axum::http::{HeaderValue, StatusCode, header};
 use axum::response::{IntoResponse, Response};
 use serde::Serialize;
 
+use crate::idempotency::Answer;
 use crate::infra::body::FieldError;
 use crate::infra::db::DbError;
 use crate::infra::request::request_id;
@@ -45,11 +46,16 @@ pub struct Problem {
     retry_after_secs: Option<u32>,
 }
 
+/// The URI of a kind of problem.
+pub(super) fn kind_of(code: &str) -> String {
+    format!("urn:payonce:problem:{}", code.to_ascii_lowercase().replace('_', "-"))
+}
+
 impl Problem {
     /// A problem of a kind.
     pub fn new(status: StatusCode, code: &'static str, detail: impl Into<String>) -> Self {
         Self {
-            kind: format!("urn:payonce:problem:{}", code.to_ascii_lowercase().replace('_', "-")),
+            kind: kind_of(code),
             title: status.canonical_reason().unwrap_or("Error").into(),
             status: status.as_u16(),
             detail: detail.into(),
@@ -77,7 +83,7 @@ impl Problem {
 
     /// Says when to come back.
     #[must_use]
-    fn retry_after(mut self, secs: u32) -> Self {
+    pub(super) fn retry_after(mut self, secs: u32) -> Self {
         self.retry_after_secs = Some(secs);
         self
     }
@@ -103,6 +109,14 @@ impl Problem {
         let detail =
             "a defect of the service; what was committed before it stands, the same request may be repeated";
         Self::new(StatusCode::INTERNAL_SERVER_ERROR, "INTERNAL_ERROR", detail)
+    }
+}
+
+impl Problem {
+    /// The same as bytes: what [`IntoResponse`] sends as the body.
+    pub(super) fn into_answer(mut self) -> Answer {
+        self.request_id = request_id();
+        Answer { status: self.status, body: serde_json::to_vec(&self).unwrap_or_default() }
     }
 }
 

@@ -27,6 +27,15 @@ pub(super) async fn read_body(body: Body) -> Result<Bytes, Problem> {
     })
 }
 
+/// A body that is announced as JSON.
+pub(super) async fn json_bytes(parts: &Parts, body: Body) -> Result<Bytes, Problem> {
+    if !body::is_json(&parts.headers) {
+        let detail = "expected Content-Type: application/json; nothing was done";
+        return Err(Problem::new(StatusCode::UNSUPPORTED_MEDIA_TYPE, "UNSUPPORTED_MEDIA_TYPE", detail));
+    }
+    read_body(body).await
+}
+
 /// A JSON body of a known shape.
 #[derive(Debug)]
 pub(super) struct Json<T>(pub(super) T);
@@ -36,11 +45,7 @@ impl<S: Send + Sync, T: DeserializeOwned> FromRequest<S> for Json<T> {
 
     async fn from_request(request: Request, _state: &S) -> Result<Self, Problem> {
         let (parts, body) = request.into_parts();
-        if !body::is_json(&parts.headers) {
-            let detail = "expected Content-Type: application/json; nothing was done";
-            return Err(Problem::new(StatusCode::UNSUPPORTED_MEDIA_TYPE, "UNSUPPORTED_MEDIA_TYPE", detail));
-        }
-        Ok(Self(body::parse(&read_body(body).await?)?))
+        Ok(Self(body::parse(&json_bytes(&parts, body).await?)?))
     }
 }
 

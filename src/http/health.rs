@@ -106,7 +106,8 @@ pub(super) async fn readyz(State(edge): State<Edge>) -> Response {
 
 /// The process's figures, for Prometheus.
 #[utoipa::path(get, path = "/metrics", tag = "health", responses(
-    (status = 200, description = "Text exposition format", content_type = "text/plain")))]
+    (status = 200, description = "Text exposition format", body = String, content_type = "text/plain",
+     example = json!("payonce_http_requests_total{method=\"POST\",route=\"/orders\",status=\"201\"} 1"))))]
 pub(super) async fn metrics() -> Response {
     let body =
         telemetry::metrics().map(metrics_exporter_prometheus::PrometheusHandle::render).unwrap_or_default();

@@ -18,6 +18,7 @@ mod auth;
 mod error;
 mod extract;
 mod health;
+mod idempotency;
 mod middleware;
 mod openapi;
 mod orders;
@@ -26,12 +27,14 @@ mod router;
 mod server;
 mod views;
 mod webhooks;
+mod within;
 
 pub use auth::is_operator;
 pub use health::Readiness;
 pub use openapi::document;
 pub use router::router;
 pub use server::serve;
+pub use within::{Answer, BadCall, answer_within};
 
 /// What handlers reach: the service, and what belongs to this process's edge alone.
 #[derive(Clone, Debug)]

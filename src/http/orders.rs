@@ -5,7 +5,7 @@ use std::time::Duration;
 use axum::Json;
 use axum::extract::State;
 use axum::http::StatusCode;
-use axum::response::{IntoResponse, Response};
+use axum::response::Response;
 use rust_decimal::Decimal;
 use serde::Deserialize;
 use serde_json::Value;
@@ -14,11 +14,13 @@ use utoipa::ToSchema;
 use super::Edge;
 use super::auth::SecretKey;
 use super::error::Problem;
-use super::extract::{self, Params, PathId};
+use super::extract::{Params, PathId};
+use super::idempotency::{IdempotencyKey, Keyed, answer};
 use super::views::OrderView;
+use crate::idempotency::Answer;
 use crate::ids::{OrderNo, Sku, UserId};
 use crate::money::{Amount, Currency, MAX_MINOR};
-use crate::orders::{self, NewOrder, OrderDetails, OrderError, OrderItem, OrderKey, OrderKind};
+use crate::orders::{self, Created, NewOrder, OrderDetails, OrderItem, OrderKey, OrderKind};
 
 /// Longest life of an order, in seconds: 7 days.
 const MAX_LIFE_SECS: i64 = 604_800;
@@ -62,6 +64,8 @@ pub(super) struct RebateBody {
 /// An order to make.
 #[derive(Debug, Deserialize, ToSchema)]
 #[serde(deny_unknown_fields)]
+#[schema(example = json!({"order_no": "A-1", "user_id": "u1", "currency": "CNY",
+    "items": [{"sku": "TEA", "quantity": 1, "unit_price": 1990}], "subject": "Tea"}))]
 pub(super) struct NewOrderBody {
     /// Your number; without one the server allots one.
     order_no: Option<OrderNo>,
@@ -82,6 +86,7 @@ pub(super) struct NewOrderBody {
     /// The commission's own terms.
     rebate: Option<RebateBody>,
     /// What the buyer reads, 256 characters at most.
+    #[schema(min_length = 1, max_length = 256)]
     subject: Option<String>,
     /// Where its events go, where it is not the merchant's own URL.
     notify_url: Option<String>,
@@ -196,7 +201,7 @@ pub(super) struct WaitParams {
 
 /// Makes an order, or gives back the one of that number when it is the same.
 #[utoipa::path(post, path = "/orders", tag = "orders", request_body = NewOrderBody,
-    security(("secret_key" = [])),
+    params(IdempotencyKey), security(("secret_key" = [])),
     responses(
         (status = 201, body = OrderView, description = "Made; its stock is held"),
         (status = 200, body = OrderView, description = "It was there already, and is the same"),
@@ -206,35 +211,33 @@ pub(super) struct WaitParams {
     ))]
 pub(super) async fn create(
     State(edge): State<Edge>,
-    SecretKey(merchant_id): SecretKey,
-    extract::Json(body): extract::Json<NewOrderBody>,
+    SecretKey(caller): SecretKey,
+    Keyed { body, key }: Keyed<NewOrderBody>,
 ) -> Result<Response, Problem> {
     let new = body.check(edge.app.config.orders.timeout_secs)?;
-    let (status, details) = edge
-        .owned(|app| async move {
-            let created = orders::create(&app, &merchant_id, &new).await?;
-            if created.is_new {
-                return Ok((StatusCode::CREATED, OrderDetails::of_new(created.order, new.items)));
-            }
-            let details = orders::details(&app, &created.order.key()).await?;
-            Ok::<_, OrderError>((StatusCode::OK, details))
-        })
-        .await?;
-    Ok((status, Json(OrderView::from(details))).into_response())
+    edge.once(key.of(&caller), created, |app, keep| async move {
+        orders::create(&app, &caller.merchant_id, &new, keep.as_ref()).await
+    })
+    .await
+}
+
+fn created(Created { details, is_new }: Created) -> Answer {
+    let status = if is_new { StatusCode::CREATED } else { StatusCode::OK };
+    answer(status, &OrderView::from(details))
 }
 
 /// The order of that number, at once or at its next change.
 #[utoipa::path(get, path = "/orders/{order_no}", tag = "orders",
-    params(("order_no" = String, Path, description = "The order's number"), WaitParams),
+    params(("order_no" = OrderNo, Path, description = "The order's number"), WaitParams),
     security(("secret_key" = [])),
     responses((status = 200, body = OrderView), (status = 404, body = Problem, description = "`ORDER_NOT_FOUND`")))]
 pub(super) async fn find(
     State(edge): State<Edge>,
-    SecretKey(merchant_id): SecretKey,
+    SecretKey(caller): SecretKey,
     PathId(order_no): PathId<OrderNo>,
     Params(params): Params<WaitParams>,
 ) -> Result<Json<OrderView>, Problem> {
-    let key = OrderKey { merchant_id, order_no };
+    let key = OrderKey { merchant_id: caller.merchant_id, order_no };
     if let Some(secs) = params.wait {
         if secs > MAX_WAIT_SECS {
             return Err(Problem::invalid("wait", format!("expected at most {MAX_WAIT_SECS} seconds")));
@@ -251,7 +254,7 @@ pub(super) struct NoBody {}
 
 /// Closes an order before its time; a closed one stays as it is.
 #[utoipa::path(post, path = "/orders/{order_no}/close", tag = "orders", request_body = NoBody,
-    params(("order_no" = String, Path, description = "The order's number")),
+    params(("order_no" = OrderNo, Path, description = "The order's number"), IdempotencyKey),
     security(("secret_key" = [])),
     responses(
         (status = 200, body = OrderView, description = "It is closed, its stock is free again"),
@@ -261,16 +264,13 @@ pub(super) struct NoBody {}
     ))]
 pub(super) async fn close(
     State(edge): State<Edge>,
-    SecretKey(merchant_id): SecretKey,
+    SecretKey(caller): SecretKey,
     PathId(order_no): PathId<OrderNo>,
-    extract::Json(NoBody {}): extract::Json<NoBody>,
-) -> Result<Json<OrderView>, Problem> {
-    let key = OrderKey { merchant_id, order_no };
-    let details = edge
-        .owned(|app| async move {
-            orders::close(&app, &key).await?;
-            orders::details(&app, &key).await
-        })
-        .await?;
-    Ok(Json(details.into()))
+    Keyed { body: NoBody {}, key }: Keyed<NoBody>,
+) -> Result<Response, Problem> {
+    let request = key.of(&caller);
+    let order = OrderKey { merchant_id: caller.merchant_id, order_no };
+    let closed = |details: OrderDetails| answer(StatusCode::OK, &OrderView::from(details));
+    edge.once(request, closed, |app, keep| async move { orders::close(&app, &order, keep.as_ref()).await })
+        .await
 }

@@ -2,19 +2,23 @@
 
 use axum::Json;
 use axum::extract::State;
+use axum::http::StatusCode;
+use axum::response::Response;
 use serde::Deserialize;
 use utoipa::ToSchema;
 
 use super::Edge;
 use super::auth::AnyKey;
 use super::error::Problem;
-use super::extract::{self, PathId};
+use super::extract::PathId;
+use super::idempotency::{IdempotencyKey, Keyed, answer, respond};
 use super::orders::{check_subject, check_url};
 use super::views::{PayOrderView, PayUrlView};
+use crate::idempotency::Answer;
 use crate::ids::{OrderNo, PayOrderId, UserId};
 use crate::merchants::{Caller, KeyKind};
 use crate::money::{Amount, Currency};
-use crate::pay::{self, PayUrlRequest};
+use crate::pay::{self, Outcome, PayError, PayUrlRequest};
 
 /// Characters of a channel's name at most.
 const MAX_CHANNEL: usize = 32;
@@ -22,19 +26,21 @@ const MAX_CHANNEL: usize = 32;
 /// What to pay, by whom, and how.
 #[derive(Debug, Deserialize, ToSchema)]
 #[serde(deny_unknown_fields)]
+#[schema(example = json!({"order_no": "A-1", "payer_id": "u1", "channel": "sandbox"}))]
 pub(super) struct PayUrlBody {
     /// The order.
     order_no: OrderNo,
     /// Who pays; with a publishable key it must be the order's own user.
     payer_id: UserId,
     /// Through which channel.
-    #[schema(example = "sandbox")]
+    #[schema(min_length = 1, max_length = 32, example = "sandbox")]
     channel: String,
     /// Minor units. With a secret key and an amount, an order that does not exist yet is made on the way.
     amount: Option<Amount>,
     /// ISO 4217; goes with the amount.
     currency: Option<Currency>,
     /// What the buyer reads, 256 characters at most.
+    #[schema(min_length = 1, max_length = 256)]
     subject: Option<String>,
     /// Where the cashier page leads back to.
     return_url: Option<String>,
@@ -67,7 +73,7 @@ impl PayUrlBody {
 
 /// Makes or repeats the link where the buyer pays an order.
 #[utoipa::path(post, path = "/pay/url", tag = "pay", request_body = PayUrlBody,
-    security(("secret_key" = []), ("publishable_key" = [])),
+    params(IdempotencyKey), security(("secret_key" = []), ("publishable_key" = [])),
     responses(
         (status = 200, body = PayUrlView, description = "The link; the same one for a repeat"),
         (status = 402, body = Problem, description = "`CHANNEL_REFUSED`, with the channel's own words"),
@@ -80,20 +86,33 @@ impl PayUrlBody {
 pub(super) async fn url(
     State(edge): State<Edge>,
     AnyKey(caller): AnyKey,
-    extract::Json(body): extract::Json<PayUrlBody>,
-) -> Result<Json<PayUrlView>, Problem> {
+    Keyed { body, key }: Keyed<PayUrlBody>,
+) -> Result<Response, Problem> {
+    let key = key.of(&caller);
     let request = body.check(caller)?;
-    let (app, key) = (edge.app.clone(), request.clone());
+    if key.is_some() {
+        let ask =
+            |app, keep: Option<_>| async move { pay::pay_url(&app, &request, keep.as_ref()).await.map(Ok) };
+        return edge.once(key, outcome, ask).await;
+    }
+    let (app, equal) = (edge.app.clone(), request.clone());
     let link = edge
         .pay_urls
-        .join(key, || async move { pay::pay_url(&app, &request).await.map_err(std::sync::Arc::new) })
+        .join(equal, || async move { pay::pay_url(&app, &request, None).await.map_err(std::sync::Arc::new) })
         .await?;
-    link.map(|link| Json(link.into())).map_err(|error| Problem::from(error.as_ref()))
+    link.map(|link| respond(outcome(Ok(link)))).map_err(|error| Problem::from(error.as_ref()))
+}
+
+fn outcome(outcome: Outcome) -> Answer {
+    match outcome {
+        Ok(link) => answer(StatusCode::OK, &PayUrlView::from(link)),
+        Err(refusal) => Problem::from(PayError::ChannelRefused(refusal)).into_answer(),
+    }
 }
 
 /// The attempt of that id.
 #[utoipa::path(get, path = "/pay/{pay_order_id}", tag = "pay",
-    params(("pay_order_id" = String, Path, description = "As `POST /pay/url` answered")),
+    params(("pay_order_id" = PayOrderId, Path, description = "As `POST /pay/url` answered")),
     security(("secret_key" = []), ("publishable_key" = [])),
     responses((status = 200, body = PayOrderView), (status = 404, body = Problem, description = "`NOT_FOUND`")))]
 pub(super) async fn find(

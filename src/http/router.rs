@@ -30,9 +30,16 @@ fn other_routes() -> OpenApiRouter<Edge> {
         .routes(routes!(admin::skus::set, admin::skus::list))
         .routes(routes!(admin::orders::list))
         .routes(routes!(admin::orders::find))
+        .routes(routes!(admin::orders::timeline))
         .routes(routes!(admin::exceptions::list))
         .routes(routes!(admin::exceptions::resolve))
         .routes(routes!(admin::exceptions::list_strays))
+        .routes(routes!(admin::webhooks::list))
+        .routes(routes!(admin::webhooks::replay))
+        .routes(routes!(admin::system::overview))
+        .routes(routes!(admin::system::delay_queue))
+        .routes(routes!(admin::system::compensations))
+        .routes(routes!(admin::system::admin_log))
         .routes(routes!(admin::system::audit))
 }
 
@@ -75,7 +82,7 @@ pub fn router(edge: Edge, sandbox: Option<OpenApiRouter>, with_api: bool) -> Rou
     }
     let (router, document) = all.split_for_parts();
     router
-        .merge(docs(document))
+        .merge(docs(&document))
         .fallback(|| async { Problem::not_found().into_response() })
         .method_not_allowed_fallback(method_not_allowed)
         .layer(CatchPanicLayer::custom(middleware::panicked))
@@ -83,9 +90,11 @@ pub fn router(edge: Edge, sandbox: Option<OpenApiRouter>, with_api: bool) -> Rou
 }
 
 /// The reader of the document. Everything it needs is in the binary: its badge would ask validator.swagger.io.
-fn docs(document: OpenApi) -> SwaggerUi {
+fn docs(document: &OpenApi) -> SwaggerUi {
     let config = utoipa_swagger_ui::Config::default().validator_url("none");
-    SwaggerUi::new("/docs").config(config).url("/openapi.json", document)
+    SwaggerUi::new("/docs")
+        .config(config)
+        .external_url_unchecked("/openapi.json", openapi::completed(document))
 }
 
 fn cors(origins: &[String]) -> CorsLayer {
@@ -98,6 +107,10 @@ fn cors(origins: &[String]) -> CorsLayer {
             header::CONTENT_TYPE,
             HeaderName::from_static("idempotency-key"),
         ])
-        .expose_headers([HeaderName::from_static("x-request-id"), header::RETRY_AFTER])
+        .expose_headers([
+            HeaderName::from_static("x-request-id"),
+            super::idempotency::REPLAYED,
+            header::RETRY_AFTER,
+        ])
         .max_age(std::time::Duration::from_secs(600))
 }

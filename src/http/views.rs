@@ -85,6 +85,12 @@ pub(super) struct RebateView {
 
 /// An order with all that belongs to it.
 #[derive(Debug, Serialize, ToSchema)]
+#[schema(example = json!({"order_no": "A-1", "user_id": "u1", "kind": "SALE", "status": "PENDING",
+    "close_reason": null, "amount": 1990, "currency": "CNY", "refunded_amount": 0,
+    "items": [{"sku": "TEA", "quantity": 1, "unit_price": 1990}], "rebate": null, "subject": "Tea",
+    "paid_by": null, "paid_at": null, "expires_at": "2026-11-21T10:30:00Z", "settle_status": "UNSETTLED",
+    "pay_orders": [], "refunds": [], "stray_payments": [], "settlement": null, "metadata": null,
+    "created_at": "2026-11-21T10:00:00Z"}))]
 pub(super) struct OrderView {
     /// Its number.
     order_no: String,
@@ -318,6 +324,9 @@ impl From<StrayPayment> for StrayPaymentView {
 
 /// A link and what it collects.
 #[derive(Debug, Serialize, ToSchema)]
+#[schema(example = json!({"pay_order_id": "po_06H8K2M4N6P8R0T2V4X6Z8B0D2", "order_no": "A-1", "channel": "sandbox",
+    "status": "PAYING", "pay_url": "https://pay.example/sandbox/cashier/po_06H8K2M4N6P8R0T2V4X6Z8B0D2",
+    "amount": 1990, "currency": "CNY", "expires_at": "2026-11-21T10:30:00Z"}))]
 pub(super) struct PayUrlView {
     /// The attempt.
     pay_order_id: String,

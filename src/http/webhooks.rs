@@ -13,13 +13,18 @@ use crate::webhooks::{self, Taken};
 
 /// Takes a channel's callback in.
 #[utoipa::path(post, path = "/webhooks/{channel}", tag = "webhooks",
-    params(("channel" = String, Path, description = "The channel's name")),
-    request_body(content = String, description = "The channel's own, signed", content_type = "application/json"),
+    params(("channel" = String, Path, description = "The channel's name", example = "sandbox")),
+    request_body(content = String, description = "The channel's own, signed", content_type = "application/json",
+        example = json!({"event_id": "ev-1", "transaction_id": "txn_1", "out_trade_no": "po_06H8K2M4N6P8R0T2V4X6Z8B0D2",
+            "total_fee": 1990, "currency": "CNY", "trade_status": "SUCCESS", "paid_at": "2026-11-21T10:00:00Z"})),
     responses(
-        (status = 200, description = "Taken in, in the channel's own words"),
-        (status = 400, description = "Not believed, or of a wrong amount: in the channel's own words"),
+        (status = 200, description = "Taken in, in the channel's own words",
+         body = String, content_type = "text/plain", example = json!("SUCCESS")),
+        (status = 400, description = "Not believed, or of a wrong amount: in the channel's own words",
+         body = String, content_type = "text/plain", example = json!("FAIL")),
         (status = 404, body = Problem, description = "No such channel"),
-        (status = 500, description = "Not taken in: send it again"),
+        (status = 500, description = "Not taken in, in the channel's own words: send it again",
+         body = String, content_type = "text/plain", example = json!("FAIL")),
     ))]
 pub(super) async fn receive(
     State(edge): State<Edge>,

@@ -22,6 +22,9 @@ use crate::config::DatabaseConfig;
 use crate::ids::Ids;
 use crate::infra::gather::Gatherer;
 
+mod role;
+use role::RunAs;
+
 /// Why the database did not do what was asked.
 #[derive(Debug, thiserror::Error)]
 pub enum DbError {
@@ -151,11 +154,15 @@ fn is_dead(error: &sqlx::Error) -> bool {
 const MAX_ATTEMPTS: u32 = 4;
 
 impl Db {
-    /// Sets the pool up without connecting yet, so that a start does not wait for the database.
+    /// Sets the service's pool up without connecting yet, so that a start does not wait for the database.
     ///
     /// # Errors
     /// When the URL cannot be read.
     pub fn new(config: &DatabaseConfig, ids: Ids) -> Result<Self, DbError> {
+        Self::running_as(RunAs::Service, config, ids)
+    }
+
+    fn running_as(run_as: RunAs, config: &DatabaseConfig, ids: Ids) -> Result<Self, DbError> {
         let server_deadline = config.statement_deadline.as_millis().to_string();
         let options: PgConnectOptions =
             config.url.expose_secret().parse::<PgConnectOptions>()?.application_name("payonce");
@@ -180,6 +187,7 @@ impl Db {
             .max_connections(config.pool_size)
             .min_connections(0)
             .acquire_timeout(config.acquire_deadline)
+            .after_connect(move |conn, _| Box::pin(run_as.take_role(conn)))
             // sqlx's own test before each use costs a round trip, 18 % of the throughput: only a connection
             // that has rested is tested, and one that died under load shows as an error that is tried again.
             .test_before_acquire(false)
@@ -222,14 +230,6 @@ impl Db {
             suspicion: self.suspicion.clone(),
             is_mid_flight: false,
         })
-    }
-
-    /// Brings the schema up to date. Instances that start together wait for one another.
-    ///
-    /// # Errors
-    /// When the database cannot be reached, or was migrated by a newer version.
-    pub async fn migrate(&self) -> Result<(), sqlx::migrate::MigrateError> {
-        sqlx::migrate!().run(&self.pool).await
     }
 
     /// Closes all connections, waiting a moment for those in use.

@@ -4,6 +4,7 @@ pub mod amqp;
 pub mod body;
 pub mod changes;
 pub mod clock;
+pub mod crash;
 pub mod db;
 pub mod duty;
 pub mod gather;

@@ -5,7 +5,7 @@ macro_rules! words {
     ($(#[$meta:meta])* pub enum $name:ident { $($(#[$vmeta:meta])* $variant:ident = $word:literal),+ $(,)? }) => {
         $(#[$meta])*
         #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
-        #[derive(serde::Serialize, serde::Deserialize, utoipa::ToSchema, sqlx::Type)]
+        #[derive(serde::Serialize, serde::Deserialize, sqlx::Type)]
         #[sqlx(type_name = "text")]
         pub enum $name {
             $($(#[$vmeta])* #[serde(rename = $word)] #[sqlx(rename = $word)] $variant,)+
@@ -21,6 +21,18 @@ macro_rules! words {
                 match self { $(Self::$variant => $word),+ }
             }
         }
+
+        // By hand: the derive does not see through a macro's literals, and would tell the variants' names.
+        impl utoipa::PartialSchema for $name {
+            fn schema() -> utoipa::openapi::RefOr<utoipa::openapi::schema::Schema> {
+                utoipa::openapi::ObjectBuilder::new()
+                    .schema_type(utoipa::openapi::schema::Type::String)
+                    .enum_values(Some([$($word),+]))
+                    .into()
+            }
+        }
+
+        impl utoipa::ToSchema for $name {}
 
         impl std::fmt::Display for $name {
             fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {

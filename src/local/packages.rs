@@ -69,7 +69,7 @@ fn install(what: &str, packages: &[String]) -> Result<String, LocalError> {
     command.args(["-c", INSTALL, "payonce-install"]).args(packages);
     let Output { status, stdout, stderr } = command.output().map_err(LocalError::io("run apt-get"))?;
 
-    let output = String::from_utf8_lossy(&stdout).into_owned() + &String::from_utf8_lossy(&stderr);
+    let output = String::from_utf8_lossy(&stdout).into_owned() + String::from_utf8_lossy(&stderr).as_ref();
     if status.success() {
         return Ok(tail(&output));
     }

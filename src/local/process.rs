@@ -238,8 +238,8 @@ pub(crate) async fn run(program: &Path, args: Vec<String>, home: &Home) -> Resul
     if output.status.success() {
         return Ok(());
     }
-    let text =
-        String::from_utf8_lossy(&output.stdout).into_owned() + &String::from_utf8_lossy(&output.stderr);
+    let text = String::from_utf8_lossy(&output.stdout).into_owned()
+        + String::from_utf8_lossy(&output.stderr).as_ref();
     Err(LocalError::Command {
         command: format!("{} {}", program.display(), spec.args.join(" ")),
         output: tail(&text),

@@ -1,12 +1,14 @@
 //! Creating merchants and their keys.
 
-use secrecy::SecretString;
+use secrecy::{ExposeSecret, SecretString};
 use time::{Duration, OffsetDateTime};
 
 use super::model::{KeyKind, Merchant, NewMerchant};
 use super::{keys, store};
+use crate::admin_log::{self, Entry};
 use crate::app::App;
 use crate::ids::MerchantId;
+use crate::infra::crash::effect;
 use crate::infra::db::{DbError, Tx};
 use crate::infra::secret_box::Undecipherable;
 use crate::refunds::StrayPolicy;
@@ -32,18 +34,20 @@ pub enum MerchantError {
 }
 
 /// Keys that were just made. They are shown once.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, Default)]
 pub struct NewKeys {
     /// `sk_…`
-    pub secret_key: SecretString,
+    pub secret_key: Option<SecretString>,
     /// `pk_…`
-    pub publishable_key: String,
+    pub publishable_key: Option<String>,
 }
 
-fn new_keys(app: &App) -> NewKeys {
+/// A new key of that kind, or one of each.
+fn new_keys(app: &App, kind: Option<KeyKind>) -> NewKeys {
+    let is_wanted = |of: KeyKind| kind.is_none_or(|kind| kind == of);
     NewKeys {
-        secret_key: format!("sk_{}", app.ids.secret()).into(),
-        publishable_key: format!("pk_{}", app.ids.secret()),
+        secret_key: is_wanted(KeyKind::Secret).then(|| format!("sk_{}", app.ids.secret()).into()),
+        publishable_key: is_wanted(KeyKind::Publishable).then(|| format!("pk_{}", app.ids.secret())),
     }
 }
 
@@ -54,10 +58,11 @@ fn new_keys(app: &App) -> NewKeys {
 pub async fn create(
     app: &App,
     new: &NewMerchant,
+    entry: &Entry,
 ) -> Result<(Merchant, NewKeys, SecretString), MerchantError> {
-    let keys = new_keys(app);
+    let keys = new_keys(app, None);
     let notify_secret = SecretString::from(format!("whsec_{}", app.ids.secret()));
-    let merchant = insert(app, new, &keys, &notify_secret).await?;
+    let merchant = insert(app, new, &keys, &notify_secret, Some(entry)).await?;
     Ok((merchant, keys, notify_secret))
 }
 
@@ -66,18 +71,21 @@ async fn insert(
     new: &NewMerchant,
     keys: &NewKeys,
     notify_secret: &SecretString,
+    entry: Option<&Entry>,
 ) -> Result<Merchant, MerchantError> {
-    use secrecy::ExposeSecret;
-
     let sealed = app.secrets.seal(new.merchant_id.as_str(), notify_secret.expose_secret())?;
     let now = app.now();
     let mut tx = app.db.begin().await?;
     let written = async {
         store::insert(&mut tx, new, &sealed, now).await?;
-        insert_keys(&mut tx, &new.merchant_id, keys, now).await
+        insert_keys(&mut tx, &new.merchant_id, keys, now).await?;
+        match entry {
+            Some(entry) => admin_log::append_in_tx(&mut tx, entry, now).await,
+            None => Ok(()),
+        }
     }
     .await;
-    match tx.finish(written).await {
+    match effect!("merchants.create", tx.finish(written).await) {
         Err(error) if error.constraint() == Some("merchants_pkey") => Err(MerchantError::Exists),
         outcome => Ok(outcome.map(|()| Merchant {
             merchant_id: new.merchant_id.clone(),
@@ -96,37 +104,37 @@ async fn insert_keys(
     new: &NewKeys,
     now: OffsetDateTime,
 ) -> Result<(), DbError> {
-    use secrecy::ExposeSecret;
-
-    for (kind, key) in [
-        (KeyKind::Secret, new.secret_key.expose_secret()),
-        (KeyKind::Publishable, new.publishable_key.as_str()),
-    ] {
+    let secret = new.secret_key.as_ref().map(|key| (KeyKind::Secret, key.expose_secret()));
+    let publishable = new.publishable_key.as_deref().map(|key| (KeyKind::Publishable, key));
+    for (kind, key) in secret.into_iter().chain(publishable) {
         let hint: String = key.chars().take(7).collect();
         store::insert_key(tx, merchant_id, kind, &keys::hash(key), &hint, now).await?;
     }
     Ok(())
 }
 
-/// Gives a merchant new keys; the old ones go on working for `overlap`.
+/// Gives a merchant a new key of that kind, or one of each; the old ones of it go on working for `overlap`.
 ///
 /// # Errors
 /// [`MerchantError::NotFound`] when there is no such merchant.
-pub async fn add_keys(
+pub async fn rotate_keys(
     app: &App,
     merchant_id: &MerchantId,
+    kind: Option<KeyKind>,
     overlap: Duration,
-) -> Result<NewKeys, MerchantError> {
-    let (keys, now) = (new_keys(app), app.now());
+    entry: &Entry,
+) -> Result<(NewKeys, OffsetDateTime), MerchantError> {
+    let (keys, now) = (new_keys(app, kind), app.now());
     let mut tx = app.db.begin().await?;
     let written = async {
-        store::expire_keys(&mut tx, merchant_id, now + overlap).await?;
-        insert_keys(&mut tx, merchant_id, &keys, now).await
+        store::expire_keys(&mut tx, merchant_id, kind, now + overlap).await?;
+        insert_keys(&mut tx, merchant_id, &keys, now).await?;
+        admin_log::append_in_tx(&mut tx, entry, now).await
     }
     .await;
-    match tx.finish(written).await {
+    match effect!("merchants.keys", tx.finish(written).await) {
         Err(error) if error.constraint() == Some("api_keys_merchant_fkey") => Err(MerchantError::NotFound),
-        outcome => Ok(outcome.map(|()| keys)?),
+        outcome => Ok(outcome.map(|()| (keys, now + overlap))?),
     }
 }
 
@@ -142,8 +150,9 @@ pub async fn ensure_demo(app: &App, merchant_id: &MerchantId) -> Result<(), Merc
         notify_url: None,
         refund_approval_above: None,
     };
-    let keys = NewKeys { secret_key: "sk_test_demo".into(), publishable_key: "pk_test_demo".into() };
-    match insert(app, &new, &keys, &"whsec_demo".into()).await {
+    let keys =
+        NewKeys { secret_key: Some("sk_test_demo".into()), publishable_key: Some("pk_test_demo".into()) };
+    match insert(app, &new, &keys, &"whsec_demo".into(), None).await {
         Ok(_) | Err(MerchantError::Exists) => Ok(()),
         Err(error) => Err(error),
     }

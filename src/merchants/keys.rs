@@ -5,6 +5,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
 use sha2::{Digest, Sha256};
+use time::OffsetDateTime;
 
 use super::model::KeyKind;
 use super::store;
@@ -38,21 +39,51 @@ pub struct KeyCache {
 }
 
 type KeyHash = [u8; 32];
-type Remembered = (Caller, Instant);
+
+/// What is known of a key.
+#[derive(Clone, Debug)]
+pub(super) struct Known {
+    pub(super) merchant_id: MerchantId,
+    pub(super) kind: KeyKind,
+    pub(super) expires_at: Option<OffsetDateTime>,
+}
+
+#[derive(Debug)]
+struct Remembered {
+    known: Known,
+    learned_at: Instant,
+}
+
+impl Remembered {
+    fn is_good_at(&self, now: OffsetDateTime) -> bool {
+        self.learned_at.elapsed() < REMEMBERED_FOR && self.known.expires_at.is_none_or(|end| now < end)
+    }
+}
 
 impl KeyCache {
-    fn recall(&self, hash: &KeyHash) -> Option<Caller> {
+    fn recall(&self, hash: &KeyHash, now: OffsetDateTime) -> Option<Caller> {
         let callers = self.callers.lock().unwrap_or_else(PoisonError::into_inner);
-        let (caller, learned_at) = callers.get(hash)?;
-        (learned_at.elapsed() < REMEMBERED_FOR).then(|| caller.clone())
+        callers.get(hash).filter(|remembered| remembered.is_good_at(now)).map(|it| it.known.caller())
     }
 
-    fn remember(&self, hash: KeyHash, caller: &Caller) {
+    fn remember(&self, hash: KeyHash, known: Known) {
         let mut callers = self.callers.lock().unwrap_or_else(PoisonError::into_inner);
         if callers.len() >= MAX_REMEMBERED {
             callers.clear();
         }
-        callers.insert(hash, (caller.clone(), Instant::now()));
+        callers.insert(hash, Remembered { known, learned_at: Instant::now() });
+    }
+
+    /// Forgets a merchant's keys, because their ends have just changed here.
+    pub fn forget(&self, merchant_id: &MerchantId) {
+        let mut callers = self.callers.lock().unwrap_or_else(PoisonError::into_inner);
+        callers.retain(|_, remembered| remembered.known.merchant_id != *merchant_id);
+    }
+}
+
+impl Known {
+    fn caller(&self) -> Caller {
+        Caller { merchant_id: self.merchant_id.clone(), kind: self.kind }
     }
 }
 
@@ -62,13 +93,12 @@ impl KeyCache {
 /// When the database cannot be reached.
 pub async fn authenticate(app: &App, cache: &KeyCache, key: &str) -> Result<Option<Caller>, DbError> {
     let hash = hash(key);
-    if let Some(caller) = cache.recall(&hash) {
+    if let Some(caller) = cache.recall(&hash, app.now()) {
         return Ok(Some(caller));
     }
-    let look = || async { store::find_caller(&mut app.db.conn().await?, &hash, app.now()).await };
-    let caller = app.db.retrying(look).await?;
-    if let Some(caller) = &caller {
-        cache.remember(hash, caller);
-    }
-    Ok(caller)
+    let look = || async { store::find_key(&mut app.db.conn().await?, &hash, app.now()).await };
+    let Some(known) = app.db.retrying(look).await? else { return Ok(None) };
+    let caller = known.caller();
+    cache.remember(hash, known);
+    Ok(Some(caller))
 }

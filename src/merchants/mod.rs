@@ -1,7 +1,8 @@
 //! Merchants, their keys, and what they have on sale.
 //!
 //! Always true: a key is shown once and stored as its SHA-256; an answer to "whose key is this" is remembered for
-//! `keys::REMEMBERED_FOR` at most, so a revoked key stops working within that time everywhere.
+//! `keys::REMEMBERED_FOR` at most and never past the key's own end. So an end that was set at least that long ahead
+//! is kept to the moment by every instance, and one that was set sooner within that time.
 
 mod create;
 mod keys;
@@ -9,7 +10,7 @@ mod model;
 mod skus;
 mod store;
 
-pub use create::{MerchantError, NewKeys, add_keys, create, ensure_demo, list};
+pub use create::{MerchantError, NewKeys, create, ensure_demo, list, rotate_keys};
 pub use keys::{Caller, KeyCache, authenticate};
 pub use model::{KeyKind, Merchant, NewMerchant, SkuStock};
 pub use skus::{list_skus, set_stock};

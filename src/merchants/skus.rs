@@ -3,8 +3,11 @@
 use super::create::MerchantError;
 use super::model::SkuStock;
 use super::store;
+use crate::admin_log::{self, Entry};
 use crate::app::App;
 use crate::ids::{MerchantId, Sku};
+use crate::infra::crash::effect;
+use crate::infra::db::DbError;
 
 /// Sets how many of a thing there are, those held for pending orders included.
 ///
@@ -15,11 +18,22 @@ pub async fn set_stock(
     merchant_id: &MerchantId,
     sku: &Sku,
     stock: i64,
+    entry: Option<&Entry>,
 ) -> Result<SkuStock, MerchantError> {
-    let mut conn = app.db.conn().await?;
-    match store::upsert_sku(&mut conn, merchant_id, sku, stock, app.now()).await {
+    let now = app.now();
+    let mut tx = app.db.begin().await?;
+    let written = async {
+        let set = store::upsert_sku(&mut tx, merchant_id, sku, stock, now).await?;
+        if let Some(entry) = entry {
+            admin_log::append_in_tx(&mut tx, entry, now).await?;
+        }
+        Ok::<_, DbError>(set)
+    }
+    .await;
+    match effect!("merchants.stock", tx.finish(written).await) {
         Err(error) if error.constraint() == Some("skus_merchant_fkey") => Err(MerchantError::NotFound),
         Err(error) if error.constraint() == Some("skus_lock_stock_within_stock") => {
+            let mut conn = app.db.conn().await?;
             let held = store::list_skus(&mut conn, merchant_id, Some(sku.as_str()), None, 1).await?;
             Err(MerchantError::StockBelowHeld(held.first().map_or(0, |held| held.lock_stock)))
         }

@@ -2,7 +2,7 @@
 
 use time::OffsetDateTime;
 
-use super::keys::Caller;
+use super::keys::Known;
 use super::model::{KeyKind, Merchant, NewMerchant, SkuStock};
 use crate::ids::{MerchantId, Sku};
 use crate::infra::db::{Conn, DbError, Tx};
@@ -56,39 +56,42 @@ pub(super) async fn insert_key(
     Ok(())
 }
 
-/// Lets a merchant's present keys end at `at`, unless they end sooner.
+/// Lets a merchant's present keys of that kind, or of both, end at `at`, unless they end sooner.
 pub(super) async fn expire_keys(
     tx: &mut Tx,
     merchant_id: &MerchantId,
+    kind: Option<KeyKind>,
     at: OffsetDateTime,
 ) -> Result<(), DbError> {
     let conn: &mut Conn = tx;
     sqlx::query!(
-        "UPDATE api_keys SET expires_at = $2 WHERE merchant_id = $1 AND (expires_at IS NULL OR expires_at > $2)",
+        "UPDATE api_keys SET expires_at = $2
+         WHERE merchant_id = $1 AND (expires_at IS NULL OR expires_at > $2) AND ($3::text IS NULL OR kind = $3)",
         merchant_id.as_str(),
         at,
+        kind.map(KeyKind::as_str),
     )
     .execute(conn)
     .await?;
     Ok(())
 }
 
-/// Whose key this is.
-pub(super) async fn find_caller(
+/// Whose key this is, and until when.
+pub(super) async fn find_key(
     conn: &mut Conn,
     hash: &[u8],
     now: OffsetDateTime,
-) -> Result<Option<Caller>, DbError> {
-    let caller = sqlx::query_as!(
-        Caller,
-        r#"SELECT merchant_id AS "merchant_id: MerchantId", kind AS "kind: KeyKind"
+) -> Result<Option<Known>, DbError> {
+    let known = sqlx::query_as!(
+        Known,
+        r#"SELECT merchant_id AS "merchant_id: MerchantId", kind AS "kind: KeyKind", expires_at
            FROM api_keys WHERE key_hash = $1 AND (expires_at IS NULL OR expires_at > $2)"#,
         hash,
         now,
     )
     .fetch_optional(conn)
     .await?;
-    Ok(caller)
+    Ok(known)
 }
 
 /// A page of merchants, by id.

@@ -1,36 +1,44 @@
 //! Making an order: one statement writes it, its lines, its reservations and its first line of history.
 //!
-//! Round trips: 1, commits: 1; a repeat costs 2 round trips and no commit. The number's primary key is the
-//! idempotency key, the CHECK on the stock is what refuses to oversell.
+//! Round trips: 1, commits: 1, also with an idempotency key; a repeat by number reads the order and commits nothing.
+//! The number's primary key makes an order once, the CHECK on the stock is what refuses to oversell.
 
 use std::collections::BTreeMap;
 
 use super::deadlines;
 use super::error::OrderError;
+use super::find::{self, OrderDetails};
 use super::model::{NewOrder, Order, OrderItem, OrderKey};
 use super::store;
 use crate::app::App;
+use crate::idempotency::{self, Keep};
 use crate::ids::{MerchantId, OrderNo};
+use crate::infra::crash::effect;
 use crate::infra::db::{Conn, DbError};
 
 /// An order, and whether this call made it.
 #[derive(Clone, Debug)]
 pub struct Created {
     /// The order as it stands.
-    pub order: Order,
+    pub details: OrderDetails,
     /// `false` when it was there already.
     pub is_new: bool,
 }
 
-/// Makes an order, or gives back the one of that number when it is the same.
+/// Makes an order, or gives back the one of that number when it is the same; keeps the answer where that is asked.
 ///
 /// # Errors
 /// [`OrderError::ParamsMismatch`] names the fields in which the existing order differs;
 /// [`OrderError::OutOfStock`] and [`OrderError::UnknownSku`] reserve nothing.
-pub async fn create(app: &App, merchant_id: &MerchantId, new: &NewOrder) -> Result<Created, OrderError> {
+pub async fn create(
+    app: &App,
+    merchant_id: &MerchantId,
+    new: &NewOrder,
+    keep: Option<&Keep<Created>>,
+) -> Result<Created, OrderError> {
     // Allotted once: a second run after a lost answer must meet the order of the first.
     let order_no = new.order_no.clone().unwrap_or_else(|| app.ids.order_no());
-    app.db.retrying(|| create_once(app, merchant_id, order_no.clone(), new)).await
+    app.db.retrying(|| create_once(app, merchant_id, order_no.clone(), new, keep)).await
 }
 
 async fn create_once(
@@ -38,31 +46,42 @@ async fn create_once(
     merchant_id: &MerchantId,
     order_no: OrderNo,
     new: &NewOrder,
+    keep: Option<&Keep<Created>>,
 ) -> Result<Created, OrderError> {
     let order = Order::newly_made(merchant_id.clone(), order_no, new, app.now());
-    let key = order.key();
+    let (key, expires_at) = (order.key(), order.expires_at);
+    let made = Created { details: OrderDetails::of_new(order, new.items.clone()), is_new: true };
+    let kept = keep.map(|keep| keep.row(made.clone()));
 
     let mut conn = app.db.conn().await?;
-    match store::insert(&mut conn, &order, new).await {
-        Ok(()) => {
-            deadlines::schedule(app, &key, order.expires_at);
-            Ok(Created { order, is_new: true })
-        }
-        Err(error) => refused(&mut conn, &key, new, error).await,
+    let inserted =
+        effect!("orders.create", store::insert(&mut conn, &made.details.order, new, kept.as_ref()).await);
+    if let Err(error) = inserted {
+        refused(&mut conn, &key, new, error).await?;
+        drop(conn);
+        return repeated(app, &key, keep).await;
     }
+    deadlines::schedule(app, &key, expires_at);
+    Ok(made)
+}
+
+/// The answer to a repeat: the order as it stands by now.
+async fn repeated(app: &App, key: &OrderKey, keep: Option<&Keep<Created>>) -> Result<Created, OrderError> {
+    let repeated = Created { details: find::details(app, key).await?, is_new: false };
+    if let Some(keep) = keep {
+        let row = keep.row(repeated.clone());
+        let (mut conn, order_no) = (app.db.conn().await?, Some(key.order_no.as_str()));
+        effect!("orders.keep", idempotency::insert(&mut conn, &row, order_no, app.now()).await)?;
+    }
+    Ok(repeated)
 }
 
 /// Some constraint refused. Which one is met first says nothing, so the number is looked at before all else: a
-/// repeat gets its order also when nothing is left in stock.
-async fn refused(
-    conn: &mut Conn,
-    key: &OrderKey,
-    new: &NewOrder,
-    error: DbError,
-) -> Result<Created, OrderError> {
+/// repeat gets its order also when nothing is left in stock. No error means that the order is there, and is the same.
+async fn refused(conn: &mut Conn, key: &OrderKey, new: &NewOrder, error: DbError) -> Result<(), OrderError> {
     let Some(constraint) = error.constraint() else { return Err(error.into()) };
     if let Some(order) = store::find(conn, key).await? {
-        return repeat(conn, order, new).await;
+        return compare(conn, &order, new).await;
     }
     match constraint {
         "stock_reservations_sku_fkey" | "skus_lock_stock_within_stock" => {
@@ -73,14 +92,10 @@ async fn refused(
 }
 
 /// The number is taken: by this very order, or by another.
-async fn repeat(conn: &mut Conn, order: Order, new: &NewOrder) -> Result<Created, OrderError> {
+async fn compare(conn: &mut Conn, order: &Order, new: &NewOrder) -> Result<(), OrderError> {
     let items = store::list_items(conn, &order.key()).await?;
-    let differing = differing_fields(&order, &items, new);
-    if differing.is_empty() {
-        Ok(Created { order, is_new: false })
-    } else {
-        Err(OrderError::ParamsMismatch(differing))
-    }
+    let differing = differing_fields(order, &items, new);
+    if differing.is_empty() { Ok(()) } else { Err(OrderError::ParamsMismatch(differing)) }
 }
 
 fn differing_fields(order: &Order, items: &[OrderItem], new: &NewOrder) -> Vec<&'static str> {

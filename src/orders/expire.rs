@@ -12,6 +12,7 @@ use super::model::{CloseReason, OrderKey};
 use super::{deadlines, store};
 use crate::app::App;
 use crate::compensation::Drive;
+use crate::infra::crash::effect;
 use crate::infra::db::{DbError, Tx};
 use crate::infra::duty::{Batch, DutyError};
 use crate::infra::lock::Scene;
@@ -85,7 +86,7 @@ async fn close_all(app: &App, keys: &[OrderKey]) -> Result<(), DbError> {
         .retrying(|| async {
             let mut tx = app.db.begin().await?;
             let outcome = close_batch_in_tx(&mut tx, keys, app.now()).await;
-            tx.finish(outcome).await
+            effect!("orders.expire", tx.finish(outcome).await)
         })
         .await?;
     for key in &closed {
@@ -126,7 +127,7 @@ pub async fn expire_one(app: &App, key: &OrderKey) -> Result<Drive, OrderError> 
     if order.is_none_or(|order| order.expires_at > app.now()) {
         return Ok(Drive::Done);
     }
-    match app.db.retrying(|| close_with_lock(app, key, CloseReason::Timeout)).await {
+    match app.db.retrying(|| close_with_lock(app, key, CloseReason::Timeout, None)).await {
         Ok(_) | Err(OrderError::AlreadyPaid) => Ok(Drive::Done),
         Err(OrderError::ChannelUnavailable) => Ok(Drive::Again("the channel is silent".into())),
         Err(error) => Err(error),

@@ -39,6 +39,11 @@ impl OrderDetails {
     }
 }
 
+/// The order of that number by itself.
+pub(super) async fn order(app: &App, key: &OrderKey) -> Result<Order, OrderError> {
+    store::find(&mut app.db.conn().await?, key).await?.ok_or(OrderError::NotFound)
+}
+
 /// The order of that number with all that belongs to it.
 ///
 /// # Errors
@@ -54,7 +59,7 @@ async fn details_once(app: &App, key: &OrderKey) -> Result<OrderDetails, OrderEr
 }
 
 /// One snapshot for all of it: never an order that waits beside an attempt that paid.
-async fn details_in_tx(tx: &mut Tx, key: &OrderKey) -> Result<OrderDetails, OrderError> {
+pub(super) async fn details_in_tx(tx: &mut Tx, key: &OrderKey) -> Result<OrderDetails, OrderError> {
     let order = store::find(tx, key).await?.ok_or(OrderError::NotFound)?;
     let items = store::list_items(tx, key).await?;
     let pay_orders = pay::list_attempts(tx, key).await?;

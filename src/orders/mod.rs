@@ -8,6 +8,7 @@
 mod close;
 mod create;
 mod deadlines;
+mod delay_queue;
 mod error;
 mod expire;
 mod find;
@@ -16,6 +17,7 @@ mod store;
 
 pub use close::close;
 pub use create::{Created, create};
+pub use delay_queue::{DelayQueue, delay_queue};
 pub use error::OrderError;
 pub use expire::{expire_due, expire_one, sweep_due};
 pub use find::{OrderDetails, details, list, list_of_number, wait_for_change};

@@ -10,6 +10,7 @@ use serde_json::Value;
 use time::OffsetDateTime;
 
 use super::model::{CloseReason, NewOrder, Order, OrderItem, OrderKey, OrderKind, OrderStatus, SettleStatus};
+use crate::idempotency::Kept;
 use crate::ids::{MerchantId, OrderNo, Sku, UserId};
 use crate::infra::db::{Conn, DbError, Tx};
 use crate::money::Currency;
@@ -18,8 +19,14 @@ use crate::outbox::Event;
 /// Writes a new order with its lines, reservations and first line of history, and holds its stock.
 ///
 /// The primary key refuses a number that is taken; the foreign key of the reservations an unknown sku; the
-/// CHECK on `skus` more than there is. Any refusal leaves nothing behind.
-pub(super) async fn insert(conn: &mut Conn, order: &Order, new: &NewOrder) -> Result<(), DbError> {
+/// CHECK on `skus` more than there is; that of `idempotency_keys` a key that was answered. Any refusal leaves
+/// nothing behind.
+pub(super) async fn insert(
+    conn: &mut Conn,
+    order: &Order,
+    new: &NewOrder,
+    kept: Option<&Kept>,
+) -> Result<(), DbError> {
     let skus: Vec<String> = new.items.iter().map(|item| item.sku.to_string()).collect();
     let quantities: Vec<i64> = new.items.iter().map(|item| item.quantity).collect();
     let unit_prices: Vec<i64> = new.items.iter().map(|item| item.unit_price).collect();
@@ -48,6 +55,9 @@ pub(super) async fn insert(conn: &mut Conn, order: &Order, new: &NewOrder) -> Re
            ), history AS (
              INSERT INTO order_history (merchant_id, order_no, seq, to_status, event, created_at)
              VALUES ($1, $2, 1, 'PENDING', 'CREATED', $10)
+           ), kept AS (
+             INSERT INTO idempotency_keys (merchant_id, key, request_hash, order_no, status, body, created_at)
+             SELECT $1, $17, $18, $2, $19, $20, $10 WHERE $17::text IS NOT NULL
            )
            INSERT INTO orders (merchant_id, order_no, user_id, kind, amount, currency, rebate_user_id, rebate_rate,
                                subject, notify_url, metadata, expires_at, created_at, updated_at)
@@ -68,6 +78,10 @@ pub(super) async fn insert(conn: &mut Conn, order: &Order, new: &NewOrder) -> Re
         order.subject.as_deref(),
         new.notify_url.as_deref(),
         order.metadata.clone() as Option<Value>,
+        kept.map(|kept| kept.request.key.as_str()),
+        kept.map(|kept| kept.request.request_hash.as_slice()),
+        kept.map(Kept::status),
+        kept.map(|kept| kept.answer.body.as_slice()),
     )
     .execute(conn)
     .await?;
@@ -387,4 +401,16 @@ pub(super) async fn list_pending_after(
         .into_iter()
         .map(|row| (OrderKey { merchant_id: row.merchant_id, order_no: row.order_no }, row.expires_at));
     Ok(timers.collect())
+}
+
+/// How many orders are pending, and how many of them are past their deadline.
+pub(super) async fn count_pending(conn: &mut Conn, now: OffsetDateTime) -> Result<(i64, i64), DbError> {
+    let row = sqlx::query!(
+        r#"SELECT count(*) AS "pending!", count(*) FILTER (WHERE expires_at <= $1) AS "due!"
+           FROM orders WHERE status = 'PENDING'"#,
+        now,
+    )
+    .fetch_one(conn)
+    .await?;
+    Ok((row.pending, row.due))
 }

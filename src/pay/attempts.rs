@@ -5,12 +5,15 @@ use time::OffsetDateTime;
 use super::end::{end_attempt, leave_to_task};
 use super::error::PayError;
 use super::model::{Attempt, PayStatus};
+use super::pay_url::{Outcome, PayUrl};
 use super::report::{self, Origin, Report};
 use super::store::{self, FindFacts, Publish};
 use crate::app::App;
 use crate::channels::{CallError, Channel, CreatedTrade, NewTrade, Refusal, TradeState};
 use crate::compensation::{Action, Drive};
+use crate::idempotency::Keep;
 use crate::ids::MerchantId;
+use crate::infra::crash::effect;
 use crate::infra::db::{Conn, DbError};
 use crate::infra::lock::Scene;
 use crate::orders::OrderKey;
@@ -46,7 +49,7 @@ pub(crate) async fn list_attempts(conn: &mut Conn, key: &OrderKey) -> Result<Vec
 #[derive(Debug)]
 pub(super) enum Linked {
     /// It has its link.
-    Paying(Box<Attempt>),
+    Paying(Box<PayUrl>),
     /// It, or its order, moved meanwhile: look again.
     Moved,
 }
@@ -61,6 +64,7 @@ pub(super) async fn make_link(
     app: &App,
     attempt: Attempt,
     order_expires_at: OffsetDateTime,
+    keep: Option<&Keep<Outcome>>,
 ) -> Result<Linked, PayError> {
     let channel = app.channels.get(&attempt.channel);
     let channel = channel.ok_or_else(|| PayError::UnknownChannel(attempt.channel.clone()))?;
@@ -75,13 +79,13 @@ pub(super) async fn make_link(
         return_url: attempt.return_url.clone(),
         expires_at,
     };
-    match channel.create(&trade).await {
+    match effect!("pay.create", channel.create(&trade).await) {
         Ok(created) => {
             let expires_at = created.expires_at.min(order_expires_at);
-            publish_link(app, attempt, CreatedTrade { expires_at, ..created }).await
+            publish_link(app, attempt, CreatedTrade { expires_at, ..created }, keep).await
         }
         Err(CallError::Refused(refusal)) => {
-            Box::pin(fail_unless_paid(app, channel.as_ref(), attempt, refusal)).await
+            Box::pin(fail_unless_paid(app, channel.as_ref(), attempt, refusal, keep)).await
         }
         Err(error @ (CallError::Silent(_) | CallError::NotNow)) => {
             Err(Box::pin(leave_to_task(app, &attempt, Action::DrivePayOrder, &error)).await?)
@@ -96,41 +100,46 @@ async fn fail_unless_paid(
     channel: &dyn Channel,
     attempt: Attempt,
     refusal: Refusal,
+    keep: Option<&Keep<Outcome>>,
 ) -> Result<Linked, PayError> {
     match channel.query(&attempt.trade_ref()?).await {
         Ok(state @ TradeState::Paid(_)) => {
             report::apply(app, &Report::of_attempt(&attempt, state, Origin::Query)).await?;
             Ok(Linked::Moved)
         }
-        Ok(_) | Err(CallError::Refused(_)) => {
-            store::set_failed(&mut app.db.conn().await?, &attempt, &refusal, app.now()).await?;
+        Ok(_) => {
+            let kept = keep.map(|keep| keep.row(Err(refusal.clone())));
+            let mut conn = app.db.conn().await?;
+            effect!(
+                "pay.refuse",
+                store::set_failed(&mut conn, &attempt, &refusal, kept.as_ref(), app.now()).await
+            )?;
             Err(PayError::ChannelRefused(refusal))
         }
-        Err(error @ (CallError::Silent(_) | CallError::NotNow)) => {
-            Err(leave_to_task(app, &attempt, Action::DrivePayOrder, &error).await?)
-        }
+        // Also a refusal to answer: it says nothing about the money.
+        Err(error) => Err(leave_to_task(app, &attempt, Action::DrivePayOrder, &error).await?),
     }
 }
 
-async fn publish_link(app: &App, attempt: Attempt, created: CreatedTrade) -> Result<Linked, PayError> {
+async fn publish_link(
+    app: &App,
+    attempt: Attempt,
+    created: CreatedTrade,
+    keep: Option<&Keep<Outcome>>,
+) -> Result<Linked, PayError> {
+    let link = PayUrl::of(&attempt, &created);
     let publish = Publish {
         order: attempt.order_key(),
         pay_order_id: attempt.pay_order_id.clone(),
-        created: created.clone(),
+        created,
+        kept: keep.map(|keep| keep.row(Ok(link.clone()))),
         now: app.now(),
     };
-    if !app.db.gather(publish).await? {
+    if !effect!("pay.publish", app.db.gather(publish).await)? {
         Box::pin(close_if_unwanted(app, &attempt)).await?;
         return Ok(Linked::Moved);
     }
-    Ok(Linked::Paying(Box::new(Attempt {
-        status: PayStatus::Paying,
-        pay_url: Some(created.pay_url),
-        channel_ref: created.channel_ref,
-        expires_at: created.expires_at,
-        version: attempt.version + 1,
-        ..attempt
-    })))
+    Ok(Linked::Paying(Box::new(link)))
 }
 
 /// The link could not be published. When the order was paid or closed meanwhile, the trade that was just made
@@ -167,7 +176,7 @@ pub async fn drive(app: &App, pay_order_id: &str) -> Result<Drive, PayError> {
     let is_wanted =
         facts.order.status == crate::orders::OrderStatus::Pending && attempt.expires_at > app.now();
     let outcome = if is_wanted {
-        make_link(app, attempt, facts.order.expires_at).await.map(drop)
+        make_link(app, attempt, facts.order.expires_at, None).await.map(drop)
     } else {
         end_attempt(app, &attempt).await
     };

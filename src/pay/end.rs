@@ -7,6 +7,7 @@ use super::store;
 use crate::app::App;
 use crate::channels::{CallError, Channel, Closing, TradeState};
 use crate::compensation::{self, Action, Drive, NewTask};
+use crate::infra::crash::effect;
 use crate::infra::db::DbError;
 use crate::infra::lock::Scene;
 
@@ -23,8 +24,9 @@ pub async fn end_attempt(app: &App, attempt: &Attempt) -> Result<(), PayError> {
         Ok(state) => {
             let report = Report::of_attempt(attempt, state, Origin::Query);
             report::apply(app, &report).await?;
-            let (mut conn, id) = (app.db.conn().await?, attempt.pay_order_id.as_str());
-            Ok(compensation::finish_by_subject(&mut conn, Action::ClosePayOrder, id, app.now()).await?)
+            let (mut conn, id, now) = (app.db.conn().await?, attempt.pay_order_id.as_str(), app.now());
+            let action = Action::ClosePayOrder;
+            Ok(effect!("pay.unguard", compensation::finish_by_subject(&mut conn, action, id, now).await)?)
         }
         Err(error) => Err(leave_to_task(app, attempt, Action::ClosePayOrder, &error).await?),
     }
@@ -41,7 +43,8 @@ pub(super) async fn leave_to_task(
     let (now, id) = (app.now(), attempt.pay_order_id.as_str());
     tracing::warn!(channel.name = attempt.channel, %action, %error, "{id} is left to its task");
     let due_at = now + time::Duration::SECOND;
-    compensation::make_due(&mut app.db.conn().await?, action, id, due_at, &error.to_string(), now).await?;
+    let (mut conn, error) = (app.db.conn().await?, error.to_string());
+    effect!("pay.leave", compensation::make_due(&mut conn, action, id, due_at, &error, now).await)?;
     Ok(PayError::ChannelUnavailable)
 }
 
@@ -55,7 +58,8 @@ async fn write_task(app: &App, attempt: &Attempt) -> Result<(), PayError> {
         order_no: Some(attempt.order_no.as_str()),
         due_at: now + app.config.channels.deadline * 2,
     };
-    Ok(compensation::append(&mut app.db.conn().await?, &task, now).await?)
+    let mut conn = app.db.conn().await?;
+    Ok(effect!("pay.guard", compensation::append(&mut conn, &task, now).await)?)
 }
 
 /// Closes, and asks for the payment where the channel only says that there was one.
@@ -64,7 +68,7 @@ async fn close_at_channel(
     attempt: &Attempt,
 ) -> Result<Result<TradeState, CallError>, PayError> {
     let trade = attempt.trade_ref()?;
-    let state = match channel.close(&trade).await {
+    let state = match effect!("pay.close", channel.close(&trade).await) {
         // A link that the channel has not seen yet may be opened until it expires; what is paid through it then
         // is still the first money of its order, or stray.
         Ok(Closing::Closed | Closing::Unseen) => Ok(TradeState::Closed),

@@ -20,5 +20,5 @@ pub use end::{end_attempt, end_by_id};
 pub use error::PayError;
 pub(crate) use model::money_of;
 pub use model::{Attempt, PayEvent, PayStatus};
-pub use pay_url::{PayUrl, PayUrlRequest, pay_url};
+pub use pay_url::{Outcome, PayUrl, PayUrlRequest, pay_url};
 pub use sweep::sweep_dead_links;

@@ -17,8 +17,11 @@ use super::error::PayError;
 use super::model::{Attempt, PayStatus};
 use super::store::{self, Begin, Facts, FindFacts, LiveAttempt};
 use crate::app::App;
+use crate::channels::{CreatedTrade, Refusal};
 use crate::compensation::{self, Action, NewTask};
+use crate::idempotency::{self, Keep};
 use crate::ids::{MerchantId, OrderNo, PayOrderId, UserId};
+use crate::infra::crash::effect;
 use crate::infra::lock::{LockBusy, Scene};
 use crate::money::{Amount, Currency};
 use crate::orders::{self, NewOrder, OrderError, OrderKey, OrderKind, OrderStatus};
@@ -71,6 +74,31 @@ pub struct PayUrl {
     pub expires_at: OffsetDateTime,
 }
 
+impl PayUrl {
+    /// The link that a channel made for an attempt.
+    pub(super) fn of(attempt: &Attempt, created: &CreatedTrade) -> Self {
+        Self {
+            pay_order_id: attempt.pay_order_id.clone(),
+            order_no: attempt.order_no.clone(),
+            channel: attempt.channel.clone(),
+            pay_url: created.pay_url.clone(),
+            amount: attempt.amount,
+            currency: attempt.currency,
+            expires_at: created.expires_at,
+        }
+    }
+}
+
+/// What stands, whatever is repeated: the link, or the channel's refusal.
+pub type Outcome = Result<PayUrl, Refusal>;
+
+/// A request, and how its outcome is kept where that is asked.
+#[derive(Clone, Copy, Debug)]
+struct Asked<'a> {
+    request: &'a PayUrlRequest,
+    keep: Option<&'a Keep<Outcome>>,
+}
+
 /// What is to be done, decided from what was read.
 #[derive(Debug)]
 enum Step {
@@ -89,32 +117,52 @@ const MAX_ROUNDS: usize = 8;
 /// How often a request looks whether another instance's call has ended.
 const LOOK_EVERY: Duration = Duration::from_millis(25);
 
-/// Makes or repeats the link of an order.
+/// Makes or repeats the link of an order; keeps the answer where that is asked.
 ///
 /// # Errors
 /// See [`PayError`]; after [`PayError::ChannelUnavailable`] the same request later gets the link.
-pub async fn pay_url(app: &App, request: &PayUrlRequest) -> Result<PayUrl, PayError> {
+pub async fn pay_url(
+    app: &App,
+    request: &PayUrlRequest,
+    keep: Option<&Keep<Outcome>>,
+) -> Result<PayUrl, PayError> {
     if app.channels.get(&request.channel).is_none() {
         return Err(PayError::UnknownChannel(request.channel.clone()));
     }
-    app.db.retrying(|| look_then_make(app, request)).await
+    app.db.retrying(|| look_then_make(app, Asked { request, keep })).await
 }
 
-async fn look_then_make(app: &App, request: &PayUrlRequest) -> Result<PayUrl, PayError> {
+/// Answers with a link that stood already.
+async fn give(app: &App, asked: Asked<'_>, link: PayUrl) -> Result<PayUrl, PayError> {
+    if let Some(keep) = asked.keep {
+        Box::pin(keep_alone(app, keep, &link)).await?;
+    }
+    Ok(link)
+}
+
+/// There is no effect to keep this answer with.
+async fn keep_alone(app: &App, keep: &Keep<Outcome>, link: &PayUrl) -> Result<(), PayError> {
+    let row = keep.row(Ok(link.clone()));
+    let (mut conn, order_no) = (app.db.conn().await?, Some(link.order_no.as_str()));
+    Ok(effect!("pay.keep", idempotency::insert(&mut conn, &row, order_no, app.now()).await)?)
+}
+
+async fn look_then_make(app: &App, asked: Asked<'_>) -> Result<PayUrl, PayError> {
+    let request = asked.request;
     let facts = find_or_make_order(app, request).await?;
     if let Step::Answer(link) = decide(&facts, request, app.now())? {
-        return Ok(link);
+        return give(app, asked, link).await;
     }
     match app.locks.acquire(Scene::GeneratePayUrl, &request.key().lock_key()).await {
-        Ok(_lock) => make(app, request, facts).await,
+        Ok(_lock) => make(app, asked, facts).await,
         Err(busy) => {
             // One last look: the winner's answer is usually there.
             let facts = find(app, request).await?.ok_or(PayError::OrderNotFound)?;
             match decide(&facts, request, app.now())? {
-                Step::Answer(link) => Ok(link),
+                Step::Answer(link) => give(app, asked, link).await,
                 // The channel is being asked for this very link, or its asker died: the answer is waited for,
                 // or got, as without any lock.
-                Step::DriveOn(_) => make(app, request, facts).await,
+                Step::DriveOn(_) => make(app, asked, facts).await,
                 Step::Begin | Step::Replace(_) => Err(PayError::Busy(busy)),
             }
         }
@@ -145,7 +193,7 @@ async fn find_or_make_order(app: &App, request: &PayUrlRequest) -> Result<Facts,
         notify_url: None,
         metadata: None,
     };
-    match Box::pin(orders::create(app, &request.merchant_id, &new)).await {
+    match Box::pin(orders::create(app, &request.merchant_id, &new, None)).await {
         // Somebody else made it meanwhile: whether this request fits it is decided as for any other order.
         Ok(_) | Err(OrderError::ParamsMismatch(_)) => {}
         Err(error) => return Err(error.into()),
@@ -155,21 +203,22 @@ async fn find_or_make_order(app: &App, request: &PayUrlRequest) -> Result<Facts,
 
 /// The facts were read before the lock was taken, so they may be stale: every write is guarded by them, and a
 /// write that meets nothing leads back here with fresh ones.
-async fn make(app: &App, request: &PayUrlRequest, mut facts: Facts) -> Result<PayUrl, PayError> {
+async fn make(app: &App, asked: Asked<'_>, mut facts: Facts) -> Result<PayUrl, PayError> {
+    let request = asked.request;
     for _ in 0..MAX_ROUNDS {
         match decide(&facts, request, app.now())? {
-            Step::Answer(link) => return Ok(link),
+            Step::Answer(link) => return give(app, asked, link).await,
             Step::Begin => {
                 let attempt = new_attempt(app, request, &facts);
                 if begin(app, &attempt, &facts).await?
-                    && let Some(link) = link_of(app, attempt, &facts).await?
+                    && let Some(link) = link_of(app, attempt, &facts, asked.keep).await?
                 {
                     return Ok(link);
                 }
             }
             Step::DriveOn(id) => {
                 if let Some(attempt) = Box::pin(take_over(app, request, &id)).await?
-                    && let Some(link) = link_of(app, attempt, &facts).await?
+                    && let Some(link) = link_of(app, attempt, &facts, asked.keep).await?
                 {
                     return Ok(link);
                 }
@@ -259,23 +308,20 @@ async fn begin(app: &App, attempt: &Attempt, facts: &Facts) -> Result<bool, PayE
         attempts_seen: facts.order.attempts,
         guard_until: attempt.created_at + app.config.channels.deadline + time::Duration::SECOND,
     };
-    match app.db.gather(begin).await {
+    match effect!("pay.begin", app.db.gather(begin).await) {
         Err(error) if error.constraint() == Some("pay_orders_one_live_per_order") => Ok(false),
         outcome => Ok(outcome?),
     }
 }
 
-async fn link_of(app: &App, attempt: Attempt, facts: &Facts) -> Result<Option<PayUrl>, PayError> {
-    match make_link(app, attempt, facts.order.expires_at).await? {
-        Linked::Paying(attempt) => Ok(Some(PayUrl {
-            pay_order_id: attempt.pay_order_id,
-            order_no: attempt.order_no,
-            channel: attempt.channel,
-            pay_url: attempt.pay_url.unwrap_or_default(),
-            amount: attempt.amount,
-            currency: attempt.currency,
-            expires_at: attempt.expires_at,
-        })),
+async fn link_of(
+    app: &App,
+    attempt: Attempt,
+    facts: &Facts,
+    keep: Option<&Keep<Outcome>>,
+) -> Result<Option<PayUrl>, PayError> {
+    match make_link(app, attempt, facts.order.expires_at, keep).await? {
+        Linked::Paying(link) => Ok(Some(*link)),
         Linked::Moved => Ok(None),
     }
 }
@@ -296,12 +342,13 @@ async fn take_over(app: &App, request: &PayUrlRequest, id: &PayOrderId) -> Resul
             due_at: now + patience,
         };
         let mut conn = app.db.conn().await?;
-        let is_ours = compensation::take(&mut conn, &task, now).await?;
+        let is_ours = effect!("pay.take", compensation::take(&mut conn, &task, now).await)?;
         // Looked at after the taking: whoever made the link took its task away with it.
         let found = store::find(&mut conn, id.as_str()).await?;
         let Some(attempt) = found.filter(|attempt| attempt.status == PayStatus::Init) else {
             if is_ours {
-                compensation::finish_by_subject(&mut conn, task.action, task.subject, now).await?;
+                let (action, id) = (task.action, task.subject);
+                effect!("pay.untake", compensation::finish_by_subject(&mut conn, action, id, now).await)?;
             }
             return Ok(None);
         };

@@ -4,6 +4,7 @@ use time::Duration;
 
 use super::store;
 use crate::app::App;
+use crate::infra::crash::effect;
 use crate::infra::duty::{Batch, DutyError};
 
 /// Attempts of one batch.
@@ -18,7 +19,9 @@ const GRACE: Duration = Duration::seconds(10);
 pub async fn sweep_dead_links(app: &App) -> Result<Batch, DutyError> {
     let now = app.now();
     let limit = i64::try_from(BATCH)?;
-    let found = store::leave_dead_links_to_tasks(&mut app.db.conn().await?, now - GRACE, limit, now).await?;
+    let mut conn = app.db.conn().await?;
+    let found =
+        effect!("pay.sweep", store::leave_dead_links_to_tasks(&mut conn, now - GRACE, limit, now).await)?;
     if found > 0 {
         app.compensation_wake.notify_one();
     }

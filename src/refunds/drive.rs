@@ -6,6 +6,7 @@ use super::store;
 use crate::app::App;
 use crate::channels::{CallError, Channel, RefundCall, RefundState, Refusal, TradeRef};
 use crate::compensation::Drive;
+use crate::infra::crash::effect;
 use crate::infra::db::DbError;
 use crate::pay::PayError;
 
@@ -27,8 +28,10 @@ pub async fn drive(app: &App, refund_id: &str) -> Result<Drive, PayError> {
     let state = match refund.status {
         RefundStatus::Pending => {
             // From here on the channel may have been asked.
-            store::set_processing(&mut app.db.conn().await?, refund_id, app.now()).await?;
-            channel.refund(&call).await
+            let mut conn = app.db.conn().await?;
+            effect!("refunds.begin", store::set_processing(&mut conn, refund_id, app.now()).await)?;
+            drop(conn);
+            effect!("refunds.make", channel.refund(&call).await)
         }
         RefundStatus::Processing => ask_then_redo(channel.as_ref(), &call).await,
         RefundStatus::AwaitingApproval | RefundStatus::Succeeded | RefundStatus::Failed => {
@@ -61,7 +64,7 @@ async fn ask_then_redo(channel: &dyn Channel, call: &RefundCall) -> Result<Refun
         RefundState::Unseen => {}
         known => return Ok(known),
     }
-    match channel.refund(call).await {
+    match effect!("refunds.remake", channel.refund(call).await) {
         Err(CallError::Refused(refusal)) => match ask(channel, call).await? {
             RefundState::Unseen => Err(CallError::Refused(refusal)),
             known => Ok(known),

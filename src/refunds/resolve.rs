@@ -4,10 +4,13 @@ use time::OffsetDateTime;
 
 use super::model::{Refund, RefundStatus, StrayStatus};
 use super::{store, stray};
+use crate::admin_log::{self, Entry};
 use crate::app::App;
 use crate::compensation::{self, Action, NewTask};
 use crate::exceptions::{self, Exception, ExceptionAction, ExceptionKind, ExceptionStatus};
+use crate::infra::crash::effect;
 use crate::infra::db::{DbError, Tx};
+use crate::orders::OrderKey;
 
 /// Why a decision was not carried out.
 #[derive(Debug, thiserror::Error)]
@@ -38,14 +41,26 @@ pub async fn resolve_exception(
     app: &App,
     exception_id: &str,
     action: ExceptionAction,
-    by: &str,
-    reason: &str,
+    entry: Entry,
 ) -> Result<Exception, ResolveError> {
+    let now = app.now();
     let mut tx = app.db.begin().await?;
-    let outcome = resolve_in_tx(app, &mut tx, exception_id, action, by, reason).await;
-    let resolved = tx.finish(outcome).await?;
+    let outcome = async {
+        let resolved = resolve_in_tx(app, &mut tx, exception_id, action, &entry, now).await?;
+        let entry = Entry { order: order_of(&resolved), ..entry };
+        admin_log::append_in_tx(&mut tx, &entry, now).await?;
+        Ok::<_, ResolveError>(resolved)
+    }
+    .await;
+    let resolved = effect!("refunds.resolve", tx.finish(outcome).await)?;
     app.compensation_wake.notify_one();
     Ok(resolved)
+}
+
+/// The decision then stands in the order's timeline.
+fn order_of(exception: &Exception) -> Option<OrderKey> {
+    let (merchant_id, order_no) = (exception.merchant_id.as_deref()?, exception.order_no.as_deref()?);
+    Some(OrderKey { merchant_id: merchant_id.parse().ok()?, order_no: order_no.parse().ok()? })
 }
 
 async fn resolve_in_tx(
@@ -53,9 +68,10 @@ async fn resolve_in_tx(
     tx: &mut Tx,
     exception_id: &str,
     action: ExceptionAction,
-    by: &str,
-    reason: &str,
+    entry: &Entry,
+    now: OffsetDateTime,
 ) -> Result<Exception, ResolveError> {
+    let (by, reason) = (entry.actor.as_str(), entry.reason.as_str());
     // The stray payment first, as whoever ends its refund does: neither then waits for the other in a circle.
     let subject = exceptions::find_subject(tx, exception_id).await?.ok_or(ResolveError::NotFound)?;
     let stray = store::lock_stray(tx, &subject).await?;
@@ -63,7 +79,6 @@ async fn resolve_in_tx(
     if exception.status != ExceptionStatus::Open {
         return Err(ResolveError::AlreadyResolved);
     }
-    let now = app.now();
     if let Some(refund) = unfinished_refund(tx, &exception).await? {
         // Its money is on its way and nobody drives it any more: it can only be driven on.
         if action != ExceptionAction::Refund {

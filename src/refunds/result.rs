@@ -7,6 +7,7 @@ use super::store;
 use crate::app::App;
 use crate::channels::RefundState;
 use crate::exceptions::{self, ExceptionAction, ExceptionKind, NewException};
+use crate::infra::crash::effect;
 use crate::infra::db::{DbError, Tx};
 use crate::money::Money;
 use crate::outbox::{self, Event};
@@ -51,9 +52,27 @@ pub async fn apply_result(app: &App, report: &RefundReport<'_>) -> Result<Applie
         .retrying(|| async {
             let mut tx = app.db.begin().await?;
             let applied = apply_in_tx(app, &mut tx, report).await;
-            tx.finish(applied).await
+            effect!("refunds.result", tx.finish(applied).await)
         })
         .await
+}
+
+/// What [`apply_result`] would come to now, and whether that changes anything. Writes nothing.
+///
+/// # Errors
+/// When the database cannot be reached.
+pub async fn preview_result(app: &App, report: &RefundReport<'_>) -> Result<(Applied, bool), DbError> {
+    let event = match report.state {
+        RefundState::Succeeded { .. } => RefundEvent::Succeeded,
+        RefundState::Failed(_) => RefundEvent::Failed,
+        RefundState::Processing | RefundState::Unseen => return Ok((Applied::Yes, false)),
+    };
+    let found = store::find_with_stray(&mut app.db.conn().await?, report.refund_id).await?;
+    Ok(match found {
+        None => (Applied::Unknown, false),
+        Some((refund, stray)) if !is_as_asked(report, &refund, &stray) => (Applied::Mismatch, true),
+        Some((refund, _)) => (Applied::Yes, refund.status.after(event).is_some()),
+    })
 }
 
 async fn apply_in_tx(app: &App, tx: &mut Tx, report: &RefundReport<'_>) -> Result<Applied, DbError> {

@@ -4,9 +4,15 @@
 //! trace but a counter; what is taken in is kept, once, in the transaction of its effect, and a repeat gets the
 //! same answer. What a callback says of a trade goes through `pay::report`, of a refund through `refunds`.
 
+mod inbox;
+mod inbox_id;
 mod receive;
 mod rematch;
+mod replay;
 mod store;
 
+pub use inbox::{InboxFilter, Kept, Position, list, position};
+pub use inbox_id::{InboxId, NoInboxId};
 pub use receive::{Incoming, Taken, report_unreadable, take_in, verify};
 pub use rematch::{forget_old, rematch};
+pub use replay::{ReplayError, Replayed, replay};

@@ -10,6 +10,7 @@ use super::store;
 use crate::app::App;
 use crate::channels::{Callback, CallbackError, CallbackEvent, Channel, RawCallback};
 use crate::exceptions::{self, ExceptionKind, NewException};
+use crate::infra::crash::effect;
 use crate::infra::db::DbError;
 use crate::pay::PayError;
 use crate::pay::report::{self, Origin, Report, Verdict};
@@ -82,7 +83,7 @@ const fn refusal_word(error: CallbackError) -> &'static str {
 }
 
 /// Ids become keys of rows: none may be empty, huge, or hold what PostgreSQL cannot.
-fn bounded(callback: Callback) -> Result<Callback, CallbackError> {
+pub(super) fn bounded(callback: Callback) -> Result<Callback, CallbackError> {
     let named = match &callback.event {
         CallbackEvent::Trade { pay_order_id, state } => {
             let transaction_id = match state {
@@ -117,7 +118,7 @@ pub async fn report_unreadable(app: &App, channel: &'static str, body: &[u8]) ->
     };
     let mut tx = app.db.begin().await?;
     let opened = exceptions::open_in_tx(&mut tx, &app.ids, &exception, app.now()).await;
-    tx.finish(opened).await
+    effect!("webhooks.unreadable", tx.finish(opened).await)
 }
 
 /// Takes a believed callback in. Round trips of a first payment: 2 to PostgreSQL, 1 to Redis; commits: 1.
@@ -166,6 +167,7 @@ async fn apply(app: &App, incoming: &Incoming) -> Result<Verdict, PayError> {
 async fn keep(app: &App, incoming: &Incoming, subject: &str, verdict: Verdict) -> Result<Verdict, DbError> {
     let (channel, event_id) = (incoming.channel, incoming.callback.event_id.as_str());
     let mut conn = app.db.conn().await?;
-    store::insert(&mut conn, channel, event_id, subject, verdict, &incoming.body, app.now()).await?;
+    let (body, now) = (&incoming.body, app.now());
+    effect!("webhooks.keep", store::insert(&mut conn, channel, event_id, subject, verdict, body, now).await)?;
     Ok(verdict)
 }

@@ -6,6 +6,7 @@ use super::store;
 use crate::app::App;
 use crate::channels::CallbackEvent;
 use crate::compensation::Drive;
+use crate::infra::crash::effect;
 use crate::infra::duty::{Batch, DutyError};
 use crate::pay::PayError;
 use crate::pay::report::{self, Origin, Report};
@@ -49,6 +50,7 @@ pub async fn rematch(app: &App, subject: &str) -> Result<Drive, PayError> {
 /// When the database cannot be reached.
 pub async fn forget_old(app: &App) -> Result<Batch, DutyError> {
     let mut conn = app.db.conn().await?;
-    let forgotten = store::delete_before(&mut conn, app.now() - KEPT_FOR, i64::try_from(BATCH)?).await?;
+    let (horizon, limit) = (app.now() - KEPT_FOR, i64::try_from(BATCH)?);
+    let forgotten = effect!("webhooks.forget", store::delete_before(&mut conn, horizon, limit).await)?;
     Ok(Batch::of(usize::try_from(forgotten)?, BATCH))
 }

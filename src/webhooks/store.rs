@@ -1,11 +1,14 @@
 //! The rows of `webhook_inbox` that no payment writes.
 
+use sqlx::{Postgres, QueryBuilder};
 use time::OffsetDateTime;
 
+use super::inbox::{InboxFilter, Kept, Position};
+use super::inbox_id::InboxId;
 use crate::infra::db::{Conn, DbError};
 use crate::pay::report::Verdict;
 
-/// Keeps a callback; a repeat changes nothing.
+/// Keeps a callback; a repeat changes nothing. One about a refund is found by the refund's order.
 pub(super) async fn insert(
     conn: &mut Conn,
     channel: &str,
@@ -16,14 +19,90 @@ pub(super) async fn insert(
     now: OffsetDateTime,
 ) -> Result<(), DbError> {
     sqlx::query!(
-        "INSERT INTO webhook_inbox (channel, event_id, subject, verdict, body, received_at, updated_at)
-         VALUES ($1, $2, $3, $4, $5, $6, $6)
+        "INSERT INTO webhook_inbox
+             (channel, event_id, subject, merchant_id, order_no, verdict, body, received_at, updated_at)
+         SELECT $1, $2, named.subject, refunds.merchant_id, refunds.order_no, $4, $5, $6, $6
+         FROM (VALUES ($3::text)) AS named (subject) LEFT JOIN refunds ON refund_id = named.subject
          ON CONFLICT (channel, event_id) DO NOTHING",
         channel,
         event_id,
         subject,
         verdict.as_str(),
         body,
+        now,
+    )
+    .execute(conn)
+    .await?;
+    Ok(())
+}
+
+/// The callback of that name.
+pub(super) async fn find(conn: &mut Conn, id: &InboxId) -> Result<Option<Kept>, DbError> {
+    let kept = sqlx::query_as!(
+        Kept,
+        r#"SELECT channel, event_id, subject, merchant_id, order_no, verdict AS "verdict: Verdict", body,
+                  received_at, updated_at
+           FROM webhook_inbox WHERE channel = $1 AND event_id = $2"#,
+        id.channel,
+        id.event_id,
+    )
+    .fetch_optional(conn)
+    .await?;
+    Ok(kept)
+}
+
+/// A page, newest first, of callbacks that came after `since`. Put together from what is asked for, so that each
+/// form has its own plan: by the order's index, by the one of uncommon verdicts, or by age.
+pub(super) async fn list(
+    conn: &mut Conn,
+    filter: &InboxFilter,
+    after: Option<&Position>,
+    since: OffsetDateTime,
+    limit: usize,
+) -> Result<Vec<Kept>, DbError> {
+    let mut query = QueryBuilder::<Postgres>::new(
+        "SELECT channel, event_id, subject, merchant_id, order_no, verdict, body, received_at, updated_at
+         FROM webhook_inbox WHERE received_at >= ",
+    );
+    query.push_bind(since);
+    if let Some(key) = &filter.order {
+        query.push(" AND merchant_id = ").push_bind(key.merchant_id.as_str());
+        query.push(" AND order_no = ").push_bind(key.order_no.as_str());
+    }
+    if let Some(verdict) = filter.verdict {
+        query.push(" AND verdict = ").push_bind(verdict.as_str());
+        if verdict != Verdict::Applied {
+            // Names the index's own condition: the verdict itself is not known to the plan.
+            query.push(" AND verdict <> 'APPLIED'");
+        }
+    }
+    if let Some(channel) = &filter.channel {
+        query.push(" AND channel = ").push_bind(channel);
+    }
+    if let Some(Position { received_at, id }) = after {
+        query.push(" AND (received_at, channel, event_id) < (").push_bind(*received_at);
+        query.push(", ").push_bind(&id.channel).push(", ").push_bind(&id.event_id).push(")");
+    }
+    query.push(" ORDER BY received_at DESC, channel DESC, event_id DESC LIMIT ");
+    query.push_bind(i64::try_from(limit).unwrap_or(i64::MAX));
+    Ok(query.build_query_as::<Kept>().fetch_all(conn).await?)
+}
+
+/// Writes what a kept callback was judged when it was read again.
+pub(super) async fn set_verdict(
+    conn: &mut Conn,
+    kept: &Kept,
+    verdict: Verdict,
+    now: OffsetDateTime,
+) -> Result<(), DbError> {
+    // Zero rows: another replay was faster, and judged it the same.
+    sqlx::query!(
+        "UPDATE webhook_inbox SET verdict = $4, updated_at = $5
+         WHERE channel = $1 AND event_id = $2 AND verdict = $3",
+        kept.channel,
+        kept.event_id,
+        kept.verdict.as_str(),
+        verdict.as_str(),
         now,
     )
     .execute(conn)

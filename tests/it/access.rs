@@ -201,9 +201,8 @@ async fn old_keys_work_through_the_overlap_and_no_longer() {
     let rotate = |overlap: i64| {
         let app = &app;
         async move {
-            app.admin_post("/admin/merchants/demo/keys", json!({"overlap_seconds": overlap}))
-                .await
-                .expect(201)
+            let body = json!({"overlap_seconds": overlap, "reason": "a story"});
+            app.admin_post("/admin/merchants/demo/keys", body).await.expect(201)
         }
     };
     let status = |key: String| {

@@ -40,7 +40,12 @@ async fn database() -> Db {
 /// such transaction in at a time, so those that drop constraints do not lock each other out.
 async fn world(db: &Db) -> Tx {
     let mut tx = db.begin().await.unwrap();
-    run(&mut tx, "SET LOCAL session_replication_role = replica; SET LOCAL lock_timeout = 0").await;
+    // The owner may break what the service must not.
+    run(
+        &mut tx,
+        "SET LOCAL ROLE NONE; SET LOCAL session_replication_role = replica; SET LOCAL lock_timeout = 0",
+    )
+    .await;
     run(&mut tx, WORLD).await;
     tx
 }

@@ -14,7 +14,7 @@ const SECRET: &str = "a-secret-of-more-than-24-bytes";
 const OPERATOR: &str = "an-operator-token-of-30-bytes!";
 
 /// A right environment, but for what a case changes.
-fn environment(database_url: &str, redis_url: &str) -> Vec<(&'static str, String)> {
+pub fn environment(database_url: &str, redis_url: &str) -> Vec<(&'static str, String)> {
     vec![
         ("DATABASE_URL", database_url.to_owned()),
         ("REDIS_URL", redis_url.to_owned()),
@@ -33,16 +33,16 @@ fn payonce(arguments: &[&str], environment: &[(&'static str, String)]) -> Comman
     command
 }
 
-async fn run(arguments: &[&str], environment: &[(&'static str, String)]) -> Output {
+pub async fn run(arguments: &[&str], environment: &[(&'static str, String)]) -> Output {
     let output = payonce(arguments, environment).output();
     tokio::time::timeout(Duration::from_secs(60), output).await.expect("it ends").expect("it runs")
 }
 
-fn errors(output: &Output) -> String {
+pub fn errors(output: &Output) -> String {
     String::from_utf8_lossy(&output.stderr).into_owned()
 }
 
-fn json_of(output: &Output) -> Value {
+pub fn json_of(output: &Output) -> Value {
     serde_json::from_slice(&output.stdout).unwrap_or_else(|_| panic!("no JSON: {output:?}"))
 }
 
@@ -92,7 +92,14 @@ async fn usage_errors_end_with_2() {
         &["audit", "-o", "xml"],
         &["merchant", "create"],
         &["merchant", "create", "not an id"],
-        &["merchant", "key", "m", "--overlap", "-1"],
+        &["merchant", "key", "m", "--overlap", "-1", "--reason", "x"],
+        &["merchant", "key", "m"],
+        &["admin"],
+        &["admin", "nonsense"],
+        &["admin", "timeline"],
+        &["admin", "rotate-keys", "m"],
+        &["admin", "orders", "--limit", "many"],
+        &["doctor", "--instances", "0"],
         &["--surprise"],
     ] {
         let output = run(arguments, &[]).await;
@@ -114,7 +121,7 @@ async fn openapi_prints_the_document_without_any_environment() {
 }
 
 /// A database without a single table.
-async fn empty_database() -> String {
+pub async fn empty_database() -> String {
     let url = stores::fresh_database().await;
     let mut conn = PgConnection::connect(&url).await.expect("connect");
     for statement in
@@ -159,10 +166,10 @@ async fn merchants_are_made_and_audited_from_the_command_line() {
     assert!(made["secret_key"].as_str().is_some_and(|key| key.starts_with("sk_") && key.len() > 40));
     let again = run(&["merchant", "create", "m1"], &environment).await;
     assert_eq!(again.status.code(), Some(1), "{}", errors(&again));
-    let rotated = run(&["merchant", "key", "m1", "-o", "json"], &environment).await;
+    let rotated = run(&["merchant", "key", "m1", "-o", "json", "--reason", "it leaked"], &environment).await;
     assert_eq!(rotated.status.code(), Some(0), "{}", errors(&rotated));
     assert_ne!(json_of(&rotated)["secret_key"], made["secret_key"]);
-    let nobody = run(&["merchant", "key", "nobody"], &environment).await;
+    let nobody = run(&["merchant", "key", "nobody", "--reason", "x"], &environment).await;
     assert_eq!(nobody.status.code(), Some(1), "{}", errors(&nobody));
 
     let audit = run(&["audit", "-o", "json"], &environment).await;
@@ -192,14 +199,15 @@ fn resident_kib(child: &Child) -> u64 {
     line.split_whitespace().nth(1).and_then(|kib| kib.parse().ok()).expect("a number")
 }
 
-fn free_port() -> u16 {
+pub fn free_port() -> u16 {
     let listener = std::net::TcpListener::bind("127.0.0.1:0").expect("a port");
     listener.local_addr().expect("an address").port()
 }
 
 async fn ready_after(url: &str, since: Instant) -> Duration {
     loop {
-        if let Ok(response) = reqwest::get(format!("{url}/readyz")).await
+        let http = payonce::infra::http_client::builder().build().expect("a client");
+        if let Ok(response) = http.get(format!("{url}/readyz")).send().await
             && response.status() == 200
         {
             return since.elapsed();
@@ -276,5 +284,5 @@ async fn pay_through(url: &str, key: &str) {
         post("/admin/skus", OPERATOR, json!({"merchant_id": "m1", "sku": "T", "stock": 1})).await,
         200
     );
-    assert_eq!(post("/admin/merchants/m1/keys", OPERATOR, json!({})).await, 201);
+    assert_eq!(post("/admin/merchants/m1/keys", OPERATOR, json!({"reason": "a story"})).await, 201);
 }

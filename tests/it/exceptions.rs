@@ -100,17 +100,19 @@ async fn a_decision_that_makes_no_sense_is_refused() {
     let exception = app.open_exception().await;
     for body in [
         json!({}),
-        json!({"action": "refund"}),
-        json!({"action": "DESTROY"}),
-        json!({"action": "KEEP", "amount": 5}),
-        json!({"action": "KEEP", "reason": "x".repeat(1001)}),
+        json!({"action": "refund", "reason": "x"}),
+        json!({"action": "DESTROY", "reason": "x"}),
+        json!({"action": "KEEP", "amount": 5, "reason": "x"}),
+        json!({"action": "KEEP"}),
+        json!({"action": "KEEP", "reason": ""}),
+        json!({"action": "KEEP", "reason": "x".repeat(501)}),
     ] {
         assert_eq!(resolve_as(&app, OLGA, &exception, body).await.problem(422), "VALIDATION_FAILED");
     }
     let mut unknown = exception.clone();
     for id in ["ex_nobody", "..", "%00"] {
         unknown["exception_id"] = json!(id);
-        let reply = resolve_as(&app, OLGA, &unknown, json!({"action": "KEEP"})).await;
+        let reply = resolve_as(&app, OLGA, &unknown, json!({"action": "KEEP", "reason": "x"})).await;
         assert_eq!(reply.problem(404), "NOT_FOUND", "{id}");
     }
     assert_eq!(app.open_exception().await["exception_id"], exception["exception_id"]);

@@ -109,7 +109,7 @@ async fn db(max_batch: usize) -> (Db, String) {
         "CREATE TABLE notes (id bigint PRIMARY KEY, name text NOT NULL)",
         "CREATE TABLE counters (name text PRIMARY KEY, count bigint NOT NULL)",
     ] {
-        sqlx::query(table).execute(db.pool()).await.expect("a table");
+        stores::as_owner(&url, table).await;
     }
     (db, url)
 }

@@ -40,7 +40,7 @@ async fn db_with_notes(pool_size: u32) -> (Db, String) {
         statement_deadline: Duration::from_secs(5),
     };
     let db = Db::new(&config, Ids::random(Clock::system())).expect("a pool");
-    sqlx::query("CREATE TABLE notes (id bigint PRIMARY KEY)").execute(db.pool()).await.expect("a table");
+    stores::as_owner(&url, "CREATE TABLE notes (id bigint PRIMARY KEY)").await;
     (db, url)
 }
 
@@ -178,8 +178,12 @@ async fn an_operator_who_hangs_up_cancels_only_their_wait() {
     let mut tx = slow.begin().await.expect("a transaction");
     sqlx::query("SELECT 1 FROM api_keys FOR UPDATE").execute(&mut *tx).await.expect("the rows are locked");
     let request = app.http.post(format!("{}/admin/merchants/demo/keys", app.url)).bearer_auth(OPERATOR);
-    let gone =
-        request.json(&json!({})).timeout(millis(300)).send().await.expect_err("the client is gone by then");
+    let gone = request
+        .json(&json!({"reason": "a story"}))
+        .timeout(millis(300))
+        .send()
+        .await
+        .expect_err("the client is gone by then");
     assert!(gone.is_timeout());
     tx.rollback().await.expect("the rows are free");
     app.eventually("new keys", || async { app.count("api_keys").await == 4 }).await;

@@ -3,8 +3,9 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
+pub mod effects;
 mod project;
-mod source;
+pub mod source;
 
 use source::{Source, is_word, line_of, path_starts, read, sources, words};
 

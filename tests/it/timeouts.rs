@@ -219,6 +219,26 @@ async fn a_channel_that_is_silent_at_the_deadline_is_asked_until_it_answers() {
 }
 
 #[tokio::test]
+async fn an_order_is_closed_as_soon_as_its_attempt_is_however_long_its_channel_was_silent() {
+    let app = TestApp::start().await;
+    app.stock("TEA", 10).await;
+    app.order_for("T17", 60).await;
+    app.pay_url("T17").await.expect(200);
+    app.fault(FaultOp::Close, FaultKind::TimeoutBefore, 1, Some(1_200)).await;
+    app.clock.advance(seconds(61));
+    app.run_until_idle().await;
+    assert_eq!(app.open_orders().await, 1, "its channel is silent");
+    // As after many silent tries: the order's own next one is far away, the attempt's is not.
+    app.sql("UPDATE compensations SET attempts = 9, due_at = due_at + interval '1 h' WHERE action = 'EXPIRE_ORDER'")
+        .await;
+    app.clock.advance(seconds(5));
+    app.run_until_idle().await;
+    assert_eq!(why(&app.find_order("T17").await), ("CLOSED", "TIMEOUT"));
+    assert_eq!(app.stock_of("TEA").await, (10, 0));
+    app.end().await;
+}
+
+#[tokio::test]
 async fn money_past_the_deadline_but_before_the_close_pays_the_order() {
     let app = TestApp::start().await;
     app.stock("TEA", 10).await;

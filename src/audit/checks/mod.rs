@@ -18,6 +18,7 @@ mod callbacks;
 mod history;
 mod paid;
 mod refunds;
+mod requests;
 mod stock;
 mod strays;
 mod unfinished;
@@ -31,6 +32,7 @@ pub(super) fn all() -> impl Iterator<Item = &'static Definition> {
         stock::CHECKS,
         attempts::CHECKS,
         callbacks::CHECKS,
+        requests::CHECKS,
         history::CHECKS,
         announced::CHECKS,
         unfinished::CHECKS,
@@ -93,7 +95,7 @@ use check;
 
 /// Money that has not come to rest: stray and not yet back or kept, or on its way back from a paid order. A
 /// stray payment's own refund is the same money, and is counted once.
-pub(super) async fn money_at_risk(conn: &mut Conn) -> Result<Vec<MoneyAtRisk>, DbError> {
+pub(crate) async fn money_at_risk(conn: &mut Conn) -> Result<Vec<MoneyAtRisk>, DbError> {
     let rows = sqlx::query_as!(
         MoneyAtRisk,
         r#"SELECT currency AS "currency!: Currency",

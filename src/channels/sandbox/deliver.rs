@@ -8,7 +8,9 @@ use reqwest::header::CONTENT_TYPE;
 use time::Duration;
 
 use super::gateway::{Gateway, GatewayError};
+use super::webhooks::DeliveryStatus;
 use super::{signature, store};
+use crate::ids::PayOrderId;
 
 /// Waits after each failed try; after the last one the event is given up.
 const RETRY_AFTER: [Duration; 15] = [
@@ -77,6 +79,26 @@ impl Gateway {
             })
             .await;
         Ok(claimed)
+    }
+
+    /// Sends what a trade has to tell, and waits until all of it was taken in, at most so long. Whoever else
+    /// sends may have some of it in hand.
+    pub(super) async fn deliver_all_of(
+        &self,
+        pay_order_id: &PayOrderId,
+        patience: std::time::Duration,
+    ) -> Result<(), GatewayError> {
+        const LOOK_EVERY: std::time::Duration = std::time::Duration::from_millis(10);
+        let until = tokio::time::Instant::now() + patience;
+        loop {
+            self.deliver_due().await?;
+            let told = store::deliveries::list(&mut self.conn().await?, pay_order_id).await?;
+            let is_told = told.iter().all(|delivery| delivery.status != DeliveryStatus::Pending);
+            if is_told || tokio::time::Instant::now() >= until {
+                return Ok(());
+            }
+            tokio::time::sleep(LOOK_EVERY).await;
+        }
     }
 
     async fn deliver(&self, delivery: &Delivery) -> Result<(), GatewayError> {

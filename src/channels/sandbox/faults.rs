@@ -12,6 +12,7 @@
 //! | `drop` | webhooks | the event is never sent |
 //! | `repeat` | webhooks | the event is sent three times over |
 //! | `reorder` | webhooks | held until a later event of its trade was delivered, at most `ms` (30 s) |
+//! | `reorder` | create | pays at once, and answers only when its webhook was taken in, or after `ms` (30 s) |
 //!
 //! A call uses up the oldest fault of its operation, a webhook when its event is written. `query` means the
 //! query of a trade; asking about refunds and payouts always works.
@@ -58,7 +59,7 @@ words! {
         Drop = "drop",
         /// Sent three times.
         Repeat = "repeat",
-        /// Sent after a later event.
+        /// Sent after a later event, or before the answer to the call that it follows from.
         Reorder = "reorder",
         /// One minor unit too much.
         WrongAmount = "wrong_amount",
@@ -81,7 +82,8 @@ impl FaultKind {
             Self::TimeoutBefore | Self::TimeoutAfter | Self::Refuse => op != Op::Webhook,
             Self::WrongAmount | Self::WrongCurrency => matches!(op, Op::Query | Op::Webhook),
             Self::PayAfterClose => op == Op::Close,
-            Self::Drop | Self::Repeat | Self::Reorder => op == Op::Webhook,
+            Self::Reorder => matches!(op, Op::Create | Op::Webhook),
+            Self::Drop | Self::Repeat => op == Op::Webhook,
         }
     }
 
@@ -228,7 +230,8 @@ mod tests {
         let kinds_of = |op| FaultKind::ALL.iter().copied().filter(|kind| kind.fits(op)).collect::<Vec<_>>();
         let every_call = [Kind::Delay, Kind::TimeoutBefore, Kind::TimeoutAfter, Kind::Refuse];
 
-        for op in [FaultOp::Create, FaultOp::Refund, FaultOp::Payout] {
+        assert_eq!(kinds_of(FaultOp::Create), [&every_call[..3], &[Kind::Reorder, Kind::Refuse]].concat());
+        for op in [FaultOp::Refund, FaultOp::Payout] {
             assert_eq!(kinds_of(op), every_call, "{op}");
         }
         assert_eq!(kinds_of(FaultOp::Close), [&every_call[..], &[Kind::PayAfterClose]].concat());

@@ -18,6 +18,7 @@ use super::gateway::{Gateway, Refused};
 use super::pages;
 use super::problem::{JsonBody, Problem, RawBody, TradeId, parse};
 use super::protocol::{self, Call, Envelope, Outcome};
+use crate::ids::PayOrderId;
 
 /// Whether an `Authorization` header belongs to an operator.
 pub type OperatorCheck = Arc<dyn Fn(Option<&str>) -> bool + Send + Sync>;
@@ -85,7 +86,7 @@ async fn carry_out<C: Call>(
 /// paid one a second time under a new number.
 #[utoipa::path(
     post, path = "/sandbox/trades/{pay_order_id}/pay", tag = "sandbox",
-    params(("pay_order_id" = String, Path, description = "Our id of the attempt")),
+    params(("pay_order_id" = PayOrderId, Path, description = "Our id of the attempt")),
     request_body = PayOptions,
     responses(
         (status = 200, description = "Paid", body = Receipt),
@@ -107,7 +108,7 @@ async fn pay(
 /// `force` sends the webhook of a failed payment also for a trade that is not open, and changes nothing else.
 #[utoipa::path(
     post, path = "/sandbox/trades/{pay_order_id}/decline", tag = "sandbox",
-    params(("pay_order_id" = String, Path, description = "Our id of the attempt")),
+    params(("pay_order_id" = PayOrderId, Path, description = "Our id of the attempt")),
     request_body = PayOptions,
     responses(
         (status = 200, description = "Declined; nothing was taken", body = Receipt),
@@ -127,7 +128,7 @@ async fn decline(
 /// What the sandbox's books say of a trade
 #[utoipa::path(
     get, path = "/sandbox/trades/{pay_order_id}", tag = "sandbox",
-    params(("pay_order_id" = String, Path, description = "Our id of the attempt")),
+    params(("pay_order_id" = PayOrderId, Path, description = "Our id of the attempt")),
     responses(
         (status = 200, description = "The trade, its payments, refunds and webhooks", body = TradeView),
         (status = 404, description = "`TRADE_NOT_FOUND`", body = Problem),
@@ -152,7 +153,7 @@ struct FaultList {
 ///
 /// Setting the same `op` and `fault` again replaces what was left of it. Pairs that make no sense are refused.
 #[utoipa::path(
-    put, path = "/sandbox/faults", tag = "sandbox",
+    put, path = "/sandbox/faults", tag = "sandbox", security(("admin_token" = [])),
     request_body = NewFault,
     responses(
         (status = 200, description = "All faults that wait now", body = FaultList),
@@ -172,7 +173,7 @@ async fn set_fault(
 
 /// The misbehaviours that still wait for their calls
 #[utoipa::path(
-    get, path = "/sandbox/faults", tag = "sandbox",
+    get, path = "/sandbox/faults", tag = "sandbox", security(("admin_token" = [])),
     responses(
         (status = 200, description = "All faults that wait now", body = FaultList),
         (status = 401, description = "`UNAUTHENTICATED`", body = Problem),
@@ -185,7 +186,7 @@ async fn list_faults(State(edge): State<Edge>, headers: HeaderMap) -> Result<Jso
 
 /// Let the sandbox behave again
 #[utoipa::path(
-    delete, path = "/sandbox/faults", tag = "sandbox",
+    delete, path = "/sandbox/faults", tag = "sandbox", security(("admin_token" = [])),
     responses(
         (status = 200, description = "No fault waits", body = FaultList),
         (status = 401, description = "`UNAUTHENTICATED`", body = Problem),

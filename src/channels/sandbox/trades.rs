@@ -10,7 +10,7 @@ use crate::infra::words::words;
 use crate::money::Currency;
 
 use super::cashier::PayOptions;
-use super::faults::{FaultKind, FaultOp, act_under};
+use super::faults::{ClaimedFault, FaultKind, FaultOp, act_under};
 use super::gateway::{Gateway, GatewayError, Refused};
 use super::protocol::{Call, Close, Create, Created, PaymentAnswer, Query, TradeAnswer};
 use super::store::trades::{Open, Opening};
@@ -82,13 +82,23 @@ impl Call for Create {
         let opening = gateway.db().retrying(|| gateway.db().gather(new.clone())).await?;
         if opening == Opening::FaultWaits {
             let fault = gateway.claim_fault(FaultOp::Create).await?;
-            return Box::pin(act_under(fault, gateway.open_past_faults(&new))).await;
+            return Box::pin(gateway.open_under(fault, &new)).await;
         }
         Box::pin(gateway.created(&new, opening)).await
     }
 }
 
 impl Gateway {
+    async fn open_under(&self, fault: Option<ClaimedFault>, new: &Open) -> Result<Created, GatewayError> {
+        let created = act_under(fault, self.open_past_faults(new)).await?;
+        if let Some(ClaimedFault { kind: FaultKind::Reorder, pause }) = fault {
+            let id = &new.trade.pay_order_id;
+            self.pay(id, PayOptions::default()).await?;
+            self.deliver_all_of(id, pause).await?;
+        }
+        Ok(created)
+    }
+
     async fn open_past_faults(&self, new: &Open) -> Result<Created, GatewayError> {
         let opening = store::trades::open_past_faults(&mut self.conn().await?, new).await?;
         self.created(new, opening).await

@@ -11,7 +11,7 @@ use super::super::auth::{Operator, Viewer};
 use super::super::error::Problem;
 use super::super::extract::{self, Params, PathId};
 use super::super::views::{Page, PageParams, StrayPaymentView};
-use super::{Reason, log};
+use super::{Reason, entry};
 use crate::exceptions::{self, Exception, ExceptionAction, ExceptionStatus};
 use crate::ids::ExceptionId;
 use crate::refunds::{self, ResolveError, StrayStatus};
@@ -53,7 +53,6 @@ pub(in crate::http) struct ResolveBody {
     /// What to do.
     action: ExceptionAction,
     /// Why.
-    #[serde(default)]
     reason: Reason,
 }
 
@@ -79,13 +78,15 @@ impl From<ResolveError> for Problem {
 }
 
 /// Carries out a person's decision and resolves the exception.
-#[utoipa::path(post, path = "/admin/exceptions/{exception_id}/resolve", tag = "admin", request_body = ResolveBody,
-    params(("exception_id" = String, Path, description = "The exception")), security(("admin_token" = [])),
+#[utoipa::path(post, path = "/admin/exceptions/{exception_id}/resolve", tag = "admin",
+    request_body(content = ResolveBody, example = json!({"action": "REFUND", "reason": "the buyer paid twice"})),
+    params(("exception_id" = ExceptionId, Path, description = "The exception")),
+    security(("admin_token" = [])),
     responses(
         (status = 200, body = Exception),
         (status = 404, body = Problem, description = "`NOT_FOUND`"),
         (status = 409, body = Problem, description = "`EXCEPTION_RESOLVED`, `MONEY_IS_HELD`, `NO_MONEY_HELD`"),
-        (status = 422, body = Problem, description = "`VALIDATION_FAILED`"),
+        (status = 422, body = Problem, description = "`VALIDATION_FAILED`; a reason is required"),
     ))]
 pub(in crate::http) async fn resolve(
     State(edge): State<Edge>,
@@ -94,11 +95,10 @@ pub(in crate::http) async fn resolve(
     extract::Json(body): extract::Json<ResolveBody>,
 ) -> Result<Json<Exception>, Problem> {
     let target = format!("{exception_id} {}", body.action);
-    log(&edge, &admin, "exceptions.resolve", &target, &body.reason).await?;
+    let entry = entry(admin, "exceptions.resolve", target, Some(body.reason));
     let resolved = edge
         .owned(|app| async move {
-            let (id, reason) = (exception_id.as_str(), body.reason.as_str());
-            refunds::resolve_exception(&app, id, body.action, &admin.name, reason).await
+            refunds::resolve_exception(&app, exception_id.as_str(), body.action, entry).await
         })
         .await?;
     Ok(Json(resolved))

@@ -14,9 +14,9 @@ use super::super::error::Problem;
 use super::super::extract::{self, Params, PathId};
 use super::super::orders::check_url;
 use super::super::views::{Page, PageParams};
-use super::{Reason, log};
+use super::{Reason, entry};
 use crate::ids::MerchantId;
-use crate::merchants::{self, Merchant, NewKeys, NewMerchant};
+use crate::merchants::{self, KeyKind, Merchant, NewKeys, NewMerchant};
 use crate::money::MAX_MINOR;
 use crate::refunds::StrayPolicy;
 
@@ -28,6 +28,8 @@ const MAX_OVERLAP_SECS: i64 = 2_592_000;
 /// A merchant to create.
 #[derive(Debug, Deserialize, ToSchema)]
 #[serde(deny_unknown_fields)]
+#[schema(example = json!({"merchant_id": "shop-2", "name": "Second shop", "stray_money": "auto_refund",
+    "notify_url": "https://shop.example/payonce", "reason": "a new shop"}))]
 pub(in crate::http) struct NewMerchantBody {
     /// Its id.
     merchant_id: MerchantId,
@@ -41,31 +43,36 @@ pub(in crate::http) struct NewMerchantBody {
     #[schema(minimum = 0)]
     refund_approval_above: Option<i64>,
     /// Why.
-    #[serde(default)]
-    reason: Reason,
+    reason: Option<Reason>,
 }
 
-/// A new merchant's secrets, shown this once.
+/// New secrets, shown this once.
 #[derive(Debug, Serialize, ToSchema)]
-pub(in crate::http) struct NewMerchantView {
-    /// Its id.
+pub(in crate::http) struct SecretsView {
+    /// Whose.
     merchant_id: String,
     /// For its backend.
-    secret_key: String,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    secret_key: Option<String>,
     /// For browsers and apps.
-    publishable_key: String,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    publishable_key: Option<String>,
     /// Signs what we notify it of.
     #[serde(skip_serializing_if = "Option::is_none")]
     notify_secret: Option<String>,
+    /// Until when the keys that these replace go on working.
+    #[serde(skip_serializing_if = "Option::is_none", with = "time::serde::rfc3339::option")]
+    old_keys_end_at: Option<OffsetDateTime>,
 }
 
-impl NewMerchantView {
-    fn of(merchant_id: &MerchantId, keys: NewKeys, notify_secret: Option<String>) -> Self {
+impl SecretsView {
+    fn of(merchant_id: &MerchantId, keys: NewKeys) -> Self {
         Self {
             merchant_id: merchant_id.to_string(),
-            secret_key: keys.secret_key.expose_secret().to_owned(),
+            secret_key: keys.secret_key.map(|key| key.expose_secret().to_owned()),
             publishable_key: keys.publishable_key,
-            notify_secret,
+            notify_secret: None,
+            old_keys_end_at: None,
         }
     }
 }
@@ -102,10 +109,11 @@ impl From<Merchant> for MerchantView {
 }
 
 /// Creates a merchant with its first keys.
-#[utoipa::path(post, path = "/admin/merchants", tag = "admin", request_body = NewMerchantBody,
+#[utoipa::path(post, path = "/admin/merchants", tag = "admin",
+    request_body(content = NewMerchantBody, example = json!({"merchant_id": "tea-shop", "name": "The tea shop"})),
     security(("admin_token" = [])),
     responses(
-        (status = 201, body = NewMerchantView, description = "Created; its secrets are shown this once"),
+        (status = 201, body = SecretsView, description = "Created; its secrets are shown this once"),
         (status = 409, body = Problem, description = "`MERCHANT_EXISTS`"),
         (status = 422, body = Problem, description = "`VALIDATION_FAILED`"),
     ))]
@@ -113,7 +121,7 @@ pub(in crate::http) async fn create(
     State(edge): State<Edge>,
     Operator(admin): Operator,
     extract::Json(body): extract::Json<NewMerchantBody>,
-) -> Result<(StatusCode, Json<NewMerchantView>), Problem> {
+) -> Result<(StatusCode, Json<SecretsView>), Problem> {
     if body.name.trim().is_empty() || body.name.chars().count() > MAX_NAME {
         return Err(Problem::invalid("name", format!("expected 1 to {MAX_NAME} characters")));
     }
@@ -131,11 +139,14 @@ pub(in crate::http) async fn create(
         notify_url: body.notify_url,
         refund_approval_above: body.refund_approval_above,
     };
-    log(&edge, &admin, "merchants.create", new.merchant_id.as_str(), &body.reason).await?;
+    let entry = entry(admin, "merchants.create", new.merchant_id.as_str(), body.reason);
     let (merchant, keys, secret) =
-        edge.owned(|app| async move { merchants::create(&app, &new).await }).await?;
-    let view = NewMerchantView::of(&merchant.merchant_id, keys, Some(secret.expose_secret().to_owned()));
-    Ok((StatusCode::CREATED, Json(view)))
+        edge.owned(|app| async move { merchants::create(&app, &new, &entry).await }).await?;
+    let view = SecretsView::of(&merchant.merchant_id, keys);
+    Ok((
+        StatusCode::CREATED,
+        Json(SecretsView { notify_secret: Some(secret.expose_secret().to_owned()), ..view }),
+    ))
 }
 
 /// A page of merchants, by id.
@@ -151,38 +162,49 @@ pub(in crate::http) async fn list(
     Ok(Json(Page::of(rows, limit, Into::into)))
 }
 
-/// How long old keys go on working.
+/// Which keys are replaced, and how long the old ones go on working.
 #[derive(Debug, Deserialize, ToSchema)]
 #[serde(deny_unknown_fields)]
 pub(in crate::http) struct RotateBody {
-    /// Seconds, 0 to 2592000; a day by default.
+    /// Which kind; both when it is left out.
+    kind: Option<KeyKind>,
+    /// Seconds, 0 to 2592000; a day by default. An end within five seconds may reach other instances that late.
     #[schema(minimum = 0, maximum = 2_592_000)]
     overlap_seconds: Option<i64>,
     /// Why.
-    #[serde(default)]
     reason: Reason,
 }
 
-/// Gives a merchant new keys; the old ones go on working for a while.
-#[utoipa::path(post, path = "/admin/merchants/{merchant_id}/keys", tag = "admin", request_body = RotateBody,
-    params(("merchant_id" = String, Path, description = "The merchant")), security(("admin_token" = [])),
+/// Gives a merchant new keys; the old ones of that kind go on working for a while.
+#[utoipa::path(post, path = "/admin/merchants/{merchant_id}/keys", tag = "admin",
+    request_body(content = RotateBody,
+        example = json!({"kind": "SECRET", "overlap_seconds": 3600, "reason": "the yearly rotation"})),
+    params(("merchant_id" = MerchantId, Path, description = "The merchant")),
+    security(("admin_token" = [])),
     responses(
-        (status = 201, body = NewMerchantView, description = "The new keys, shown this once"),
+        (status = 201, body = SecretsView, description = "The new keys, shown this once"),
         (status = 404, body = Problem, description = "`NOT_FOUND`"),
-        (status = 422, body = Problem, description = "`VALIDATION_FAILED`"),
+        (status = 422, body = Problem, description = "`VALIDATION_FAILED`; a reason is required"),
     ))]
 pub(in crate::http) async fn rotate(
     State(edge): State<Edge>,
     Operator(admin): Operator,
     PathId(merchant_id): PathId<MerchantId>,
     extract::Json(body): extract::Json<RotateBody>,
-) -> Result<(StatusCode, Json<NewMerchantView>), Problem> {
-    let overlap = body.overlap_seconds.unwrap_or(86_400);
+) -> Result<(StatusCode, Json<SecretsView>), Problem> {
+    let RotateBody { kind, overlap_seconds, reason } = body;
+    let overlap = overlap_seconds.unwrap_or(86_400);
     if !(0..=MAX_OVERLAP_SECS).contains(&overlap) {
         return Err(Problem::invalid("overlap_seconds", "expected seconds from 0 to 2592000"));
     }
-    log(&edge, &admin, "merchants.rotate_keys", merchant_id.as_str(), &body.reason).await?;
+    let which = kind.map_or("both kinds", KeyKind::as_str);
+    let target = format!("{merchant_id} {which}, the old for {overlap} s");
+    let entry = entry(admin, "merchants.rotate_keys", target, Some(reason));
     let (id, overlap) = (merchant_id.clone(), Duration::seconds(overlap));
-    let keys = edge.owned(|app| async move { merchants::add_keys(&app, &id, overlap).await }).await?;
-    Ok((StatusCode::CREATED, Json(NewMerchantView::of(&merchant_id, keys, None))))
+    let (keys, end_at) = edge
+        .owned(|app| async move { merchants::rotate_keys(&app, &id, kind, overlap, &entry).await })
+        .await?;
+    edge.keys.forget(&merchant_id);
+    let view = SecretsView { old_keys_end_at: Some(end_at), ..SecretsView::of(&merchant_id, keys) };
+    Ok((StatusCode::CREATED, Json(view)))
 }

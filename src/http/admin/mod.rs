@@ -1,11 +1,10 @@
-//! `/admin`: what operators see and do. Each change carries a reason and is written to the admin log first.
+//! `/admin`: what operators see and do. Each change carries a reason and is written to the admin log: in its own
+//! transaction where it is one, before it otherwise.
 
 use serde::Deserialize;
 
-use super::Edge;
 use super::auth::Admin;
-use super::error::Problem;
-use crate::admin_log::{self, Entry};
+use crate::admin_log::Entry;
 use crate::infra::request::request_id;
 
 pub(super) mod exceptions;
@@ -13,42 +12,37 @@ pub(super) mod merchants;
 pub(super) mod orders;
 pub(super) mod skus;
 pub(super) mod system;
+pub(super) mod webhooks;
 
 /// Characters of a reason at most.
-const MAX_REASON: usize = 1000;
+const MAX_REASON: usize = 500;
 
 /// Why an operator does what they do.
-#[derive(Clone, Debug, Default, Deserialize, utoipa::ToSchema)]
+#[derive(Clone, Debug, Deserialize, utoipa::ToSchema)]
 #[serde(try_from = "String")]
-#[schema(value_type = String, max_length = 1000)]
+#[schema(value_type = String, min_length = 1, max_length = 500, example = "ticket 4711")]
 pub(super) struct Reason(String);
 
 impl TryFrom<String> for Reason {
     type Error = &'static str;
     fn try_from(text: String) -> Result<Self, Self::Error> {
-        if text.chars().count() > MAX_REASON {
-            Err("expected at most 1000 characters")
+        if text.trim().is_empty() || text.chars().count() > MAX_REASON {
+            Err("expected why, in 1 to 500 characters")
         } else {
             Ok(Self(text))
         }
     }
 }
 
-impl Reason {
-    fn as_str(&self) -> &str {
-        &self.0
-    }
-}
-
-/// Writes down who is about to do what, and why: nothing is done unlogged.
-async fn log(edge: &Edge, admin: &Admin, action: &str, target: &str, reason: &Reason) -> Result<(), Problem> {
-    let entry = Entry {
-        actor: &admin.name,
+/// What the admin log says of a deed that may go without a reason.
+fn entry(admin: Admin, action: &'static str, target: impl Into<String>, reason: Option<Reason>) -> Entry {
+    Entry {
+        actor: admin.name,
         role: admin.role,
         action,
-        target,
-        reason: reason.as_str(),
-        request_id: &request_id(),
-    };
-    Ok(admin_log::append(&edge.app, &entry).await?)
+        target: target.into(),
+        order: None,
+        reason: reason.map(|reason| reason.0).unwrap_or_default(),
+        request_id: request_id(),
+    }
 }

@@ -11,6 +11,7 @@ use super::super::error::Problem;
 use super::super::extract::{Params, PathId};
 use super::super::views::{OrderView, Page, PageParams};
 use crate::ids::{MerchantId, OrderNo};
+use crate::operations::{self, TimelineEntry};
 use crate::orders::{self, OrderKey, OrderStatus};
 
 /// Which orders.
@@ -72,9 +73,29 @@ pub(in crate::http) struct WhoseParams {
     merchant_id: Option<MerchantId>,
 }
 
+/// The order that a number means.
+pub(super) async fn key_of(
+    edge: &Edge,
+    order_no: OrderNo,
+    merchant_id: Option<MerchantId>,
+) -> Result<OrderKey, Problem> {
+    if let Some(merchant_id) = merchant_id {
+        return Ok(OrderKey { merchant_id, order_no });
+    }
+    let mut keys = orders::list_of_number(&edge.app, &order_no).await?;
+    match (keys.pop(), keys.is_empty()) {
+        (None, _) => Err(orders::OrderError::NotFound.into()),
+        (Some(key), true) => Ok(key),
+        (Some(_), false) => {
+            let detail = "several merchants have an order of that number; add ?merchant_id=";
+            Err(Problem::new(StatusCode::CONFLICT, "AMBIGUOUS_NUMBER", detail))
+        }
+    }
+}
+
 /// The order of that number.
 #[utoipa::path(get, path = "/admin/orders/{order_no}", tag = "admin",
-    params(("order_no" = String, Path, description = "The order's number"), WhoseParams),
+    params(("order_no" = OrderNo, Path, description = "The order's number"), WhoseParams),
     security(("admin_token" = [])),
     responses(
         (status = 200, body = OrderView),
@@ -87,16 +108,36 @@ pub(in crate::http) async fn find(
     PathId(order_no): PathId<OrderNo>,
     Params(params): Params<WhoseParams>,
 ) -> Result<Json<OrderView>, Problem> {
-    if let Some(merchant_id) = params.merchant_id {
-        return Ok(Json(view(&edge, &OrderKey { merchant_id, order_no }).await?));
+    let key = key_of(&edge, order_no, params.merchant_id).await?;
+    Ok(Json(view(&edge, &key).await?))
+}
+
+/// Entries of a timeline at most.
+const MAX_ENTRIES: usize = 1000;
+
+/// Everything that touched an order, oldest first: its states and those of its attempts, callbacks, stray money,
+/// refunds, tasks, exceptions, events, and what operators did. A thousand entries at most.
+#[utoipa::path(get, path = "/admin/orders/{order_no}/timeline", tag = "admin",
+    params(("order_no" = String, Path, description = "The order's number", example = "A-1"), WhoseParams),
+    security(("admin_token" = [])),
+    responses(
+        (status = 200, body = Page<TimelineEntry>, example = json!({"data": [
+            {"at": "2026-11-21T10:00:00Z", "kind": "ORDER", "subject": "A-1", "event": "CREATED", "status": "PENDING",
+             "details": {"from": null}}], "has_more": false})),
+        (status = 404, body = Problem, description = "`ORDER_NOT_FOUND`"),
+        (status = 409, body = Problem, description = "`AMBIGUOUS_NUMBER`: name the merchant too"),
+    ))]
+pub(in crate::http) async fn timeline(
+    State(edge): State<Edge>,
+    _viewer: Viewer,
+    PathId(order_no): PathId<OrderNo>,
+    Params(params): Params<WhoseParams>,
+) -> Result<Json<Page<TimelineEntry>>, Problem> {
+    let key = key_of(&edge, order_no, params.merchant_id).await?;
+    let entries = operations::timeline(&edge.app, &key, MAX_ENTRIES + 1).await?;
+    if entries.is_empty() {
+        // An order has a history from its first commit on.
+        return Err(orders::OrderError::NotFound.into());
     }
-    let keys = orders::list_of_number(&edge.app, &order_no).await?;
-    match keys.as_slice() {
-        [] => Err(orders::OrderError::NotFound.into()),
-        [key] => Ok(Json(view(&edge, key).await?)),
-        _ => {
-            let detail = "several merchants have an order of that number; add ?merchant_id=";
-            Err(Problem::new(StatusCode::CONFLICT, "AMBIGUOUS_NUMBER", detail))
-        }
-    }
+    Ok(Json(Page::of(entries, MAX_ENTRIES, |entry| entry)))
 }

@@ -10,7 +10,7 @@ use super::super::auth::{Operator, Viewer};
 use super::super::error::Problem;
 use super::super::extract::{self, Params};
 use super::super::views::{Page, PageParams};
-use super::{Reason, log};
+use super::{Reason, entry};
 use crate::ids::{MerchantId, Sku};
 use crate::merchants::{self, SkuStock};
 use crate::money::MAX_MINOR;
@@ -27,16 +27,16 @@ pub(in crate::http) struct SkuBody {
     #[schema(minimum = 0, maximum = 1_000_000_000_000_i64)]
     stock: i64,
     /// Why.
-    #[serde(default)]
-    reason: Reason,
+    reason: Option<Reason>,
 }
 
 /// Sets how many of a thing there are, making it known when it is not.
-#[utoipa::path(post, path = "/admin/skus", tag = "admin", request_body = SkuBody,
+#[utoipa::path(post, path = "/admin/skus", tag = "admin", 
+    request_body(content = SkuBody, example = json!({"merchant_id": "demo", "sku": "TEA", "stock": 1000})),
     security(("admin_token" = [])),
     responses(
         (status = 200, body = SkuStock),
-        (status = 404, body = Problem, description = "No such merchant"),
+        (status = 404, body = Problem, description = "`NOT_FOUND`: no such merchant"),
         (status = 409, body = Problem, description = "`STOCK_BELOW_HELD`"),
         (status = 422, body = Problem, description = "`VALIDATION_FAILED`"),
     ))]
@@ -48,11 +48,11 @@ pub(in crate::http) async fn set(
     if !(0..=MAX_MINOR).contains(&body.stock) {
         return Err(Problem::invalid("stock", "expected a whole number from 0 to 1000000000000"));
     }
-    let target = format!("{}/{} = {}", body.merchant_id, body.sku, body.stock);
-    log(&edge, &admin, "skus.set", &target, &body.reason).await?;
-    let SkuBody { merchant_id, sku, stock, .. } = body;
-    let set =
-        edge.owned(|app| async move { merchants::set_stock(&app, &merchant_id, &sku, stock).await }).await?;
+    let SkuBody { merchant_id, sku, stock, reason } = body;
+    let entry = entry(admin, "skus.set", format!("{merchant_id}/{sku} = {stock}"), reason);
+    let set = edge
+        .owned(|app| async move { merchants::set_stock(&app, &merchant_id, &sku, stock, Some(&entry)).await })
+        .await?;
     Ok(Json(set))
 }
 

@@ -69,6 +69,16 @@ impl Delays {
         Ok(inbox.due(now_ms, limit))
     }
 
+    /// How many members wait, and how many of those that are due are in nobody's hand.
+    ///
+    /// # Errors
+    /// [`AmqpDown`] when the broker cannot be asked.
+    pub async fn count(&self) -> Result<(i64, i64), AmqpDown> {
+        let out = &self.0.out;
+        let channel = out.writing().await?;
+        ladder::count(&channel, &out.names).await
+    }
+
     /// Forgets members that were taken, for good.
     pub async fn done(&self, members: &[String], now_ms: i64) {
         self.0.inbox.lock().await.done(members, now_ms).await;

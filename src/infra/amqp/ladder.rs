@@ -94,6 +94,18 @@ async fn declare_queue(channel: &Channel, name: String, arguments: FieldTable) -
     Ok(())
 }
 
+/// How many messages wait on the ladder, and how many are due and in nobody's hand.
+pub(super) async fn count(channel: &Channel, names: &Names) -> Result<(i64, i64), AmqpDown> {
+    let look = QueueDeclareOptions { passive: true, ..QueueDeclareOptions::default() };
+    let mut waiting = 0;
+    for step in 0..STEPS {
+        let queue = channel.queue_declare(names.step(step).into(), look, FieldTable::default()).await?;
+        waiting += i64::from(queue.message_count());
+    }
+    let due = channel.queue_declare(names.due().into(), look, FieldTable::default()).await?;
+    Ok((waiting, i64::from(due.message_count())))
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;

@@ -38,6 +38,8 @@ words! {
         Close = "CLOSE",
         /// Giving money back.
         Refund = "REFUND",
+        /// Serving a request that has an idempotency key.
+        Request = "REQUEST",
     }
 }
 
@@ -138,7 +140,9 @@ impl Locks {
     fn queue_deadline(&self, scene: Scene) -> Duration {
         match scene {
             Scene::Webhook => self.settings.queue_deadline.min(WEBHOOK_QUEUE_DEADLINE),
-            Scene::GeneratePayUrl | Scene::Close | Scene::Refund => self.settings.queue_deadline,
+            Scene::GeneratePayUrl | Scene::Close | Scene::Refund | Scene::Request => {
+                self.settings.queue_deadline
+            }
         }
     }
 

@@ -17,10 +17,12 @@ use redis::{Cmd, FromRedisValue, RedisError, ScriptInvocation};
 use crate::config::RedisConfig;
 
 mod breaker;
+mod facts;
 mod node;
 mod sentinel;
 mod servers;
 
+pub use facts::RedisFacts;
 pub use node::{Node, NodeState};
 pub use servers::{RedisServers, SentinelGroup};
 

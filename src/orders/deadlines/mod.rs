@@ -14,6 +14,8 @@ use crate::infra::redis::RedisDown;
 
 mod zset;
 
+pub(super) use zset::Timers;
+
 /// The queue cannot be had now.
 #[derive(Debug, thiserror::Error)]
 pub(super) enum QueueDown {
@@ -76,6 +78,18 @@ pub(super) async fn restore(app: &App, orders: &[(OrderKey, OffsetDateTime)]) ->
         zset::schedule_all(app, orders).await?;
     }
     Ok(())
+}
+
+/// What keeps the timers.
+pub(super) fn backend(app: &App) -> &'static str {
+    if app.delays.is_some() { "rabbitmq" } else { "redis" }
+}
+
+/// Looks at the timers without touching them. RabbitMQ tells how many there are, and not which.
+pub(super) async fn look(app: &App, limit: usize) -> Result<Timers, QueueDown> {
+    let Some(delays) = &app.delays else { return Ok(zset::look(app, limit).await?) };
+    let (waiting, due) = delays.count().await?;
+    Ok(Timers { waiting: waiting + due, due, is_intact: true, ..Timers::default() })
 }
 
 /// Notes that all timers are set.

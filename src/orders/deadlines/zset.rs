@@ -12,6 +12,7 @@ use time::{Duration, OffsetDateTime};
 use super::super::model::OrderKey;
 use crate::app::App;
 use crate::infra::clock::unix_millis;
+use crate::infra::crash::effect;
 use crate::infra::redis::RedisDown;
 
 const DUE: &str = "delay:order_timeout";
@@ -42,7 +43,7 @@ static CLAIM: LazyLock<Script> = LazyLock::new(|| {
 pub(super) async fn schedule(app: &App, key: &OrderKey, expires_at: OffsetDateTime) -> Result<(), RedisDown> {
     let mut add = redis::cmd("ZADD");
     add.arg(DUE).arg(unix_millis(expires_at)).arg(key.member());
-    app.redis.run::<i64>(&add).await.map(drop)
+    effect!("orders.timer", app.redis.run::<i64>(&add).await.map(drop))
 }
 
 /// Sets the timers of many orders.
@@ -52,7 +53,7 @@ pub(super) async fn schedule_all(app: &App, orders: &[(OrderKey, OffsetDateTime)
     for (key, expires_at) in orders {
         add.arg(unix_millis(*expires_at)).arg(key.member());
     }
-    app.redis.run(&add).await
+    effect!("orders.rebuild", app.redis.run(&add).await)
 }
 
 /// Claims up to `limit` orders that are due, under a lease.
@@ -60,7 +61,7 @@ pub(super) async fn claim(app: &App, limit: usize) -> Result<Vec<OrderKey>, Redi
     let now = app.now();
     let mut invocation = CLAIM.key(DUE);
     invocation.key(LEASED).arg(unix_millis(now)).arg(unix_millis(now + LEASE)).arg(limit);
-    let members: Vec<String> = app.redis.script(&invocation).await?;
+    let members: Vec<String> = effect!("orders.claim", app.redis.script(&invocation).await)?;
     Ok(members.iter().filter_map(|member| OrderKey::from_member(member)).collect())
 }
 
@@ -68,7 +69,7 @@ pub(super) async fn claim(app: &App, limit: usize) -> Result<Vec<OrderKey>, Redi
 pub(super) async fn forget(app: &App, orders: &[OrderKey]) {
     let mut remove = redis::cmd("ZREM");
     remove.arg(LEASED).arg(orders.iter().map(OrderKey::member).collect::<Vec<_>>());
-    if let Err(error) = app.redis.run::<i64>(&remove).await {
+    if let Err(error) = effect!("orders.forget", app.redis.run::<i64>(&remove).await) {
         tracing::debug!(%error, "ended timers will be claimed once more, and found closed");
     }
 }
@@ -81,5 +82,39 @@ pub(super) async fn were_lost(app: &App) -> Result<bool, RedisDown> {
 
 /// Notes that all timers stand in Redis.
 pub(super) async fn mark_intact(app: &App) -> Result<(), RedisDown> {
-    app.redis.run(redis::cmd("SET").arg(MARKER).arg(1)).await
+    effect!("orders.intact", app.redis.run(redis::cmd("SET").arg(MARKER).arg(1)).await)
+}
+
+/// The timers as they stand.
+#[derive(Clone, Debug, Default)]
+pub(in crate::orders) struct Timers {
+    pub(in crate::orders) waiting: i64,
+    pub(in crate::orders) leased: i64,
+    pub(in crate::orders) due: i64,
+    pub(in crate::orders) is_intact: bool,
+    /// The next ones, by deadline.
+    pub(in crate::orders) next: Vec<(OrderKey, i64)>,
+}
+
+/// Looks at the timers without touching them.
+pub(super) async fn look(app: &App, limit: usize) -> Result<Timers, RedisDown> {
+    let count = |key: &str, max: String| {
+        let mut count = redis::cmd("ZCOUNT");
+        count.arg(key).arg("-inf").arg(max);
+        count
+    };
+    let now = unix_millis(app.now()).to_string();
+    let mut range = redis::cmd("ZRANGE");
+    range.arg(DUE).arg(0).arg(limit.saturating_sub(1)).arg("WITHSCORES");
+    let next: Vec<(String, i64)> = app.redis.run(&range).await?;
+    Ok(Timers {
+        waiting: app.redis.run(&count(DUE, "+inf".to_owned())).await?,
+        leased: app.redis.run(&count(LEASED, "+inf".to_owned())).await?,
+        due: app.redis.run(&count(DUE, now)).await?,
+        is_intact: !were_lost(app).await?,
+        next: next
+            .into_iter()
+            .filter_map(|(member, at)| Some((OrderKey::from_member(&member)?, at)))
+            .collect(),
+    })
 }

@@ -34,6 +34,24 @@ pub(super) enum Remedy {
 }
 
 impl Remedy {
+    /// The word that operators read.
+    pub(super) const fn as_str(self) -> &'static str {
+        match self {
+            Self::Repeat(_) | Self::Note(_) => "NOTHING",
+            Self::Pay => "PAY_THE_ORDER",
+            Self::Stray { .. } => "HOLD_AS_STRAY",
+            Self::End(_) => "END_THE_ATTEMPT",
+            Self::Unmatched => "LOOK_FOR_THE_PAY_ORDER",
+            Self::GiveUpMatching => "HOLD_FOR_A_PERSON",
+            Self::WrongAccount => "SHOW_TO_A_PERSON",
+        }
+    }
+
+    /// Whether anything but the kept callback changes by it.
+    pub(super) const fn moves(self) -> bool {
+        !matches!(self, Self::Repeat(_) | Self::Note(_))
+    }
+
     /// The verdict that a callback is stored with.
     pub(super) const fn verdict(self) -> Verdict {
         match self {
@@ -50,14 +68,31 @@ impl Remedy {
 }
 
 pub(super) fn decide(facts: &Facts, report: &Report<'_>) -> Remedy {
-    let is_rematch = matches!(report.origin, Origin::Rematch { .. });
-    match facts.earlier {
+    match (facts.earlier, report.origin) {
         // A callback that waits for its pay order is looked at afresh by its own task only.
-        Some(Verdict::Unmatched) if is_rematch => {}
-        Some(earlier) => return Remedy::Repeat(earlier),
-        None => {}
+        (Some(Verdict::Unmatched), Origin::Rematch { .. }) => {}
+        // An operator wants it judged by what is true now. The trade decides whether its money moves again: it
+        // does not.
+        (Some(earlier), Origin::Replay { .. }) => return afresh(judge(facts, report), earlier),
+        (Some(earlier), _) => return Remedy::Repeat(earlier),
+        (None, _) => {}
     }
-    if matches!(report.origin, Origin::Callback { account_matches: false, .. }) {
+    judge(facts, report)
+}
+
+/// What is waited for, or shown to a person, is so already.
+fn afresh(remedy: Remedy, earlier: Verdict) -> Remedy {
+    match remedy {
+        Remedy::Unmatched | Remedy::WrongAccount if remedy.verdict() == earlier => Remedy::Note(earlier),
+        remedy => remedy,
+    }
+}
+
+fn judge(facts: &Facts, report: &Report<'_>) -> Remedy {
+    let is_rematch = matches!(report.origin, Origin::Rematch { .. });
+    if let Origin::Callback { account_matches: false, .. } | Origin::Replay { account_matches: false, .. } =
+        report.origin
+    {
         return Remedy::WrongAccount;
     }
     match &report.state {

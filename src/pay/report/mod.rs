@@ -11,6 +11,7 @@ use super::model::{Attempt, PayEvent};
 use crate::app::App;
 use crate::channels::{Payment, Refusal, TradeState};
 use crate::exceptions::{self, ExceptionKind, NewException};
+use crate::infra::crash::effect;
 use crate::infra::db::{DbError, Tx};
 use crate::infra::lock::{LockGuard, Scene};
 use crate::infra::words::words;
@@ -63,6 +64,13 @@ pub enum Origin<'a> {
         /// The channel's id of the event.
         event_id: &'a str,
     },
+    /// An operator has a kept callback read again.
+    Replay {
+        /// The channel's id of the event.
+        event_id: &'a str,
+        /// Whether it speaks for the account that is configured now.
+        account_matches: bool,
+    },
     /// We asked.
     Query,
 }
@@ -70,7 +78,9 @@ pub enum Origin<'a> {
 impl<'a> Origin<'a> {
     const fn event_id(&self) -> Option<&'a str> {
         match self {
-            Self::Callback { event_id, .. } | Self::Rematch { event_id } => Some(event_id),
+            Self::Callback { event_id, .. } | Self::Rematch { event_id } | Self::Replay { event_id, .. } => {
+                Some(event_id)
+            }
             Self::Query => None,
         }
     }
@@ -113,6 +123,40 @@ impl<'a> Report<'a> {
     }
 }
 
+/// What a replay came to, or would come to.
+#[derive(Clone, Copy, Debug)]
+pub struct Outcome {
+    /// How the report is judged now.
+    pub verdict: Verdict,
+    /// What is done for it.
+    pub remedy: &'static str,
+    /// Whether that changes anything.
+    pub moves: bool,
+}
+
+impl From<Remedy> for Outcome {
+    fn from(remedy: Remedy) -> Self {
+        Self { verdict: remedy.verdict(), remedy: remedy.as_str(), moves: remedy.moves() }
+    }
+}
+
+/// Applies a report and says what was done for it.
+///
+/// # Errors
+/// When the database cannot be reached: nothing was changed.
+pub async fn replay(app: &App, report: &Report<'_>) -> Result<Outcome, PayError> {
+    Ok(app.db.retrying(|| apply_with_races(app, report)).await?.into())
+}
+
+/// What [`replay`] would do now. Writes nothing.
+///
+/// # Errors
+/// When the database cannot be reached.
+pub async fn preview(app: &App, report: &Report<'_>) -> Result<Outcome, PayError> {
+    let facts = app.db.gather(report.question()).await?;
+    Ok(decide(&facts, report).into())
+}
+
 /// Rounds of "read, decide, write": each lost race is one round.
 const MAX_ROUNDS: usize = 8;
 
@@ -121,10 +165,10 @@ const MAX_ROUNDS: usize = 8;
 /// # Errors
 /// When the database cannot be reached: nothing was kept, and the channel must be made to repeat itself.
 pub async fn apply(app: &App, report: &Report<'_>) -> Result<Verdict, PayError> {
-    app.db.retrying(|| apply_with_races(app, report)).await
+    Ok(app.db.retrying(|| apply_with_races(app, report)).await?.verdict())
 }
 
-async fn apply_with_races(app: &App, report: &Report<'_>) -> Result<Verdict, PayError> {
+async fn apply_with_races(app: &App, report: &Report<'_>) -> Result<Remedy, PayError> {
     let mut lock = None;
     for _ in 0..MAX_ROUNDS {
         let facts = app.db.gather(report.question()).await?;
@@ -135,7 +179,7 @@ async fn apply_with_races(app: &App, report: &Report<'_>) -> Result<Verdict, Pay
         match write(app, report, &facts, &remedy).await {
             Ok(true) => {
                 announce(app, report, &facts, &remedy);
-                return Ok(remedy.verdict());
+                return Ok(remedy);
             }
             Ok(false) => {}
             // The same event, or the same trade, was written by somebody else between the read and the write.
@@ -165,16 +209,16 @@ async fn write(app: &App, report: &Report<'_>, facts: &Facts, remedy: &Remedy) -
         Remedy::Repeat(_) => Ok(true),
         Remedy::Pay => {
             let (Some(matched), Some(payment)) = (&facts.matched, report.payment()) else { return Ok(false) };
-            app.db.gather(pay(matched, report, payment, now)).await
+            effect!("report.pay", app.db.gather(pay(matched, report, payment, now)).await)
         }
-        // An answer to a question of ours that moves nothing leaves no row.
-        Remedy::Note(_) if report.origin.event_id().is_none() => Ok(true),
+        // An answer to a question of ours that moves nothing leaves no row, and a replay the row as it is.
+        Remedy::Note(_) if matches!(report.origin, Origin::Query | Origin::Replay { .. }) => Ok(true),
         // Boxed: what an ordinary payment does not need takes no room in its future.
         _ => {
             Box::pin(async {
                 let mut tx = app.db.begin().await?;
                 let written = write_in_tx(app, &mut tx, report, facts, remedy, now).await;
-                tx.finish(written).await
+                effect!("report.write", tx.finish(written).await)
             })
             .await
         }
@@ -194,7 +238,9 @@ async fn write_in_tx(
     {
         return Ok(false);
     }
-    store::record_callback(tx, report, facts, remedy.verdict(), now).await?;
+    if !store::record_callback(tx, report, facts, remedy.verdict(), now).await? {
+        return Ok(false);
+    }
     match remedy {
         Remedy::Stray { reason, event } => {
             move_attempt(tx, report, facts, *event, now).await?;
@@ -276,7 +322,7 @@ fn pay(matched: &Matched, report: &Report<'_>, payment: &Payment, now: OffsetDat
     };
     let body = match report.origin {
         Origin::Callback { body, .. } => Some(body.to_vec()),
-        Origin::Rematch { .. } | Origin::Query => None,
+        Origin::Rematch { .. } | Origin::Replay { .. } | Origin::Query => None,
     };
     Pay {
         channel: report.channel.to_owned(),

@@ -5,6 +5,7 @@ use time::OffsetDateTime;
 
 use super::model::{Attempt, PayEvent, PayStatus};
 use crate::channels::Refusal;
+use crate::idempotency::Kept;
 use crate::ids::{MerchantId, OrderNo, PayOrderId, UserId};
 use crate::infra::db::{Conn, DbError};
 use crate::money::Currency;
@@ -18,11 +19,13 @@ pub(super) use begin::Begin;
 pub(super) use facts::{Facts, FindFacts, LiveAttempt};
 pub(super) use publish::Publish;
 
-/// Ends a live attempt that the channel refused, with the channel's words. One that moved meanwhile stays as it is.
+/// Ends a live attempt that the channel refused, with the channel's words, and keeps the answer where that is
+/// asked. One that moved meanwhile stays as it is.
 pub(super) async fn set_failed(
     conn: &mut Conn,
     attempt: &Attempt,
     refusal: &Refusal,
+    kept: Option<&Kept>,
     now: OffsetDateTime,
 ) -> Result<(), DbError> {
     sqlx::query_scalar!(
@@ -35,6 +38,9 @@ pub(super) async fn set_failed(
              INSERT INTO order_history (merchant_id, order_no, pay_order_id, seq, from_status, to_status, event,
                                         created_at)
              SELECT $2, $3, $1, version, $4, $5, $10, $8 FROM ended
+           ), kept AS (
+             INSERT INTO idempotency_keys (merchant_id, key, request_hash, order_no, status, body, created_at)
+             SELECT $2, $11, $12, $3, $13, $14, $8 FROM ended WHERE $11::text IS NOT NULL
            ), finished AS (
              UPDATE compensations SET status = 'DONE', updated_at = $8
              WHERE action IN ('DRIVE_PAY_ORDER', 'CLOSE_PAY_ORDER') AND subject = $1
@@ -51,6 +57,10 @@ pub(super) async fn set_failed(
         now,
         attempt.version,
         PayEvent::AttemptFailed.as_str(),
+        kept.map(|kept| kept.request.key.as_str()),
+        kept.map(|kept| kept.request.request_hash.as_slice()),
+        kept.map(Kept::status),
+        kept.map(|kept| kept.answer.body.as_slice()),
     )
     .fetch_one(conn)
     .await?;

@@ -3,18 +3,20 @@
 use time::OffsetDateTime;
 
 use crate::channels::CreatedTrade;
+use crate::idempotency::Kept;
 use crate::ids::PayOrderId;
 use crate::infra::db::{Conn, DbError};
 use crate::infra::gather::{Command, column, met, patience};
 use crate::orders::OrderKey;
 
-/// `INIT → PAYING` with the link, if the order still waits for money; ends the guarding task. `false` when the
-/// attempt or the order moved meanwhile.
+/// `INIT → PAYING` with the link, if the order still waits for money; ends the guarding task, and keeps the answer
+/// where that is asked. `false` when the attempt or the order moved meanwhile.
 #[derive(Debug)]
 pub(in crate::pay) struct Publish {
     pub(in crate::pay) order: OrderKey,
     pub(in crate::pay) pay_order_id: PayOrderId,
     pub(in crate::pay) created: CreatedTrade,
+    pub(in crate::pay) kept: Option<Kept>,
     pub(in crate::pay) now: OffsetDateTime,
 }
 
@@ -29,24 +31,31 @@ impl Command for Publish {
     async fn carry_out(batch: &[Self], conn: &mut Conn) -> Result<Vec<bool>, DbError> {
         let linked = sqlx::query_scalar!(
             r#"WITH patient AS MATERIALIZED (
-                 SELECT set_config('lock_timeout', $8, true)
+                 SELECT set_config('lock_timeout', $12, true)
                ), linked AS (
                  UPDATE pay_orders
                  SET status = 'PAYING', pay_url = new.pay_url, channel_ref = new.channel_ref,
                      expires_at = new.expires_at, version = pay_orders.version + 1, updated_at = new.now
                  FROM unnest($1::text[], $2::text[], $3::text[], $4::text[], $5::text[], $6::timestamptz[],
-                             $7::timestamptz[]) WITH ORDINALITY
-                      AS new (pay_order_id, merchant_id, order_no, pay_url, channel_ref, expires_at, now, place),
+                             $7::timestamptz[], $8::text[], $9::bytea[], $10::smallint[], $11::bytea[])
+                      WITH ORDINALITY
+                      AS new (pay_order_id, merchant_id, order_no, pay_url, channel_ref, expires_at, now, key,
+                              request_hash, status, body, place),
                       patient
                  WHERE pay_orders.pay_order_id = new.pay_order_id AND pay_orders.status = 'INIT'
                    AND EXISTS (SELECT 1 FROM orders
                                WHERE orders.merchant_id = new.merchant_id AND orders.order_no = new.order_no
                                  AND orders.status = 'PENDING')
-                 RETURNING new.merchant_id, new.order_no, new.pay_order_id, new.now, new.place, pay_orders.version
+                 RETURNING new.merchant_id, new.order_no, new.pay_order_id, new.now, new.place, pay_orders.version,
+                           new.key, new.request_hash, new.status AS answer_status, new.body
                ), history AS (
                  INSERT INTO order_history (merchant_id, order_no, pay_order_id, seq, from_status, to_status, event,
                                             created_at)
                  SELECT merchant_id, order_no, pay_order_id, version, 'INIT', 'PAYING', 'LINK_MADE', now FROM linked
+               ), kept AS (
+                 INSERT INTO idempotency_keys (merchant_id, key, request_hash, order_no, status, body, created_at)
+                 SELECT merchant_id, key, request_hash, order_no, answer_status, body, now
+                 FROM linked WHERE key IS NOT NULL
                ), unneeded AS (
                  -- The guard was never needed: no trace of it.
                  DELETE FROM compensations USING linked
@@ -61,6 +70,11 @@ impl Command for Publish {
             &column(batch, |new| new.created.channel_ref.as_deref()) as &[Option<&str>],
             &column(batch, |new| new.created.expires_at),
             &column(batch, |new| new.now),
+            &column(batch, |new| new.kept.as_ref().map(|kept| kept.request.key.as_str())) as &[Option<&str>],
+            &column(batch, |new| new.kept.as_ref().map(|kept| kept.request.request_hash.as_slice()))
+                as &[Option<&[u8]>],
+            &column(batch, |new| new.kept.as_ref().map(Kept::status)) as &[Option<i16>],
+            &column(batch, |new| new.kept.as_ref().map(|kept| kept.answer.body.as_slice())) as &[Option<&[u8]>],
             patience(batch),
         )
         .fetch_all(conn)

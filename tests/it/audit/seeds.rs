@@ -136,6 +136,21 @@ pub(super) const SEEDS: &[Seed] = &[
          FROM webhook_inbox WHERE event_id = 'e1'",
     ),
     seed("callback_money_kept", "UPDATE webhook_inbox SET subject = 'po_none' WHERE event_id = 'e2'"),
+    seed(
+        "request_once",
+        "ALTER TABLE idempotency_keys DROP CONSTRAINT idempotency_keys_pkey;
+         INSERT INTO idempotency_keys SELECT * FROM idempotency_keys WHERE key = 'closed C'",
+    ),
+    seed("request_effect", "UPDATE idempotency_keys SET order_no = 'nowhere' WHERE key = 'closed C'"),
+    seed("request_effect", "UPDATE idempotency_keys SET created_at = '2029-12-31 12:01' WHERE key = 'made P'"),
+    seed(
+        "request_effect",
+        "INSERT INTO idempotency_keys
+         SELECT merchant_id, 'other', request_hash, order_no, status, body, created_at
+         FROM idempotency_keys WHERE key = 'made P'",
+    ),
+    seed("request_effect", "UPDATE idempotency_keys SET order_no = 'P' WHERE key = 'closed C'"),
+    seed("request_effect", "UPDATE pay_orders SET pay_url = 'https://other' WHERE pay_order_id = 'po_p1'"),
     // 7
     seed(
         "history_edges",

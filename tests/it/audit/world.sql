@@ -97,3 +97,9 @@ SELECT channel, transaction_id, pay_order_id, pay_orders.paid_at FROM pay_orders
 WHERE orders.paid_by = pay_order_id;
 INSERT INTO trades (channel, transaction_id, stray_id, created_at)
 SELECT channel, transaction_id, stray_id, paid_at FROM stray_payments;
+
+-- Requests with a key: one made P, one linked it, one closed C.
+INSERT INTO idempotency_keys (merchant_id, key, request_hash, order_no, status, body, created_at)
+VALUES ('m', 'made P', sha256('1'), 'P', 201, '{"order_no": "P", "close_reason": null}', '2029-12-31 12:00'),
+       ('m', 'linked P', sha256('2'), 'P', 200, '{"pay_order_id": "po_p1", "pay_url": "https://pay"}', '2029-12-31 12:00'),
+       ('m', 'closed C', sha256('3'), 'C', 200, '{"order_no": "C", "close_reason": "CANCELLED"}', '2029-12-31 12:00');

@@ -20,7 +20,7 @@ use super::stores;
 pub const SECRET_KEY: &str = "sk_test_demo";
 pub const PUBLISHABLE_KEY: &str = "pk_test_demo";
 pub const OPERATOR: &str = "dev-admin-token";
-pub const SANDBOX_SECRET: &str = "dev-sandbox-secret";
+pub const SANDBOX_SECRET: &str = "a-sandbox-secret-for-stories";
 
 /// How an instance is started.
 #[derive(Clone, Debug)]
@@ -92,6 +92,7 @@ impl TestApp {
                 ("DATABASE_URL", database_url.clone()),
                 ("REDIS_URL", redis_url.clone()),
                 ("BIND_ADDR", "127.0.0.1:0".to_owned()),
+                ("SANDBOX_SECRET", SANDBOX_SECRET.to_owned()),
                 ("CHANNEL_DEADLINE_MS", "1000".to_owned()),
                 ("DATABASE_POOL_SIZE", "16".to_owned()),
             ],

@@ -6,12 +6,14 @@ pub mod chance;
 pub mod cluster;
 pub mod crash;
 pub mod double_grant;
+mod keyed;
 mod money;
 mod paying;
 pub mod raw;
 pub mod reply;
 pub mod routes;
 pub mod servers;
+pub mod service;
 pub mod stores;
 
 pub use app::{OPERATOR, PUBLISHABLE_KEY, SECRET_KEY, TestApp, TestOptions, metric};

@@ -150,6 +150,46 @@ impl TestApp {
         .expect("the books")
     }
 
+    /// Every unit that the sandbox took and told of pays an order, went back, or waits for a person.
+    pub async fn assert_books_agree(&self) {
+        let unknown = self.texts(
+            "SELECT payment.transaction_id || ' of ' || payment.pay_order_id FROM sandbox.payments AS payment
+             LEFT JOIN pay_orders AS attempt USING (pay_order_id)
+             LEFT JOIN orders ON orders.paid_by = attempt.pay_order_id
+                             AND attempt.transaction_id = payment.transaction_id
+             LEFT JOIN stray_payments AS stray ON stray.transaction_id = payment.transaction_id
+             WHERE (orders.order_no IS NOT NULL)::int + (stray.stray_id IS NOT NULL)::int <> 1
+                -- The sandbox told of it; what it keeps to itself only its statement tells.
+                AND EXISTS (SELECT 1 FROM sandbox.deliveries
+                            WHERE position(payment.transaction_id IN body) > 0)
+                OR stray.status = 'REFUNDED' AND payment.refunded_amount <> payment.amount
+                OR stray.stray_id IS NULL AND payment.refunded_amount <> 0",
+        );
+        let unknown = unknown.await;
+        assert!(unknown.is_empty(), "{unknown:#?}");
+    }
+
+    /// The sandbox's books and ours agree, also the other way round: nothing is booked here that did not happen there.
+    pub async fn assert_books_agree_both_ways(&self) {
+        self.assert_books_agree().await;
+        let invented = self.texts(
+            "SELECT 'payment ' || trade.transaction_id FROM trades AS trade
+             LEFT JOIN sandbox.payments AS payment USING (transaction_id)
+             WHERE payment.pay_order_id IS NULL OR payment.pay_order_id <> trade.pay_order_id
+             UNION ALL
+             SELECT 'refund ' || coalesce(ours.refund_id, theirs.refund_id)
+             FROM (SELECT * FROM refunds WHERE status = 'SUCCEEDED') AS ours
+             FULL JOIN sandbox.refunds AS theirs USING (refund_id)
+             WHERE ours.amount IS DISTINCT FROM theirs.amount OR ours.currency IS DISTINCT FROM theirs.currency",
+        );
+        let invented = invented.await;
+        assert!(invented.is_empty(), "{invented:#?}");
+    }
+
+    async fn texts(&self, statement: &'static str) -> Vec<String> {
+        sqlx::query_scalar(statement).fetch_all(self.instance.app.db.pool()).await.expect("texts")
+    }
+
     /// Runs a statement past the service.
     pub async fn sql(&self, statement: &str) {
         let mut conn = self.direct_connection().await;

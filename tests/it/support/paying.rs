@@ -5,7 +5,6 @@ use std::time::Duration;
 use payonce::channels::sandbox::{FaultKind, FaultOp};
 use reqwest::Method;
 use serde_json::{Value, json};
-use sqlx::AssertSqlSafe;
 
 use super::app::{OPERATOR, TestApp};
 use super::reply::Reply;
@@ -58,11 +57,8 @@ impl TestApp {
         i64::from(MANY) - watch.expect("a watch")["times"].as_i64().expect("a count")
     }
 
-    /// Writes to the database behind the service's back.
+    /// Writes to the database behind the service's back, as its owner.
     pub async fn execute(&self, statement: String) {
-        sqlx::raw_sql(AssertSqlSafe(statement))
-            .execute(self.instance.app.db.pool())
-            .await
-            .expect("a statement");
+        self.sql(&statement).await;
     }
 }

@@ -55,6 +55,7 @@ impl Route {
             .replace("{order_no}", "NONE")
             .replace("{pay_order_id}", "po_none")
             .replace("{exception_id}", "ex_none")
+            .replace("{webhook_id}", "sandbox:none")
             .replace("{channel}", "sandbox")
     }
 
@@ -73,13 +74,28 @@ pub const ROUTES: &[Route] = &[
     Route::post("/webhooks/{channel}", Who::Channel, "{}"),
     Route::post("/admin/merchants", Who::Operator, r#"{"merchant_id":"r2","name":"Second"}"#),
     Route::get("/admin/merchants", Who::Viewer),
-    Route::post("/admin/merchants/{merchant_id}/keys", Who::Operator, r#"{"overlap_seconds":60}"#),
+    Route::post(
+        "/admin/merchants/{merchant_id}/keys",
+        Who::Operator,
+        r#"{"overlap_seconds":60,"reason":"a story"}"#,
+    ),
     Route::post("/admin/skus", Who::Operator, r#"{"merchant_id":"demo","sku":"R1","stock":1}"#),
     Route::get("/admin/skus", Who::Viewer),
     Route::get("/admin/orders", Who::Viewer),
     Route::get("/admin/orders/{order_no}", Who::Viewer),
     Route::get("/admin/exceptions", Who::Viewer),
-    Route::post("/admin/exceptions/{exception_id}/resolve", Who::Operator, r#"{"action":"NONE"}"#),
+    Route::get("/admin/orders/{order_no}/timeline", Who::Viewer),
+    Route::post(
+        "/admin/exceptions/{exception_id}/resolve",
+        Who::Operator,
+        r#"{"action":"NONE","reason":"a story"}"#,
+    ),
+    Route::get("/admin/webhooks", Who::Viewer),
+    Route::post("/admin/webhooks/{webhook_id}/replay", Who::Operator, r#"{"dry_run":true}"#),
+    Route::get("/admin/overview", Who::Viewer),
+    Route::get("/admin/delay-queue", Who::Viewer),
+    Route::get("/admin/compensations", Who::Viewer),
+    Route::get("/admin/admin-log", Who::Viewer),
     Route::get("/admin/stray-payments", Who::Viewer),
     Route::get("/admin/audit", Who::Viewer),
     Route::get("/livez", Who::Anyone),

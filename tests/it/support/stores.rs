@@ -25,6 +25,14 @@ pub async fn shared() -> &'static LocalStores {
         .await
 }
 
+/// Runs a statement as the owner of a database, and lets the service do with new tables what it does with others.
+pub async fn as_owner(url: &str, statement: &str) {
+    let mut owner = PgConnection::connect(url).await.expect("connect");
+    run(&mut owner, statement.to_owned()).await;
+    run(&mut owner, "SELECT grant_service_rights()".to_owned()).await;
+    owner.close().await.expect("close");
+}
+
 /// A name that no other story of this or of another test process has.
 pub fn fresh_name() -> String {
     format!("t{}_{}", std::process::id(), COUNT.fetch_add(1, Ordering::Relaxed))
@@ -94,8 +102,13 @@ pub async fn fresh_redis() -> RedisServer {
 
 /// A PostgreSQL of the story's own, migrated, which it may pause or crash.
 pub async fn private_postgres() -> PostgresServer {
+    private_postgres_with(Options::default()).await
+}
+
+/// The same with settings of the story's own.
+pub async fn private_postgres_with(options: Options) -> PostgresServer {
     let dir = directory().join("postgres-of").join(fresh_name());
-    let options = Options { shared_buffers: "32MB".to_owned(), ..Options::default() };
+    let options = Options { shared_buffers: "32MB".to_owned(), ..options };
     let server = PostgresServer::start(&dir, &options).await.expect("private postgres");
     let mut conn = PgConnection::connect(&server.socket_url()).await.expect("connect");
     sqlx::migrate!().run_direct(None, &mut conn, false).await.expect("migrate");

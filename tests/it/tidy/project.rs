@@ -2,7 +2,7 @@
 
 use std::collections::BTreeSet;
 
-use super::source::{files, path_starts, read, root, sources};
+use super::source::{files, path_starts, read, root, sources, story};
 use super::{Faults, expect_none};
 
 /// Files that the tests read or that anyone who comes here looks for.
@@ -56,32 +56,16 @@ fn every_dependency_is_used() {
     expect_none(faults);
 }
 
-/// `` `races::two_instances_pay_once` `` in a row of a table becomes its two parts.
-fn promised_tests() -> BTreeSet<(String, String)> {
+/// Names such as `` `races::two_instances_pay_once` `` in the rows of tables.
+fn promised_tests() -> BTreeSet<String> {
     let readme = read("README.md");
     let rows = readme.lines().filter(|line| line.starts_with('|')).map(str::to_owned);
     let quoted =
         rows.flat_map(|row| row.split('`').skip(1).step_by(2).map(str::to_owned).collect::<Vec<_>>());
-    let pairs = quoted.filter_map(|text| {
-        let (file, test) = text.split_once("::")?;
-        let is_name = |text: &str| text.chars().all(|c| c.is_ascii_alphanumeric() || c == '_');
-        (is_name(file) && is_name(test)).then(|| (file.to_owned(), test.to_owned()))
-    });
-    pairs.collect()
-}
-
-/// Whether a file tells this story: a function of that name right below a test's attribute.
-fn has_test(code: &str, test: &str) -> bool {
-    let mut is_test = false;
-    code.lines().map(str::trim).any(|line| {
-        if line.starts_with("#[") {
-            is_test |= line == "#[test]" || line.starts_with("#[tokio::test");
-            return false;
-        }
-        let line = line.strip_prefix("async ").unwrap_or(line);
-        let is_it = line.strip_prefix("fn ").is_some_and(|rest| rest.split('(').next() == Some(test));
-        std::mem::take(&mut is_test) && is_it
-    })
+    let is_name = |text: &str| text.chars().all(|c| c.is_ascii_alphanumeric() || c == '_');
+    quoted
+        .filter(|text| text.split_once("::").is_some_and(|(file, test)| is_name(file) && is_name(test)))
+        .collect()
 }
 
 #[test]
@@ -89,15 +73,8 @@ fn every_guarantee_in_the_readme_names_a_test() {
     let promised = promised_tests();
     assert!(promised.len() >= 12, "the README's table of guarantees names {} tests", promised.len());
     let mut faults = Faults::new();
-    for (file, test) in promised {
-        let homes = [format!("tests/it/{file}.rs"), format!("tests/it/{file}/")];
-        let mut likely =
-            sources("tests/it").filter(|source| homes.iter().any(|home| source.path.starts_with(home)));
-        if !likely.any(|source| has_test(&source.code, &test)) {
-            faults.push(format!(
-                "README.md promises {file}::{test}, which tests/it does not have: name the real one"
-            ));
-        }
+    for name in promised.into_iter().filter(|name| story(name).is_none()) {
+        faults.push(format!("README.md promises {name}, which tests/it does not have: name the real one"));
     }
     expect_none(faults);
 }

@@ -103,6 +103,32 @@ impl Source {
     }
 }
 
+/// The code of a story by its name, `races::two_instances_pay_once`; nothing when there is no such test.
+pub fn story(name: &str) -> Option<&'static str> {
+    let (file, test) = name.split_once("::")?;
+    let homes = [format!("tests/it/{file}.rs"), format!("tests/it/{file}/")];
+    let mut likely =
+        sources("tests/it").filter(|source| homes.iter().any(|home| source.path.starts_with(home)));
+    likely.find_map(|source| source.test(test))
+}
+
+impl Source {
+    /// The code of the test of that name: a function below a test's attribute.
+    fn test(&self, name: &str) -> Option<&str> {
+        words(&self.code, "fn").find_map(|at| {
+            let rest = self.code[at + 2..].trim_start();
+            let is_it = rest.strip_prefix(name).is_some_and(|rest| rest.starts_with('('));
+            let above = self.code[..at].trim_end_matches("async ").lines().rev();
+            let mut attributes = above.map(str::trim).skip_while(|line| line.is_empty());
+            let is_test = attributes
+                .by_ref()
+                .take_while(|line| line.starts_with("#["))
+                .any(|line| line == "#[test]" || line.starts_with("#[tokio::test"));
+            (is_it && is_test).then(|| &self.code[at..end_of_item(&self.code, at)])
+        })
+    }
+}
+
 /// Where a word stands alone.
 pub fn words<'a>(code: &'a str, word: &'a str) -> impl Iterator<Item = usize> + 'a {
     code.match_indices(word).map(|(at, _)| at).filter(move |at| {
@@ -130,7 +156,7 @@ pub fn is_word(c: char) -> bool {
 }
 
 /// Behind the `;` or the closing brace that ends the item which begins here.
-fn end_of_item(code: &str, start: usize) -> usize {
+pub fn end_of_item(code: &str, start: usize) -> usize {
     let mut depth = 0_u32;
     for (at, c) in code[start..].char_indices() {
         match c {

@@ -34,14 +34,15 @@ pub(super) async fn lock_as_read(tx: &mut Tx, matched: &Matched) -> Result<bool,
     Ok(row.status == matched.order_status && version == matched.attempt_version)
 }
 
-/// Keeps a callback with its verdict; the primary key refuses one that is kept already.
+/// Keeps a callback with its verdict; the primary key refuses one that is kept already. `false` when a kept one is
+/// not as it was read.
 pub(super) async fn record_callback(
     tx: &mut Tx,
     report: &Report<'_>,
     facts: &Facts,
     verdict: Verdict,
     now: OffsetDateTime,
-) -> Result<(), DbError> {
+) -> Result<bool, DbError> {
     let conn: &mut Conn = tx;
     let key = facts.matched.as_ref().map(|matched| &matched.key);
     let merchant_id = key.map(|key| key.merchant_id.as_str());
@@ -65,24 +66,24 @@ pub(super) async fn record_callback(
             .execute(conn)
             .await?;
         }
-        Origin::Rematch { event_id } => {
-            expect_one_row(
-                &sqlx::query!(
-                    "UPDATE webhook_inbox SET verdict = $3, merchant_id = $4, order_no = $5, updated_at = $6
-                     WHERE channel = $1 AND event_id = $2 AND verdict = 'UNMATCHED'",
-                    report.channel,
-                    event_id,
-                    verdict.as_str(),
-                    merchant_id,
-                    order_no,
-                    now,
-                )
-                .execute(conn)
-                .await?,
-            )?;
+        Origin::Rematch { event_id } | Origin::Replay { event_id, .. } => {
+            let rejudged = sqlx::query!(
+                "UPDATE webhook_inbox SET verdict = $3, merchant_id = $4, order_no = $5, updated_at = $6
+                 WHERE channel = $1 AND event_id = $2 AND verdict = $7",
+                report.channel,
+                event_id,
+                verdict.as_str(),
+                merchant_id,
+                order_no,
+                now,
+                facts.earlier.unwrap_or(Verdict::Unmatched).as_str(),
+            )
+            .execute(conn)
+            .await?;
+            return Ok(rejudged.rows_affected() == 1);
         }
     }
-    Ok(())
+    Ok(true)
 }
 
 /// Moves an attempt of a locked order.
@@ -108,6 +109,12 @@ pub(super) async fn move_attempt(
                  UPDATE compensations SET status = 'DONE', updated_at = $8
                  WHERE action IN ('DRIVE_PAY_ORDER', 'CLOSE_PAY_ORDER') AND subject = $1
                    AND status IN ('READY', 'RUNNING')
+             ), unblocked AS (
+                 -- An order past its deadline was waiting for this very attempt to end.
+                 UPDATE compensations SET due_at = $8, updated_at = $8
+                 FROM moved
+                 WHERE action = 'EXPIRE_ORDER' AND subject = moved.merchant_id || ':' || moved.order_no
+                   AND compensations.status = 'READY' AND due_at > $8
              )
              INSERT INTO order_history (merchant_id, order_no, pay_order_id, seq, from_status, to_status, event,
                                         created_at)

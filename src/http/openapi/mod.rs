@@ -1,10 +1,15 @@
 //! The OpenAPI document, generated from the routes.
 
+use serde_json::Value;
 use utoipa::openapi::OpenApi;
 use utoipa::openapi::security::{HttpAuthScheme, HttpBuilder, SecurityScheme};
 use utoipa::{Modify, OpenApi as _};
 
 use super::error::Problem;
+use crate::ids::{ExceptionId, MerchantId, OrderNo, PayOrderId};
+
+mod complete;
+mod examples;
 
 #[derive(utoipa::OpenApi)]
 #[openapi(
@@ -13,7 +18,8 @@ use super::error::Problem;
         description = "An order is paid once, settled once, refunded once, cancelled once and reported once.",
         license(name = "Apache-2.0", identifier = "Apache-2.0"),
     ),
-    components(schemas(Problem)),
+    // The ids stand in paths too, where they are named only.
+    components(schemas(Problem, ExceptionId, MerchantId, OrderNo, PayOrderId)),
     modifiers(&Credentials),
     tags(
         (name = "orders", description = "Orders of a merchant"),
@@ -46,8 +52,13 @@ pub(super) fn base() -> OpenApi {
     Document::openapi()
 }
 
+/// What the routes said of themselves, with all that follows from how they are made.
+pub(super) fn completed(generated: &OpenApi) -> Value {
+    complete::complete(serde_json::to_value(generated).unwrap_or_default())
+}
+
 /// The whole document, without a running service.
 #[must_use]
-pub fn document() -> OpenApi {
-    super::router::routes().split_for_parts().1
+pub fn document() -> Value {
+    completed(&super::router::routes().split_for_parts().1)
 }

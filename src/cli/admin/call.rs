@@ -1,0 +1,90 @@
+//! Carrying a command out: at a running instance, or in this process over the database itself.
+
+use reqwest::Url;
+use secrecy::ExposeSecret;
+use serde_json::{Map, Value};
+
+use super::description::{Kind, Place};
+use super::{Given, Options};
+use crate::cli::CliError;
+use crate::config::{AdminToken, Config, Env, Role, Strictness};
+use crate::http::{self, Answer};
+use crate::ids::Ids;
+use crate::infra::clock::Clock;
+use crate::infra::http_client;
+use crate::run;
+
+/// Asks what the command says.
+pub(super) async fn call(options: &Options, given: &Given) -> Result<Answer, CliError> {
+    match &options.url {
+        Some(url) => call_instance(url, options, given).await,
+        None => call_within(options, given).await,
+    }
+}
+
+async fn call_instance(url: &str, options: &Options, given: &Given) -> Result<Answer, CliError> {
+    let Some(token) = options.token.as_ref() else {
+        return Err("an instance asks for a token: give --token or PAYONCE_ADMIN_TOKEN".into());
+    };
+    let request = http_client::builder().build()?.request(given.deed.method.parse()?, target(url, given)?);
+    let request = request.bearer_auth(token.expose_secret());
+    let request = match body(given)? {
+        Some(body) => request.json(&body),
+        None => request,
+    };
+    let response = request.send().await?;
+    let status = response.status().as_u16();
+    Ok((status, serde_json::from_slice(&response.bytes().await?).unwrap_or(Value::Null)))
+}
+
+/// Who can read the service's secrets is an operator: the request goes to the same router, under that name.
+async fn call_within(options: &Options, given: &Given) -> Result<Answer, CliError> {
+    let mut config = Config::read(&Env::of_process(Strictness::Strict))?;
+    let clock = Clock::system();
+    let ids = Ids::random(clock.clone());
+    let token = ids.secret();
+    let own = AdminToken { role: Role::Operator, name: options.actor(), token: token.clone().into() };
+    config.admin.tokens = vec![own];
+    let public_url = config.http.public_url.clone().unwrap_or_else(|| format!("http://{}", config.http.bind));
+    let (app, _gateway) = run::assemble(config, options.roles, clock, ids, &public_url)?;
+    let target = target("http://within", given)?;
+    let path = target.query().map_or(target.path().to_owned(), |query| format!("{}?{query}", target.path()));
+    let answer = http::answer_within(&app, given.deed.method, &path, &token, body(given)?.as_ref()).await;
+    app.tasks.drained().await;
+    app.db.close().await;
+    Ok(answer?)
+}
+
+/// The route's address with the given values in it.
+fn target(base: &str, given: &Given) -> Result<Url, CliError> {
+    let mut url = Url::parse(base)?;
+    {
+        let mut path = url.path_segments_mut().map_err(|()| "the URL cannot have a path")?;
+        path.pop_if_empty();
+        for segment in given.deed.path.split('/').skip(1) {
+            let name = segment.strip_prefix('{').and_then(|segment| segment.strip_suffix('}'));
+            path.push(name.and_then(|name| given.value(name)).unwrap_or(segment));
+        }
+    }
+    let query: Vec<_> = given.values.iter().filter(|(field, _)| field.place == Place::Query).collect();
+    if !query.is_empty() {
+        url.query_pairs_mut().extend_pairs(query.iter().map(|(field, value)| (&field.name, value)));
+    }
+    Ok(url)
+}
+
+fn body(given: &Given) -> Result<Option<Value>, CliError> {
+    if given.deed.method == "GET" {
+        return Ok(None);
+    }
+    let mut body = Map::new();
+    for (field, value) in given.values.iter().filter(|(field, _)| field.place == Place::Body) {
+        let value = match field.kind {
+            Kind::Text => Value::String(value.clone()),
+            Kind::Whole | Kind::Truth | Kind::Json => serde_json::from_str(value)
+                .map_err(|error| format!("--{}: {error}", field.name.replace('_', "-")))?,
+        };
+        body.insert(field.name.clone(), value);
+    }
+    Ok(Some(Value::Object(body)))
+}

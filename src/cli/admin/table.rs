@@ -1,0 +1,71 @@
+//! Which command does what which admin route does. A test compares it with the routes.
+
+/// A command and its route; what it takes is read from the route's own description.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Deed {
+    /// The command, behind `payonce admin`.
+    pub(super) name: &'static str,
+    pub(super) method: &'static str,
+    pub(super) path: &'static str,
+}
+
+const fn get(name: &'static str, path: &'static str) -> Deed {
+    Deed { name, method: "GET", path }
+}
+
+const fn post(name: &'static str, path: &'static str) -> Deed {
+    Deed { name, method: "POST", path }
+}
+
+/// Every one, in the order of the help.
+pub(super) const DEEDS: &[Deed] = &[
+    get("overview", "/admin/overview"),
+    get("orders", "/admin/orders"),
+    get("order", "/admin/orders/{order_no}"),
+    get("timeline", "/admin/orders/{order_no}/timeline"),
+    get("exceptions", "/admin/exceptions"),
+    post("resolve-exception", "/admin/exceptions/{exception_id}/resolve"),
+    get("stray-payments", "/admin/stray-payments"),
+    get("compensations", "/admin/compensations"),
+    get("webhooks", "/admin/webhooks"),
+    post("replay-webhook", "/admin/webhooks/{webhook_id}/replay"),
+    get("delay-queue", "/admin/delay-queue"),
+    get("audit", "/admin/audit"),
+    get("log", "/admin/admin-log"),
+    get("merchants", "/admin/merchants"),
+    post("create-merchant", "/admin/merchants"),
+    post("rotate-keys", "/admin/merchants/{merchant_id}/keys"),
+    get("skus", "/admin/skus"),
+    post("set-stock", "/admin/skus"),
+];
+
+/// The command of that name.
+pub(super) fn find(name: &str) -> Option<Deed> {
+    DEEDS.iter().find(|deed| deed.name == name).copied()
+}
+
+#[cfg(test)]
+mod tests {
+    use std::collections::BTreeSet;
+
+    use super::*;
+
+    #[test]
+    fn every_admin_route_has_one_command_and_every_command_a_route() {
+        let document = serde_json::to_value(crate::http::document()).unwrap();
+        let routes: BTreeSet<(String, String)> = document["paths"]
+            .as_object()
+            .unwrap()
+            .iter()
+            .filter(|(path, _)| path.starts_with("/admin/"))
+            .flat_map(|(path, methods)| {
+                methods.as_object().unwrap().keys().map(|method| (method.to_uppercase(), path.clone()))
+            })
+            .collect();
+        let commands: BTreeSet<_> =
+            DEEDS.iter().map(|deed| (deed.method.to_owned(), deed.path.to_owned())).collect();
+        assert_eq!(routes, commands, "add the route to DEEDS in src/cli/admin/table.rs, or take it out");
+        let names: BTreeSet<_> = DEEDS.iter().map(|deed| deed.name).collect();
+        assert_eq!((names.len(), commands.len()), (DEEDS.len(), DEEDS.len()), "no name and no route twice");
+    }
+}

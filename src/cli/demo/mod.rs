@@ -1,0 +1,74 @@
+//! `payonce demo`: plays the promises against a running instance, over HTTP alone, and says which held.
+//!
+//! A line may only say "held" for what was seen in the answers: every act counts what it asked for, what it got,
+//! and what the instance says afterwards.
+
+use std::process::ExitCode;
+
+use clap::Args;
+use secrecy::SecretString;
+use serde::Serialize;
+
+use super::{CliError, FOUND_PROBLEMS, Format, Output};
+use crate::ids::Ids;
+use crate::infra::clock::Clock;
+
+mod acts;
+mod client;
+mod progress;
+
+use client::Client;
+use progress::Progress;
+
+#[derive(Debug, Args)]
+pub(super) struct DemoArgs {
+    /// The instance to play against; it must run the roles api, workers and sandbox.
+    #[arg(long, env = "PAYONCE_URL", default_value = "http://127.0.0.1:8080")]
+    url: String,
+    /// A secret key of the merchant whose orders are played; their numbers begin with `demo-`.
+    #[arg(long, default_value = "sk_test_demo")]
+    key: SecretString,
+    /// A token for the admin routes; a viewer's will do.
+    #[arg(long, env = "PAYONCE_ADMIN_TOKEN", hide_env_values = true, default_value = "dev-admin-token")]
+    token: SecretString,
+    /// What the sandbox signs its callbacks with there.
+    #[arg(long, env = "SANDBOX_SECRET", hide_env_values = true, default_value = "dev-sandbox-secret")]
+    sandbox_secret: SecretString,
+}
+
+/// What one act came to.
+#[derive(Clone, Debug, Serialize)]
+struct Line {
+    promise: &'static str,
+    held: bool,
+    /// With numbers.
+    seen: String,
+}
+
+#[derive(Serialize)]
+struct Played {
+    ok: bool,
+    lines: Vec<Line>,
+}
+
+pub(super) async fn run(args: DemoArgs, output: Output) -> Result<ExitCode, CliError> {
+    let clock = Clock::system();
+    let ids = Ids::random(clock.clone());
+    let client = Client::new(&args.url, args.key, args.token, &args.sandbox_secret, clock, ids)?;
+    let progress = Progress::new(acts::COUNT, output.0 == Format::Table);
+    let lines = acts::play(&client, &progress).await;
+    progress.end();
+    let played = Played { ok: lines.iter().all(|line| line.held), lines };
+    output.show(&played, table)?;
+    Ok(if played.ok { ExitCode::SUCCESS } else { ExitCode::from(FOUND_PROBLEMS) })
+}
+
+fn table(played: &Played) -> String {
+    let mut lines: Vec<String> = Vec::new();
+    for Line { promise, held, seen } in &played.lines {
+        let word = if *held { "held" } else { "DID NOT HOLD" };
+        lines.push(format!("{word:12}  {promise}: {seen}"));
+    }
+    lines.push(if played.ok { "all of it held" } else { "not all of it held" }.to_owned());
+    lines.join("\n")
+}

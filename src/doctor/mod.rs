@@ -1,0 +1,22 @@
+//! The doctor: what is wrong around the service, and the line that mends it. Looks, and changes nothing.
+
+mod database;
+mod model;
+mod network;
+mod redis_server;
+mod settings;
+mod store;
+
+pub use model::{Finding, Health, Report};
+
+use crate::config::Env;
+use crate::infra::clock::Clock;
+
+/// Looks at everything that the service will need, as this environment describes it.
+pub async fn examine(env: &Env, clock: &Clock, instances: u32) -> Report {
+    let (config, mut findings) = settings::examine(env);
+    findings.extend(database::examine(&config, clock, instances).await);
+    findings.extend(redis_server::examine(&config).await);
+    findings.extend(network::examine(env, &config).await);
+    Report::of(findings)
+}

@@ -1,0 +1,94 @@
+//! The configuration, variable by variable.
+
+use std::collections::BTreeSet;
+
+use super::model::Finding;
+use crate::config::{Config, Env, VARIABLES, Variable};
+use crate::run::Roles;
+
+/// What can be examined further.
+pub(super) struct Settings {
+    /// The configuration; what is wrong in it has a harmless value.
+    pub(super) config: Option<Config>,
+    wrong: BTreeSet<&'static str>,
+}
+
+impl Settings {
+    /// The configuration, when this variable of it is right.
+    pub(super) fn with(&self, name: &str) -> Option<&Config> {
+        self.config.as_ref().filter(|_| !self.wrong.contains(name))
+    }
+}
+
+/// A harmless value of a variable that is wrong, so that the ones after it can be read too.
+fn stand_in(variable: &Variable) -> &'static str {
+    match variable.name {
+        "DATABASE_URL" => "postgres://127.0.0.1:1/payonce",
+        "REDIS_URL" => "redis://127.0.0.1:1",
+        "ADMIN_TOKENS" => "operator:stands-in-for-a-right-value",
+        _ if variable.is_secret => "stands-in-for-a-right-value",
+        _ => variable.default,
+    }
+}
+
+/// Reads all variables; a wrong one does not hide the next.
+pub(super) fn examine(env: &Env) -> (Settings, Vec<Finding>) {
+    let (mut env, mut findings, mut wrong) = (env.clone(), Vec::new(), BTreeSet::new());
+    let config = loop {
+        let error = match Config::read(&env) {
+            Ok(config) => break Some(config),
+            Err(error) => error,
+        };
+        let Some(variable) = VARIABLES.iter().find(|variable| variable.name == error.name) else {
+            break None;
+        };
+        let mend = format!("{}={}", error.name, example(variable));
+        findings.push(Finding::wrong(
+            name_of(variable),
+            format!("{}; expected {}", error.problem, error.expected),
+            mend,
+        ));
+        if !wrong.insert(error.name) {
+            // Even the stand-in is refused: a defect of ours, which must not go round for ever.
+            break None;
+        }
+        env.set(error.name, stand_in(variable));
+    };
+    findings.extend(roles(&env));
+    let told: BTreeSet<String> = findings.iter().map(|finding| finding.check.clone()).collect();
+    let right = VARIABLES.iter().filter(|variable| !told.contains(&name_of(variable)));
+    findings.extend(right.map(|variable| Finding::fine(name_of(variable), shown(&env, variable))));
+    (Settings { config, wrong }, findings)
+}
+
+fn name_of(variable: &Variable) -> String {
+    format!("config.{}", variable.name)
+}
+
+/// A value to start from; a secret is best drawn.
+fn example(variable: &Variable) -> String {
+    match variable.name {
+        "DATABASE_URL" => "postgres://user:password@host:5432/payonce".to_owned(),
+        "REDIS_URL" => "redis://host:6379/0".to_owned(),
+        "ADMIN_TOKENS" => "operator@NAME:$(openssl rand -hex 24)".to_owned(),
+        "PUBLIC_URL" => "https://pay.shop.example".to_owned(),
+        _ if variable.is_secret => "$(openssl rand -hex 24)".to_owned(),
+        _ => variable.default.to_owned(),
+    }
+}
+
+fn shown(env: &Env, variable: &Variable) -> String {
+    match (env.raw(variable.name), variable.is_secret || variable.name == "PAYONCE_ADMIN_TOKEN") {
+        (Some(_), true) => "set".to_owned(),
+        (Some(value), false) => value.to_owned(),
+        (None, true) if env.is_set(variable.name) => "set, in a file".to_owned(),
+        (None, _) if variable.default.is_empty() => "not set".to_owned(),
+        (None, _) => format!("{} (the default)", variable.default),
+    }
+}
+
+/// The one variable that the command line reads.
+fn roles(env: &Env) -> Option<Finding> {
+    let error = env.raw("PAYONCE_ROLES")?.parse::<Roles>().err()?;
+    Some(Finding::wrong("config.PAYONCE_ROLES", error, "PAYONCE_ROLES=api,workers"))
+}

@@ -1,0 +1,110 @@
+//! What PostgreSQL says of itself. Asked over a connection of our own, as the role of the URL.
+
+use sqlx::{Connection, PgConnection, Row};
+use time::OffsetDateTime;
+
+/// What is known of a database.
+#[derive(Clone, Debug, Default)]
+pub(super) struct Facts {
+    pub(super) user_name: String,
+    pub(super) database_name: String,
+    pub(super) version: String,
+    pub(super) version_num: i32,
+    pub(super) max_connections: i32,
+    pub(super) reserved_connections: i32,
+    /// Settings by name.
+    pub(super) durability: Vec<(String, String)>,
+    pub(super) missing_migrations: Vec<String>,
+    pub(super) unknown_migrations: usize,
+    pub(super) has_role: bool,
+    pub(super) may_take_role: bool,
+    /// Tables on which the service's role has other rights than it should.
+    pub(super) wrong_rights: Vec<String>,
+    /// Whether nobody can change the admin log in passing.
+    pub(super) is_log_guarded: bool,
+}
+
+/// A connection that asks.
+pub(super) struct Probe(PgConnection);
+
+impl Probe {
+    pub(super) async fn connect(url: &str) -> Result<Self, sqlx::Error> {
+        Ok(Self(PgConnection::connect(url).await?))
+    }
+
+    pub(super) async fn close(self) {
+        let _ = self.0.close().await;
+    }
+
+    /// The database's clock.
+    pub(super) async fn now(&mut self) -> Result<OffsetDateTime, sqlx::Error> {
+        sqlx::query_scalar("SELECT clock_timestamp()").fetch_one(&mut self.0).await
+    }
+
+    /// Everything but the clock. Not checked at compile time: it must also run on a database without our schema.
+    pub(super) async fn facts(&mut self) -> Result<Facts, sqlx::Error> {
+        let row = sqlx::query(
+            "SELECT current_user::text AS user_name, current_database()::text AS database_name,
+                    current_setting('server_version') AS version,
+                    current_setting('server_version_num')::int AS version_num,
+                    current_setting('max_connections')::int AS max_connections,
+                    current_setting('superuser_reserved_connections')::int AS reserved,
+                    to_regrole('payonce_service') IS NOT NULL AS has_role,
+                    coalesce(pg_has_role(current_user, to_regrole('payonce_service')::oid,
+                        CASE WHEN current_setting('server_version_num')::int < 160000 THEN 'MEMBER' ELSE 'SET' END),
+                        false) AS may_take_role,
+                    EXISTS (SELECT FROM pg_trigger WHERE tgname = 'admin_log_only_grows' AND tgenabled <> 'D')
+                        AS is_log_guarded",
+        )
+        .fetch_one(&mut self.0)
+        .await?;
+        let mut facts = Facts {
+            user_name: row.try_get("user_name")?,
+            database_name: row.try_get("database_name")?,
+            version: row.try_get("version")?,
+            version_num: row.try_get("version_num")?,
+            max_connections: row.try_get("max_connections")?,
+            reserved_connections: row.try_get("reserved")?,
+            has_role: row.try_get("has_role")?,
+            may_take_role: row.try_get("may_take_role")?,
+            is_log_guarded: row.try_get("is_log_guarded")?,
+            durability: self.durability().await?,
+            ..Facts::default()
+        };
+        self.migrations(&mut facts).await?;
+        if facts.missing_migrations.is_empty() {
+            let statement = "SELECT table_name FROM service_rights WHERE wanted <> granted ORDER BY 1";
+            facts.wrong_rights = sqlx::query_scalar(statement).fetch_all(&mut self.0).await?;
+        }
+        Ok(facts)
+    }
+
+    async fn durability(&mut self) -> Result<Vec<(String, String)>, sqlx::Error> {
+        sqlx::query_as(
+            "SELECT name, setting FROM pg_settings
+             WHERE name IN ('fsync', 'full_page_writes', 'synchronous_commit') ORDER BY name",
+        )
+        .fetch_all(&mut self.0)
+        .await
+    }
+
+    async fn migrations(&mut self, facts: &mut Facts) -> Result<(), sqlx::Error> {
+        let is_there: bool = sqlx::query_scalar("SELECT to_regclass('public._sqlx_migrations') IS NOT NULL")
+            .fetch_one(&mut self.0)
+            .await?;
+        let applied: Vec<i64> = if is_there {
+            sqlx::query_scalar("SELECT version FROM _sqlx_migrations WHERE success")
+                .fetch_all(&mut self.0)
+                .await?
+        } else {
+            Vec::new()
+        };
+        let ours = sqlx::migrate!();
+        let missing = ours.iter().filter(|migration| !applied.contains(&migration.version));
+        facts.missing_migrations =
+            missing.map(|migration| format!("{:04} {}", migration.version, migration.description)).collect();
+        let known: Vec<i64> = ours.iter().map(|migration| migration.version).collect();
+        facts.unknown_migrations = applied.iter().filter(|version| !known.contains(version)).count();
+        Ok(())
+    }
+}

@@ -1,0 +1,54 @@
+//! A request without a socket: a command asks the same router, so roles, reasons, checks and the admin log are the
+//! same whichever way an operator comes.
+
+use axum::body::Body;
+use axum::http::{Method, Request, Response, header};
+use serde_json::Value;
+use tower::ServiceExt;
+
+use super::health::Readiness;
+use super::{Edge, router};
+use crate::app::App;
+
+/// Bytes of an answer at most: a page of a hundred callbacks has a few megabytes.
+const MAX_ANSWER: usize = 64 << 20;
+
+/// An answer: its status and its body.
+pub type Answer = (u16, Value);
+
+/// Why there is no answer.
+#[derive(Debug, thiserror::Error)]
+#[error("the request cannot be made: {0}")]
+pub struct BadCall(String);
+
+/// Answers one request.
+///
+/// # Errors
+/// When it is no request at all.
+pub async fn answer_within(
+    app: &App,
+    method: &str,
+    path: &str,
+    token: &str,
+    body: Option<&Value>,
+) -> Result<Answer, BadCall> {
+    let bad = |error: &dyn std::fmt::Display| BadCall(error.to_string());
+    let method: Method = method.parse().map_err(|error| bad(&error))?;
+    let request = Request::builder()
+        .method(method)
+        .uri(path)
+        .header(header::AUTHORIZATION, format!("Bearer {token}"))
+        .header(header::CONTENT_TYPE, "application/json")
+        .body(body.map_or_else(Body::empty, |body| Body::from(body.to_string())))
+        .map_err(|error| bad(&error))?;
+    let edge = Edge::new(app.clone(), Readiness::default());
+    let Ok(response) = router::router(edge, None, true).oneshot(request).await;
+    read(response).await
+}
+
+async fn read(response: Response<Body>) -> Result<Answer, BadCall> {
+    let status = response.status().as_u16();
+    let bytes = axum::body::to_bytes(response.into_body(), MAX_ANSWER).await;
+    let bytes = bytes.map_err(|error| BadCall(error.to_string()))?;
+    Ok((status, serde_json::from_slice(&bytes).unwrap_or(Value::Null)))
+}

@@ -1,0 +1,62 @@
+//! How the whole stands, at a glance and cheaply: what is unfinished is counted through small indexes, and no table is
+//! walked from end to end.
+
+use serde::Serialize;
+use time::{Duration, OffsetDateTime};
+
+use super::store;
+use crate::app::App;
+use crate::audit::{self, MoneyAtRisk};
+use crate::infra::db::{DbError, Tx};
+
+/// So many things in one state.
+#[derive(Clone, Debug, Serialize, utoipa::ToSchema)]
+pub struct Counted {
+    /// What they are.
+    #[schema(example = "order")]
+    pub thing: String,
+    /// Their state.
+    #[schema(example = "PENDING")]
+    pub status: String,
+    /// How many; counting stops at 100000.
+    #[schema(example = 12)]
+    pub count: i64,
+    /// The earliest deadline of orders and attempts, the beginning of anything else.
+    #[serde(with = "time::serde::rfc3339::option")]
+    pub oldest_at: Option<OffsetDateTime>,
+}
+
+/// How the whole stands.
+#[derive(Clone, Debug, Serialize, utoipa::ToSchema)]
+pub struct Overview {
+    /// What has not come to its end.
+    pub unfinished: Vec<Counted>,
+    /// Orders of the last 24 hours, by state.
+    pub orders_of_a_day: Vec<Counted>,
+    /// Money that has not come to rest.
+    pub money_at_risk: Vec<MoneyAtRisk>,
+    /// What the service needs and has to do without: `redis`, `database_role`. Empty when all is well.
+    pub degraded: Vec<&'static str>,
+}
+
+/// Counts in one snapshot.
+///
+/// # Errors
+/// When the database cannot be reached.
+pub async fn overview(app: &App) -> Result<Overview, DbError> {
+    let has_redis = app.redis.standing().await.is_up();
+    let mut tx = app.db.begin_read().await?;
+    let counted = overview_in_tx(&mut tx, app.now(), has_redis).await;
+    tx.finish(counted).await
+}
+
+async fn overview_in_tx(tx: &mut Tx, now: OffsetDateTime, has_redis: bool) -> Result<Overview, DbError> {
+    let is_guarded = store::is_guarded(tx).await?;
+    let degraded = [(has_redis, "redis"), (is_guarded, "database_role")];
+    Ok(Overview {
+        unfinished: store::count_unfinished(tx).await?,
+        orders_of_a_day: store::count_orders_since(tx, now - Duration::DAY).await?,
+        money_at_risk: audit::money_at_risk(tx).await?,
+        degraded: degraded.into_iter().filter(|(is_well, _)| !is_well).map(|(_, name)| name).collect(),
+    })
+}

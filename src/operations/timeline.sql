@@ -1,0 +1,64 @@
+-- The timeline of an order: one statement, so one snapshot. Every branch is found by the order's key and bounded
+-- by itself; of one instant, the cause comes before what it brought about.
+SELECT at AS "at!", kind AS "kind!: TimelineKind", subject AS "subject!", event AS "event!",
+       status, details AS "details!", channel
+FROM (
+  (SELECT step.at, 0 AS rank, 0 AS seq, 'CALLBACK' AS kind, event_id AS subject, step.event,
+          step.status, jsonb_build_object('speaks_of', subject) AS details, channel
+   FROM webhook_inbox,
+        -- A verdict that was found later is an entry of its own.
+        LATERAL (VALUES (received_at, 'RECEIVED',
+                         CASE WHEN updated_at = received_at THEN verdict END),
+                        (nullif(updated_at, received_at), 'JUDGED', verdict)) AS step (at, event, status)
+   WHERE merchant_id = $1 AND order_no = $2 AND step.at IS NOT NULL ORDER BY step.at LIMIT $3)
+  UNION ALL
+  (SELECT created_at, 1, id, 'ADMIN', target, action, NULL,
+          jsonb_build_object('actor', actor, 'reason', reason, 'request_id', request_id), NULL
+   FROM admin_log WHERE merchant_id = $1 AND order_no = $2 ORDER BY created_at LIMIT $3)
+  UNION ALL
+  (SELECT created_at, 2, seq, CASE pay_order_id WHEN '' THEN 'ORDER' ELSE 'ATTEMPT' END,
+          CASE pay_order_id WHEN '' THEN order_no ELSE pay_order_id END, event, to_status,
+          jsonb_build_object('from', from_status), NULL
+   FROM order_history WHERE merchant_id = $1 AND order_no = $2 ORDER BY created_at, seq LIMIT $3)
+  UNION ALL
+  (SELECT step.at, 3, 0, 'STRAY_PAYMENT', stray_id, step.event, step.status,
+          jsonb_build_object('amount', amount, 'currency', currency, 'channel', channel,
+                             'transaction_id', transaction_id, 'pay_order_id', pay_order_id), NULL
+   FROM stray_payments,
+        LATERAL (VALUES (created_at, reason, 'HELD'),
+                        (CASE WHEN status <> 'HELD' THEN updated_at END, 'MOVED', status))
+        AS step (at, event, status)
+   WHERE merchant_id = $1 AND order_no = $2 AND step.at IS NOT NULL ORDER BY step.at LIMIT $3)
+  UNION ALL
+  (SELECT step.at, 4, 0, 'REFUND', refund_id, step.event, step.status,
+          jsonb_build_object('amount', amount, 'currency', currency, 'reason', reason,
+                             'refund_no', refund_no, 'failure', failure), NULL
+   FROM refunds,
+        LATERAL (VALUES (created_at, 'ASKED', CASE WHEN version = 1 THEN status END),
+                        (CASE WHEN version > 1 THEN updated_at END, 'MOVED', status))
+        AS step (at, event, status)
+   WHERE merchant_id = $1 AND order_no = $2 AND step.at IS NOT NULL ORDER BY step.at LIMIT $3)
+  UNION ALL
+  (SELECT step.at, 5, id, 'TASK', subject, step.event, step.status,
+          jsonb_build_object('action', action, 'attempts', attempts, 'last_error', last_error), NULL
+   FROM compensations,
+        LATERAL (VALUES (created_at, 'WRITTEN', 'READY'),
+                        (CASE WHEN (status, attempts) <> ('READY', 0) THEN updated_at END, 'MOVED', status))
+        AS step (at, event, status)
+   WHERE merchant_id = $1 AND order_no = $2 AND step.at IS NOT NULL ORDER BY step.at LIMIT $3)
+  UNION ALL
+  (SELECT step.at, 6, 0, 'EXCEPTION', exception_id, step.event, step.status,
+          jsonb_build_object('detail', detail, 'subject', subject) || step.more, NULL
+   FROM exceptions,
+        LATERAL (VALUES (created_at, kind, 'OPEN', '{}'::jsonb),
+                        (CASE WHEN status = 'RESOLVED' THEN updated_at END, action, status,
+                         jsonb_build_object('resolved_by', resolved_by, 'reason', reason)))
+        AS step (at, event, status, more)
+   WHERE merchant_id = $1 AND order_no = $2 AND step.at IS NOT NULL ORDER BY step.at LIMIT $3)
+  UNION ALL
+  (SELECT step.at, 7, id, 'EVENT', id::text, outbox.event, step.status, payload, NULL
+   FROM outbox,
+        LATERAL (VALUES (created_at, 'WRITTEN'), (published_at, 'PUBLISHED')) AS step (at, status)
+   WHERE merchant_id = $1 AND order_no = $2 AND step.at IS NOT NULL ORDER BY step.at LIMIT $3)
+) AS entry
+ORDER BY at, rank, seq, subject LIMIT $3

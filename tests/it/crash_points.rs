@@ -1,0 +1,119 @@
+//! Death at every crash point: the process dies around each effect that it has, is started again, and what it left is
+//! driven to an end within 30 s, without anybody's help. Then the same is asked for once more and comes out right.
+
+use std::collections::BTreeSet;
+use std::time::{Duration, Instant};
+
+use futures_util::stream::{self, StreamExt};
+
+use crate::support::service::{Gone, LIMIT, Shop};
+use crate::tidy::effects;
+
+mod stories;
+use stories::Story;
+
+/// Every effect of the service, by the story that comes upon it.
+const EFFECTS: &[(Story, &[&str])] = &[
+    (Story::Buy, &["orders.create", "orders.timer", "pay.begin", "pay.create", "pay.publish", "report.pay"]),
+    (Story::Cancel, &["pay.guard", "pay.close", "pay.unguard", "orders.close"]),
+    (
+        Story::Late,
+        &["report.write", "refunds.begin", "refunds.make", "refunds.result", "tasks.done", "webhooks.keep"],
+    ),
+    (Story::LateAndSilent, &["refunds.remake"]),
+    (Story::Expire, &["orders.claim", "orders.expire", "orders.forget"]),
+    (Story::Silent, &["pay.leave", "tasks.retry"]),
+    (Story::SilentOnce, &["pay.take"]),
+    (Story::PaidWhileAskedFor, &["pay.untake"]),
+    (Story::Refused, &["pay.refuse"]),
+    (Story::DeadLink, &["pay.sweep"]),
+    (Story::WaitingTask, &["tasks.claim"]),
+    (Story::GivenUp, &["tasks.dead"]),
+    (Story::EmptiedRedis, &["orders.rebuild", "orders.intact"]),
+    (Story::OldCallback, &["webhooks.forget"]),
+    (Story::OldAnswer, &["idempotency.forget"]),
+    (Story::KeyOfAnOldOrder, &["orders.keep"]),
+    (Story::KeyOfAnOldLink, &["pay.keep"]),
+    (Story::Nonsense, &["webhooks.unreadable"]),
+    (Story::Operator, &["admin_log.append", "merchants.create", "merchants.keys", "merchants.stock"]),
+    (Story::Decision, &["refunds.resolve"]),
+];
+
+#[test]
+fn every_effect_has_a_story_of_its_death() {
+    let told: Vec<&str> = EFFECTS.iter().flat_map(|(_, names)| names.iter().copied()).collect();
+    let told_once: BTreeSet<String> = told.iter().map(|name| (*name).to_owned()).collect();
+    assert_eq!(told.len(), told_once.len(), "an effect is told twice");
+    assert_eq!(told_once, effects::names(), "left: the stories of crash_points.rs; right: effect! in src");
+}
+
+/// What one death came to.
+struct Death {
+    point: String,
+    settled_after: Duration,
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn whatever_a_dead_process_left_in_the_middle_is_driven_to_an_end() {
+    assert!(fail::has_failpoints(), "crash points exist wherever tests run");
+    let started = Instant::now();
+    // Most of a death is waiting for the next try of something.
+    let deaths: Vec<Vec<Death>> = stream::iter(EFFECTS)
+        .map(|(story, names)| die_at_each(*story, names))
+        .buffer_unordered(4)
+        .collect()
+        .await;
+    let deaths: Vec<Death> = deaths.into_iter().flatten().collect();
+    let slowest = deaths.iter().max_by_key(|death| death.settled_after).expect("deaths");
+    println!(
+        "{} deaths in {:?}; the slowest to settle was {} with {:?}",
+        deaths.len(),
+        started.elapsed(),
+        slowest.point,
+        slowest.settled_after
+    );
+}
+
+async fn die_at_each(story: Story, names: &[&str]) -> Vec<Death> {
+    let shop = Shop::open().await;
+    let mut deaths = Vec::new();
+    for name in names {
+        for side in ["before", "after"] {
+            let point = format!("{name}.{side}");
+            let number = format!("{story:?}-{}", point.replace('.', "-"));
+            let settled_after = die_at(&shop, story, &point, &number).await;
+            deaths.push(Death { point, settled_after });
+        }
+    }
+    shop.end().await;
+    deaths
+}
+
+async fn die_at(shop: &Shop, story: Story, point: &str, number: &str) -> Duration {
+    shop.app.gateway.clear_faults().await.expect("no faults");
+    story.prepare(shop, number).await;
+    let doomed = shop.serve(&format!("{point}=return")).await;
+    let told = tokio::time::timeout(LIMIT, story.tell(shop, &doomed, number)).await;
+    assert!(told.is_ok(), "{point}: the story hangs");
+    assert!(doomed.dies_at_its_point().await, "{point}: {story:?} never came there, or came further");
+
+    let restarted = Instant::now();
+    let heir = shop.serve("").await;
+    shop.settle(point).await;
+    let settled_after = restarted.elapsed();
+    assert!(settled_after < LIMIT, "{point}: {settled_after:?}");
+    shop.app.assert_books_balance().await;
+
+    let again = tokio::time::timeout(LIMIT, story.tell(shop, &heir, number)).await;
+    assert_eq!(
+        again.unwrap_or_else(|_| panic!("{point}: the same again hangs")),
+        Ok::<(), Gone>(()),
+        "{point}"
+    );
+    shop.settle(point).await;
+    story.assert_end(shop, number).await;
+    shop.app.assert_books_balance().await;
+    shop.app.assert_books_agree_both_ways().await;
+    heir.kill().await;
+    settled_after
+}

@@ -1,0 +1,325 @@
+//! The stories in which processes die. Each can be told again from its beginning, as a client does that got no answer.
+
+use std::time::Duration;
+
+use payonce::channels::sandbox::{FaultKind, FaultOp};
+use reqwest::Method;
+use serde_json::{Value, json};
+use sqlx::Connection;
+use tokio::time::sleep;
+
+use crate::support::SECRET_KEY;
+use crate::support::service::{Gone, OPERATOR_OF_PROCESS, Service, Shop};
+
+/// Longer than anybody waits for a channel here.
+const SILENCE_MS: u32 = 1_200;
+
+#[derive(Clone, Copy, Debug)]
+pub enum Story {
+    Buy,
+    Cancel,
+    Late,
+    LateAndSilent,
+    Expire,
+    Silent,
+    SilentOnce,
+    PaidWhileAskedFor,
+    Refused,
+    DeadLink,
+    WaitingTask,
+    GivenUp,
+    EmptiedRedis,
+    OldCallback,
+    OldAnswer,
+    KeyOfAnOldOrder,
+    KeyOfAnOldLink,
+    Nonsense,
+    Operator,
+    Decision,
+}
+
+impl Story {
+    /// What was there before the process that dies.
+    pub async fn prepare(self, shop: &Shop, number: &str) {
+        let app = &shop.app;
+        let silence = (FaultKind::TimeoutBefore, Some(SILENCE_MS));
+        match self {
+            Self::LateAndSilent => app.fault(FaultOp::Refund, silence.0, 1, silence.1).await,
+            Self::Silent => app.fault(FaultOp::Create, silence.0, 3, silence.1).await,
+            Self::SilentOnce => app.fault(FaultOp::Create, silence.0, 1, silence.1).await,
+            Self::PaidWhileAskedFor => {
+                app.fault(FaultOp::Create, FaultKind::TimeoutAfter, 1, Some(SILENCE_MS)).await;
+            }
+            Self::Refused => app.fault(FaultOp::Create, FaultKind::Refuse, 1, None).await,
+            Self::Expire => {
+                for order_no in [number.to_owned(), format!("{number}-2")] {
+                    app.order_with(order(&order_no, 1)).await;
+                }
+                app.pay_url(number).await;
+                sleep(Duration::from_millis(1_050)).await;
+            }
+            Self::DeadLink => {
+                app.order_to_pay(number).await;
+                let dead =
+                    "expires_at = created_at + interval '1 ms', created_at = created_at - interval '1 h'";
+                app.sql(&format!("UPDATE pay_orders SET {dead} WHERE order_no = '{number}'")).await;
+                sleep(Duration::from_millis(5)).await;
+            }
+            Self::WaitingTask => {
+                app.late_money(number).await;
+                app.eventually("its money is held", async || !strays(shop, number).await.is_empty()).await;
+            }
+            Self::GivenUp => {
+                app.fault(FaultOp::Create, silence.0, 1_000_000, silence.1).await;
+                app.order(number).await;
+                app.pay_url(number).await.expect(503);
+                let last_try = "attempts = 12, due_at = now()";
+                app.sql(&format!("UPDATE compensations SET {last_try} WHERE order_no = '{number}'")).await;
+            }
+            Self::EmptiedRedis => {
+                app.order(number).await;
+                let _: () = app.redis_command(&["FLUSHALL"]).await;
+            }
+            Self::OldCallback => {
+                app.sql(&format!(
+                    "INSERT INTO webhook_inbox (channel, event_id, verdict, body, received_at, updated_at)
+                     VALUES ('sandbox', '{number}', 'RECORDED', '', now() - interval '91 d', now())"
+                ))
+                .await;
+            }
+            Self::OldAnswer => {
+                app.sql(&format!(
+                    "INSERT INTO idempotency_keys (merchant_id, key, request_hash, status, body, created_at)
+                     VALUES ('demo', '{number}', sha256(''), 200, '{}', now() - interval '73 h')"
+                ))
+                .await;
+            }
+            Self::KeyOfAnOldOrder => drop(app.order_with(order(number, 1_800)).await),
+            Self::KeyOfAnOldLink => {
+                app.order_with(order(number, 1_800)).await;
+                app.pay_url(number).await.expect(200);
+            }
+            Self::Decision => {
+                let key = app.merchant(&number.to_lowercase(), "hold").await;
+                app.late_money_as(&key, number).await;
+                app.eventually("its money is held", async || exception_of(shop, number).await.is_some())
+                    .await;
+            }
+            Self::Buy | Self::Cancel | Self::Late | Self::Nonsense | Self::Operator => {}
+        }
+    }
+
+    /// What the client does, up to the end that it waits for.
+    pub async fn tell(self, shop: &Shop, service: &Service, number: &str) -> Result<(), Gone> {
+        match self {
+            Self::Buy => buy(shop, service, number).await,
+            Self::Cancel => {
+                make_order(service, number).await?;
+                ask_for_link(service, number).await?;
+                close(service, number).await
+            }
+            Self::Late | Self::LateAndSilent => late(shop, service, number).await,
+            Self::Silent => silent(shop, service, number).await,
+            Self::SilentOnce | Self::Refused => {
+                make_order(service, number).await?;
+                ask_for_link(service, number).await
+            }
+            Self::PaidWhileAskedFor => paid_while_asked_for(shop, service, number).await,
+            Self::KeyOfAnOldOrder => {
+                let made = service.post_keyed("/orders", number, &order(number, 1_800)).await?;
+                assert_eq!(made.status, 200, "{}", made.text);
+                Ok(())
+            }
+            Self::KeyOfAnOldLink => {
+                let asked = service.post_keyed("/pay/url", number, &link(number)).await?;
+                assert_eq!(asked.status, 200, "{}", asked.text);
+                Ok(())
+            }
+            Self::Nonsense => nonsense(shop, service, number).await,
+            Self::Operator => operate(service, number).await,
+            Self::Decision => decide(shop, service, number).await,
+            Self::Expire
+            | Self::DeadLink
+            | Self::WaitingTask
+            | Self::GivenUp
+            | Self::EmptiedRedis
+            | Self::OldCallback
+            | Self::OldAnswer => service.until("its end", async || self.has_ended(shop, number).await).await,
+        }
+    }
+
+    /// What everybody can see at the end.
+    pub async fn assert_end(self, shop: &Shop, number: &str) {
+        assert!(self.has_ended(shop, number).await, "{number} did not end as it should");
+    }
+
+    async fn has_ended(self, shop: &Shop, number: &str) -> bool {
+        let app = &shop.app;
+        match self {
+            Self::Buy | Self::PaidWhileAskedFor => app.status_of(number).await == "PAID",
+            Self::Cancel => app.status_of(number).await == "CLOSED",
+            Self::Expire => {
+                app.status_of(number).await == "CLOSED"
+                    && app.status_of(&format!("{number}-2")).await == "CLOSED"
+            }
+            Self::Late | Self::LateAndSilent | Self::WaitingTask | Self::Decision => {
+                strays(shop, number).await == ["REFUNDED"]
+            }
+            Self::Silent | Self::SilentOnce => app.attempt_statuses(number).await == ["PAYING"],
+            // Refused, or made by the task that found it in the middle.
+            Self::Refused => ["FAILED", "PAYING"].contains(&app.attempt_statuses(number).await[0].as_str()),
+            Self::DeadLink => app.attempt_statuses(number).await == ["CLOSED"],
+            Self::GivenUp => {
+                let open = format!("kind = 'DEAD_TASK' AND status = 'OPEN' AND order_no = '{number}'");
+                app.count_where("exceptions", &open).await == 1
+            }
+            Self::EmptiedRedis => {
+                let member = format!("demo:{number}");
+                let timer: Option<f64> = app.redis_command(&["ZSCORE", "delay:order_timeout", &member]).await;
+                let intact: i64 = app.redis_command(&["EXISTS", "delay:order_timeout:intact"]).await;
+                timer.is_some() && intact == 1
+            }
+            Self::OldCallback => {
+                app.count_where("webhook_inbox", &format!("event_id = '{number}'")).await == 0
+            }
+            Self::OldAnswer => app.count_where("idempotency_keys", &format!("key = '{number}'")).await == 0,
+            Self::KeyOfAnOldOrder | Self::KeyOfAnOldLink => {
+                app.count_where("idempotency_keys", &format!("key = '{number}'")).await == 1
+            }
+            Self::Nonsense => {
+                let open = format!("kind = 'UNREADABLE_CALLBACK' AND detail LIKE '%{number}%'");
+                app.count_where("exceptions", &open).await == 1
+            }
+            Self::Operator => {
+                let stocked = format!("merchant_id = '{}' AND stock = 7", number.to_lowercase());
+                app.count_where("skus", &stocked).await == 1
+            }
+        }
+    }
+}
+
+fn order(order_no: &str, expires_in: u32) -> Value {
+    let items = json!([{"sku": "TEA", "quantity": 1, "unit_price": 1990}]);
+    json!({"order_no": order_no, "user_id": "u1", "currency": "CNY", "items": items, "expires_in": expires_in})
+}
+
+fn link(order_no: &str) -> Value {
+    json!({"order_no": order_no, "payer_id": "u1", "channel": "sandbox"})
+}
+
+async fn make_order(service: &Service, number: &str) -> Result<(), Gone> {
+    let made = service.post("/orders", &order(number, 1_800)).await?;
+    assert!(matches!(made.status, 200 | 201), "{}", made.text);
+    Ok(())
+}
+
+/// The link, or whatever keeps it from being made.
+async fn ask_for_link(service: &Service, number: &str) -> Result<(), Gone> {
+    let asked = service.post("/pay/url", &link(number)).await?;
+    assert!(matches!(asked.status, 200 | 402 | 409), "{}", asked.text);
+    Ok(())
+}
+
+async fn close(service: &Service, number: &str) -> Result<(), Gone> {
+    let closed = service.post(&format!("/orders/{number}/close"), &json!({})).await?;
+    assert_eq!(closed.status, 200, "{}", closed.text);
+    Ok(())
+}
+
+/// Presses Pay, once however often the story is told.
+async fn pay(shop: &Shop, number: &str) {
+    let attempts = shop.app.attempts_of(number).await;
+    let id = attempts[0]["pay_order_id"].as_str().expect("an id");
+    if shop.app.sandbox_trade(id).await["payments"] == json!([]) {
+        shop.app.sandbox_pay(id, json!({"force": true})).await.expect(200);
+    }
+}
+
+async fn strays(shop: &Shop, number: &str) -> Vec<String> {
+    let strays = shop.app.strays("").await.into_iter().filter(|stray| stray["order_no"] == number);
+    strays.map(|stray| stray["status"].as_str().expect("a status").to_owned()).collect()
+}
+
+async fn exception_of(shop: &Shop, number: &str) -> Option<Value> {
+    shop.app.exceptions("").await.into_iter().find(|exception| exception["order_no"] == number)
+}
+
+async fn buy(shop: &Shop, service: &Service, number: &str) -> Result<(), Gone> {
+    make_order(service, number).await?;
+    ask_for_link(service, number).await?;
+    pay(shop, number).await;
+    service.until("it is paid", async || shop.app.status_of(number).await == "PAID").await
+}
+
+async fn late(shop: &Shop, service: &Service, number: &str) -> Result<(), Gone> {
+    make_order(service, number).await?;
+    ask_for_link(service, number).await?;
+    close(service, number).await?;
+    pay(shop, number).await;
+    service.until("it goes back", async || strays(shop, number).await == ["REFUNDED"]).await
+}
+
+async fn silent(shop: &Shop, service: &Service, number: &str) -> Result<(), Gone> {
+    make_order(service, number).await?;
+    // The client does not come back for its link; a task makes it.
+    service.ask_once(Method::POST, "/pay/url", SECRET_KEY, Some(&link(number))).await?;
+    service.until("a task makes it", async || shop.app.attempt_statuses(number).await == ["PAYING"]).await
+}
+
+/// Money that comes in between a request's look at the order and its taking over of the attempt.
+async fn paid_while_asked_for(shop: &Shop, service: &Service, number: &str) -> Result<(), Gone> {
+    make_order(service, number).await?;
+    let first = service.ask_once(Method::POST, "/pay/url", SECRET_KEY, Some(&link(number))).await?;
+    if first.status != 503 {
+        return service.until("it is paid", async || shop.app.status_of(number).await == "PAID").await;
+    }
+    // Whoever takes the attempt over waits for this row; the callback does not touch it.
+    let mut other = shop.app.direct_connection().await;
+    let mut held = other.begin().await.expect("a transaction");
+    let postpone = "UPDATE compensations SET due_at = due_at + interval '1 min' WHERE order_no = $1";
+    sqlx::query(postpone).bind(number).execute(&mut *held).await.expect("the row is held");
+    let ask = link(number);
+    let asked = service.ask_once(Method::POST, "/pay/url", SECRET_KEY, Some(&ask));
+    let paid = async {
+        sleep(Duration::from_millis(100)).await;
+        pay(shop, number).await;
+        service.until("it is paid", async || shop.app.status_of(number).await == "PAID").await?;
+        held.commit().await.expect("the row is free");
+        Ok(())
+    };
+    let (asked, paid) = tokio::join!(asked, paid);
+    asked.map(drop).and(paid)
+}
+
+async fn nonsense(shop: &Shop, service: &Service, number: &str) -> Result<(), Gone> {
+    let body =
+        json!({"event_id": number, "out_trade_no": number, "trade_status": "SUCCESS", "total_fee": -1});
+    let bytes = serde_json::to_vec(&body).expect("json");
+    let signature = shop.app.sign(&bytes);
+    let answered = service.webhook(bytes, &signature).await?;
+    assert_eq!(answered.status, 400, "{}", answered.text);
+    Ok(())
+}
+
+async fn operate(service: &Service, number: &str) -> Result<(), Gone> {
+    let id = number.to_lowercase();
+    for (path, body) in [
+        ("/admin/merchants".to_owned(), json!({"merchant_id": id, "name": "A shop"})),
+        (format!("/admin/merchants/{id}/keys"), json!({})),
+        ("/admin/skus".to_owned(), json!({"merchant_id": id, "sku": "CUP", "stock": 7})),
+    ] {
+        let done = service.ask(Method::POST, &path, OPERATOR_OF_PROCESS, Some(&body)).await?;
+        // Made before, and the answer was lost: its keys are replaced by the next call.
+        assert!(matches!(done.status, 200 | 201 | 409), "{path}: {}", done.text);
+    }
+    Ok(())
+}
+
+async fn decide(shop: &Shop, service: &Service, number: &str) -> Result<(), Gone> {
+    let exception = exception_of(shop, number).await.expect("an exception");
+    let path = format!("/admin/exceptions/{}/resolve", exception["exception_id"].as_str().expect("an id"));
+    let body = json!({"action": "REFUND", "reason": "the story wants it"});
+    let done = service.ask(Method::POST, &path, OPERATOR_OF_PROCESS, Some(&body)).await?;
+    assert!(matches!(done.status, 200 | 409), "{}", done.text);
+    service.until("it goes back", async || strays(shop, number).await == ["REFUNDED"]).await
+}

@@ -1,0 +1,280 @@
+//! The service as a process of its own, which dies at a crash point or as by `kill -9`. Its stores, its channel and
+//! whoever looks on live in the test's process, and outlive it.
+
+use std::net::Ipv4Addr;
+use std::os::unix::process::ExitStatusExt;
+use std::process::{ExitStatus, Stdio};
+use std::sync::Mutex;
+use std::sync::atomic::{AtomicU32, Ordering};
+use std::time::{Duration, Instant};
+
+use payonce::channels::sandbox::signature;
+use reqwest::Method;
+use serde_json::Value;
+use tokio::process::{Child, Command};
+use tokio::task::JoinHandle;
+use tokio::time::sleep;
+
+use super::app::{SANDBOX_SECRET, SECRET_KEY, TestApp};
+use super::reply::Reply;
+
+/// What is left in the middle must have come to an end so soon after a restart.
+pub const LIMIT: Duration = Duration::from_secs(30);
+/// The operator of the processes.
+pub const OPERATOR_OF_PROCESS: &str = "an-operator-token-of-30-bytes!";
+const SECRET: &str = "a-secret-of-more-than-24-bytes";
+const LOOK_EVERY: Duration = Duration::from_millis(25);
+
+/// Schedules that make a crash pass quickly; `PAYONCE_FULL=1` keeps the ones that are shipped.
+const QUICK: [(&str, &str); 5] = [
+    ("CHANNEL_DEADLINE_MS", "800"),
+    ("LOCK_TTL_MS", "500"),
+    ("TASK_LEASE_MS", "2500"),
+    ("ORDER_POLL_MS", "50"),
+    ("ORDER_SWEEP_MS", "200"),
+];
+
+/// Whether the long form of a story is wanted.
+pub fn is_full() -> bool {
+    std::env::var("PAYONCE_FULL").is_ok_and(|value| value == "1")
+}
+
+/// The process is dead, so there is no answer.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Gone;
+
+/// Stores, a channel, and an address at which one process after another serves them.
+pub struct Shop {
+    /// The channel, and the eyes of the story. Does nothing by itself.
+    pub app: TestApp,
+    address: Ipv4Addr,
+    deliveries: JoinHandle<()>,
+}
+
+impl Shop {
+    pub async fn open() -> Self {
+        static COUNT: AtomicU32 = AtomicU32::new(0);
+        let app = TestApp::start().await;
+        app.stock("TEA", 1_000_000).await;
+        // All of 127/8 is this machine: an address of one's own needs no free port, before and after a restart.
+        let [.., a, b] = std::process::id().to_be_bytes();
+        let count = u8::try_from(COUNT.fetch_add(1, Ordering::Relaxed) % 250).expect("small");
+        let address = Ipv4Addr::new(127, a, b, count + 2);
+        let gateway = app.gateway.clone();
+        let deliveries = tokio::spawn(async move {
+            loop {
+                let sent = gateway.deliver_due().await;
+                if !matches!(sent, Ok(1..)) {
+                    sleep(LOOK_EVERY).await;
+                }
+            }
+        });
+        Self { app, address, deliveries }
+    }
+
+    /// Starts the service; with a crash point, it will die there. Gives it when it answers or is dead already.
+    pub async fn serve(&self, failpoints: &str) -> Service {
+        let mut command = Command::new(env!("CARGO_BIN_EXE_payonce"));
+        command.args(["serve", "--no-migrate"]).env_clear().kill_on_drop(true);
+        command.current_dir(env!("CARGO_TARGET_TMPDIR")).stdin(Stdio::null()).stdout(Stdio::null());
+        let url = format!("http://{}:8080", self.address);
+        command.envs([
+            ("DATABASE_URL", self.app.database_url.as_str()),
+            ("REDIS_URL", &self.app.redis_url),
+            ("SANDBOX_URL", &self.app.url),
+            ("SANDBOX_SECRET", SANDBOX_SECRET),
+            ("ADMIN_TOKENS", &format!("operator:{OPERATOR_OF_PROCESS}")),
+            ("ENCRYPTION_KEY", SECRET),
+            ("BIND_ADDR", &format!("{}:8080", self.address)),
+            ("PUBLIC_URL", &url),
+            ("DATABASE_POOL_SIZE", "8"),
+            ("RUST_LOG", "error"),
+            ("FAILPOINTS", failpoints),
+        ]);
+        if !is_full() {
+            command.envs(QUICK);
+        }
+        let process = command.spawn().expect("a process");
+        let service = Service { process: Mutex::new(process), url, http: self.app.http.clone() };
+        let started = Instant::now();
+        while !service.is_dead() {
+            let ready = service.http.get(format!("{}/readyz", service.url)).send().await;
+            if ready.is_ok_and(|answer| answer.status() == 200) {
+                break;
+            }
+            assert!(started.elapsed() < LIMIT, "the service does not get ready");
+            sleep(Duration::from_millis(10)).await;
+        }
+        service
+    }
+
+    /// Everything that is in the middle, in words; nothing when all has come to an end.
+    pub async fn unfinished(&self) -> Vec<String> {
+        sqlx::query_scalar(
+            "SELECT 'task ' || action || ' ' || subject || ', tried ' || attempts || ' times, due in '
+                    || (due_at - now()) || coalesce(': ' || last_error, '')
+             FROM compensations WHERE status IN ('READY', 'RUNNING')
+             UNION ALL
+             SELECT 'refund ' || refund_no || ' ' || status FROM refunds WHERE status IN ('PENDING', 'PROCESSING')
+             UNION ALL
+             SELECT 'attempt ' || pay_order_id FROM pay_orders
+             WHERE status = 'INIT'
+               AND NOT EXISTS (SELECT 1 FROM exceptions WHERE subject = pay_order_id AND exceptions.status = 'OPEN')
+             UNION ALL
+             -- A link that its channel does not honour, or one that nobody here honours.
+             SELECT 'trade ' || pay_order_id || ' ' || trade.status || ' of an attempt ' || attempt.status
+             FROM pay_orders AS attempt JOIN sandbox.trades AS trade USING (pay_order_id)
+             WHERE attempt.status = 'PAYING' AND trade.status <> 'OPEN'
+                OR attempt.status = 'CLOSED' AND trade.status = 'OPEN'
+             UNION ALL
+             SELECT 'order ' || order_no || ' with '
+                    || coalesce((SELECT string_agg(status, ', ') FROM pay_orders
+                                 WHERE pay_orders.order_no = orders.order_no), 'no attempt')
+             FROM orders WHERE status = 'PENDING' AND expires_at < now()
+             UNION ALL
+             SELECT 'callback ' || event_id || coalesce(': ' || last_result, '')
+             FROM sandbox.deliveries
+             -- A wrong amount is refused for good, and the channel repeats it all the same.
+             WHERE status = 'PENDING' AND last_result IS DISTINCT FROM '400: FAIL'",
+        )
+        .fetch_all(self.app.instance.app.db.pool())
+        .await
+        .expect("a look")
+    }
+
+    /// Waits until nothing is in the middle; gives how long that took.
+    pub async fn settle(&self, why: &str) -> Duration {
+        let since = Instant::now();
+        loop {
+            let unfinished = self.unfinished().await;
+            if unfinished.is_empty() {
+                return since.elapsed();
+            }
+            assert!(since.elapsed() < LIMIT, "{why}: still in the middle: {unfinished:#?}");
+            sleep(LOOK_EVERY).await;
+        }
+    }
+
+    pub async fn end(self) {
+        self.deliveries.abort();
+        self.app.assert_books_agree_both_ways().await;
+        self.app.end().await;
+    }
+}
+
+/// The service, until it dies.
+pub struct Service {
+    process: Mutex<Child>,
+    pub url: String,
+    http: reqwest::Client,
+}
+
+impl Service {
+    fn status(&self) -> Option<ExitStatus> {
+        self.process.lock().expect("no panic").try_wait().expect("a process")
+    }
+
+    pub fn is_dead(&self) -> bool {
+        self.status().is_some()
+    }
+
+    /// Whether it died at a crash point, within ten seconds from now.
+    pub async fn dies_at_its_point(&self) -> bool {
+        const ABORTED: i32 = 6;
+        let since = Instant::now();
+        while since.elapsed() < Duration::from_secs(10) {
+            if let Some(status) = self.status() {
+                return status.signal() == Some(ABORTED);
+            }
+            sleep(LOOK_EVERY).await;
+        }
+        false
+    }
+
+    /// `kill -9`.
+    pub async fn kill(self) {
+        let mut process = self.process.into_inner().expect("no panic");
+        process.kill().await.expect("killed");
+    }
+
+    /// Asks once.
+    pub async fn ask_once(
+        &self,
+        method: Method,
+        path: &str,
+        token: &str,
+        body: Option<&Value>,
+    ) -> Result<Reply, Gone> {
+        loop {
+            let request = self.http.request(method.clone(), format!("{}{path}", self.url)).bearer_auth(token);
+            let request =
+                body.map_or(request.try_clone(), |body| Some(request.json(body))).expect("no stream");
+            match request.send().await {
+                Ok(response) => return Ok(Reply::of(response).await),
+                Err(_) if self.is_dead() => return Err(Gone),
+                // It may be dying; whatever is asked here may be asked again.
+                Err(_) => sleep(Duration::from_millis(5)).await,
+            }
+        }
+    }
+
+    /// POST with the demo merchant's secret key, under an idempotency key, until an answer is kept.
+    pub async fn post_keyed(&self, path: &str, key: &str, body: &Value) -> Result<Reply, Gone> {
+        loop {
+            let request = self.http.post(format!("{}{path}", self.url)).bearer_auth(SECRET_KEY).json(body);
+            match request.header("idempotency-key", key).send().await {
+                Ok(response) if matches!(response.status().as_u16(), 409 | 503) => sleep(LOOK_EVERY).await,
+                Ok(response) => return Ok(Reply::of(response).await),
+                Err(_) if self.is_dead() => return Err(Gone),
+                Err(_) => sleep(Duration::from_millis(5)).await,
+            }
+        }
+    }
+
+    /// Asks, and asks again while the answer is to come back later.
+    pub async fn ask(
+        &self,
+        method: Method,
+        path: &str,
+        token: &str,
+        body: Option<&Value>,
+    ) -> Result<Reply, Gone> {
+        let since = Instant::now();
+        loop {
+            let reply = self.ask_once(method.clone(), path, token, body).await?;
+            let is_later = reply.status == 503 || reply.body["code"] == "LOCK_BUSY";
+            if !is_later {
+                return Ok(reply);
+            }
+            assert!(since.elapsed() < LIMIT, "{path}: {}", reply.text);
+            sleep(2 * LOOK_EVERY).await;
+        }
+    }
+
+    /// POST with the demo merchant's secret key.
+    pub async fn post(&self, path: &str, body: &Value) -> Result<Reply, Gone> {
+        self.ask(Method::POST, path, SECRET_KEY, Some(body)).await
+    }
+
+    /// Posts a callback; nothing comes of one that nobody answers.
+    pub async fn webhook(&self, body: Vec<u8>, signature: &str) -> Result<Reply, Gone> {
+        let request = self.http.post(format!("{}/webhooks/sandbox", self.url)).body(body);
+        let answer = request.header(signature::HEADER, signature).send().await.map_err(|_| Gone)?;
+        Ok(Reply::of(answer).await)
+    }
+
+    /// Waits until something is so.
+    pub async fn until(&self, what: &str, mut is_so: impl AsyncFnMut() -> bool) -> Result<(), Gone> {
+        let since = Instant::now();
+        loop {
+            if self.is_dead() {
+                return Err(Gone);
+            }
+            if is_so().await {
+                return Ok(());
+            }
+            assert!(since.elapsed() < LIMIT, "never came true: {what}");
+            sleep(LOOK_EVERY).await;
+        }
+    }
+}
