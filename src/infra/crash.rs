@@ -1,7 +1,7 @@
 //! Crash points: named instants around every effect, at which a test lets the process die.
 //!
 //! An effect is what the world keeps when this process dies: a commit, a call to a channel, a write to Redis. Each
-//! stands in [`effect!`] under a name of its own, so that between any two of them there is a point to die at. A test
+//! stands in `effect!` under a name of its own, so that between any two of them there is a point to die at. A test
 //! reads the names out of the sources, and wants a story for each.
 //!
 //! They exist in tests alone: the feature that fills them in is one of the `dev-dependencies`. A process dies at

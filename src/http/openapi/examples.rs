@@ -25,10 +25,9 @@ pub(super) fn add(holder: &mut Value, components: &Value) {
 }
 
 fn of_schema(schema: &Value, components: &Value) -> Value {
-    for given in [schema.get("example"), schema.pointer("/examples/0"), schema.get("default")] {
-        if let Some(example) = given {
-            return example.clone();
-        }
+    let given = [schema.get("example"), schema.pointer("/examples/0"), schema.get("default")];
+    if let Some(example) = given.into_iter().flatten().next() {
+        return example.clone();
     }
     if let Some(name) = schema["$ref"].as_str().and_then(|path| path.rsplit('/').next()) {
         return of_schema(&components["schemas"][name], components);

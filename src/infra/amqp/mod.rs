@@ -1,6 +1,6 @@
 //! RabbitMQ: one shared connection that is made anew when it broke, with a pause that grows while it fails.
 //!
-//! Always true: asking for a channel ends within [`CONNECT_WITHIN`], and while the broker is away it ends at
+//! Always true: asking for a channel ends within `CONNECT_WITHIN`, and while the broker is away it ends at
 //! once. Nothing that must survive is only there: what cannot be sent is found by a sweep over the database.
 
 use std::fmt;
