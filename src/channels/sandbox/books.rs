@@ -61,6 +61,7 @@ pub struct PaymentView {
 
 /// Money given back.
 #[derive(Clone, Debug, Serialize, ToSchema)]
+#[schema(as = BookedRefund)]
 pub struct RefundView {
     /// The caller's id.
     pub refund_id: String,

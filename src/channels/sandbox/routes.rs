@@ -87,7 +87,7 @@ async fn carry_out<C: Call>(
 #[utoipa::path(
     post, path = "/sandbox/trades/{pay_order_id}/pay", tag = "sandbox",
     params(("pay_order_id" = PayOrderId, Path, description = "Our id of the attempt")),
-    request_body = PayOptions,
+    request_body = Option<PayOptions>,
     responses(
         (status = 200, description = "Paid", body = Receipt),
         (status = 404, description = "`TRADE_NOT_FOUND`", body = Problem),
@@ -109,7 +109,7 @@ async fn pay(
 #[utoipa::path(
     post, path = "/sandbox/trades/{pay_order_id}/decline", tag = "sandbox",
     params(("pay_order_id" = PayOrderId, Path, description = "Our id of the attempt")),
-    request_body = PayOptions,
+    request_body = Option<PayOptions>,
     responses(
         (status = 200, description = "Declined; nothing was taken", body = Receipt),
         (status = 404, description = "`TRADE_NOT_FOUND`", body = Problem),
