@@ -30,11 +30,28 @@ pub trait Command: Sized + Send + Sync + 'static {
     fn order(&self) -> Option<String>;
 
     /// Carries a batch out with one statement or in one transaction: all of it or nothing. Gives one outcome for
-    /// each command, in their order.
+    /// each command, in their order. What locks rows waits for them no longer than `patience`.
     fn carry_out(
         batch: &[Self],
+        patience: Patience,
         conn: &mut Conn,
     ) -> impl Future<Output = Result<Vec<Self::Outcome>, DbError>> + Send;
+}
+
+/// How long a statement may wait for a row that somebody else holds: in a lane not as long as alone, because there it
+/// makes others wait.
+#[derive(Clone, Copy, Debug)]
+pub struct Patience(&'static str);
+
+impl Patience {
+    const IN_LANE: Self = Self("50");
+    const ALONE: Self = Self("2000");
+
+    /// Milliseconds, for `set_config('lock_timeout', …, true)`.
+    #[must_use]
+    pub const fn millis(self) -> &'static str {
+        self.0
+    }
 }
 
 /// Commands that may wait in one lane; whoever comes then is turned away, and nothing was written for them.
@@ -146,7 +163,7 @@ impl<C: Command> Lane<C> {
 
     /// Works until nothing has come for a while. Only one runs at a time, which keeps commands in their order.
     async fn run(self: Arc<Self>, db: Db) {
-        let _reset = ResetOnPanic(&self);
+        let _heir = HeirOnPanic { lane: &self, db: &db };
         let mut conn = None;
         loop {
             self.let_others_arrive().await;
@@ -205,15 +222,16 @@ impl<C: Command> Lane<C> {
     }
 }
 
-/// A panic must not leave a lane that seems to be under way.
-struct ResetOnPanic<'a, C: Command>(&'a Lane<C>);
+/// A panic takes only its own batch along: whoever waits is served by another run.
+struct HeirOnPanic<'a, C: Command> {
+    lane: &'a Arc<Lane<C>>,
+    db: &'a Db,
+}
 
-impl<C: Command> Drop for ResetOnPanic<'_, C> {
+impl<C: Command> Drop for HeirOnPanic<'_, C> {
     fn drop(&mut self) {
-        if std::thread::panicking() {
-            let mut queue = self.0.queue();
-            queue.waiting.clear();
-            queue.is_running = false;
+        if std::thread::panicking() && !self.lane.rest() {
+            tokio::spawn(Arc::clone(self.lane).run(self.db.clone()));
         }
     }
 }
@@ -223,27 +241,28 @@ impl<C: Command> Drop for ResetOnPanic<'_, C> {
 async fn settle<C: Command>(db: &Db, conn: &mut Option<Conn>, batch: Vec<Waiting<C>>) {
     let (mut commands, answers): (Vec<_>, Vec<_>) =
         batch.into_iter().map(|waiting| (waiting.command, waiting.answer)).unzip();
-    match carry_out(db, conn, &commands).await {
+    match carry_out(db, conn, &commands, Patience::IN_LANE).await {
         Ok(outcomes) => {
             for (answer, outcome) in answers.into_iter().zip(outcomes) {
                 answer.send(Ok(outcome)).ok();
             }
         }
-        Err(error) => match <[Answer<C>; 1]>::try_from(answers) {
-            Ok([answer]) => drop(answer.send(Err(error))),
-            Err(answers) => {
-                tracing::debug!(kind = C::NAME, size = commands.len(), %error, "a batch is carried out one by one");
-                metrics::counter!("payonce_batches_split_total", "kind" => C::NAME).increment(1);
-                for (command, answer) in commands.drain(..).zip(answers) {
-                    tokio::spawn(carry_out_alone(db.clone(), command, answer));
-                }
+        // Alone already, and not because of somebody else: trying again would end alike.
+        Err(error) if answers.len() == 1 && !matches!(error, DbError::Contended(_)) => {
+            answers.into_iter().zip([error]).for_each(|(answer, error)| drop(answer.send(Err(error))));
+        }
+        Err(error) => {
+            tracing::debug!(kind = C::NAME, size = commands.len(), %error, "a batch is carried out one by one");
+            metrics::counter!("payonce_batches_split_total", "kind" => C::NAME).increment(1);
+            for (command, answer) in commands.drain(..).zip(answers) {
+                tokio::spawn(carry_out_alone(db.clone(), command, answer));
             }
-        },
+        }
     }
 }
 
 async fn carry_out_alone<C: Command>(db: Db, command: C, answer: Answer<C>) {
-    let outcomes = carry_out(&db, &mut None, std::slice::from_ref(&command)).await;
+    let outcomes = carry_out(&db, &mut None, std::slice::from_ref(&command), Patience::ALONE).await;
     let outcome = outcomes.and_then(|outcomes| outcomes.into_iter().next().ok_or(DbError::UnexpectedRows(0)));
     answer.send(outcome).ok();
 }
@@ -253,23 +272,18 @@ async fn carry_out<C: Command>(
     db: &Db,
     conn: &mut Option<Conn>,
     batch: &[C],
+    patience: Patience,
 ) -> Result<Vec<C::Outcome>, DbError> {
     let mut in_use = match conn.take() {
         Some(kept) => kept,
         None => db.conn().await?,
     };
-    let outcomes = C::carry_out(batch, &mut in_use).await?;
+    let outcomes = C::carry_out(batch, patience, &mut in_use).await?;
     *conn = Some(in_use);
     match outcomes.len() == batch.len() {
         true => Ok(outcomes),
         false => Err(DbError::UnexpectedRows(outcomes.len() as u64)),
     }
-}
-
-/// How long a statement may wait for a row that somebody else holds, in milliseconds: a batch not as long as a
-/// command alone, because it makes others wait. For `set_config('lock_timeout', …, true)`.
-pub fn patience<C>(batch: &[C]) -> &'static str {
-    if batch.len() > 1 { "50" } else { "2000" }
 }
 
 /// One value of each command: a column of the arrays that a set-based statement takes.

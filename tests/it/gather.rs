@@ -7,7 +7,7 @@ use payonce::config::DatabaseConfig;
 use payonce::ids::Ids;
 use payonce::infra::clock::Clock;
 use payonce::infra::db::{Conn, Db, DbError};
-use payonce::infra::gather::{Command, column};
+use payonce::infra::gather::{Command, Patience, column};
 use sqlx::{Connection, PgConnection};
 
 use crate::support::stores;
@@ -64,7 +64,7 @@ impl Command for Note {
         self.order.clone()
     }
 
-    async fn carry_out(batch: &[Self], conn: &mut Conn) -> Result<Vec<Noted>, DbError> {
+    async fn carry_out(batch: &[Self], _: Patience, conn: &mut Conn) -> Result<Vec<Noted>, DbError> {
         assert!(batch.iter().all(|note| note.mood != Mood::Panics), "a defect, on purpose");
         if batch.iter().any(|note| note.mood == Mood::Slow) {
             sqlx::query("SELECT pg_sleep(1)").execute(&mut *conn).await?;

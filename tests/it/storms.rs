@@ -96,28 +96,34 @@ async fn five_hundred_equal_requests_wait_for_a_slow_channel_together_also_witho
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn an_order_that_somebody_holds_does_not_hold_up_the_others() {
     let app = TestApp::start().await;
-    for n in 0..20 {
-        app.order(&format!("A{n}")).await;
-    }
-    let mut somebody = PgConnection::connect(&app.database_url).await.expect("connect");
-    let mut held = somebody.begin().await.expect("a transaction");
-    let hold = "SELECT 1 FROM orders WHERE order_no = 'A7' FOR UPDATE";
-    sqlx::query(hold).execute(&mut *held).await.expect("held");
+    // In one batch with the others, or in one of its own ahead of them.
+    for (round, head_start_ms) in [("A", 0), ("B", 30)] {
+        for n in 0..20 {
+            app.order(&format!("{round}{n}")).await;
+        }
+        let mut somebody = PgConnection::connect(&app.database_url).await.expect("connect");
+        let mut held = somebody.begin().await.expect("a transaction");
+        let hold = "SELECT 1 FROM orders WHERE order_no = $1 FOR UPDATE";
+        sqlx::query(hold).bind(format!("{round}7")).execute(&mut *held).await.expect("held");
 
-    let letting_go = async {
-        // Half of what a command alone would wait for.
-        tokio::time::sleep(Duration::from_secs(1)).await;
-        held.rollback().await.expect("let go");
-        Instant::now()
-    };
-    let asking = (0..20).map(|n| {
-        let app = &app;
-        async move { (app.pay_url(&format!("A{n}")).await, Instant::now()) }
-    });
-    let (let_go_at, replies) = tokio::join!(letting_go, join_all(asking));
-    for (n, (reply, answered_at)) in replies.into_iter().enumerate() {
-        reply.expect(200);
-        assert_eq!(n == 7, answered_at > let_go_at, "only A7 waits, not A{n}");
+        let letting_go = async {
+            // Half of what a command alone would wait for.
+            tokio::time::sleep(Duration::from_secs(1)).await;
+            held.rollback().await.expect("let go");
+            Instant::now()
+        };
+        let asking = (0..20).map(|n| {
+            let (app, head_start) = (&app, Duration::from_millis(if n == 7 { 0 } else { head_start_ms }));
+            async move {
+                tokio::time::sleep(head_start).await;
+                (app.pay_url(&format!("{round}{n}")).await, Instant::now())
+            }
+        });
+        let (let_go_at, replies) = tokio::join!(letting_go, join_all(asking));
+        for (n, (reply, answered_at)) in replies.into_iter().enumerate() {
+            reply.expect(200);
+            assert_eq!(n == 7, answered_at > let_go_at, "only {round}7 waits, not {round}{n}");
+        }
     }
     app.end().await;
 }

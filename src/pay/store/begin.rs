@@ -3,7 +3,7 @@
 use time::OffsetDateTime;
 
 use crate::infra::db::{Conn, DbError};
-use crate::infra::gather::{Command, column, met, patience};
+use crate::infra::gather::{Command, Patience, column, met};
 use crate::pay::model::Attempt;
 
 /// Begins an attempt: the row, its history, and the task that drives it on should this process die. `false`
@@ -27,7 +27,7 @@ impl Command for Begin {
         Some(self.attempt.order_key().member())
     }
 
-    async fn carry_out(batch: &[Self], conn: &mut Conn) -> Result<Vec<bool>, DbError> {
+    async fn carry_out(batch: &[Self], patience: Patience, conn: &mut Conn) -> Result<Vec<bool>, DbError> {
         let begun = sqlx::query_scalar!(
             r#"WITH relaxed AS MATERIALIZED (
                  SELECT set_config('synchronous_commit', 'off', true), set_config('lock_timeout', $14, true)
@@ -73,7 +73,7 @@ impl Command for Begin {
             &column(batch, |new| new.attempt.created_at),
             &column(batch, |new| new.attempts_seen),
             &column(batch, |new| new.guard_until),
-            patience(batch),
+            patience.millis(),
         )
         .fetch_all(conn)
         .await?;

@@ -4,7 +4,7 @@ use time::OffsetDateTime;
 
 use crate::ids::PayOrderId;
 use crate::infra::db::{Conn, DbError};
-use crate::infra::gather::{Command, column, in_places};
+use crate::infra::gather::{Command, Patience, column, in_places};
 use crate::money::Currency;
 use crate::orders::{OrderKey, OrderStatus};
 use crate::pay::model::PayStatus;
@@ -49,7 +49,7 @@ impl Command for FindFacts {
         None
     }
 
-    async fn carry_out(batch: &[Self], conn: &mut Conn) -> Result<Vec<Option<Facts>>, DbError> {
+    async fn carry_out(batch: &[Self], _: Patience, conn: &mut Conn) -> Result<Vec<Option<Facts>>, DbError> {
         let rows = sqlx::query!(
             r#"SELECT asked.place AS "place!",
                       orders.status AS "status: OrderStatus", orders.user_id, orders.amount,

@@ -6,7 +6,7 @@ use crate::channels::CreatedTrade;
 use crate::idempotency::Kept;
 use crate::ids::PayOrderId;
 use crate::infra::db::{Conn, DbError};
-use crate::infra::gather::{Command, column, met, patience};
+use crate::infra::gather::{Command, Patience, column, met};
 use crate::orders::OrderKey;
 
 /// `INIT → PAYING` with the link, if the order still waits for money; ends the guarding task, and keeps the answer
@@ -28,7 +28,7 @@ impl Command for Publish {
         Some(self.order.member())
     }
 
-    async fn carry_out(batch: &[Self], conn: &mut Conn) -> Result<Vec<bool>, DbError> {
+    async fn carry_out(batch: &[Self], patience: Patience, conn: &mut Conn) -> Result<Vec<bool>, DbError> {
         let linked = sqlx::query_scalar!(
             r#"WITH patient AS MATERIALIZED (
                  SELECT set_config('lock_timeout', $12, true)
@@ -75,7 +75,7 @@ impl Command for Publish {
                 as &[Option<&[u8]>],
             &column(batch, |new| new.kept.as_ref().map(Kept::status)) as &[Option<i16>],
             &column(batch, |new| new.kept.as_ref().map(|kept| kept.answer.body.as_slice())) as &[Option<&[u8]>],
-            patience(batch),
+            patience.millis(),
         )
         .fetch_all(conn)
         .await?;

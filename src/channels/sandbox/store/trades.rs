@@ -8,7 +8,7 @@ use crate::channels::sandbox::protocol::Create;
 use crate::channels::sandbox::trades::{Trade, TradeStatus};
 use crate::ids::PayOrderId;
 use crate::infra::db::{Conn, DbError, expect_one_row};
-use crate::infra::gather::{Command, column};
+use crate::infra::gather::{Command, Patience, column};
 use crate::money::Currency;
 
 /// Opens a trade, unless its id is taken. While any fault of `create` waits nothing is opened here: see
@@ -45,7 +45,7 @@ impl Command for Open {
         Some(self.trade.pay_order_id.to_string())
     }
 
-    async fn carry_out(batch: &[Self], conn: &mut Conn) -> Result<Vec<Opening>, DbError> {
+    async fn carry_out(batch: &[Self], _: Patience, conn: &mut Conn) -> Result<Vec<Opening>, DbError> {
         let rows = sqlx::query!(
             r#"WITH relaxed AS MATERIALIZED (
                  SELECT set_config('synchronous_commit', 'off', true)

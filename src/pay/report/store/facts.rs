@@ -2,7 +2,7 @@
 
 use crate::ids::{MerchantId, OrderNo};
 use crate::infra::db::{Conn, DbError};
-use crate::infra::gather::{Command, column, in_places};
+use crate::infra::gather::{Command, Patience, column, in_places};
 use crate::money::Currency;
 use crate::orders::{OrderKey, OrderStatus};
 use crate::pay::model::PayStatus;
@@ -54,7 +54,7 @@ impl Command for FindFacts {
         None
     }
 
-    async fn carry_out(batch: &[Self], conn: &mut Conn) -> Result<Vec<Facts>, DbError> {
+    async fn carry_out(batch: &[Self], _: Patience, conn: &mut Conn) -> Result<Vec<Facts>, DbError> {
         let rows = sqlx::query!(
             r#"SELECT report.place AS "place!", report.pay_order_id AS "pay_order_id!",
                       inbox.verdict AS "earlier?: Verdict",

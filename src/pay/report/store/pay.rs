@@ -5,7 +5,7 @@ use time::OffsetDateTime;
 use super::Matched;
 use crate::channels::Payment;
 use crate::infra::db::{Conn, DbError};
-use crate::infra::gather::{Command, column, met, patience};
+use crate::infra::gather::{Command, Patience, column, met};
 use crate::outbox::Event;
 
 /// Pays an order: the callback, the order, the attempt, its stock, the history, the event, and a task for every
@@ -36,7 +36,7 @@ impl Command for Pay {
     }
 
     #[expect(clippy::too_many_lines, reason = "one statement and its parameters")]
-    async fn carry_out(batch: &[Self], conn: &mut Conn) -> Result<Vec<bool>, DbError> {
+    async fn carry_out(batch: &[Self], patience: Patience, conn: &mut Conn) -> Result<Vec<bool>, DbError> {
         let paid = sqlx::query_scalar!(
             r#"WITH patient AS MATERIALIZED (
                  SELECT set_config('lock_timeout', $16, true)
@@ -134,7 +134,7 @@ impl Command for Pay {
             &column(batch, |new| new.channel.as_str()) as &[&str],
             &column(batch, |new| new.event_id.as_deref()) as &[Option<&str>],
             &column(batch, |new| new.body.as_deref()) as &[Option<&[u8]>],
-            patience(batch),
+            patience.millis(),
         )
         .fetch_all(conn)
         .await?;
