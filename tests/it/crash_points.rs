@@ -35,7 +35,8 @@ const EFFECTS: &[(Story, &[&str])] = &[
     (Story::KeyOfAnOldOrder, &["orders.keep"]),
     (Story::KeyOfAnOldLink, &["pay.keep"]),
     (Story::Nonsense, &["webhooks.unreadable"]),
-    (Story::Operator, &["admin_log.append", "merchants.create", "merchants.keys", "merchants.stock"]),
+    (Story::Operator, &["merchants.create", "merchants.keys", "merchants.stock"]),
+    (Story::Replay, &["admin_log.append"]),
     (Story::Decision, &["refunds.resolve"]),
 ];
 

@@ -126,7 +126,8 @@ async fn money_that_came_while_the_channel_was_silent_is_found_by_the_task() {
 
 #[tokio::test]
 async fn a_callback_that_overtakes_the_link_pays_the_order() {
-    let cluster = Cluster::start(2, TestOptions::default()).await;
+    let vars = vec![("CHANNEL_DEADLINE_MS", "5000".to_owned())];
+    let cluster = Cluster::start(2, TestOptions { vars, ..TestOptions::default() }).await;
     let (app, other) = (cluster.first(), cluster.turn(1));
     app.order("A1").await;
     app.fault(FaultOp::Create, FaultKind::Delay, 1, Some(900)).await;

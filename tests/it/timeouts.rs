@@ -308,7 +308,7 @@ pub async fn instances_that_sweep_at_once_close_each_order_once_over(vars: Vars)
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_thousand_orders_paid_in_the_instant_of_their_timeout_are_paid_or_refunded() {
     const ORDERS: usize = 1000;
-    let vars = vec![("ORDER_SWEEP_MS", "500".to_owned())];
+    let vars = vec![("ORDER_SWEEP_MS", "500".to_owned()), ("CHANNEL_DEADLINE_MS", "5000".to_owned())];
     let options = TestOptions { workers: true, vars, ..TestOptions::default() };
     let cluster = Cluster::start(2, options).await;
     let app = cluster.first();

@@ -35,6 +35,7 @@ pub enum Story {
     KeyOfAnOldLink,
     Nonsense,
     Operator,
+    Replay,
     Decision,
 }
 
@@ -87,6 +88,7 @@ impl Story {
                 ))
                 .await;
             }
+            Self::Replay => keep_callback(shop, number).await,
             Self::OldAnswer => {
                 app.sql(&format!(
                     "INSERT INTO idempotency_keys (merchant_id, key, request_hash, status, body, created_at)
@@ -137,6 +139,13 @@ impl Story {
             }
             Self::Nonsense => nonsense(shop, service, number).await,
             Self::Operator => operate(service, number).await,
+            Self::Replay => {
+                let path = format!("/admin/webhooks/sandbox:{number}/replay");
+                let body = json!({"reason": "the story wants it"});
+                let done = service.ask(Method::POST, &path, OPERATOR_OF_PROCESS, Some(&body)).await?;
+                assert_eq!(done.status, 200, "{}", done.text);
+                Ok(())
+            }
             Self::Decision => decide(shop, service, number).await,
             Self::Expire
             | Self::DeadLink
@@ -190,12 +199,29 @@ impl Story {
                 let open = format!("kind = 'UNREADABLE_CALLBACK' AND detail LIKE '%{number}%'");
                 app.count_where("exceptions", &open).await == 1
             }
+            Self::Replay => {
+                let told = format!("action = 'webhooks.replay' AND target LIKE '%{number}'");
+                app.count_where("admin_log", &told).await >= 1
+            }
             Self::Operator => {
                 let stocked = format!("merchant_id = '{}' AND stock = 7", number.to_lowercase());
                 app.count_where("skus", &stocked).await == 1
             }
         }
     }
+}
+
+/// A callback about nothing of ours, kept a while ago.
+async fn keep_callback(shop: &Shop, number: &str) {
+    let body = json!({
+        "event_id": number, "transaction_id": number, "out_trade_no": "po_of_nobody", "total_fee": 1990,
+        "currency": "CNY", "trade_status": "CLOSED", "paid_at": "2026-01-01T00:00:00Z",
+    });
+    let row = format!(
+        "INSERT INTO webhook_inbox (channel, event_id, subject, verdict, body, received_at, updated_at)
+         VALUES ('sandbox', '{number}', 'po_of_nobody', 'RECORDED', '{body}', now(), now())"
+    );
+    shop.app.sql(&row).await;
 }
 
 fn order(order_no: &str, expires_in: u32) -> Value {
