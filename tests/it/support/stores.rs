@@ -62,6 +62,8 @@ pub async fn fresh_database() -> String {
         run(&mut admin, format!("ALTER DATABASE {unfinished} RENAME TO {template}")).await;
     }
     let name = fresh_name();
+    // An earlier run that was killed may have left one: ids of processes come again.
+    run(&mut admin, format!("DROP DATABASE IF EXISTS {name} WITH (FORCE)")).await;
     run(&mut admin, format!("CREATE DATABASE {name} TEMPLATE {template}")).await;
     admin.close().await.expect("close");
     with_database(&url, &name)
