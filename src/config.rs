@@ -202,6 +202,9 @@ pub struct DatabaseConfig {
     pub statement_deadline: Duration,
 }
 
+/// Connections at least: under load each kind of gathered command keeps one, and the rest of the service needs some.
+pub const LEAST_POOL: u32 = 8;
+
 impl DatabaseConfig {
     /// Reads the variables of PostgreSQL alone, for commands that need no more.
     ///
@@ -213,7 +216,7 @@ impl DatabaseConfig {
             .ok_or_else(|| env.wrong("DATABASE_URL", "it is not set"))?;
         Ok(Self {
             url: url.into(),
-            pool_size: env.within("DATABASE_POOL_SIZE", 2, 500)?,
+            pool_size: env.within("DATABASE_POOL_SIZE", LEAST_POOL, 500)?,
             max_batch: env.within("DATABASE_BATCH_MAX", 1, 1000)?,
             acquire_deadline: env.millis("DATABASE_ACQUIRE_MS", 50, 60_000)?,
             statement_deadline: env.millis("DATABASE_STATEMENT_MS", 100, 60_000)?,

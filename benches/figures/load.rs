@@ -49,18 +49,16 @@ pub fn get(path: &str) -> Vec<u8> {
     format!("GET {path} HTTP/1.1\r\nHost: bench\r\n\r\n").into_bytes()
 }
 
-/// Sends requests from so many clients until the window closes. Any answer but 200 and 201 spoils the run.
+/// Sends requests from so many clients, spread over these instances, until the window closes. Any answer but 200 and
+/// 201 spoils the run.
 pub async fn fire(
-    addr: SocketAddr,
+    addrs: &[SocketAddr],
     requests: &Arc<Vec<Vec<u8>>>,
     clients: usize,
     window: Duration,
     order: Order,
 ) -> Result<Run, Failure> {
-    let mut connected = Vec::with_capacity(clients);
-    for _ in 0..clients {
-        connected.push(Client::connect(addr).await?);
-    }
+    let connected = connect(addrs, clients).await?;
     let next = Arc::new(AtomicUsize::new(0));
     let started = Instant::now();
     let closes = started + window;
@@ -78,6 +76,50 @@ pub async fn fire(
     Ok(Run { done: latencies.len(), elapsed, latencies })
 }
 
+/// So many clients, spread over these instances.
+async fn connect(addrs: &[SocketAddr], clients: usize) -> io::Result<Vec<Client>> {
+    let mut connected = Vec::with_capacity(clients);
+    for addr in addrs.iter().cycle().take(clients) {
+        connected.push(Client::connect(*addr).await?);
+    }
+    Ok(connected)
+}
+
+/// Sends the same request from so many clients at once; gives the latencies, in order of size. All of them must be
+/// answered alike.
+pub async fn storm(
+    addrs: &[SocketAddr],
+    request: &Arc<Vec<u8>>,
+    clients: usize,
+) -> Result<Vec<u32>, Failure> {
+    let started = Arc::new(tokio::sync::Barrier::new(clients));
+    let running: Vec<_> = connect(addrs, clients)
+        .await?
+        .into_iter()
+        .map(|mut client| {
+            let (request, started) = (Arc::clone(request), Arc::clone(&started));
+            tokio::spawn(async move {
+                started.wait().await;
+                let since = Instant::now();
+                let status = client.call(&request).await?;
+                let took = u32::try_from(since.elapsed().as_micros()).unwrap_or(u32::MAX);
+                io::Result::Ok((took, status, client.body().to_vec()))
+            })
+        })
+        .collect();
+    let (mut latencies, mut answers) = (Vec::new(), std::collections::HashSet::new());
+    for client in running {
+        let (took, status, body) = client.await??;
+        latencies.push(took);
+        answers.insert((status, body));
+    }
+    if answers.len() > 1 || answers.iter().any(|(status, _)| *status != 200) {
+        return Err(format!("a storm got {} different answers: {answers:?}", answers.len()).into());
+    }
+    latencies.sort_unstable();
+    Ok(latencies)
+}
+
 /// Sends one request on a connection of its own.
 pub async fn call(addr: SocketAddr, request: &[u8]) -> io::Result<u16> {
     Client::connect(addr).await?.call(request).await
@@ -88,6 +130,8 @@ pub async fn call(addr: SocketAddr, request: &[u8]) -> io::Result<u16> {
 pub struct Client {
     stream: TcpStream,
     answer: Vec<u8>,
+    /// Bytes of the answer in all.
+    filled: usize,
 }
 
 impl Client {
@@ -95,7 +139,7 @@ impl Client {
     pub async fn connect(addr: SocketAddr) -> io::Result<Self> {
         let stream = TcpStream::connect(addr).await?;
         stream.set_nodelay(true)?;
-        Ok(Self { stream, answer: vec![0; MAX_ANSWER] })
+        Ok(Self { stream, answer: vec![0; MAX_ANSWER], filled: 0 })
     }
 
     async fn run(
@@ -126,6 +170,12 @@ impl Client {
         Ok(latencies)
     }
 
+    /// The body of the last answer.
+    fn body(&self) -> &[u8] {
+        let answer = &self.answer[..self.filled];
+        answer.windows(4).position(|four| four == b"\r\n\r\n").map_or(answer, |head| &answer[head + 4..])
+    }
+
     /// Sends a request and reads its whole answer; gives the status.
     pub async fn call(&mut self, request: &[u8]) -> io::Result<u16> {
         self.stream.write_all(request).await?;
@@ -141,6 +191,7 @@ impl Client {
             {
                 // What is shown of an answer that was not expected.
                 self.answer[filled..].fill(0);
+                self.filled = filled;
                 return Ok(status);
             }
         }

@@ -19,6 +19,7 @@ use std::time::Duration;
 
 mod load;
 mod pgbench;
+mod profile;
 mod scenes;
 mod seed;
 mod service;

@@ -3,6 +3,9 @@
 use super::Failure;
 use super::stage::Stage;
 
+mod crowds;
+mod instances;
+mod overhead;
 mod requests;
 mod timeouts;
 
@@ -12,6 +15,16 @@ pub async fn play(stage: &mut Stage, wanted: &[String]) -> Result<(), Failure> {
     requests::warm_up(stage).await?;
     for scene in requests::SCENES.iter().filter(|scene| is_wanted(scene.name)) {
         scene.play(stage).await.map_err(|error| format!("{}: {error}", scene.name))?;
+    }
+    if is_wanted("instances") {
+        instances::two_over_one(stage).await?;
+    }
+    if is_wanted("overhead") {
+        overhead::of_lock_and_key(stage).await?;
+    }
+    if is_wanted("storm") {
+        crowds::storm_on_one_order(stage).await?;
+        crowds::others_beside_a_storm(stage).await?;
     }
     if is_wanted("timeouts") {
         timeouts::all_at_once(stage).await?;

@@ -77,6 +77,17 @@ const ATTEMPTS: [&str; 2] = [
      WHERE $4::timestamptz IS NOT NULL AND $5 + $6 + $7 >= 0",
 ];
 
+/// Orders without items that wait for their first pay URL, due long after the scene.
+pub async fn fresh_orders(
+    database_url: &str,
+    now: OffsetDateTime,
+    prefix: &str,
+    count: i32,
+) -> Result<(), Failure> {
+    let expires_at = now + time::Duration::hours(1);
+    orders(database_url, &Orders { prefix, count, expires_at, skus: 0, with_attempt: false }).await
+}
+
 /// Puts things on sale.
 pub async fn stock(database_url: &str) -> Result<(), Failure> {
     let mut connection = PgConnection::connect(database_url).await?;

@@ -10,8 +10,6 @@ use tokio::process::{Child, Command};
 
 use super::{Failure, load};
 
-/// Ticks of processor time in a second, as Linux counts them for programs.
-const TICKS_PER_SECOND: u64 = 100;
 /// Longest wait for a start.
 const READY_WITHIN: Duration = Duration::from_secs(10);
 
@@ -40,7 +38,6 @@ impl Program {
         command
             .args(args)
             .env_clear()
-            .envs(std::env::vars().filter(|(k, _)| k == "XLANES"))
             .envs(std::env::vars().filter(|(name, _)| PASSED_ON.contains(&name.as_str())))
             .env("DATABASE_URL", &self.database_url)
             .env("REDIS_URL", &self.redis_url)
@@ -88,22 +85,12 @@ impl Program {
 pub struct Service {
     /// Where it listens.
     pub addr: SocketAddr,
-    pid: u32,
+    /// Its process.
+    pub pid: u32,
     child: Child,
 }
 
 impl Service {
-    /// Processor time used so far.
-    pub fn cpu(&self) -> Result<Duration, Failure> {
-        let stat = std::fs::read_to_string(Path::new("/proc").join(self.pid.to_string()).join("stat"))?;
-        // The second field is a name in brackets that may hold anything.
-        let (_, rest) = stat.rsplit_once(')').ok_or("an odd /proc/…/stat")?;
-        let fields: Vec<u64> = rest.split(' ').map(|field| field.parse().unwrap_or(0)).collect();
-        let ticks = fields.get(12).zip(fields.get(13)).map(|(user, system)| user + system);
-        let ticks = ticks.ok_or("a short /proc/…/stat")?;
-        Ok(Duration::from_millis(ticks * 1000 / TICKS_PER_SECOND))
-    }
-
     /// A line of its `/proc/…/status` in MiB, such as `VmRSS`.
     pub fn memory_mib(&self, name: &str) -> Result<f64, Failure> {
         let status = std::fs::read_to_string(Path::new("/proc").join(self.pid.to_string()).join("status"))?;

@@ -116,6 +116,18 @@ impl Stage {
         })
     }
 
+    /// Another instance of the service.
+    pub async fn another_instance(&self) -> Result<Service, Failure> {
+        Ok(self.program.start().await?.0)
+    }
+
+    /// An instance for which Redis is away: it goes on without locks.
+    pub async fn instance_without_redis(&self) -> Result<Service, Failure> {
+        let closed = std::net::TcpListener::bind("127.0.0.1:0")?.local_addr()?;
+        let program = Program { redis_url: format!("redis://{closed}"), ..self.program.clone() };
+        Ok(program.start().await?.0)
+    }
+
     /// Sends requests at the service, for one window.
     pub async fn fire(
         &self,
@@ -123,7 +135,7 @@ impl Stage {
         clients: usize,
         order: Order,
     ) -> Result<Run, Failure> {
-        load::fire(self.service.addr, requests, clients, self.settings.window, order).await
+        load::fire(&[self.service.addr], requests, clients, self.settings.window, order).await
     }
 
     /// Notes what the service holds, stops everything, and lets the audit judge what was written.
@@ -138,6 +150,11 @@ impl Stage {
             println!("payonce audit: every invariant holds");
         }
         judged
+    }
+
+    /// The processes of PostgreSQL's parent and of Redis.
+    pub fn server_pids(&self) -> (u32, u32) {
+        (self.stores.postgres.pid(), self.stores.redis.pid())
     }
 
     /// Notes the memory that the service holds now, and at its peak.

@@ -1,6 +1,7 @@
 //! The figures, and the table in which they are printed.
 
 use super::load::Run;
+use super::profile::Spent;
 
 /// What one timed run came to.
 #[derive(Clone, Copy, Debug)]
@@ -74,6 +75,7 @@ impl Target {
 #[derive(Debug, Default)]
 pub struct Table {
     ratios: Vec<String>,
+    profiles: Vec<String>,
     values: Vec<String>,
 }
 
@@ -89,6 +91,22 @@ impl Table {
         );
         eprintln!("{}", line.trim_end());
         self.ratios.push(line);
+    }
+
+    /// What one request of a scene takes of each part.
+    pub fn profile(&mut self, figure: &str, clients: usize, each: &Spent) {
+        let line = format!(
+            "{figure:<34} {clients:>4} {:>8.0} {:>10.0} {:>8.0} {:>8.2} {:>8.2} {:>8.0} {:>9.2}",
+            each.service,
+            each.postgres,
+            each.redis,
+            each.commits,
+            each.flushes,
+            each.wal_bytes,
+            each.commands,
+        );
+        eprintln!("  where it goes: {line}");
+        self.profiles.push(line);
     }
 
     /// A figure that stands alone.
@@ -118,6 +136,15 @@ impl Table {
         }
         for line in &self.ratios {
             println!("{}", line.trim_end());
+        }
+        if !self.profiles.is_empty() {
+            println!(
+                "\nprocessor time in microseconds, and what else one request takes\n{:<34} {:>4} {:>8} {:>10} {:>8} {:>8} {:>8} {:>8} {:>9}",
+                "figure", "cl.", "service", "PostgreSQL", "Redis", "commits", "flushes", "WAL B", "commands"
+            );
+        }
+        for line in &self.profiles {
+            println!("{line}");
         }
         println!();
         for line in &self.values {

@@ -38,7 +38,7 @@ pub const VARIABLES: &[Variable] = &[
     plain(
         "DATABASE_POOL_SIZE",
         "24",
-        "a whole number from 2 to 500",
+        "a whole number from 8 to 500",
         "Connections to PostgreSQL at most; 16 to 32 are best on two cores.",
     ),
     plain(

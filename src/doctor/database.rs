@@ -8,7 +8,7 @@ use time::OffsetDateTime;
 use super::model::Finding;
 use super::settings::Settings;
 use super::store::{Facts, Probe};
-use crate::config::DatabaseConfig;
+use crate::config::{DatabaseConfig, LEAST_POOL};
 use crate::infra::clock::Clock;
 
 /// Longest wait for all of it.
@@ -166,7 +166,7 @@ fn connections(facts: &Facts, needed: i64, instances: u32) -> Finding {
     }
     let line = format!(
         "DATABASE_POOL_SIZE={}, or: sudo -u postgres psql -c 'ALTER SYSTEM SET max_connections = {}', and restart it",
-        (room / i64::from(instances.max(1))).max(2),
+        (room / i64::from(instances.max(1))).max(LEAST_POOL.into()),
         needed + i64::from(facts.reserved_connections) + 10,
     );
     Finding::wrong(check, found, line)

@@ -171,7 +171,9 @@ impl Db {
             ("lock_timeout", "2000"),
             // The last resort against a transaction that nobody ends.
             ("idle_in_transaction_session_timeout", "10000"),
-            // Plans of prepared statements: these are point queries, whose generic plan is always right.
+            // Plans of prepared statements: these are point queries, whose generic plan is right as long as it
+            // cannot walk a partial index from end to end. So a statement that joins a batch by key names no word
+            // that such an index names: it takes it as a parameter, or asks for what the word means.
             ("plan_cache_mode", "force_generic_plan"),
             // A plan made while a table was empty (after a start, or a table of tasks that is empty most of the
             // time) would read that table from end to end for as long as the connection lives.

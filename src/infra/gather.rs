@@ -1,9 +1,10 @@
 //! Group commit: concurrent commands of one kind are carried out by one statement, in one commit.
 //!
 //! Always true: a command means what it means alone (one alone is a batch of one); commands of one order never
-//! share a batch and are carried out in the order in which they came; a caller that leaves changes nothing. A
+//! share a batch and are taken up in the order in which they came; a caller that leaves changes nothing. A
 //! command that spoils its batch, or must wait for a row that somebody else holds, spoils and delays only itself:
-//! each command of such a batch is then carried out by itself, beside the lane, which goes on.
+//! each command of such a batch is then carried out by itself, beside the lane, which goes on, so that one may be
+//! overtaken by the next of its order: every write is guarded by what it was decided on.
 //!
 //! Nobody waits for a batch to fill: an idle lane takes what is there, and a batch forms by itself while the one
 //! before it commits. A commit and a round trip are then shared by as many callers as are waiting. Each kind has
@@ -241,6 +242,14 @@ impl<C: Command> Drop for HeirOnPanic<'_, C> {
 async fn settle<C: Command>(db: &Db, conn: &mut Option<Conn>, batch: Vec<Waiting<C>>) {
     let (mut commands, answers): (Vec<_>, Vec<_>) =
         batch.into_iter().map(|waiting| (waiting.command, waiting.answer)).unzip();
+    // Without a connection nothing was tried, and each by itself would only wait for one more.
+    if let Err(error) = connect(db, conn).await {
+        tracing::debug!(kind = C::NAME, size = commands.len(), %error, "a batch got no connection");
+        for answer in answers {
+            answer.send(Err(DbError::Unavailable(sqlx::Error::PoolTimedOut))).ok();
+        }
+        return;
+    }
     match carry_out(db, conn, &commands, Patience::IN_LANE).await {
         Ok(outcomes) => {
             for (answer, outcome) in answers.into_iter().zip(outcomes) {
@@ -265,6 +274,14 @@ async fn carry_out_alone<C: Command>(db: Db, command: C, answer: Answer<C>) {
     let outcomes = carry_out(&db, &mut None, std::slice::from_ref(&command), Patience::ALONE).await;
     let outcome = outcomes.and_then(|outcomes| outcomes.into_iter().next().ok_or(DbError::UnexpectedRows(0)));
     answer.send(outcome).ok();
+}
+
+/// Takes a connection for the lane, unless it has one.
+async fn connect(db: &Db, conn: &mut Option<Conn>) -> Result<(), DbError> {
+    if conn.is_none() {
+        *conn = Some(db.conn().await?);
+    }
+    Ok(())
 }
 
 /// Uses the lane's connection, or takes one. After a failure it is given up: the next batch takes another.

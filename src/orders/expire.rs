@@ -4,6 +4,7 @@
 //! database whatever the queue missed, and rebuilds the timers when Redis was emptied. Both close in batches: 4 round trips
 //! and 1 commit for up to [`BATCH`] orders without a live attempt.
 
+use futures_util::future::join_all;
 use time::{Duration, OffsetDateTime};
 
 use super::close::close_with_lock;
@@ -19,6 +20,8 @@ use crate::infra::lock::Scene;
 
 /// Orders of one batch.
 const BATCH: usize = 500;
+/// Batches that are claimed and closed side by side: one is worked on while the other waits for its commit.
+const SIDE_BY_SIDE: usize = 2;
 /// The queue gets this long before the sweep takes over.
 const GRACE: Duration = Duration::seconds(1);
 
@@ -27,17 +30,24 @@ const GRACE: Duration = Duration::seconds(1);
 /// # Errors
 /// When the database cannot be reached; the queue brings the orders again.
 pub async fn expire_due(app: &App) -> Result<Batch, DutyError> {
+    let batches = join_all((0..SIDE_BY_SIDE).map(|_| expire_batch(app))).await;
+    let closed = batches.into_iter().collect::<Result<Vec<usize>, _>>()?;
+    Ok(Batch::of(closed.into_iter().max().unwrap_or(0), BATCH))
+}
+
+/// Gives how many were claimed.
+async fn expire_batch(app: &App) -> Result<usize, DutyError> {
     let claimed = match deadlines::claim(app, BATCH).await {
         Ok(claimed) => claimed,
         Err(error) => {
             // Readiness says so already; the sweep closes what is due meanwhile.
             tracing::debug!(%error, "no timers can be had");
-            return Ok(Batch::Done);
+            return Ok(0);
         }
     };
     close_all(app, &claimed).await?;
     deadlines::forget(app, &claimed).await;
-    Ok(Batch::of(claimed.len(), BATCH))
+    Ok(claimed.len())
 }
 
 /// Closes what the delay queue missed, and gives Redis its timers back when it was emptied.

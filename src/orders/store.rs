@@ -225,12 +225,13 @@ pub(super) async fn lock_due(
         r#"SELECT orders.merchant_id AS "merchant_id: MerchantId", orders.order_no AS "order_no: OrderNo", user_id
            FROM orders JOIN unnest($1::text[], $2::text[]) AS due (merchant_id, order_no)
                        USING (merchant_id, order_no)
-           WHERE orders.status = 'PENDING' AND orders.expires_at <= $3
+           WHERE orders.status = $4 AND orders.expires_at <= $3
            ORDER BY orders.merchant_id, orders.order_no
            FOR UPDATE OF orders SKIP LOCKED"#,
         &merchants,
         &numbers,
         now,
+        OrderStatus::Pending.as_str(),
     )
     .fetch_all(conn)
     .await?;
@@ -272,11 +273,11 @@ pub(super) async fn close_locked(
              SET status = 'CLOSED', close_reason = $4, version = orders.version + 1, updated_at = $5
              FROM unnest($1::text[], $2::text[], $3::jsonb[]) AS due (merchant_id, order_no, payload)
              WHERE orders.merchant_id = due.merchant_id AND orders.order_no = due.order_no
-               AND orders.status = 'PENDING'
+               AND orders.status = $7
                AND NOT EXISTS (
                    SELECT 1 FROM pay_orders
                    WHERE pay_orders.merchant_id = orders.merchant_id AND pay_orders.order_no = orders.order_no
-                     AND pay_orders.is_live)
+                     AND pay_orders.status IN ('INIT', 'PAYING'))
              RETURNING orders.merchant_id, orders.order_no, orders.version, due.payload
            ), released AS (
              UPDATE stock_reservations AS reservation SET status = 'RELEASED', updated_at = $5
@@ -309,6 +310,7 @@ pub(super) async fn close_locked(
         reason.as_str(),
         now,
         reason.event().as_str(),
+        OrderStatus::Pending.as_str(),
     )
     .fetch_all(conn)
     .await?;

@@ -6,6 +6,7 @@ use std::time::{Duration, Instant};
 
 use futures_util::stream::{self, StreamExt};
 
+use crate::support::servers::Broker;
 use crate::support::service::{Gone, LIMIT, Shop};
 use crate::tidy::effects;
 
@@ -22,6 +23,7 @@ const EFFECTS: &[(Story, &[&str])] = &[
     ),
     (Story::LateAndSilent, &["refunds.remake"]),
     (Story::Expire, &["orders.claim", "orders.expire", "orders.forget"]),
+    (Story::ExpireOnBroker, &["timers.put", "timers.take", "timers.done"]),
     (Story::Silent, &["pay.leave", "tasks.retry"]),
     (Story::SilentOnce, &["pay.take"]),
     (Story::PaidWhileAskedFor, &["pay.untake"]),
@@ -76,7 +78,8 @@ async fn whatever_a_dead_process_left_in_the_middle_is_driven_to_an_end() {
 }
 
 async fn die_at_each(story: Story, names: &[&str]) -> Vec<Death> {
-    let shop = Shop::open().await;
+    let broker = if story.is_on_broker() { Some(Broker::fresh().await) } else { None };
+    let shop = Shop::open_with(broker.as_ref().map(Broker::vars).unwrap_or_default()).await;
     let mut deaths = Vec::new();
     for name in names {
         for side in ["before", "after"] {
@@ -87,6 +90,9 @@ async fn die_at_each(story: Story, names: &[&str]) -> Vec<Death> {
         }
     }
     shop.end().await;
+    if let Some(broker) = broker {
+        broker.clear().await;
+    }
     deaths
 }
 

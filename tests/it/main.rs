@@ -38,6 +38,7 @@ mod pay_url;
 mod pay_url_crashes;
 mod pay_url_keys;
 mod pay_url_silence;
+mod plans;
 mod races;
 mod redlock;
 mod sentinel;

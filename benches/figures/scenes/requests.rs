@@ -1,7 +1,6 @@
 //! Scenes made of requests: the service's rate over that of its equivalent, taking turns.
 
 use std::sync::Arc;
-use std::time::Duration;
 
 use rand::SeedableRng;
 use rand::rngs::StdRng;
@@ -9,6 +8,7 @@ use rand::seq::SliceRandom;
 use time::format_description::well_known::Rfc3339;
 
 use crate::load::{self, Order};
+use crate::profile::Spent;
 use crate::seed::{self, AMOUNT, Orders, SKUS};
 use crate::stage::Stage;
 use crate::table::{Sample, Target};
@@ -104,12 +104,12 @@ impl Scene {
         seed::settle(&stage.database_url).await?;
 
         let (mut first, mut repeated, mut other) = (Vec::new(), Vec::new(), Vec::new());
-        let (mut cpu, mut done) = (Duration::ZERO, 0);
+        let (mut spent, mut done) = (Spent::default(), 0);
         for requests in rounds {
             let requests = Arc::new(requests);
-            let before = stage.service.cpu()?;
+            let before = Spent::so_far(stage).await?;
             let run: Run = stage.fire(&requests, self.clients, Order::Once).await?;
-            cpu += stage.service.cpu()? - before;
+            spent += Spent::so_far(stage).await? - before;
             done += run.done;
             first.push(Sample::from(&run));
             other.push(stage.pgbench.run(self.other.0, self.other.1, stage.settings.window).await?);
@@ -123,9 +123,7 @@ impl Scene {
             let figure = format!("{}, repeated, over its first call", self.name);
             stage.table.ratio(&figure, self.clients, &repeated, &first, target);
         }
-        let micros = cpu.as_secs_f64() * 1e6 / f64::from(u32::try_from(done).unwrap_or(u32::MAX));
-        let figure = format!("{}: processor time of the service", self.name);
-        stage.table.value(&figure, micros, "us/request", Target::Information);
+        stage.table.profile(self.name, self.clients, &spent.per_request(done));
         Ok(())
     }
 
@@ -153,13 +151,12 @@ impl Scene {
     }
 
     fn request(&self, stage: &Stage, prefix: &str, number: i32, paid_at: &str) -> Vec<u8> {
-        let (order_no, payer) = (seed::order_no(prefix, number), number % 100_000);
-        let pay_url = format!(r#""order_no":"{order_no}","payer_id":"u{payer}","channel":"sandbox""#);
+        let order_no = seed::order_no(prefix, number);
         match self.work {
-            Work::PayUrl => load::post("/pay/url", &stage.authorization, &format!("{{{pay_url}}}")),
+            Work::PayUrl => pay_url_request(stage, prefix, number),
             Work::PayUrlWithOrder => {
-                let body = format!(r#"{{{pay_url},"amount":{AMOUNT},"currency":"CNY"}}"#);
-                load::post("/pay/url", &stage.authorization, &body)
+                let more = format!(r#","amount":{AMOUNT},"currency":"CNY""#);
+                load::post("/pay/url", &stage.authorization, &pay_url_body(prefix, number, &more))
             }
             Work::Webhook(_) => {
                 let pay_order_id = seed::pay_order_id(prefix, number);
@@ -171,4 +168,20 @@ impl Scene {
             }
         }
     }
+}
+
+/// The pay URL of a seeded order.
+pub fn pay_url_request(stage: &Stage, prefix: &str, number: i32) -> Vec<u8> {
+    load::post("/pay/url", &stage.authorization, &pay_url_body(prefix, number, ""))
+}
+
+/// The same with an idempotency key of its own.
+pub fn pay_url_request_with_key(stage: &Stage, prefix: &str, number: i32) -> Vec<u8> {
+    let headers = format!("{}Idempotency-Key: key-{prefix}{number}\r\n", stage.authorization);
+    load::post("/pay/url", &headers, &pay_url_body(prefix, number, ""))
+}
+
+fn pay_url_body(prefix: &str, number: i32, more: &str) -> String {
+    let (order_no, payer) = (seed::order_no(prefix, number), number % 100_000);
+    format!(r#"{{"order_no":"{order_no}","payer_id":"u{payer}","channel":"sandbox"{more}}}"#)
 }

@@ -10,6 +10,7 @@ use super::model::OrderKey;
 use crate::app::App;
 use crate::infra::amqp::{AmqpDown, Delays};
 use crate::infra::clock::unix_millis;
+use crate::infra::crash::effect;
 use crate::infra::redis::RedisDown;
 
 mod zset;
@@ -41,14 +42,15 @@ pub(super) fn schedule(app: &App, key: &OrderKey, expires_at: OffsetDateTime) {
 }
 
 async fn put(app: &App, delays: &Delays, key: &OrderKey, expires_at: OffsetDateTime) -> Result<(), AmqpDown> {
-    delays.put(key.member(), unix_millis(expires_at), unix_millis(app.now())).await
+    let (due_at, now) = (unix_millis(expires_at), unix_millis(app.now()));
+    effect!("timers.put", delays.put(key.member(), due_at, now).await)
 }
 
 /// Claims up to `limit` orders that are due. They come again unless they are forgotten.
 pub(super) async fn claim(app: &App, limit: usize) -> Result<Vec<OrderKey>, QueueDown> {
     let Some(delays) = &app.delays else { return Ok(zset::claim(app, limit).await?) };
     let is_known = |member: &str| OrderKey::from_member(member).is_some();
-    let members = delays.take_due(unix_millis(app.now()), limit, is_known).await?;
+    let members = effect!("timers.take", delays.take_due(unix_millis(app.now()), limit, is_known).await)?;
     Ok(members.iter().filter_map(|member| OrderKey::from_member(member)).collect())
 }
 
@@ -61,7 +63,7 @@ pub(super) async fn forget(app: &App, orders: &[OrderKey]) {
         None => zset::forget(app, orders).await,
         Some(delays) => {
             let members: Vec<String> = orders.iter().map(OrderKey::member).collect();
-            delays.done(&members, unix_millis(app.now())).await;
+            effect!("timers.done", delays.done(&members, unix_millis(app.now())).await);
         }
     }
 }

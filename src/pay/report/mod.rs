@@ -348,7 +348,11 @@ fn announce(app: &App, report: &Report<'_>, facts: &Facts, remedy: &Remedy) {
     if let Some(key) = key {
         app.changes.announce(&key.member());
     }
-    app.compensation_wake.notify_one();
+    // The first attempt of an order has no others to be closed.
+    let is_alone = facts.matched.as_ref().is_some_and(|matched| matched.order_attempts == 1);
+    if !matches!(remedy, Remedy::Pay) || !is_alone {
+        app.compensation_wake.notify_one();
+    }
     let order_no = key.map(|key| key.order_no.as_str()).unwrap_or_default();
     tracing::info!(
         order.no = order_no, channel.name = report.channel, pay_order = report.pay_order_id, verdict = %verdict,

@@ -4,6 +4,7 @@ use time::OffsetDateTime;
 
 use crate::infra::db::{Conn, DbError};
 use crate::infra::gather::{Command, Patience, column, met};
+use crate::orders::OrderStatus;
 use crate::pay::model::Attempt;
 
 /// Begins an attempt: the row, its history, and the task that drives it on should this process die. `false`
@@ -40,7 +41,7 @@ impl Command for Begin {
                               return_url, expires_at, now, attempts_seen, guard_until, place),
                       relaxed
                  WHERE orders.merchant_id = new.merchant_id AND orders.order_no = new.order_no
-                   AND orders.status = 'PENDING' AND orders.expires_at > new.now
+                   AND orders.status = $15 AND orders.expires_at > new.now
                    -- Nobody began another attempt since the order was read.
                    AND orders.attempts = new.attempts_seen
                  RETURNING new.*
@@ -74,6 +75,7 @@ impl Command for Begin {
             &column(batch, |new| new.attempts_seen),
             &column(batch, |new| new.guard_until),
             patience.millis(),
+            OrderStatus::Pending.as_str(),
         )
         .fetch_all(conn)
         .await?;

@@ -60,7 +60,8 @@ impl Command for FindFacts {
                FROM unnest($1::text[], $2::text[]) WITH ORDINALITY AS asked (merchant_id, order_no, place)
                JOIN orders ON orders.merchant_id = asked.merchant_id AND orders.order_no = asked.order_no
                LEFT JOIN pay_orders AS live
-                      ON live.merchant_id = orders.merchant_id AND live.order_no = orders.order_no AND live.is_live"#,
+                      ON live.merchant_id = orders.merchant_id AND live.order_no = orders.order_no
+                     AND live.status IN ('INIT', 'PAYING')"#,
             &column(batch, |FindFacts(key)| key.merchant_id.as_str()) as &[&str],
             &column(batch, |FindFacts(key)| key.order_no.as_str()) as &[&str],
         )

@@ -3,11 +3,12 @@
 use time::OffsetDateTime;
 
 use crate::channels::CreatedTrade;
+use crate::compensation::TaskStatus;
 use crate::idempotency::Kept;
 use crate::ids::PayOrderId;
 use crate::infra::db::{Conn, DbError};
 use crate::infra::gather::{Command, Patience, column, met};
-use crate::orders::OrderKey;
+use crate::orders::{OrderKey, OrderStatus};
 
 /// `INIT → PAYING` with the link, if the order still waits for money; ends the guarding task, and keeps the answer
 /// where that is asked. `false` when the attempt or the order moved meanwhile.
@@ -45,7 +46,7 @@ impl Command for Publish {
                  WHERE pay_orders.pay_order_id = new.pay_order_id AND pay_orders.status = 'INIT'
                    AND EXISTS (SELECT 1 FROM orders
                                WHERE orders.merchant_id = new.merchant_id AND orders.order_no = new.order_no
-                                 AND orders.status = 'PENDING')
+                                 AND orders.status = $13)
                  RETURNING new.merchant_id, new.order_no, new.pay_order_id, new.now, new.place, pay_orders.version,
                            new.key, new.request_hash, new.status AS answer_status, new.body
                ), history AS (
@@ -59,8 +60,9 @@ impl Command for Publish {
                ), unneeded AS (
                  -- The guard was never needed: no trace of it.
                  DELETE FROM compensations USING linked
-                 WHERE compensations.action = 'DRIVE_PAY_ORDER' AND compensations.subject = linked.pay_order_id
-                   AND compensations.status IN ('READY', 'RUNNING')
+                 WHERE compensations.merchant_id = linked.merchant_id AND compensations.order_no = linked.order_no
+                   AND compensations.action = 'DRIVE_PAY_ORDER' AND compensations.subject = linked.pay_order_id
+                   AND compensations.status = ANY($14)
                )
                SELECT place AS "place!" FROM linked"#,
             &column(batch, |new| new.pay_order_id.as_str()) as &[&str],
@@ -76,6 +78,8 @@ impl Command for Publish {
             &column(batch, |new| new.kept.as_ref().map(Kept::status)) as &[Option<i16>],
             &column(batch, |new| new.kept.as_ref().map(|kept| kept.answer.body.as_slice())) as &[Option<&[u8]>],
             patience.millis(),
+            OrderStatus::Pending.as_str(),
+            &TaskStatus::ALIVE.map(TaskStatus::as_str) as &[&str],
         )
         .fetch_all(conn)
         .await?;

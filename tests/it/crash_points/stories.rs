@@ -21,6 +21,7 @@ pub enum Story {
     Late,
     LateAndSilent,
     Expire,
+    ExpireOnBroker,
     Silent,
     SilentOnce,
     PaidWhileAskedFor,
@@ -40,6 +41,11 @@ pub enum Story {
 }
 
 impl Story {
+    /// Whether its timers are on RabbitMQ.
+    pub fn is_on_broker(self) -> bool {
+        matches!(self, Self::ExpireOnBroker)
+    }
+
     /// What was there before the process that dies.
     pub async fn prepare(self, shop: &Shop, number: &str) {
         let app = &shop.app;
@@ -107,7 +113,7 @@ impl Story {
                 app.eventually("its money is held", async || exception_of(shop, number).await.is_some())
                     .await;
             }
-            Self::Buy | Self::Cancel | Self::Late | Self::Nonsense | Self::Operator => {}
+            Self::Buy | Self::Cancel | Self::Late | Self::Nonsense | Self::Operator | Self::ExpireOnBroker => {}
         }
     }
 
@@ -121,6 +127,10 @@ impl Story {
                 close(service, number).await
             }
             Self::Late | Self::LateAndSilent => late(shop, service, number).await,
+            Self::ExpireOnBroker => {
+                service.post("/orders", &order(number, 1)).await?;
+                service.until("its end", async || self.has_ended(shop, number).await).await
+            }
             Self::Silent => silent(shop, service, number).await,
             Self::SilentOnce | Self::Refused => {
                 make_order(service, number).await?;
@@ -166,7 +176,7 @@ impl Story {
         let app = &shop.app;
         match self {
             Self::Buy | Self::PaidWhileAskedFor => app.status_of(number).await == "PAID",
-            Self::Cancel => app.status_of(number).await == "CLOSED",
+            Self::Cancel | Self::ExpireOnBroker => app.status_of(number).await == "CLOSED",
             Self::Expire => {
                 app.status_of(number).await == "CLOSED"
                     && app.status_of(&format!("{number}-2")).await == "CLOSED"

@@ -49,10 +49,16 @@ pub struct Shop {
     pub app: TestApp,
     address: Ipv4Addr,
     deliveries: JoinHandle<()>,
+    /// What its processes are told besides.
+    vars: Vec<(&'static str, String)>,
 }
 
 impl Shop {
     pub async fn open() -> Self {
+        Self::open_with(Vec::new()).await
+    }
+
+    pub async fn open_with(vars: Vec<(&'static str, String)>) -> Self {
         static COUNT: AtomicU32 = AtomicU32::new(0);
         let app = TestApp::start().await;
         app.stock("TEA", 1_000_000).await;
@@ -69,7 +75,7 @@ impl Shop {
                 }
             }
         });
-        Self { app, address, deliveries }
+        Self { app, address, deliveries, vars }
     }
 
     /// Starts the service; with a crash point, it will die there. Gives it when it answers or is dead already.
@@ -94,6 +100,7 @@ impl Shop {
         if !is_full() {
             command.envs(QUICK);
         }
+        command.envs(self.vars.iter().cloned());
         let process = command.spawn().expect("a process");
         let service = Service { process: Mutex::new(process), url, http: self.app.http.clone() };
         let started = Instant::now();

@@ -135,6 +135,10 @@ fn effects_in(source: &Source, writers: &BTreeMap<&str, BTreeSet<String>>) -> BT
         let command = code[at + "gather(".len()..].trim_start();
         !GATHERED_READS.iter().any(|read| command.starts_with(read))
     }));
+    for method in ["put", "take_due", "done"] {
+        let calls = words(code, method).filter(|at| code[at + method.len()..].starts_with('('));
+        places.extend(calls.filter(|at| follows(code, *at, "delays.")));
+    }
     for method in ["run", "script"] {
         let calls = words(code, method).filter(|at| code[at + method.len()..].starts_with(['(', ':']));
         let calls = calls.filter(|at| follows(code, *at, "redis."));

@@ -6,6 +6,7 @@ use super::Matched;
 use crate::channels::Payment;
 use crate::infra::db::{Conn, DbError};
 use crate::infra::gather::{Command, Patience, column, met};
+use crate::orders::OrderStatus;
 use crate::outbox::Event;
 
 /// Pays an order: the callback, the order, the attempt, its stock, the history, the event, and a task for every
@@ -51,7 +52,7 @@ impl Command for Pay {
                               transaction_id, event, event_version, payload, channel, event_id, body, place),
                       patient
                  WHERE orders.merchant_id = new.merchant_id AND orders.order_no = new.order_no
-                   AND orders.status = 'PENDING' AND orders.amount = new.amount
+                   AND orders.status = $17 AND orders.amount = new.amount
                    AND orders.currency = new.currency AND orders.attempts = new.attempts_seen
                  RETURNING new.*, orders.version
                ), attempt AS MATERIALIZED (
@@ -115,7 +116,7 @@ impl Command for Pay {
                         paid.now, paid.now, paid.now
                  FROM paid JOIN pay_orders AS other
                                 ON other.merchant_id = paid.merchant_id AND other.order_no = paid.order_no
-                 WHERE other.is_live AND other.pay_order_id <> paid.pay_order_id
+                 WHERE other.status IN ('INIT', 'PAYING') AND other.pay_order_id <> paid.pay_order_id
                  ON CONFLICT (action, subject) WHERE status IN ('READY', 'RUNNING') DO NOTHING
                )
                SELECT place AS "place!" FROM paid"#,
@@ -135,6 +136,7 @@ impl Command for Pay {
             &column(batch, |new| new.event_id.as_deref()) as &[Option<&str>],
             &column(batch, |new| new.body.as_deref()) as &[Option<&[u8]>],
             patience.millis(),
+            OrderStatus::Pending.as_str(),
         )
         .fetch_all(conn)
         .await?;

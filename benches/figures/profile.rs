@@ -1,0 +1,134 @@
+//! Where a request goes: what the service, PostgreSQL and Redis spend on it.
+
+use std::fs;
+use std::ops::{AddAssign, Sub};
+
+use sqlx::{Connection, PgConnection};
+
+use super::Failure;
+use super::stage::Stage;
+
+/// Microseconds in a tick of processor time, as Linux counts it for programs.
+const MICROS_PER_TICK: f64 = 10_000.0;
+
+/// Running totals; the difference of two is what was spent between them.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Spent {
+    /// Processor time of the service, in microseconds.
+    pub service: f64,
+    /// Of PostgreSQL, all its processes.
+    pub postgres: f64,
+    /// Of Redis.
+    pub redis: f64,
+    /// Transactions that PostgreSQL committed, also those that only read.
+    pub commits: f64,
+    /// Waits until its log was on the disk.
+    pub flushes: f64,
+    /// Bytes of its log.
+    pub wal_bytes: f64,
+    /// Commands that Redis carried out.
+    pub commands: f64,
+}
+
+impl Spent {
+    /// What was spent so far.
+    pub async fn so_far(stage: &Stage) -> Result<Self, Failure> {
+        let mut connection = PgConnection::connect(&stage.database_url).await?;
+        let (commits, flushes, wal_bytes): (f64, f64, f64) = sqlx::query_as(
+            "SELECT (SELECT sum(xact_commit)::float8 FROM pg_stat_database), wal_sync::float8, wal_bytes::float8
+             FROM pg_stat_wal",
+        )
+        .fetch_one(&mut connection)
+        .await?;
+        connection.close().await?;
+        let (postgres, redis) = stage.server_pids();
+        Ok(Self {
+            service: own_micros(stage.service.pid)?,
+            postgres: family_micros(postgres)?,
+            redis: own_micros(redis)?,
+            commits,
+            flushes,
+            wal_bytes,
+            commands: redis_commands(&stage.redis_url).await?,
+        })
+    }
+
+    /// Its share of each of so many requests.
+    pub fn per_request(self, requests: usize) -> Self {
+        let requests = f64::from(u32::try_from(requests.max(1)).unwrap_or(u32::MAX));
+        Self {
+            service: self.service / requests,
+            postgres: self.postgres / requests,
+            redis: self.redis / requests,
+            commits: self.commits / requests,
+            flushes: self.flushes / requests,
+            wal_bytes: self.wal_bytes / requests,
+            commands: self.commands / requests,
+        }
+    }
+}
+
+impl Sub for Spent {
+    type Output = Self;
+
+    fn sub(self, earlier: Self) -> Self {
+        Self {
+            service: self.service - earlier.service,
+            postgres: self.postgres - earlier.postgres,
+            redis: self.redis - earlier.redis,
+            commits: self.commits - earlier.commits,
+            flushes: self.flushes - earlier.flushes,
+            wal_bytes: self.wal_bytes - earlier.wal_bytes,
+            commands: self.commands - earlier.commands,
+        }
+    }
+}
+
+impl AddAssign for Spent {
+    fn add_assign(&mut self, more: Self) {
+        self.service += more.service;
+        self.postgres += more.postgres;
+        self.redis += more.redis;
+        self.commits += more.commits;
+        self.flushes += more.flushes;
+        self.wal_bytes += more.wal_bytes;
+        self.commands += more.commands;
+    }
+}
+
+async fn redis_commands(url: &str) -> Result<f64, Failure> {
+    let mut connection = redis::Client::open(url)?.get_multiplexed_async_connection().await?;
+    let info: redis::InfoDict = redis::cmd("INFO").arg("stats").query_async(&mut connection).await?;
+    Ok(info.get("total_commands_processed").ok_or("Redis counts no commands")?)
+}
+
+/// Numbers of `/proc/<pid>/stat` after the name, which stands in brackets and may hold anything: the parent is
+/// number 1, the ticks of the process are 11 and 12, those of its children that ended 13 and 14.
+fn stat(pid: u32) -> Result<Vec<u64>, Failure> {
+    let stat = fs::read_to_string(format!("/proc/{pid}/stat"))?;
+    let (_, rest) = stat.rsplit_once(") ").ok_or("an odd /proc/…/stat")?;
+    Ok(rest.split(' ').map(|field| field.parse().unwrap_or(0)).collect())
+}
+
+fn micros(stat: &[u64], fields: std::ops::RangeInclusive<usize>) -> Result<f64, Failure> {
+    let ticks: u64 = stat.get(fields).ok_or("a short /proc/…/stat")?.iter().sum();
+    Ok(f64::from(u32::try_from(ticks)?) * MICROS_PER_TICK)
+}
+
+fn own_micros(pid: u32) -> Result<f64, Failure> {
+    micros(&stat(pid)?, 11..=12)
+}
+
+/// Of a process, its children, and those of them that ended.
+fn family_micros(pid: u32) -> Result<f64, Failure> {
+    let mut sum = micros(&stat(pid)?, 11..=14)?;
+    for entry in fs::read_dir("/proc")? {
+        let Some(child) = entry?.file_name().to_str().and_then(|name| name.parse().ok()) else { continue };
+        // Gone meanwhile: its time is its parent's now, and a tick of it at most is lost.
+        let Ok(stat) = stat(child) else { continue };
+        if stat.get(1) == Some(&u64::from(pid)) {
+            sum += micros(&stat, 11..=12)?;
+        }
+    }
+    Ok(sum)
+}

@@ -1,0 +1,117 @@
+//! No plan of a statement that takes a batch walks a table or an index from end to end, whatever PostgreSQL believes
+//! of the tables: a plan is made once for each connection, and tables look otherwise an hour later.
+
+use payonce::config::DatabaseConfig;
+use payonce::ids::Ids;
+use payonce::infra::clock::Clock;
+use payonce::infra::db::{Conn, Db};
+use serde_json::Value;
+use sqlx::AssertSqlSafe;
+
+use crate::support::stores;
+
+/// What the tables look like when the plans are made.
+const WORLDS: [(&str, &str); 2] = [
+    ("nothing was ever looked at", ""),
+    (
+        "a quiet night: much is over, little is open",
+        "SET LOCAL session_replication_role = replica;
+         INSERT INTO orders (merchant_id, order_no, user_id, status, amount, currency, paid_by, paid_at, expires_at,
+                             created_at, updated_at)
+         SELECT 'shop', 'O' || g, 'u', CASE WHEN g > 5 THEN 'PAID' ELSE 'PENDING' END, 1, 'CNY',
+                CASE WHEN g > 5 THEN 'po_' || g END, CASE WHEN g > 5 THEN now() END, now(), now(), now()
+         FROM generate_series(1, 20000) AS g;
+         INSERT INTO pay_orders (pay_order_id, merchant_id, order_no, payer_id, channel, status, amount, currency,
+                                 transaction_id, paid_at, expires_at, created_at, updated_at)
+         SELECT 'po_' || g, 'shop', 'O' || g, 'u', 'sandbox', CASE WHEN g > 5 THEN 'PAID' ELSE 'INIT' END, 1, 'CNY',
+                CASE WHEN g > 5 THEN 't' || g END, CASE WHEN g > 5 THEN now() END, now(), now(), now()
+         FROM generate_series(1, 20000) AS g;
+         INSERT INTO compensations (kind, action, subject, status, due_at, created_at, updated_at)
+         SELECT 'REDO_BUSINESS', 'DRIVE_PAY_ORDER', 'po_' || g, 'DONE', now(), now(), now()
+         FROM generate_series(1, 5000) AS g;
+         INSERT INTO skus (merchant_id, sku, stock, created_at, updated_at)
+         SELECT 'shop', 'S' || g, 1, now(), now() FROM generate_series(1, 1000) AS g;
+         INSERT INTO stock_reservations (merchant_id, order_no, line_no, sku, quantity, status, created_at, updated_at)
+         SELECT 'shop', 'O' || g, 1, 'S1', 1, 'DEDUCTED', now(), now() FROM generate_series(1, 1000) AS g;
+         INSERT INTO webhook_inbox (channel, event_id, verdict, body, received_at, updated_at)
+         SELECT 'sandbox', 'e' || g, 'APPLIED', '', now(), now() FROM generate_series(1, 1000) AS g;
+         INSERT INTO trades (channel, transaction_id, pay_order_id, created_at)
+         SELECT 'sandbox', 't' || g, 'po_' || g, now() FROM generate_series(1, 1000) AS g;
+         INSERT INTO stray_payments (stray_id, channel, transaction_id, out_trade_no, amount, currency, reason,
+                                     paid_at, created_at, updated_at)
+         SELECT 's' || g, 'sandbox', 's' || g, 'po', 1, 'CNY', 'LATE_PAYMENT', now(), now(), now()
+         FROM generate_series(1, 1000) AS g;
+         ANALYZE",
+    ),
+];
+
+/// Statements that join a batch, as they were checked against the schema.
+fn batch_statements() -> Vec<String> {
+    let directory = std::path::Path::new(env!("CARGO_MANIFEST_DIR")).join(".sqlx");
+    let read = |entry: std::io::Result<std::fs::DirEntry>| -> Value {
+        serde_json::from_slice(&std::fs::read(entry.unwrap().path()).unwrap()).unwrap()
+    };
+    let texts = std::fs::read_dir(directory).unwrap().map(read);
+    texts
+        .map(|cached| cached["query"].as_str().unwrap().to_owned())
+        .filter(|text| text.contains("unnest("))
+        .collect()
+}
+
+/// The generic plan of a statement, made with the settings of the service's own connections.
+async fn plan(conn: &mut Conn, statement: &str) -> Value {
+    let count = (1..).take_while(|number| statement.contains(&format!("${number}"))).count();
+    let nothing = vec!["NULL"; count].join(", ");
+    run(conn, &format!("PREPARE batch AS {statement}")).await;
+    let explain = AssertSqlSafe(format!("EXPLAIN (FORMAT JSON) EXECUTE batch({nothing})"));
+    let plan: Value = sqlx::query_scalar(explain).fetch_one(&mut *conn).await.expect("a plan");
+    run(conn, "DEALLOCATE batch").await;
+    plan
+}
+
+async fn run(conn: &mut Conn, sql: &str) {
+    let outcome = sqlx::raw_sql(AssertSqlSafe(sql.to_owned())).execute(&mut *conn).await;
+    outcome.unwrap_or_else(|error| panic!("{error}: {sql}"));
+}
+
+/// The nodes that read a table or an index without looking a key up.
+fn walks(node: &Value, found: &mut Vec<String>) {
+    let kind = node["Node Type"].as_str().unwrap_or_default();
+    let looks_up = node.get("Index Cond").is_some();
+    if kind == "Seq Scan" || (kind.contains("Index") && kind.contains("Scan") && !looks_up) {
+        found.push(format!("{kind} of {} {}", node["Relation Name"], node["Index Name"]));
+    }
+    match node {
+        Value::Array(parts) => parts.iter().for_each(|part| walks(part, found)),
+        Value::Object(fields) => fields.values().for_each(|part| walks(part, found)),
+        _ => {}
+    }
+}
+
+#[tokio::test]
+async fn no_plan_of_a_batch_walks_a_table_from_end_to_end() {
+    let statements = batch_statements();
+    assert!(statements.len() >= 9, "{} statements were found", statements.len());
+    let config = DatabaseConfig {
+        url: stores::fresh_database().await.into(),
+        pool_size: 2,
+        max_batch: 128,
+        acquire_deadline: std::time::Duration::from_secs(5),
+        statement_deadline: std::time::Duration::from_secs(60),
+    };
+    let mut walking = Vec::new();
+    for (world, seed) in WORLDS {
+        let db = Db::new(&config, Ids::seeded(Clock::system(), 1)).unwrap();
+        let mut tx = db.begin().await.unwrap();
+        run(&mut tx, "SET LOCAL ROLE NONE").await;
+        run(&mut tx, seed).await;
+        for statement in &statements {
+            let mut found = Vec::new();
+            walks(&plan(&mut tx, statement).await, &mut found);
+            if !found.is_empty() {
+                walking.push(format!("{world}: {found:?} in {statement}"));
+            }
+        }
+    }
+    assert!(walking.is_empty(), "{}", walking.join("\n\n"));
+}
