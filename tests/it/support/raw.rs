@@ -46,7 +46,9 @@ pub async fn say_slowly(addr: SocketAddr, bytes: &[u8], dripping: &[u8], pause: 
         // A reset counts as closed; what came before it was heard.
         _ = hears.read_to_end(&mut heard) => {}
         () = talk => {}
-        () = tokio::time::sleep(Duration::from_secs(20)) => panic!("still open after twenty seconds"),
+        () = tokio::time::sleep(Duration::from_secs(20)) => {
+            panic!("still open after twenty seconds: {}", String::from_utf8_lossy(bytes));
+        }
     }
     Closed { text: String::from_utf8_lossy(&heard).into_owned(), after: since.elapsed() }
 }
