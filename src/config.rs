@@ -274,6 +274,8 @@ pub struct HttpConfig {
     /// How the world reaches this service, without a slash at the end; where it listens, by default.
     /// Env: `PUBLIC_URL`.
     pub public_url: Option<String>,
+    /// Connections at once at most. Env: `HTTP_CONNECTIONS_MAX`.
+    pub max_connections: usize,
     /// Origins whose browsers may call the two public routes. Env: `CORS_ORIGINS`.
     pub cors_origins: Vec<String>,
     /// Logs as text or JSON. Env: `LOG_FORMAT`.
@@ -313,6 +315,7 @@ impl HttpConfig {
         Ok(Self {
             bind,
             public_url: public_url.map(|url| url.trim_end_matches('/').to_owned()),
+            max_connections: env.within("HTTP_CONNECTIONS_MAX", 16, 1_000_000)?,
             cors_origins,
             log_format: env.parsed("LOG_FORMAT")?,
         })

@@ -4,7 +4,6 @@ use std::net::SocketAddr;
 use std::sync::Arc;
 use std::time::Duration;
 
-use tokio::net::TcpListener;
 use tokio::task::JoinHandle;
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
@@ -18,6 +17,7 @@ use crate::http::{self, Edge, Readiness};
 use crate::ids::Ids;
 use crate::infra::clock::Clock;
 use crate::infra::db::{Db, DbError};
+use crate::infra::descriptors;
 use crate::infra::duty::Duty;
 use crate::infra::http_client;
 use crate::infra::telemetry;
@@ -105,10 +105,11 @@ pub async fn start(config: Config, roles: Roles, clock: Clock, ids: Ids) -> Resu
 pub async fn open(mut config: Config, roles: Roles, clock: Clock, ids: Ids) -> Result<Instance, StartError> {
     telemetry::metrics();
     let bind = config.http.bind;
-    let listener = TcpListener::bind(bind).await.map_err(|error| StartError::Bind(bind, error))?;
+    let listener = http::listen(bind).map_err(|error| StartError::Bind(bind, error))?;
     let addr = listener.local_addr().map_err(|error| StartError::Bind(bind, error))?;
     let public_url = config.http.public_url.get_or_insert_with(|| format!("http://{addr}")).clone();
 
+    let max_connections = descriptors::room_for(config.http.max_connections);
     let (app, gateway) = assemble(config, roles, clock, ids, &public_url)?;
     let (readiness, stopping, duties) = (Readiness::default(), CancellationToken::new(), TaskTracker::new());
     let router = http::router(
@@ -116,7 +117,7 @@ pub async fn open(mut config: Config, roles: Roles, clock: Clock, ids: Ids) -> R
         sandbox_routes(&app, gateway.as_ref()),
         roles.api,
     );
-    let server = tokio::spawn(http::serve(listener, router, stopping.clone()));
+    let server = tokio::spawn(http::serve(listener, router, max_connections, stopping.clone()));
     tracing::info!(%addr, ?roles, "listening on {addr}");
     Ok(Instance { addr, app, gateway, readiness, stopping, duties, server })
 }

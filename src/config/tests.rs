@@ -51,6 +51,7 @@ fn a_wrong_variable_is_named_with_what_was_expected() {
         ("ORDER_TIMEOUT_SECONDS", "0"),
         ("ORDER_TIMEOUT_SECONDS", "604801"),
         ("DATABASE_POOL_SIZE", "many"),
+        ("HTTP_CONNECTIONS_MAX", "0"),
         ("LOG_FORMAT", "xml"),
     ];
     for (name, value) in cases {

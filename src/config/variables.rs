@@ -100,6 +100,12 @@ pub const VARIABLES: &[Variable] = &[
         "http(s)://host, without a path",
         "How browsers and channels reach this service; by default http:// and BIND_ADDR.",
     ),
+    plain(
+        "HTTP_CONNECTIONS_MAX",
+        "10000",
+        "a whole number from 16 to 1000000",
+        "Connections from outside at once at most, and at most half of the file descriptors; more wait until one ends.",
+    ),
     secret(
         "ADMIN_TOKENS",
         "role:token or role@name:token, comma separated; roles viewer and operator; tokens of at least 24 bytes",

@@ -14,6 +14,7 @@ use crate::webhooks::{Incoming, Taken};
 use error::Problem;
 
 mod admin;
+mod ambiguity;
 mod auth;
 mod error;
 mod extract;
@@ -25,6 +26,7 @@ mod orders;
 mod pay;
 mod router;
 mod server;
+mod stream;
 mod views;
 mod webhooks;
 mod within;
@@ -33,7 +35,7 @@ pub use auth::is_operator;
 pub use health::Readiness;
 pub use openapi::document;
 pub use router::router;
-pub use server::serve;
+pub use server::{listen, serve};
 pub use within::{Answer, BadCall, answer_within};
 
 /// What handlers reach: the service, and what belongs to this process's edge alone.

@@ -2,7 +2,7 @@
 
 use axum::Router;
 use axum::http::{HeaderName, HeaderValue, Method, StatusCode, header};
-use axum::middleware::from_fn_with_state;
+use axum::middleware::{from_fn, from_fn_with_state};
 use axum::response::{IntoResponse, Response};
 use tower_http::catch_panic::CatchPanicLayer;
 use tower_http::cors::{AllowOrigin, CorsLayer};
@@ -12,7 +12,7 @@ use utoipa_axum::routes;
 use utoipa_swagger_ui::SwaggerUi;
 
 use super::error::Problem;
-use super::{Edge, admin, health, middleware, openapi, orders, pay, webhooks};
+use super::{Edge, admin, ambiguity, health, middleware, openapi, orders, pay, webhooks};
 
 /// The routes that browsers may call from the pages of `CORS_ORIGINS`.
 fn browser_routes() -> OpenApiRouter<Edge> {
@@ -86,6 +86,7 @@ pub fn router(edge: Edge, sandbox: Option<OpenApiRouter>, with_api: bool) -> Rou
         .fallback(|| async { Problem::not_found().into_response() })
         .method_not_allowed_fallback(method_not_allowed)
         .layer(CatchPanicLayer::custom(middleware::panicked))
+        .layer(from_fn(ambiguity::refuse))
         .layer(from_fn_with_state(edge, middleware::observe))
 }
 

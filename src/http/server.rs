@@ -1,9 +1,14 @@
 //! The HTTP server: hyper's own connection builder, because `axum::serve` never closes a half-sent header.
 //!
 //! Always true: a connection that has not sent a whole header within [`HEADER_DEADLINE`], be it silent, dripping
-//! or idle between requests, is closed. A stop lets the requests under way end.
+//! or idle between requests, is closed, and so is one that does not take its answers. There is a most number of
+//! connections; more of them wait in the kernel's queue until one ends, which those deadlines make soon. A stop lets
+//! the requests under way end.
 
 use std::io;
+use std::net::SocketAddr;
+use std::pin::Pin;
+use std::sync::Arc;
 use std::time::Duration;
 
 use axum::Router;
@@ -12,48 +17,90 @@ use hyper::body::Incoming;
 use hyper::server::conn::http1;
 use hyper_util::rt::{TokioIo, TokioTimer};
 use hyper_util::service::TowerToHyperService;
-use tokio::net::{TcpListener, TcpStream};
+use tokio::net::{TcpListener, TcpSocket, TcpStream};
+use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
 use tower::ServiceExt;
 
+use super::stream::Stream;
+
 /// Longest wait for a whole request header.
 pub const HEADER_DEADLINE: Duration = Duration::from_secs(2);
 
+/// Connections that wait in the kernel's queue at most; when it is full, they come again a second later or not at
+/// all. The kernel's own bound is `net.core.somaxconn`.
+const BACKLOG: u32 = 4096;
 /// Most header lines of one request.
 const MAX_HEADERS: usize = 64;
 /// Most bytes of a request's header.
 const MAX_HEADER_BYTES: usize = 16 * 1024;
 /// Pause after an accept that failed, such as for want of file descriptors.
 const ACCEPT_PAUSE: Duration = Duration::from_millis(50);
+/// Longest wait for the other end to close after the last answer.
+const LINGER: Duration = Duration::from_secs(1);
+/// Most pieces of 16 KiB that are taken in meanwhile.
+const MAX_UNHEARD: usize = 256;
 
-/// Serves until `stopping`, then lets every connection finish the request it is in.
-pub async fn serve(listener: TcpListener, router: Router, stopping: CancellationToken) {
-    let connections = TaskTracker::new();
-    loop {
-        let accepted = tokio::select! {
-            accepted = listener.accept() => accepted,
-            () = stopping.cancelled() => break,
-        };
-        match accepted {
-            Ok((stream, _peer)) => {
-                connections.spawn(serve_connection(stream, router.clone(), stopping.clone()));
-            }
-            Err(error) => {
-                tracing::warn!(%error, "a connection could not be accepted");
-                tokio::time::sleep(ACCEPT_PAUSE).await;
-            }
-        }
+/// Begins to listen.
+///
+/// # Errors
+/// When the address cannot be listened on.
+pub fn listen(addr: SocketAddr) -> io::Result<TcpListener> {
+    let socket = if addr.is_ipv4() { TcpSocket::new_v4()? } else { TcpSocket::new_v6()? };
+    // Connections of a process that was here before may still be ending.
+    socket.set_reuseaddr(true)?;
+    socket.bind(addr)?;
+    socket.listen(BACKLOG)
+}
+
+/// Serves so many connections at once until `stopping`, then lets each finish the request it is in.
+pub async fn serve(
+    listener: TcpListener,
+    router: Router,
+    max_connections: usize,
+    stopping: CancellationToken,
+) {
+    let (connections, places) = (TaskTracker::new(), Arc::new(Semaphore::new(max_connections)));
+    while let Some(Some((stream, place))) = stopping.run_until_cancelled(accept(&listener, &places)).await {
+        connections.spawn(serve_connection(stream, place, router.clone(), stopping.clone()));
     }
     drop(listener);
     connections.close();
     connections.wait().await;
 }
 
-async fn serve_connection(stream: TcpStream, router: Router, stopping: CancellationToken) {
+/// The next connection, once there is a place for it.
+async fn accept(
+    listener: &TcpListener,
+    places: &Arc<Semaphore>,
+) -> Option<(TcpStream, OwnedSemaphorePermit)> {
+    // Nobody closes the semaphore.
+    let place = Arc::clone(places).acquire_owned().await.ok()?;
+    loop {
+        match listener.accept().await {
+            Ok((stream, _peer)) => return Some((stream, place)),
+            Err(error) => {
+                tracing::warn!(%error, "a connection could not be accepted");
+                tokio::time::sleep(ACCEPT_PAUSE).await;
+            }
+        }
+    }
+}
+
+async fn serve_connection(
+    stream: TcpStream,
+    place: OwnedSemaphorePermit,
+    router: Router,
+    stopping: CancellationToken,
+) {
+    let open = metrics::gauge!("payonce_http_connections");
+    open.increment(1.0);
     if let Err(error) = serve_stream(stream, router, stopping).await {
         tracing::debug!(%error, "a connection ended early");
     }
+    open.decrement(1.0);
+    drop(place);
 }
 
 async fn serve_stream(
@@ -65,18 +112,38 @@ async fn serve_stream(
     let service = TowerToHyperService::new(
         router.map_request(|request: hyper::Request<Incoming>| request.map(Body::new)),
     );
-    let connection = http1::Builder::new()
+    let mut connection = http1::Builder::new()
         .timer(TokioTimer::new())
         .header_read_timeout(HEADER_DEADLINE)
         .max_headers(MAX_HEADERS)
         .max_buf_size(MAX_HEADER_BYTES)
-        .serve_connection(TokioIo::new(stream), service);
-    let mut connection = std::pin::pin!(connection);
-    tokio::select! {
-        ended = connection.as_mut() => return ended,
-        () = stopping.cancelled() => connection.as_mut().graceful_shutdown(),
+        .serve_connection(TokioIo::new(Stream::new(stream)), service);
+    let Some(ended) = stopping.run_until_cancelled(&mut connection).await else {
+        Pin::new(&mut connection).graceful_shutdown();
+        return connection.await;
+    };
+    // Who let the time run out was told nothing.
+    if !ended.as_ref().is_err_and(hyper::Error::is_timeout) {
+        let stream = connection.into_parts().io.into_inner().into_tcp();
+        stopping.run_until_cancelled(tokio::time::timeout(LINGER, heard_out(&stream))).await;
     }
-    connection.await
+    ended
+}
+
+/// Takes in what the other end still says, until it closes: a close with bytes unread is a reset, which takes an
+/// answer along that is on its way, such as the one that says what was too long.
+async fn heard_out(stream: &TcpStream) {
+    for _ in 0..MAX_UNHEARD {
+        if stream.readable().await.is_err() {
+            return;
+        }
+        let mut unheard = [0; 16 * 1024];
+        match stream.try_read(&mut unheard) {
+            Ok(1..) => {}
+            Err(error) if error.kind() == io::ErrorKind::WouldBlock => {}
+            Ok(0) | Err(_) => return,
+        }
+    }
 }
 
 fn set_nodelay(stream: &TcpStream) {

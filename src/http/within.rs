@@ -37,6 +37,7 @@ pub async fn answer_within(
     let request = Request::builder()
         .method(method)
         .uri(path)
+        .header(header::HOST, "localhost")
         .header(header::AUTHORIZATION, format!("Bearer {token}"))
         .header(header::CONTENT_TYPE, "application/json")
         .body(body.map_or_else(Body::empty, |body| Body::from(body.to_string())))

@@ -6,6 +6,7 @@ pub mod changes;
 pub mod clock;
 pub mod crash;
 pub mod db;
+pub mod descriptors;
 pub mod duty;
 pub mod gather;
 pub mod http_client;

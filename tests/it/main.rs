@@ -27,6 +27,7 @@ mod exceptions;
 mod faults;
 mod gather;
 mod hazards;
+mod hostile;
 mod idempotency;
 mod kills;
 mod known_races;

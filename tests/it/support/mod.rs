@@ -15,6 +15,7 @@ pub mod routes;
 pub mod servers;
 pub mod service;
 pub mod stores;
+pub mod usage;
 
 pub use app::{OPERATOR, PUBLISHABLE_KEY, SANDBOX_SECRET, SECRET_KEY, TestApp, TestOptions, metric};
 pub use chance::Chance;

@@ -10,6 +10,8 @@ use tokio::net::TcpStream;
 #[derive(Debug)]
 pub struct Closed {
     pub text: String,
+    /// Whether it was closed in peace; a reset may take the last answer along.
+    pub is_in_peace: bool,
     pub after: Duration,
 }
 
@@ -42,11 +44,14 @@ pub async fn say_slowly(addr: SocketAddr, bytes: &[u8], dripping: &[u8], pause: 
         std::future::pending::<()>().await;
     };
     let mut heard = Vec::new();
-    tokio::select! {
+    let is_in_peace = tokio::select! {
         // A reset counts as closed; what came before it was heard.
-        _ = hears.read_to_end(&mut heard) => {}
-        () = talk => {}
-        () = tokio::time::sleep(Duration::from_secs(20)) => panic!("still open after twenty seconds"),
-    }
-    Closed { text: String::from_utf8_lossy(&heard).into_owned(), after: since.elapsed() }
+        end = hears.read_to_end(&mut heard) => end.is_ok(),
+        () = talk => unreachable!("it waits for the other end"),
+        () = tokio::time::sleep(Duration::from_secs(20)) => {
+            panic!("still open after twenty seconds: {}", String::from_utf8_lossy(bytes));
+        }
+    };
+    let text = String::from_utf8_lossy(&heard).into_owned();
+    Closed { text, is_in_peace, after: since.elapsed() }
 }

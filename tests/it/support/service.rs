@@ -1,7 +1,7 @@
 //! The service as a process of its own, which dies at a crash point or as by `kill -9`. Its stores, its channel and
 //! whoever looks on live in the test's process, and outlive it.
 
-use std::net::Ipv4Addr;
+use std::net::{Ipv4Addr, SocketAddr};
 use std::os::unix::process::ExitStatusExt;
 use std::process::{ExitStatus, Stdio};
 use std::sync::Mutex;
@@ -17,6 +17,7 @@ use tokio::time::sleep;
 
 use super::app::{SANDBOX_SECRET, SECRET_KEY, TestApp};
 use super::reply::Reply;
+use super::usage::Usage;
 
 /// What is left in the middle must have come to an end so soon after a restart.
 pub const LIMIT: Duration = Duration::from_secs(30);
@@ -80,8 +81,16 @@ impl Shop {
 
     /// Starts the service; with a crash point, it will die there. Gives it when it answers or is dead already.
     pub async fn serve(&self, failpoints: &str) -> Service {
-        let mut command = Command::new(env!("CARGO_BIN_EXE_payonce"));
-        command.args(["serve", "--no-migrate"]).env_clear().kill_on_drop(true);
+        let mut command = self.command("");
+        command.env("FAILPOINTS", failpoints);
+        self.start(command).await
+    }
+
+    /// The service as a command, to which a story may add, with what a shell does in its process before.
+    pub fn command(&self, before: &str) -> Command {
+        let mut command = Command::new("/bin/sh");
+        let line = format!("{before}\nexec \"$0\" serve --no-migrate");
+        command.args(["-c", &line, env!("CARGO_BIN_EXE_payonce")]).env_clear().kill_on_drop(true);
         command.current_dir(env!("CARGO_TARGET_TMPDIR")).stdin(Stdio::null()).stdout(Stdio::null());
         let url = format!("http://{}:8080", self.address);
         command.envs([
@@ -95,14 +104,20 @@ impl Shop {
             ("PUBLIC_URL", &url),
             ("DATABASE_POOL_SIZE", "8"),
             ("RUST_LOG", "error"),
-            ("FAILPOINTS", failpoints),
         ]);
         if !is_full() {
             command.envs(QUICK);
         }
         command.envs(self.vars.iter().cloned());
+        command
+    }
+
+    /// Starts what [`Self::command`] made. Gives it when it answers or is dead already.
+    pub async fn start(&self, mut command: Command) -> Service {
+        let url = format!("http://{}:8080", self.address);
         let process = command.spawn().expect("a process");
-        let service = Service { process: Mutex::new(process), url, http: self.app.http.clone() };
+        let addr = (self.address, 8080).into();
+        let service = Service { process: Mutex::new(process), addr, url, http: self.app.http.clone() };
         let started = Instant::now();
         while !service.is_dead() {
             let ready = service.http.get(format!("{}/readyz", service.url)).send().await;
@@ -172,13 +187,20 @@ impl Shop {
 /// The service, until it dies.
 pub struct Service {
     process: Mutex<Child>,
+    pub addr: SocketAddr,
     pub url: String,
-    http: reqwest::Client,
+    pub http: reqwest::Client,
 }
 
 impl Service {
     fn status(&self) -> Option<ExitStatus> {
         self.process.lock().expect("no panic").try_wait().expect("a process")
+    }
+
+    /// What the kernel tells of it while it lives.
+    pub fn usage(&self) -> Usage {
+        let id = self.process.lock().expect("no panic").id().expect("alive");
+        Usage::of(id)
     }
 
     pub fn is_dead(&self) -> bool {
