@@ -1,7 +1,8 @@
 //! The HTTP server: hyper's own connection builder, because `axum::serve` never closes a half-sent header.
 //!
 //! Always true: a connection that has not sent a whole header within [`HEADER_DEADLINE`], be it silent, dripping
-//! or idle between requests, is closed. A stop lets the requests under way end.
+//! or idle between requests, is closed, and so is one that takes in nothing of its answer for
+//! [`UNREAD_DEADLINE`]. A stop lets the requests under way end.
 
 use std::io;
 use std::time::Duration;
@@ -12,6 +13,7 @@ use hyper::body::Incoming;
 use hyper::server::conn::http1;
 use hyper_util::rt::{TokioIo, TokioTimer};
 use hyper_util::service::TowerToHyperService;
+use socket2::SockRef;
 use tokio::net::{TcpListener, TcpStream};
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
@@ -19,6 +21,9 @@ use tower::ServiceExt;
 
 /// Longest wait for a whole request header.
 pub const HEADER_DEADLINE: Duration = Duration::from_secs(2);
+
+/// Longest wait for a peer to take in what was sent to it; the kernel closes the connection then.
+const UNREAD_DEADLINE: Duration = Duration::from_secs(20);
 
 /// Most header lines of one request.
 const MAX_HEADERS: usize = 64;
@@ -61,7 +66,7 @@ async fn serve_stream(
     router: Router,
     stopping: CancellationToken,
 ) -> Result<(), hyper::Error> {
-    set_nodelay(&stream);
+    set_options(&stream);
     let service = TowerToHyperService::new(
         router.map_request(|request: hyper::Request<Incoming>| request.map(Body::new)),
     );
@@ -79,9 +84,12 @@ async fn serve_stream(
     connection.await
 }
 
-fn set_nodelay(stream: &TcpStream) {
-    let outcome: Result<(), io::Error> = stream.set_nodelay(true);
+/// Small answers wait for nothing, and nobody waits for ever for a peer that does not take its answer.
+fn set_options(stream: &TcpStream) {
+    let outcome: Result<(), io::Error> = stream
+        .set_nodelay(true)
+        .and_then(|()| SockRef::from(stream).set_tcp_user_timeout(Some(UNREAD_DEADLINE)));
     if let Err(error) = outcome {
-        tracing::debug!(%error, "small answers may wait for one another");
+        tracing::debug!(%error, "a connection goes on without its options");
     }
 }

@@ -7,6 +7,7 @@ use payonce::channels::sandbox::{FaultKind, FaultOp};
 use payonce::infra::http_client;
 use reqwest::Method;
 use serde_json::json;
+use tokio::io::AsyncWriteExt;
 
 use crate::support::routes::{ROUTES, Route};
 use crate::support::{Reply, SECRET_KEY, TestApp, TestOptions, stores};
@@ -156,6 +157,35 @@ async fn the_document_lists_every_route_and_its_reader_needs_nothing_from_outsid
         let path = format!("/docs/{}", reference.trim_start_matches("./"));
         app.call(Method::GET, &path, "", None).await.expect(200);
     }
+    app.end().await;
+}
+
+/// Whether this process still has the other end of a connection, by its port: what the kernel says of it.
+fn has_other_end(of: std::net::SocketAddr) -> bool {
+    let table = std::fs::read_to_string("/proc/self/net/tcp").expect("a table");
+    let remote = format!(":{:04X}", of.port());
+    let is_other = |line: &str| {
+        let columns: Vec<&str> = line.split_whitespace().collect();
+        columns.get(2).is_some_and(|address| address.ends_with(&remote)) && columns.get(3) == Some(&"01")
+    };
+    table.lines().any(is_other)
+}
+
+#[tokio::test]
+async fn a_reader_that_does_not_read_is_closed() {
+    let app = TestApp::start().await;
+    let mut stream = tokio::net::TcpStream::connect(app.instance.addr).await.expect("a connection");
+    let ours = stream.local_addr().expect("an address");
+    let asked = "GET /docs/swagger-ui-bundle.js HTTP/1.1\r\nhost: x\r\n\r\n".repeat(12);
+    stream.write_all(asked.as_bytes()).await.expect("asked");
+    let since = Instant::now();
+    tokio::time::sleep(Duration::from_secs(5)).await;
+    assert!(has_other_end(ours), "it may take its time");
+    while has_other_end(ours) {
+        assert!(since.elapsed() < Duration::from_secs(60), "still open");
+        tokio::time::sleep(Duration::from_millis(500)).await;
+    }
+    println!("closed after {:?}", since.elapsed());
     app.end().await;
 }
 
