@@ -184,7 +184,7 @@ pub const VARIABLES: &[Variable] = &[
     plain("LOG_FORMAT", "text", "text or json", "How log lines look."),
     plain(
         "RUST_LOG",
-        "info,sqlx=warn",
+        "info,sqlx=warn,lapin=off",
         "directives of tracing-subscriber's EnvFilter",
         "Which log lines there are.",
     ),
