@@ -370,8 +370,18 @@ impl AdminConfig {
     fn read(env: &Env) -> Result<Self, ConfigError> {
         let text = env.secret("ADMIN_TOKENS", "operator:dev-admin-token")?;
         let entries = text.expose_secret().split(',').map(str::trim).filter(|entry| !entry.is_empty());
-        let tokens = entries.enumerate().map(|(index, entry)| Self::read_token(env, index + 1, entry));
-        Ok(Self { tokens: tokens.collect::<Result<_, _>>()? })
+        let mut tokens: Vec<AdminToken> = Vec::new();
+        for (index, entry) in entries.enumerate() {
+            let read = Self::read_token(env, index + 1, entry)?;
+            let is_same = |other: &AdminToken| other.token.expose_secret() == read.token.expose_secret();
+            // Nobody could tell whose deeds they are, nor by which role.
+            if let Some(first) = tokens.iter().position(is_same) {
+                let problem = format!("entries {} and {} have the same token", first + 1, index + 1);
+                return Err(env.wrong("ADMIN_TOKENS", problem));
+            }
+            tokens.push(read);
+        }
+        Ok(Self { tokens })
     }
 
     /// Reads `role:token` or `role@name:token`; `position` stands for the secret in what is said of it.

@@ -7,7 +7,6 @@ use std::time::Duration;
 use tokio::task::JoinHandle;
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
-use utoipa_axum::router::OpenApiRouter;
 
 use crate::app::{App, SetupError};
 use crate::channels::sandbox::{self, AdapterSettings, Gateway, GatewaySettings, SandboxChannel};
@@ -112,11 +111,9 @@ pub async fn open(mut config: Config, roles: Roles, clock: Clock, ids: Ids) -> R
     let max_connections = descriptors::room_for(config.http.max_connections);
     let (app, gateway) = assemble(config, roles, clock, ids, &public_url)?;
     let (readiness, stopping, duties) = (Readiness::default(), CancellationToken::new(), TaskTracker::new());
-    let router = http::router(
-        Edge::new(app.clone(), readiness.clone()),
-        sandbox_routes(&app, gateway.as_ref()),
-        roles.api,
-    );
+    let edge = Edge::new(app.clone(), readiness.clone());
+    let sandbox = gateway.as_ref().map(|gateway| sandbox::routes(gateway.clone(), Arc::new(edge.clone())));
+    let router = http::router(edge, sandbox, roles.api);
     let server = tokio::spawn(http::serve(listener, router, max_connections, stopping.clone()));
     tracing::info!(%addr, ?roles, "listening on {addr}");
     Ok(Instance { addr, app, gateway, readiness, stopping, duties, server })
@@ -186,12 +183,6 @@ fn channels(
         (None, None) => None,
     };
     Ok(Channels::new(sandbox.into_iter().map(|channel| Arc::new(channel) as Arc<dyn Channel>).collect()))
-}
-
-fn sandbox_routes(app: &App, gateway: Option<&Gateway>) -> Option<OpenApiRouter> {
-    let admin = app.config.admin.clone();
-    let is_operator = Arc::new(move |authorization: Option<&str>| http::is_operator(&admin, authorization));
-    gateway.map(|gateway| sandbox::routes(gateway.clone(), is_operator))
 }
 
 impl Instance {

@@ -6,7 +6,7 @@ fn complete() -> Vec<(&'static str, String)> {
     vec![
         ("DATABASE_URL", "postgres://u:p@localhost/payonce".into()),
         ("REDIS_URL", "redis://localhost".into()),
-        ("ADMIN_TOKENS", format!("operator@anna:{LONG},viewer:{LONG}")),
+        ("ADMIN_TOKENS", format!("operator@anna:{LONG},viewer:{LONG}-to-look")),
         ("ENCRYPTION_KEY", LONG.into()),
         ("SANDBOX_SECRET", LONG.into()),
     ]
@@ -44,6 +44,7 @@ fn a_wrong_variable_is_named_with_what_was_expected() {
         ("ADMIN_TOKENS", "operator:short"),
         ("ADMIN_TOKENS", "root:a-secret-of-more-than-24-bytes"),
         ("ADMIN_TOKENS", ""),
+        ("ADMIN_TOKENS", "viewer@a:a-secret-of-more-than-24-bytes,operator@b:a-secret-of-more-than-24-bytes"),
         ("ENCRYPTION_KEY", ""),
         ("SANDBOX_SECRET", "short"),
         ("CORS_ORIGINS", "https://a.example/path"),

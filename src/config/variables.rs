@@ -108,7 +108,7 @@ pub const VARIABLES: &[Variable] = &[
     ),
     secret(
         "ADMIN_TOKENS",
-        "role:token or role@name:token, comma separated; roles viewer and operator; tokens of at least 24 bytes",
+        "role:token or role@name:token, comma separated; roles viewer and operator; different tokens of at least 24 bytes",
         "Who may use the admin routes.",
     ),
     plain(
@@ -190,7 +190,7 @@ pub const VARIABLES: &[Variable] = &[
     plain("LOG_FORMAT", "text", "text or json", "How log lines look."),
     plain(
         "RUST_LOG",
-        "info,sqlx=warn",
+        "info,sqlx=warn,lapin=off",
         "directives of tracing-subscriber's EnvFilter",
         "Which log lines there are.",
     ),

@@ -126,11 +126,22 @@ fn role(facts: &Facts) -> Finding {
             format!("payonce_service has other rights than it should on {}", facts.wrong_rights.join(", "));
         return Finding::wrong(check, found, "payonce migrate");
     }
-    if !facts.is_log_guarded {
-        let line = "psql \"$DATABASE_URL\" -c 'ALTER TABLE admin_log ENABLE TRIGGER admin_log_only_grows'";
-        return Finding::wrong(check, "the trigger admin_log_only_grows is off", line);
+    match facts.log_guard {
+        Some(true) => {
+            Finding::fine(check, "payonce_service has exactly its rights, and the admin log only grows")
+        }
+        Some(false) => {
+            let line =
+                "psql \"$DATABASE_URL\" -c 'ALTER TABLE admin_log ENABLE TRIGGER admin_log_only_grows'";
+            Finding::wrong(check, "the trigger admin_log_only_grows is off", line)
+        }
+        None => {
+            let line = "psql \"$DATABASE_URL\" -c 'CREATE TRIGGER admin_log_only_grows \
+                        BEFORE UPDATE OR DELETE OR TRUNCATE ON admin_log \
+                        FOR EACH STATEMENT EXECUTE FUNCTION refuse_change()'";
+            Finding::wrong(check, "there is no trigger admin_log_only_grows", line)
+        }
     }
-    Finding::fine(check, "payonce_service has exactly its rights, and the admin log only grows")
 }
 
 fn durability(facts: &Facts) -> Finding {

@@ -17,6 +17,6 @@ pub async fn examine(env: &Env, clock: &Clock, instances: u32) -> Report {
     let (config, mut findings) = settings::examine(env);
     findings.extend(database::examine(&config, clock, instances).await);
     findings.extend(redis_server::examine(&config).await);
-    findings.extend(network::examine(env, &config).await);
+    findings.extend(network::examine(&config).await);
     Report::of(findings)
 }

@@ -4,17 +4,18 @@ use std::net::SocketAddr;
 use std::time::Duration;
 
 use reqwest::Url;
-use tokio::net::{TcpListener, TcpStream};
+use tokio::net::TcpListener;
 
 use super::model::Finding;
 use super::settings::Settings;
-use crate::config::{Config, Env};
+use crate::config::{Config, DelayQueue};
+use crate::infra::amqp::{Amqp, AmqpDown};
 use crate::infra::http_client;
 
-/// Longest wait for a peer.
+/// Longest wait for another instance.
 const PATIENCE: Duration = Duration::from_secs(3);
 
-pub(super) async fn examine(env: &Env, settings: &Settings) -> Vec<Finding> {
+pub(super) async fn examine(settings: &Settings) -> Vec<Finding> {
     let mut findings = Vec::new();
     if let Some(config) = settings.with("BIND_ADDR") {
         findings.push(port(config.http.bind).await);
@@ -22,8 +23,9 @@ pub(super) async fn examine(env: &Env, settings: &Settings) -> Vec<Finding> {
     if let Some(config) = settings.with("PUBLIC_URL") {
         findings.push(public_url(config));
     }
-    if let Some(url) = env.raw("AMQP_URL") {
-        findings.push(broker(url).await);
+    let config = settings.with("AMQP_URL").filter(|_| settings.with("DELAY_QUEUE").is_some());
+    if let Some(config) = config.filter(|config| config.orders.delay_queue == DelayQueue::RabbitMq) {
+        findings.push(broker(config).await);
     }
     findings
 }
@@ -83,16 +85,18 @@ fn public_url(config: &Config) -> Finding {
     Finding::fine(check, text)
 }
 
-/// Whether the broker can be reached at all.
-async fn broker(url: &str) -> Finding {
+/// Whether the broker lets the service in, as that will ask it.
+async fn broker(config: &Config) -> Finding {
     let check = "rabbitmq.reachable";
-    let mend = "AMQP_URL=amqp://user:password@host:5672/, or: rabbitmq-server -detached";
-    let Ok(parsed) = Url::parse(url) else { return Finding::wrong(check, "AMQP_URL is not a URL", mend) };
-    let port = parsed.port().unwrap_or(if parsed.scheme() == "amqps" { 5671 } else { 5672 });
-    let host = parsed.host_str().unwrap_or("localhost").to_owned();
-    match tokio::time::timeout(PATIENCE, TcpStream::connect((host.as_str(), port))).await {
-        Ok(Ok(_)) => Finding::fine(check, format!("{host}:{port} takes connections")),
-        Ok(Err(error)) => Finding::wrong(check, format!("{host}:{port}: {error}"), mend),
-        Err(_) => Finding::wrong(check, format!("{host}:{port}: no answer within three seconds"), mend),
+    let mend = "AMQP_URL=amqp://user:password@host:5672/vhost, or: rabbitmq-server -detached";
+    let Some(url) = &config.broker.url else { return Finding::wrong(check, "AMQP_URL is not set", mend) };
+    let amqp = match Amqp::new(url) {
+        Ok(amqp) => amqp,
+        Err(error) => return Finding::wrong(check, error.to_string(), mend),
+    };
+    match amqp.channel().await {
+        Ok(_) => Finding::fine(check, "it lets the service in"),
+        Err(AmqpDown::Failed(error)) => Finding::wrong(check, error.to_string(), mend),
+        Err(error) => Finding::wrong(check, error.to_string(), mend),
     }
 }

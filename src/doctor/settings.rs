@@ -25,6 +25,7 @@ fn stand_in(variable: &Variable) -> &'static str {
     match variable.name {
         "DATABASE_URL" => "postgres://127.0.0.1:1/payonce",
         "REDIS_URL" => "redis://127.0.0.1:1",
+        "AMQP_URL" => "amqp://127.0.0.1:1",
         "ADMIN_TOKENS" => "operator:stands-in-for-a-right-value",
         _ if variable.is_secret => "stands-in-for-a-right-value",
         _ => variable.default,
@@ -70,6 +71,7 @@ fn example(variable: &Variable) -> String {
     match variable.name {
         "DATABASE_URL" => "postgres://user:password@host:5432/payonce".to_owned(),
         "REDIS_URL" => "redis://host:6379/0".to_owned(),
+        "AMQP_URL" => "amqp://user:password@host:5672/%2f".to_owned(),
         "ADMIN_TOKENS" => "operator@NAME:$(openssl rand -hex 24)".to_owned(),
         "PUBLIC_URL" => "https://pay.shop.example".to_owned(),
         _ if variable.is_secret => "$(openssl rand -hex 24)".to_owned(),

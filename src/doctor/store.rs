@@ -20,8 +20,8 @@ pub(super) struct Facts {
     pub(super) may_take_role: bool,
     /// Tables on which the service's role has other rights than it should.
     pub(super) wrong_rights: Vec<String>,
-    /// Whether nobody can change the admin log in passing.
-    pub(super) is_log_guarded: bool,
+    /// Whether the trigger that keeps the admin log as it is fires; `None` when there is none.
+    pub(super) log_guard: Option<bool>,
 }
 
 /// A connection that asks.
@@ -53,8 +53,9 @@ impl Probe {
                     coalesce(pg_has_role(current_user, to_regrole('payonce_service')::oid,
                         CASE WHEN current_setting('server_version_num')::int < 160000 THEN 'MEMBER' ELSE 'SET' END),
                         false) AS may_take_role,
-                    EXISTS (SELECT FROM pg_trigger WHERE tgname = 'admin_log_only_grows' AND tgenabled <> 'D')
-                        AS is_log_guarded",
+                    -- 'R' fires for replicas alone.
+                    (SELECT tgenabled IN ('O', 'A') FROM pg_trigger
+                     WHERE tgname = 'admin_log_only_grows' AND tgrelid = to_regclass('public.admin_log')) AS log_guard",
         )
         .fetch_one(&mut self.0)
         .await?;
@@ -67,7 +68,7 @@ impl Probe {
             reserved_connections: row.try_get("reserved")?,
             has_role: row.try_get("has_role")?,
             may_take_role: row.try_get("may_take_role")?,
-            is_log_guarded: row.try_get("is_log_guarded")?,
+            log_guard: row.try_get("log_guard")?,
             durability: self.durability().await?,
             ..Facts::default()
         };

@@ -1,5 +1,6 @@
 //! Who calls: merchants by their keys, operators by their tokens.
 
+use async_trait::async_trait;
 use axum::extract::FromRequestParts;
 use axum::http::request::Parts;
 use axum::http::{StatusCode, header};
@@ -7,8 +8,10 @@ use secrecy::ExposeSecret;
 use sha2::{Digest, Sha256};
 use subtle::ConstantTimeEq;
 
-use super::Edge;
 use super::error::Problem;
+use super::{Edge, admin};
+use crate::admin_log;
+use crate::channels::sandbox::{Deed, NotAdmitted, Operators};
 use crate::config::{AdminConfig, Role};
 use crate::merchants::{self, Caller, KeyKind};
 
@@ -87,12 +90,6 @@ fn identify(config: &AdminConfig, authorization: Option<&str>) -> Option<Admin> 
     found
 }
 
-/// Whether an `Authorization` header is an operator's: for routes outside this edge.
-#[must_use]
-pub fn is_operator(config: &AdminConfig, authorization: Option<&str>) -> bool {
-    identify(config, authorization).is_some_and(|admin| admin.role == Role::Operator)
-}
-
 fn identify_parts(parts: &Parts, edge: &Edge) -> Result<Admin, Problem> {
     let authorization = parts.headers.get(header::AUTHORIZATION).and_then(|value| value.to_str().ok());
     identify(&edge.app.config.admin, authorization).ok_or_else(|| unauthenticated("an operator's token"))
@@ -138,5 +135,24 @@ impl FromRequestParts<Edge> for Operator {
             Role::Operator => Ok(Self(admin)),
             Role::Viewer => Err(forbidden("this route needs the role operator; nothing was done")),
         }
+    }
+}
+
+/// For the sandbox, whose routes are outside this edge.
+#[async_trait]
+impl Operators for Edge {
+    async fn admit(&self, authorization: Option<&str>, deed: Option<Deed>) -> Result<(), NotAdmitted> {
+        let key = bearer(authorization).ok_or(NotAdmitted::Unknown)?;
+        let unavailable = |_| NotAdmitted::Unavailable;
+        let Some(admin) = identify(&self.app.config.admin, authorization) else {
+            let caller = merchants::authenticate(&self.app, &self.keys, key).await.map_err(unavailable)?;
+            return Err(caller.map_or(NotAdmitted::Unknown, |_| NotAdmitted::Insufficient));
+        };
+        if admin.role != Role::Operator {
+            return Err(NotAdmitted::Insufficient);
+        }
+        let Some((action, target)) = deed else { return Ok(()) };
+        let entry = admin::entry(admin, action, target, None);
+        admin_log::append(&self.app, &entry).await.map_err(unavailable)
     }
 }

@@ -20,7 +20,7 @@ const MAX_REQUEST_ID: usize = 128;
 /// Gives the request an id (the caller's own, where it is a sane one), a span, and a line in the figures.
 pub(super) async fn observe(State(edge): State<Edge>, request: Request, next: Next) -> Response {
     let id = callers_id(&request).unwrap_or_else(|| edge.app.ids.uuid().simple().to_string());
-    let method = known(request.method());
+    let method = known_method(request.method());
     let route = request.extensions().get::<MatchedPath>().map_or("unmatched", MatchedPath::as_str).to_owned();
     let span = tracing::info_span!("request", id, method, route);
     let started = Instant::now();
@@ -39,18 +39,18 @@ pub(super) async fn observe(State(edge): State<Edge>, request: Request, next: Ne
     response
 }
 
-/// A method for the figures. Callers may make words up, and each would be a series of its own for ever.
-fn known(method: &Method) -> &'static str {
-    match *method {
-        Method::GET => "GET",
-        Method::POST => "POST",
-        Method::PUT => "PUT",
-        Method::PATCH => "PATCH",
-        Method::DELETE => "DELETE",
-        Method::HEAD => "HEAD",
-        Method::OPTIONS => "OPTIONS",
-        _ => "other",
-    }
+/// HTTP allows any word as a method; as labels, words that callers invent would be kept for ever.
+fn known_method(method: &Method) -> &'static str {
+    const KNOWN: [Method; 7] = [
+        Method::GET,
+        Method::POST,
+        Method::PUT,
+        Method::DELETE,
+        Method::OPTIONS,
+        Method::HEAD,
+        Method::PATCH,
+    ];
+    KNOWN.iter().find(|known| *known == method).map_or("other", |known| known.as_str())
 }
 
 fn callers_id(request: &Request) -> Option<String> {
@@ -61,8 +61,28 @@ fn callers_id(request: &Request) -> Option<String> {
 
 /// The answer of a handler that panicked: what happened is in the log only.
 pub(super) fn panicked(panic: Box<dyn Any + Send + 'static>) -> Response<Body> {
-    let message = panic.downcast_ref::<&str>().copied().unwrap_or("no message");
-    tracing::error!(panic = message, "a handler panicked");
+    tracing::error!(panic = message_of(panic.as_ref()), "a handler panicked");
     let detail = "a defect of the service; the same request may be repeated";
     Problem::new(StatusCode::INTERNAL_SERVER_ERROR, "INTERNAL_ERROR", detail).into_response()
+}
+
+/// What a panic says: a text, or one that was put together.
+fn message_of(panic: &(dyn Any + Send)) -> &str {
+    let plain = panic.downcast_ref::<&str>().copied();
+    plain.or_else(|| panic.downcast_ref::<String>().map(String::as_str)).unwrap_or("no message")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_panic_tells_its_message_also_one_that_was_put_together() {
+        let count = 3;
+        let plain = std::panic::catch_unwind(|| panic!("a text")).unwrap_err();
+        let formatted = std::panic::catch_unwind(|| panic!("{count} texts")).unwrap_err();
+        let other = std::panic::catch_unwind(|| std::panic::panic_any(7)).unwrap_err();
+        let told = [plain, formatted, other].map(|panic| message_of(panic.as_ref()).to_owned());
+        assert_eq!(told, ["a text", "3 texts", "no message"]);
+    }
 }

@@ -5,8 +5,11 @@
 //! `X-Request-Id`.
 
 use std::sync::Arc;
+use std::time::Duration;
 
 use crate::app::App;
+use crate::audit::AuditReport;
+use crate::infra::db::DbError;
 use crate::infra::tasks::Flights;
 use crate::merchants::KeyCache;
 use crate::pay::{PayError, PayUrl, PayUrlRequest};
@@ -26,17 +29,18 @@ mod orders;
 mod pay;
 mod router;
 mod server;
-mod stream;
 mod views;
 mod webhooks;
 mod within;
 
-pub use auth::is_operator;
 pub use health::Readiness;
 pub use openapi::document;
 pub use router::router;
 pub use server::{listen, serve};
 pub use within::{Answer, BadCall, answer_within};
+
+/// Longest run of an audit, which walks whole tables.
+const AUDIT_DEADLINE: Duration = Duration::from_secs(600);
 
 /// What handlers reach: the service, and what belongs to this process's edge alone.
 #[derive(Clone, Debug)]
@@ -53,6 +57,8 @@ pub struct EdgeInside {
     pub pay_urls: Flights<PayUrlRequest, Result<PayUrl, Arc<PayError>>>,
     /// Equal callbacks under way.
     pub callbacks: Flights<Incoming, Taken>,
+    /// The audit under way: one at a time, whoever asks meanwhile gets its report.
+    pub audits: Flights<(), Result<AuditReport, Arc<DbError>>>,
     /// Whether this instance takes new work.
     pub readiness: Readiness,
 }
@@ -65,6 +71,7 @@ impl Edge {
         Self(Arc::new(EdgeInside {
             keys: KeyCache::default(),
             pay_urls: Flights::new(tasks.clone()),
+            audits: Flights::new(tasks.with_deadline(AUDIT_DEADLINE)),
             callbacks: Flights::new(tasks),
             readiness,
             app,

@@ -1,9 +1,9 @@
 //! The HTTP server: hyper's own connection builder, because `axum::serve` never closes a half-sent header.
 //!
 //! Always true: a connection that has not sent a whole header within [`HEADER_DEADLINE`], be it silent, dripping
-//! or idle between requests, is closed, and so is one that does not take its answers. There is a most number of
-//! connections; more of them wait in the kernel's queue until one ends, which those deadlines make soon. A stop lets
-//! the requests under way end.
+//! or idle between requests, is closed, and so is one that takes in nothing of its answer for [`UNREAD_DEADLINE`].
+//! There is a most number of connections; more of them wait in the kernel's queue until one ends, which those
+//! deadlines make soon. A stop lets the requests under way end.
 
 use std::io;
 use std::net::SocketAddr;
@@ -17,17 +17,17 @@ use hyper::body::Incoming;
 use hyper::server::conn::http1;
 use hyper_util::rt::{TokioIo, TokioTimer};
 use hyper_util::service::TowerToHyperService;
+use socket2::SockRef;
 use tokio::net::{TcpListener, TcpSocket, TcpStream};
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
 use tower::ServiceExt;
 
-use super::stream::Stream;
-
 /// Longest wait for a whole request header.
 pub const HEADER_DEADLINE: Duration = Duration::from_secs(2);
-
+/// Longest wait for a peer to take in what was sent to it; the kernel closes the connection then.
+const UNREAD_DEADLINE: Duration = Duration::from_secs(10);
 /// Connections that wait in the kernel's queue at most; when it is full, they come again a second later or not at
 /// all. The kernel's own bound is `net.core.somaxconn`.
 const BACKLOG: u32 = 4096;
@@ -108,7 +108,7 @@ async fn serve_stream(
     router: Router,
     stopping: CancellationToken,
 ) -> Result<(), hyper::Error> {
-    set_nodelay(&stream);
+    set_options(&stream);
     let service = TowerToHyperService::new(
         router.map_request(|request: hyper::Request<Incoming>| request.map(Body::new)),
     );
@@ -117,14 +117,14 @@ async fn serve_stream(
         .header_read_timeout(HEADER_DEADLINE)
         .max_headers(MAX_HEADERS)
         .max_buf_size(MAX_HEADER_BYTES)
-        .serve_connection(TokioIo::new(Stream::new(stream)), service);
+        .serve_connection(TokioIo::new(stream), service);
     let Some(ended) = stopping.run_until_cancelled(&mut connection).await else {
         Pin::new(&mut connection).graceful_shutdown();
         return connection.await;
     };
     // Who let the time run out was told nothing.
     if !ended.as_ref().is_err_and(hyper::Error::is_timeout) {
-        let stream = connection.into_parts().io.into_inner().into_tcp();
+        let stream = connection.into_parts().io.into_inner();
         stopping.run_until_cancelled(tokio::time::timeout(LINGER, heard_out(&stream))).await;
     }
     ended
@@ -146,9 +146,12 @@ async fn heard_out(stream: &TcpStream) {
     }
 }
 
-fn set_nodelay(stream: &TcpStream) {
-    let outcome: Result<(), io::Error> = stream.set_nodelay(true);
+/// Small answers wait for nothing, and nobody waits for ever for a peer that does not take its answer.
+fn set_options(stream: &TcpStream) {
+    let outcome: Result<(), io::Error> = stream
+        .set_nodelay(true)
+        .and_then(|()| SockRef::from(stream).set_tcp_user_timeout(Some(UNREAD_DEADLINE)));
     if let Err(error) = outcome {
-        tracing::debug!(%error, "small answers may wait for one another");
+        tracing::debug!(%error, "a connection goes on without its options");
     }
 }

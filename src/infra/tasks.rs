@@ -26,12 +26,25 @@ pub enum TaskFailed {
 const DEADLINE: Duration = Duration::from_secs(30);
 
 /// All owned work of the process; a stop waits for it.
-#[derive(Clone, Debug, Default)]
+#[derive(Clone, Debug)]
 pub struct Tasks {
     tracker: TaskTracker,
+    deadline: Duration,
+}
+
+impl Default for Tasks {
+    fn default() -> Self {
+        Self { tracker: TaskTracker::new(), deadline: DEADLINE }
+    }
 }
 
 impl Tasks {
+    /// The same, for work that may take so long.
+    #[must_use]
+    pub fn with_deadline(&self, deadline: Duration) -> Self {
+        Self { deadline, ..self.clone() }
+    }
+
     /// Runs work to its end, whatever becomes of the caller.
     ///
     /// # Errors
@@ -51,14 +64,14 @@ impl Tasks {
         &self,
         work: impl Future<Output = T> + Send + Unpin + 'static,
     ) -> JoinHandle<Result<T, TaskFailed>> {
-        let bounded = tokio::time::timeout(DEADLINE, work).map_err(|_| TaskFailed::TimedOut);
+        let bounded = tokio::time::timeout(self.deadline, work).map_err(|_| TaskFailed::TimedOut);
         // The lines that it logs belong to the request that began it.
         self.tracker.spawn(bounded.in_current_span())
     }
 
     /// Runs work that nobody waits for.
     pub fn detach(&self, work: impl Future<Output = ()> + Send + 'static) {
-        self.tracker.spawn(tokio::time::timeout(DEADLINE, work).in_current_span());
+        self.tracker.spawn(tokio::time::timeout(self.deadline, work).in_current_span());
     }
 
     /// Waits until everything that runs has ended. New work may still begin meanwhile.

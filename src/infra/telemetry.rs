@@ -25,7 +25,8 @@ pub fn metrics() -> Option<&'static PrometheusHandle> {
 /// Starts the process's log. `RUST_LOG` chooses the lines, `LOG_FORMAT` their look. A second call changes
 /// nothing.
 pub fn init_log(format: LogFormat) {
-    let filter = EnvFilter::try_from_default_env().unwrap_or_else(|_| EnvFilter::new("info,sqlx=warn"));
+    let filter =
+        EnvFilter::try_from_default_env().unwrap_or_else(|_| EnvFilter::new("info,sqlx=warn,lapin=off"));
     let builder = tracing_subscriber::fmt().with_env_filter(filter).with_writer(std::io::stderr);
     // A failure means that a log is in place already, which is what was asked for.
     let _ = match format {

@@ -35,7 +35,7 @@ pub struct Overview {
     pub orders_of_a_day: Vec<Counted>,
     /// Money that has not come to rest.
     pub money_at_risk: Vec<MoneyAtRisk>,
-    /// What the service needs and has to do without: `redis`, `database_role`. Empty when all is well.
+    /// What the service needs and has to do without: `redis`, `rabbitmq`, `database_role`. Empty when all is well.
     pub degraded: Vec<&'static str>,
 }
 
@@ -44,19 +44,28 @@ pub struct Overview {
 /// # Errors
 /// When the database cannot be reached.
 pub async fn overview(app: &App) -> Result<Overview, DbError> {
-    let has_redis = app.redis.standing().await.is_up();
+    let has_broker = async {
+        match &app.amqp {
+            Some(amqp) => amqp.answers().await,
+            None => true,
+        }
+    };
+    let (redis, has_broker) = tokio::join!(app.redis.standing(), has_broker);
     let mut tx = app.db.begin_read().await?;
-    let counted = overview_in_tx(&mut tx, app.now(), has_redis).await;
-    tx.finish(counted).await
+    let counted = overview_in_tx(&mut tx, app.now()).await;
+    let (counted, is_guarded) = tx.finish(counted).await?;
+    let needed = [(redis.is_up(), "redis"), (has_broker, "rabbitmq"), (is_guarded, "database_role")];
+    let degraded = needed.into_iter().filter(|(is_well, _)| !is_well).map(|(_, name)| name).collect();
+    Ok(Overview { degraded, ..counted })
 }
 
-async fn overview_in_tx(tx: &mut Tx, now: OffsetDateTime, has_redis: bool) -> Result<Overview, DbError> {
-    let is_guarded = store::is_guarded(tx).await?;
-    let degraded = [(has_redis, "redis"), (is_guarded, "database_role")];
-    Ok(Overview {
+/// All but what is missing, and whether the service's role guards the database.
+async fn overview_in_tx(tx: &mut Tx, now: OffsetDateTime) -> Result<(Overview, bool), DbError> {
+    let counted = Overview {
         unfinished: store::count_unfinished(tx).await?,
         orders_of_a_day: store::count_orders_since(tx, now - Duration::DAY).await?,
         money_at_risk: audit::money_at_risk(tx).await?,
-        degraded: degraded.into_iter().filter(|(is_well, _)| !is_well).map(|(_, name)| name).collect(),
-    })
+        degraded: Vec::new(),
+    };
+    Ok((counted, store::is_guarded(tx).await?))
 }

@@ -13,7 +13,7 @@ use crate::app::App;
 use crate::idempotency::{self, Keep};
 use crate::infra::crash::effect;
 use crate::infra::db::Tx;
-use crate::infra::lock::{LockBusy, Scene};
+use crate::infra::lock::{LockBusy, LockGuard, Scene};
 use crate::pay;
 
 /// Rounds of "end the live attempt, then close": a buyer may begin another one in between.
@@ -30,11 +30,12 @@ pub async fn close(
     keep: Option<&Keep<OrderDetails>>,
 ) -> Result<OrderDetails, OrderError> {
     let lock = app.locks.acquire(Scene::Close, &key.lock_key()).await;
-    if let Err(busy) = lock {
+    if let Err(busy) = &lock {
         // One last look: whoever has the lock may just have closed or paid it.
-        is_closed(&find::order(app, key).await?)?.then_some(()).ok_or(busy)?;
+        is_closed(&find::order(app, key).await?)?.then_some(()).ok_or(*busy)?;
     }
-    let kept = app.db.retrying(|| close_with_lock(app, key, CloseReason::Cancelled, keep)).await?;
+    let lock = lock.as_ref().ok();
+    let kept = app.db.retrying(|| close_with_lock(app, key, CloseReason::Cancelled, keep, lock)).await?;
     match kept {
         Some(details) => Ok(details),
         None => find::details(app, key).await,
@@ -59,10 +60,11 @@ pub(super) async fn close_with_lock(
     key: &OrderKey,
     reason: CloseReason,
     keep: Option<&Keep<OrderDetails>>,
+    lock: Option<&LockGuard>,
 ) -> Result<Option<OrderDetails>, OrderError> {
     for _ in 0..MAX_ROUNDS {
         if let Some(attempt) = pay::find_live_attempt(app, key).await? {
-            pay::end_attempt(app, &attempt).await?;
+            pay::end_attempt(app, &attempt, lock).await?;
         }
         let mut tx = app.db.begin().await?;
         let outcome = close_in_tx(&mut tx, key, reason, keep, app.now()).await;

@@ -41,6 +41,7 @@ impl From<PayError> for OrderError {
         match error {
             PayError::Db(error) => Self::Db(error),
             PayError::ChannelUnavailable => Self::ChannelUnavailable,
+            PayError::Busy(busy) => Self::Busy(busy),
             other => Self::Pay(Box::new(other)),
         }
     }

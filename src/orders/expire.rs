@@ -132,12 +132,12 @@ async fn close_batch_in_tx(
 /// # Errors
 /// When the lock is busy, the channel silent or the database away: the task tries again.
 pub async fn expire_one(app: &App, key: &OrderKey) -> Result<Drive, OrderError> {
-    let _lock = app.locks.acquire(Scene::Close, &key.lock_key()).await?;
+    let lock = app.locks.acquire(Scene::Close, &key.lock_key()).await?;
     let order = store::find(&mut app.db.conn().await?, key).await?;
     if order.is_none_or(|order| order.expires_at > app.now()) {
         return Ok(Drive::Done);
     }
-    match app.db.retrying(|| close_with_lock(app, key, CloseReason::Timeout, None)).await {
+    match app.db.retrying(|| close_with_lock(app, key, CloseReason::Timeout, None, Some(&lock))).await {
         Ok(_) | Err(OrderError::AlreadyPaid) => Ok(Drive::Done),
         Err(OrderError::ChannelUnavailable) => Ok(Drive::Again("the channel is silent".into())),
         Err(error) => Err(error),

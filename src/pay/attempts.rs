@@ -150,7 +150,7 @@ async fn close_if_unwanted(app: &App, attempt: &Attempt) -> Result<(), PayError>
     if matches!(found.status, PayStatus::Paying | PayStatus::Paid) {
         return Ok(());
     }
-    match end_attempt(app, &found).await {
+    match end_attempt(app, &found, None).await {
         // A task goes on closing it; the order's state is the answer all the same.
         Ok(()) | Err(PayError::ChannelUnavailable) => Ok(()),
         Err(error) => Err(error),
@@ -166,7 +166,7 @@ pub async fn drive(app: &App, pay_order_id: &str) -> Result<Drive, PayError> {
         return Ok(Drive::Done);
     };
     let key = attempt.order_key();
-    let _lock = app.locks.acquire(Scene::GeneratePayUrl, &key.lock_key()).await?;
+    let lock = app.locks.acquire(Scene::GeneratePayUrl, &key.lock_key()).await?;
     // Whoever had the lock before may have brought it to its end.
     let found = store::find(&mut app.db.conn().await?, pay_order_id).await?;
     let Some(attempt) = found.filter(|attempt| attempt.status == PayStatus::Init) else {
@@ -176,9 +176,10 @@ pub async fn drive(app: &App, pay_order_id: &str) -> Result<Drive, PayError> {
     let is_wanted =
         facts.order.status == crate::orders::OrderStatus::Pending && attempt.expires_at > app.now();
     let outcome = if is_wanted {
+        lock.still_held()?;
         make_link(app, attempt, facts.order.expires_at, None).await.map(drop)
     } else {
-        end_attempt(app, &attempt).await
+        end_attempt(app, &attempt, Some(&lock)).await
     };
     match outcome {
         Ok(()) | Err(PayError::ChannelRefused(_)) => Ok(Drive::Done),

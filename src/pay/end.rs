@@ -9,17 +9,19 @@ use crate::channels::{CallError, Channel, Closing, TradeState};
 use crate::compensation::{self, Action, Drive, NewTask};
 use crate::infra::crash::effect;
 use crate::infra::db::DbError;
-use crate::infra::lock::Scene;
+use crate::infra::lock::{LockGuard, Scene};
 
 /// Closes a live attempt at its channel and then here; when it was paid there already, it pays its order.
-/// Afterwards the attempt is not live any more.
+/// Afterwards the attempt is not live any more. Whoever works under a lock names it.
 ///
 /// # Errors
-/// [`PayError::ChannelUnavailable`] when the channel is silent: nothing moved, and a task goes on asking.
-pub async fn end_attempt(app: &App, attempt: &Attempt) -> Result<(), PayError> {
+/// [`PayError::ChannelUnavailable`] when the channel is silent, [`PayError::Busy`] when the lock was lost: nothing
+/// moved, and a task goes on asking.
+pub async fn end_attempt(app: &App, attempt: &Attempt, lock: Option<&LockGuard>) -> Result<(), PayError> {
     let channel = app.channels.get(&attempt.channel);
     let channel = channel.ok_or_else(|| PayError::UnknownChannel(attempt.channel.clone()))?;
     write_task(app, attempt).await?;
+    lock.map_or(Ok(()), LockGuard::still_held)?;
     match close_at_channel(channel.as_ref(), attempt).await? {
         Ok(state) => {
             let report = Report::of_attempt(attempt, state, Origin::Query);
@@ -96,12 +98,12 @@ pub async fn end_by_id(app: &App, pay_order_id: &str) -> Result<Drive, PayError>
     let Some(attempt) = store::find(&mut app.db.conn().await?, pay_order_id).await? else {
         return Ok(Drive::Done);
     };
-    let _lock = app.locks.acquire(Scene::Close, &attempt.order_key().lock_key()).await?;
+    let lock = app.locks.acquire(Scene::Close, &attempt.order_key().lock_key()).await?;
     // Also one that is closed here: its trade may have come to stand at the channel after that.
     if attempt.status == PayStatus::Paid {
         return Ok(Drive::Done);
     }
-    match end_attempt(app, &attempt).await {
+    match end_attempt(app, &attempt, Some(&lock)).await {
         Ok(()) => Ok(Drive::Done),
         Err(PayError::ChannelUnavailable) => Ok(Drive::Again("the channel is silent".into())),
         Err(error) => Err(error),

@@ -22,7 +22,7 @@ use crate::compensation::{self, Action, NewTask};
 use crate::idempotency::{self, Keep};
 use crate::ids::{MerchantId, OrderNo, PayOrderId, UserId};
 use crate::infra::crash::effect;
-use crate::infra::lock::{LockBusy, Scene};
+use crate::infra::lock::{LockBusy, LockGuard, Scene};
 use crate::money::{Amount, Currency};
 use crate::orders::{self, NewOrder, OrderError, OrderKey, OrderKind, OrderStatus};
 
@@ -92,11 +92,12 @@ impl PayUrl {
 /// What stands, whatever is repeated: the link, or the channel's refusal.
 pub type Outcome = Result<PayUrl, Refusal>;
 
-/// A request, and how its outcome is kept where that is asked.
+/// A request, how its outcome is kept where that is asked, and the lock where it is held.
 #[derive(Clone, Copy, Debug)]
 struct Asked<'a> {
     request: &'a PayUrlRequest,
     keep: Option<&'a Keep<Outcome>>,
+    lock: Option<&'a LockGuard>,
 }
 
 /// What is to be done, decided from what was read.
@@ -129,7 +130,7 @@ pub async fn pay_url(
     if app.channels.get(&request.channel).is_none() {
         return Err(PayError::UnknownChannel(request.channel.clone()));
     }
-    app.db.retrying(|| look_then_make(app, Asked { request, keep })).await
+    app.db.retrying(|| look_then_make(app, Asked { request, keep, lock: None })).await
 }
 
 /// Answers with a link that stood already.
@@ -154,7 +155,7 @@ async fn look_then_make(app: &App, asked: Asked<'_>) -> Result<PayUrl, PayError>
         return give(app, asked, link).await;
     }
     match app.locks.acquire(Scene::GeneratePayUrl, &request.key().lock_key()).await {
-        Ok(_lock) => make(app, asked, facts).await,
+        Ok(lock) => make(app, Asked { lock: Some(&lock), ..asked }, facts).await,
         Err(busy) => {
             // One last look: the winner's answer is usually there.
             let facts = find(app, request).await?.ok_or(PayError::OrderNotFound)?;
@@ -211,21 +212,21 @@ async fn make(app: &App, asked: Asked<'_>, mut facts: Facts) -> Result<PayUrl, P
             Step::Begin => {
                 let attempt = new_attempt(app, request, &facts);
                 if begin(app, &attempt, &facts).await?
-                    && let Some(link) = link_of(app, attempt, &facts, asked.keep).await?
+                    && let Some(link) = link_of(app, asked, attempt, &facts).await?
                 {
                     return Ok(link);
                 }
             }
             Step::DriveOn(id) => {
                 if let Some(attempt) = Box::pin(take_over(app, request, &id)).await?
-                    && let Some(link) = link_of(app, attempt, &facts, asked.keep).await?
+                    && let Some(link) = link_of(app, asked, attempt, &facts).await?
                 {
                     return Ok(link);
                 }
             }
             Step::Replace(id) => {
                 let attempt = store::find(&mut app.db.conn().await?, id.as_str()).await?;
-                Box::pin(end_attempt(app, &attempt.ok_or(PayError::NotFound)?)).await?;
+                Box::pin(end_attempt(app, &attempt.ok_or(PayError::NotFound)?, asked.lock)).await?;
             }
         }
         facts = find(app, request).await?.ok_or(PayError::OrderNotFound)?;
@@ -316,11 +317,12 @@ async fn begin(app: &App, attempt: &Attempt, facts: &Facts) -> Result<bool, PayE
 
 async fn link_of(
     app: &App,
+    asked: Asked<'_>,
     attempt: Attempt,
     facts: &Facts,
-    keep: Option<&Keep<Outcome>>,
 ) -> Result<Option<PayUrl>, PayError> {
-    match make_link(app, attempt, facts.order.expires_at, keep).await? {
+    asked.lock.map_or(Ok(()), LockGuard::still_held)?;
+    match make_link(app, attempt, facts.order.expires_at, asked.keep).await? {
         Linked::Paying(link) => Ok(Some(*link)),
         Linked::Moved => Ok(None),
     }

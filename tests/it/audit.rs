@@ -10,10 +10,11 @@ use payonce::infra::clock::Clock;
 use payonce::infra::db::{Conn, Db, Tx};
 use payonce::orders::{OrderEvent, OrderStatus};
 use payonce::pay::{PayEvent, PayStatus};
+use sqlx::Executor;
 use time::OffsetDateTime;
 use time::macros::datetime;
 
-use crate::support::stores;
+use crate::support::{TestApp, stores};
 
 mod seeds;
 
@@ -197,4 +198,37 @@ async fn money_that_has_not_come_to_rest_is_summed_once() {
         report.money_at_risk.iter().map(|risk| (risk.currency.as_str(), risk.amount)).collect();
     // HELD 100, REFUNDING 70 and its refund, PROCESSING 40; the kept dollars are at rest.
     assert_eq!(risk, [("CNY", 210), ("USD", 0)]);
+}
+
+/// Who waits for a table in the story's database.
+const WAITING: &str = "SELECT count(*) FROM pg_stat_activity
+                       WHERE datname = current_database() AND wait_event_type = 'Lock'";
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn any_number_of_audits_at_once_is_one_and_holds_nobody_up() {
+    let app = TestApp::start().await;
+    let mut owner = app.direct_connection().await;
+    owner.execute("BEGIN; LOCK TABLE webhook_inbox IN ACCESS EXCLUSIVE MODE").await.expect("held");
+    // The service's role is not shown what other sessions wait for.
+    let mut watcher = app.direct_connection().await;
+    let mut waiting =
+        async || sqlx::query_scalar::<_, i64>(WAITING).fetch_one(&mut watcher).await.expect("a count");
+    let audits = futures_util::future::join_all((0..24).map(|_| app.admin_get("/admin/audit")));
+    let (answers, ()) = tokio::join!(audits, async {
+        let since = std::time::Instant::now();
+        while waiting().await == 0 {
+            assert!(since.elapsed() < std::time::Duration::from_secs(10), "no audit runs");
+        }
+        // More orders than connections, had each audit one.
+        for index in 0..20 {
+            app.order(&format!("AU{index}")).await;
+        }
+        assert_eq!(waiting().await, 1, "one audit");
+        owner.execute("COMMIT").await.expect("free");
+    });
+    // One that waited too long for the table on a slow machine says so to everybody.
+    let statuses: std::collections::BTreeSet<u16> = answers.iter().map(|reply| reply.status).collect();
+    assert!(statuses.len() == 1 && statuses.iter().all(|status| matches!(status, 200 | 503)), "{statuses:?}");
+    assert_eq!(app.admin_get("/admin/audit").await.expect(200).body["ok"], true);
+    app.end().await;
 }

@@ -429,3 +429,45 @@ async fn headers_without_end_are_refused_and_the_service_lives_on() {
     app.call(Method::GET, "/livez", "", None).await.expect(200);
     app.end().await;
 }
+
+#[tokio::test]
+async fn methods_that_callers_invent_are_refused_and_leave_no_figures_behind() {
+    let app = start().await;
+    let figures = async || app.call(Method::GET, "/metrics", "", None).await.expect(200).text;
+    let addr = app.instance.addr;
+    let ask = async |method: &str, path: &str| {
+        let request = format!("{method} {path} HTTP/1.1\r\nhost: x\r\nconnection: close\r\n\r\n");
+        say(addr, request.as_bytes()).await.status()
+    };
+    for index in 0..40 {
+        for path in ["/livez", "/nothing"] {
+            let status = ask(&format!("INVENTED{index}"), path).await;
+            assert!(matches!(status, 404 | 405), "{path}: {status}");
+        }
+    }
+    let after = figures().await;
+    assert!(after.contains("method=\"other\"") && !after.contains("INVENTED"), "{after}");
+    app.end().await;
+}
+
+#[tokio::test]
+async fn a_query_with_an_unknown_name_is_refused_wherever_there_is_a_query() {
+    let app = start().await;
+    let document = app.call(Method::GET, "/openapi.json", "", None).await.expect(200).body;
+    let mut asked = 0;
+    for route in ROUTES.iter().filter(|route| route.method == "GET") {
+        let parameters = &document["paths"][route.path]["get"]["parameters"];
+        if !parameters.as_array().is_some_and(|all| all.iter().any(|one| one["in"] == "query")) {
+            continue;
+        }
+        let url = format!("{}?merchant_id=demo&surprise=1", route.url());
+        let reply = app.call(Method::GET, &url, route.who.token(), None).await;
+        assert_eq!(reply.problem(422), "VALIDATION_FAILED", "{url}: {}", reply.text);
+        asked += 1;
+    }
+    assert!(asked >= 10, "{asked} routes");
+    for url in ["/admin/orders?stauts=PAID", "/admin/exceptions?statsu=OPEN"] {
+        assert_eq!(app.admin_get(url).await.problem(422), "VALIDATION_FAILED", "{url}");
+    }
+    app.end().await;
+}

@@ -286,3 +286,11 @@ async fn pay_through(url: &str, key: &str) {
     );
     assert_eq!(post("/admin/merchants/m1/keys", OPERATOR, json!({"reason": "a story"})).await, 201);
 }
+
+#[tokio::test]
+async fn a_command_does_not_wait_for_ever_for_an_instance_that_hangs() {
+    let hung = std::net::TcpListener::bind("127.0.0.1:0").expect("a port");
+    let url = format!("http://{}", hung.local_addr().expect("an address"));
+    let output = run(&["admin", "overview", "--url", &url, "--token", OPERATOR], &[]).await;
+    assert_eq!(output.status.code(), Some(1), "{}", errors(&output));
+}

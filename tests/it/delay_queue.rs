@@ -7,6 +7,7 @@ use lapin::options::BasicPublishOptions;
 use payonce::workers;
 use serde_json::json;
 
+use crate::support::fake_broker::{FakeBroker, Manner, Seen};
 use crate::support::servers::{Broker, private_rabbitmq};
 use crate::support::{Cluster, TestApp, TestOptions, metric, seconds};
 use crate::timeouts;
@@ -235,6 +236,7 @@ async fn without_any_broker_the_sweep_closes_what_is_due() {
     app.order_of_seconds("R7", 60).await;
     let id = app.pay_url("R7").await.expect(200).text_of("pay_order_id").to_owned();
     assert_eq!(readiness(&app).await, "degraded");
+    assert_eq!(app.admin_get("/admin/overview").await.expect(200).body["degraded"], json!(["rabbitmq"]));
     app.clock.advance(seconds(62));
     app.run_until_idle().await;
     assert_eq!(app.find_order("R7").await["close_reason"], "TIMEOUT");
@@ -260,4 +262,76 @@ async fn queues_that_are_deleted_under_way_are_made_again() {
     assert!(app.run_one("orders.sweep").await);
     assert_eq!(app.status_of("R8-lost").await, "CLOSED");
     broker.end(app).await;
+}
+
+async fn with_fake(broker: &FakeBroker) -> TestApp {
+    TestApp::start_with(TestOptions { vars: broker.vars(), ..TestOptions::default() }).await
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_broker_that_takes_connections_and_says_nothing_costs_one_at_a_time() {
+    let broker = FakeBroker::start(Manner { is_dumb: true, ..Manner::default() }).await;
+    let app = with_fake(&broker).await;
+    let began = std::time::Instant::now();
+    while Seen::count(&broker.seen.connections) < 4 {
+        assert_eq!(readiness(&app).await, "degraded");
+        assert!(app.run_one("orders.expire").await);
+        assert!(began.elapsed() < Duration::from_secs(60), "it is not tried again");
+    }
+    println!("four connections in {:?}", began.elapsed());
+    assert_eq!(Seen::count(&broker.seen.most_open), 1, "at a time");
+    app.eventually("what was given up is gone", async || Seen::count(&broker.seen.open) == 0).await;
+
+    broker.behaves(Manner::default());
+    app.eventually("it is back", async || readiness(&app).await == "ready").await;
+    app.end().await;
+}
+
+/// An order's timer that is not due for a while.
+fn early(app: &TestApp) -> Option<String> {
+    let due_at_ms = payonce::infra::clock::unix_millis(app.clock.now()) + 600_000;
+    Some(json!({"member": "demo:R9", "due_at_ms": due_at_ms}).to_string())
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_broker_that_confirms_slowly_is_waited_for_and_gets_each_timer_once() {
+    let broker = FakeBroker::start(Manner::default()).await;
+    let app = with_fake(&broker).await;
+    let slow = Some(Duration::from_millis(1500));
+    broker.behaves(Manner { confirm_after: slow, delivery: early(&app), ..Manner::default() });
+    let seen = &broker.seen;
+    app.eventually("it is sent on", async || {
+        app.run_one("orders.expire").await && Seen::count(&seen.acks) == 1
+    })
+    .await;
+    for _ in 0..10 {
+        assert!(app.run_one("orders.expire").await);
+    }
+    assert_eq!((Seen::count(&seen.publishes), Seen::count(&seen.nacks)), (1, 0));
+    assert_eq!(Seen::count(&seen.connections), 1);
+    app.end().await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_broker_in_alarm_holds_nothing_up_and_is_seen() {
+    let broker = FakeBroker::start(Manner::default()).await;
+    let app = with_fake(&broker).await;
+    broker.behaves(Manner { confirm_after: None, delivery: early(&app), ..Manner::default() });
+    app.eventually("it is asked to take a timer in", async || {
+        let began = std::time::Instant::now();
+        assert!(app.run_one("orders.expire").await);
+        assert!(began.elapsed() < Duration::from_secs(20), "{:?}", began.elapsed());
+        Seen::count(&broker.seen.publishes) == 1
+    })
+    .await;
+    for index in 0..20 {
+        let began = std::time::Instant::now();
+        assert_eq!(readiness(&app).await, "degraded");
+        app.order_of_seconds(&format!("R10-{index}"), 60).await;
+        assert!(app.run_one("orders.expire").await);
+        assert!(began.elapsed() < Duration::from_secs(2), "{:?}", began.elapsed());
+    }
+    // It goes on when it has room again, on the connection that there is.
+    assert_eq!((Seen::count(&broker.seen.publishes), Seen::count(&broker.seen.connections)), (1, 1));
+    app.end().await;
 }

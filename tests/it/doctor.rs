@@ -4,6 +4,8 @@ use serde_json::{Value, json};
 use sqlx::{AssertSqlSafe, Connection, Executor, PgConnection};
 
 use crate::commands::{empty_database, environment, errors, json_of, run};
+use crate::support::fake_broker::{FakeBroker, Manner};
+use crate::support::servers::{Broker, Watched, quorum_of};
 use crate::support::{TestApp, TestOptions, stores};
 
 type Environment = Vec<(&'static str, String)>;
@@ -134,9 +136,6 @@ async fn what_is_wrong_with_redis_and_the_network_is_named() {
         let seen = examine(&with(&right, &[("PUBLIC_URL", url)]), &[]).await;
         expect_wrong(&seen, "network.public_url", "PUBLIC_URL=https://");
     }
-    let broker = with(&right, &[("AMQP_URL", "amqp://u:hush-hush@127.0.0.1:1/")]);
-    expect_wrong(&examine(&broker, &[]).await, "rabbitmq.reachable", "rabbitmq-server");
-
     redis.stop().await.expect("stopped");
     expect_wrong(&examine(&right, &[]).await, "redis.reachable", "redis-cli");
     stores::drop_database(&database).await;
@@ -175,7 +174,14 @@ async fn what_is_wrong_with_the_database_is_named_and_the_line_mends_it() {
 
     sql(&database, "ALTER TABLE admin_log DISABLE TRIGGER admin_log_only_grows").await;
     expect_wrong(&examine(&right, &[]).await, "database.role", "ENABLE TRIGGER admin_log_only_grows");
-    sql(&database, "ALTER TABLE admin_log ENABLE TRIGGER admin_log_only_grows").await;
+    sql(&database, "ALTER TABLE admin_log ENABLE REPLICA TRIGGER admin_log_only_grows").await;
+    expect_wrong(&examine(&right, &[]).await, "database.role", "ENABLE TRIGGER admin_log_only_grows");
+    sql(&database, "DROP TRIGGER admin_log_only_grows ON admin_log").await;
+    let seen = examine(&right, &[]).await;
+    expect_wrong(&seen, "database.role", "CREATE TRIGGER admin_log_only_grows");
+    let line = finding(&seen.1, "database.role")["mend"].as_str().expect("a line");
+    sql(&database, line.split('\'').nth(1).expect("a statement")).await;
+    assert_eq!(examine(&right, &[]).await.0, Some(0), "mended");
     let name =
         database.split(['/', '?']).find(|part| part.starts_with('t') && part.contains('_')).expect("a name");
     sql(&database, &format!("ALTER DATABASE {name} SET synchronous_commit = off")).await;
@@ -243,4 +249,69 @@ async fn a_cluster_that_forgets_and_has_no_role_is_named() {
     let (_, report) = examine(&right, &[]).await;
     assert_eq!(wrong(&report), ["database.durability"], "the role is mended: {report:#}");
     postgres.stop().await.expect("stopped");
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_redis_behind_sentinels_is_examined_where_the_master_is() {
+    let (database, mut redis) = (stores::fresh_database().await, Watched::start().await);
+    let right = healthy(&database, &redis.url()).await;
+    let (code, report) = examine(&right, &[]).await;
+    assert_eq!((code, wrong(&report)), (Some(0), vec![]), "{report:#}");
+    assert_eq!(finding(&report, "redis.eviction")["health"], "FINE", "{report:#}");
+    let _: String =
+        stores::tell_redis(&redis.master.url(), &["CONFIG", "SET", "maxmemory-policy", "allkeys-lru"]).await;
+    let address = format!("127.0.0.1:{} CONFIG SET", redis.master.port());
+    expect_wrong(&examine(&right, &[]).await, "redis.eviction", &address);
+    redis.end_all().await;
+    expect_wrong(&examine(&right, &[]).await, "redis.reachable", "SENTINEL CKQUORUM shop");
+    stores::drop_database(&database).await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn every_node_of_a_quorum_is_examined() {
+    let (database, (mut nodes, url)) = (stores::fresh_database().await, quorum_of(3).await);
+    let right = healthy(&database, &url).await;
+    assert_eq!(examine(&right, &[]).await.0, Some(0));
+    let _: String =
+        stores::tell_redis(&nodes[2].url(), &["CONFIG", "SET", "maxmemory-policy", "allkeys-lru"]).await;
+    let address = format!("127.0.0.1:{} CONFIG SET", nodes[2].port());
+    expect_wrong(&examine(&right, &[]).await, "redis.eviction", &address);
+
+    nodes[2].kill().await.expect("killed");
+    let (code, report) = examine(&right, &[]).await;
+    let reachable = finding(&report, "redis.reachable");
+    assert_eq!((code, &reachable["health"]), (Some(0), &json!("NOTE")), "the others grant locks: {report:#}");
+    nodes[1].kill().await.expect("killed");
+    expect_wrong(&examine(&right, &[]).await, "redis.reachable", "redis-cli");
+    stores::drop_database(&database).await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn the_broker_is_asked_as_the_service_asks_it_and_only_where_it_does() {
+    let (database, redis) = (stores::fresh_database().await, stores::fresh_redis().await);
+    let right = healthy(&database, &redis.url()).await;
+    let dead = "amqp://u:hush-hush@127.0.0.1:1/";
+    assert_eq!(examine(&with(&right, &[("AMQP_URL", dead)]), &[]).await.0, Some(0), "nobody uses it");
+
+    let used = with(&right, &[("DELAY_QUEUE", "rabbitmq")]);
+    expect_wrong(&examine(&used, &[]).await, "config.AMQP_URL", "AMQP_URL=amqp://");
+    let at = |url: &str| with(&used, &[("AMQP_URL", url)]);
+    expect_wrong(&examine(&at(dead), &[]).await, "rabbitmq.reachable", "rabbitmq-server");
+    let file = std::env::temp_dir().join(format!("payonce-broker-{}", std::process::id()));
+    std::fs::write(&file, dead).expect("written");
+    let in_file = with(&used, &[("AMQP_URL_FILE", file.to_str().expect("a path"))]);
+    expect_wrong(&examine(&in_file, &[]).await, "rabbitmq.reachable", "rabbitmq-server");
+    std::fs::remove_file(&file).expect("removed");
+
+    let dumb = FakeBroker::start(Manner { is_dumb: true, ..Manner::default() }).await;
+    expect_wrong(&examine(&at(&dumb.url()), &[]).await, "rabbitmq.reachable", "rabbitmq-server");
+
+    let broker = Broker::fresh().await;
+    assert_eq!(examine(&at(&broker.url), &[]).await.0, Some(0));
+    let (_, host) = broker.url.split_once('@').expect("a login");
+    let stranger = format!("amqp://stranger:hush-hush@{host}");
+    expect_wrong(&examine(&at(&stranger), &[]).await, "rabbitmq.reachable", "rabbitmq-server");
+    let elsewhere = broker.url.replace("/%2f", "/no-such-vhost");
+    expect_wrong(&examine(&at(&elsewhere), &[]).await, "rabbitmq.reachable", "rabbitmq-server");
+    stores::drop_database(&database).await;
 }

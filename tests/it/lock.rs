@@ -1,18 +1,20 @@
 //! The distributed lock on one real Redis: it saves work, and never stands in the way for long.
 
-use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, Ordering};
+use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 
+use async_trait::async_trait;
 use payonce::config::RedisConfig;
 use payonce::ids::Ids;
 use payonce::infra::clock::Clock;
-use payonce::infra::lock::{LockSettings, Locks, Scene, backend_on};
+use payonce::infra::lock::{BackendUnavailable, LockBackend, LockSettings, Locks, Scene, backend_on};
 use payonce::infra::redis::Redis;
+use sqlx::{AssertSqlSafe, Executor};
 use tokio::time::sleep;
 
 use crate::support::stores::{fresh_redis, tell_redis};
-use crate::support::{TestApp, metric};
+use crate::support::{Reply, TestApp, TestOptions, metric};
 
 const KEY: &str = "lock:ORDER:demo:L1";
 /// Long enough that a slow machine does not look like a dead holder.
@@ -309,5 +311,77 @@ async fn its_figures_have_the_promised_names() {
     assert!(line("payonce_lock_wait_seconds_bucket{", "le="), "{text}");
     assert!(line("payonce_lock_wait_seconds_count", ""), "{text}");
     assert!(!text.contains("M1"), "no ids in labels");
+    app.end().await;
+}
+
+/// Grants the third try, and remembers by which word each one asked.
+#[derive(Default)]
+struct Reluctant(Mutex<Vec<String>>);
+
+#[async_trait]
+impl LockBackend for Reluctant {
+    async fn try_acquire(&self, _: &str, token: &str, _: Duration) -> Result<bool, BackendUnavailable> {
+        let mut asked = self.0.lock().expect("no panic");
+        asked.push(token.to_owned());
+        Ok(asked.len() == 3)
+    }
+
+    async fn renew(&self, _: &str, _: &str, _: Duration) -> Result<bool, BackendUnavailable> {
+        Ok(true)
+    }
+
+    async fn release(&self, _: &str, _: &str) -> Result<bool, BackendUnavailable> {
+        Ok(true)
+    }
+}
+
+#[tokio::test]
+async fn each_try_has_a_word_of_its_own_so_that_a_late_release_takes_nothing_away() {
+    let backend = Arc::new(Reluctant::default());
+    let locks = Locks::new(backend.clone(), LockSettings::with_ttl(TTL), Ids::random(Clock::system()));
+    drop(locks.acquire(Scene::Refund, KEY).await.expect("the third try"));
+    let words: std::collections::BTreeSet<_> = backend.0.lock().expect("no panic").iter().cloned().collect();
+    assert_eq!(words.len(), 3, "{words:?}");
+}
+
+/// Takes an order's lock away while its holder waits for a table.
+async fn rob(app: &TestApp, order_no: &str, table: &str, work: impl Future<Output = Reply>) -> Reply {
+    let key = format!("lock:ORDER:demo:{order_no}");
+    let mut owner = app.direct_connection().await;
+    let hold = format!("BEGIN; LOCK TABLE {table} IN SHARE MODE");
+    owner.execute(AssertSqlSafe(hold)).await.expect("held");
+    let (reply, ()) = tokio::join!(work, async {
+        app.eventually("it is held", async || {
+            app.redis_command::<Option<String>>(&["GET", &key]).await.is_some()
+        })
+        .await;
+        let _: () = app.redis_command(&["SET", &key, "another"]).await;
+        // It is looked at every 300 ms.
+        sleep(millis(1000)).await;
+        owner.execute("COMMIT").await.expect("free");
+    });
+    let _: i64 = app.redis_command(&["DEL", &key]).await;
+    reply
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn who_lost_the_lock_leaves_the_channel_to_its_new_owner() {
+    let vars = vec![("LOCK_TTL_MS", "900".to_owned())];
+    let app = TestApp::start_with(TestOptions { vars, ..TestOptions::default() }).await;
+    app.order("L2").await;
+    let robbed = rob(&app, "L2", "pay_orders", app.pay_url("L2")).await;
+    assert_eq!(robbed.problem(409), "LOCK_BUSY");
+    assert_eq!(
+        (app.attempt_statuses("L2").await, app.count("sandbox.trades").await),
+        (vec!["INIT".into()], 0)
+    );
+    let link = app.pay_url("L2").await.expect(200);
+    assert_eq!(app.attempt_statuses("L2").await, ["PAYING"]);
+
+    let robbed = rob(&app, "L2", "compensations", app.close("L2")).await;
+    assert_eq!(robbed.problem(409), "LOCK_BUSY");
+    assert_eq!(app.sandbox_trade(link.text_of("pay_order_id")).await["status"], "OPEN");
+    assert_eq!(app.close("L2").await.expect(200).body["status"], "CLOSED");
+    app.run_until_idle().await;
     app.end().await;
 }

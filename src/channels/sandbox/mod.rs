@@ -33,6 +33,6 @@ pub use books::{DeliveryView, PaymentView, RefundView, TradeView};
 pub use cashier::{PayOptions, Receipt};
 pub use faults::{ActiveFault, FaultError, FaultKind, FaultOp, NewFault};
 pub use gateway::{Gateway, GatewayError, GatewaySettings, Refused, SetupError};
-pub use routes::{OperatorCheck, routes};
+pub use routes::{Deed, NotAdmitted, Operators, routes};
 pub use trades::TradeStatus;
 pub use webhooks::DeliveryStatus;

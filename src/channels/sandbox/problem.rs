@@ -52,8 +52,16 @@ impl Problem {
         }
     }
 
+    pub(super) fn unavailable() -> Self {
+        Self::new(StatusCode::SERVICE_UNAVAILABLE, "SANDBOX_UNAVAILABLE", "try again later")
+    }
+
     pub(super) fn unauthenticated(detail: &str) -> Self {
         Self::new(StatusCode::UNAUTHORIZED, "UNAUTHENTICATED", detail)
+    }
+
+    pub(super) fn forbidden(detail: &str) -> Self {
+        Self::new(StatusCode::FORBIDDEN, "FORBIDDEN", detail)
     }
 
     fn invalid(field: &str, detail: String) -> Self {
@@ -99,7 +107,7 @@ impl From<GatewayError> for Problem {
             }
             GatewayError::Books(error) => {
                 tracing::error!(error = &error as &dyn std::error::Error, "the sandbox's books failed");
-                Self::new(StatusCode::SERVICE_UNAVAILABLE, "SANDBOX_UNAVAILABLE", "try again later")
+                Self::unavailable()
             }
         }
     }

@@ -2,6 +2,7 @@
 
 use std::sync::Arc;
 
+use async_trait::async_trait;
 use axum::Json;
 use axum::extract::{FromRef, State};
 use axum::http::header::{AUTHORIZATION, HeaderMap};
@@ -20,14 +21,32 @@ use super::problem::{JsonBody, Problem, RawBody, TradeId, parse};
 use super::protocol::{self, Call, Envelope, Outcome};
 use crate::ids::PayOrderId;
 
-/// Whether an `Authorization` header belongs to an operator.
-pub type OperatorCheck = Arc<dyn Fn(Option<&str>) -> bool + Send + Sync>;
+/// Why a caller may not order faults.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum NotAdmitted {
+    /// Nobody knows the credential.
+    Unknown,
+    /// It is known, and allows something else.
+    Insufficient,
+    /// It cannot be told, or not be written down, now.
+    Unavailable,
+}
+
+/// What an operator is about to change: its name in the admin log, and to what it is done.
+pub type Deed = (&'static str, String);
+
+/// The operators of the service around the sandbox, which stands above it and hands them in.
+#[async_trait]
+pub trait Operators: Send + Sync {
+    /// Lets an operator pass, by an `Authorization` header. A deed is written down before it is done.
+    async fn admit(&self, authorization: Option<&str>, deed: Option<Deed>) -> Result<(), NotAdmitted>;
+}
 
 /// What handlers reach.
 #[derive(Clone)]
 pub(super) struct Edge {
     gateway: Gateway,
-    operator: OperatorCheck,
+    operators: Arc<dyn Operators>,
 }
 
 impl FromRef<Edge> for Gateway {
@@ -37,7 +56,7 @@ impl FromRef<Edge> for Gateway {
 }
 
 /// Everything below `/sandbox`.
-pub fn routes(gateway: Gateway, operator: OperatorCheck) -> OpenApiRouter {
+pub fn routes(gateway: Gateway, operators: Arc<dyn Operators>) -> OpenApiRouter {
     OpenApiRouter::new()
         .routes(routes!(pay))
         .routes(routes!(decline))
@@ -45,7 +64,7 @@ pub fn routes(gateway: Gateway, operator: OperatorCheck) -> OpenApiRouter {
         .routes(routes!(set_fault, list_faults, clear_faults))
         .merge(adapter_routes())
         .merge(pages::routes())
-        .with_state(Edge { gateway, operator })
+        .with_state(Edge { gateway, operators })
 }
 
 /// The gateway's own interface, which only a remote adapter speaks.
@@ -166,7 +185,8 @@ async fn set_fault(
     headers: HeaderMap,
     JsonBody(fault): JsonBody<NewFault>,
 ) -> Result<Json<FaultList>, Problem> {
-    require_operator(&edge, &headers)?;
+    let target = format!("{} {}, {} times", fault.op, fault.fault, fault.times.unwrap_or(1));
+    admit(&edge, &headers, Some(("sandbox.set_fault", target))).await?;
     edge.gateway.set_fault(fault).await?;
     active_faults(&edge.gateway).await
 }
@@ -180,7 +200,7 @@ async fn set_fault(
     )
 )]
 async fn list_faults(State(edge): State<Edge>, headers: HeaderMap) -> Result<Json<FaultList>, Problem> {
-    require_operator(&edge, &headers)?;
+    admit(&edge, &headers, None).await?;
     active_faults(&edge.gateway).await
 }
 
@@ -193,7 +213,7 @@ async fn list_faults(State(edge): State<Edge>, headers: HeaderMap) -> Result<Jso
     )
 )]
 async fn clear_faults(State(edge): State<Edge>, headers: HeaderMap) -> Result<Json<FaultList>, Problem> {
-    require_operator(&edge, &headers)?;
+    admit(&edge, &headers, Some(("sandbox.clear_faults", "all".to_owned()))).await?;
     edge.gateway.clear_faults().await?;
     active_faults(&edge.gateway).await
 }
@@ -202,11 +222,13 @@ async fn active_faults(gateway: &Gateway) -> Result<Json<FaultList>, Problem> {
     Ok(Json(FaultList { data: gateway.list_faults().await? }))
 }
 
-fn require_operator(edge: &Edge, headers: &HeaderMap) -> Result<(), Problem> {
+async fn admit(edge: &Edge, headers: &HeaderMap, deed: Option<Deed>) -> Result<(), Problem> {
     let header = headers.get(AUTHORIZATION).and_then(|value| value.to_str().ok());
-    if (edge.operator)(header) {
-        Ok(())
-    } else {
-        Err(Problem::unauthenticated("faults are for operators: send `Authorization: Bearer <admin token>`"))
-    }
+    edge.operators.admit(header, deed).await.map_err(|error| match error {
+        NotAdmitted::Unknown => {
+            Problem::unauthenticated("faults are for operators: send `Authorization: Bearer <admin token>`")
+        }
+        NotAdmitted::Insufficient => Problem::forbidden("faults are for the role operator; nothing was done"),
+        NotAdmitted::Unavailable => Problem::unavailable(),
+    })
 }

@@ -1,5 +1,7 @@
 //! Carrying a command out: at a running instance, or in this process over the database itself.
 
+use std::time::Duration;
+
 use reqwest::Url;
 use secrecy::ExposeSecret;
 use serde_json::{Map, Value};
@@ -14,6 +16,9 @@ use crate::infra::clock::Clock;
 use crate::infra::http_client;
 use crate::run;
 
+/// Longest wait for an instance: it gives up its own work after as long.
+const PATIENCE: Duration = Duration::from_secs(30);
+
 /// Asks what the command says.
 pub(super) async fn call(options: &Options, given: &Given) -> Result<Answer, CliError> {
     match &options.url {
@@ -26,7 +31,8 @@ async fn call_instance(url: &str, options: &Options, given: &Given) -> Result<An
     let Some(token) = options.token.as_ref() else {
         return Err("an instance asks for a token: give --token or PAYONCE_ADMIN_TOKEN".into());
     };
-    let request = http_client::builder().build()?.request(given.deed.method.parse()?, target(url, given)?);
+    let http = http_client::builder().timeout(PATIENCE).build()?;
+    let request = http.request(given.deed.method.parse()?, target(url, given)?);
     let request = request.bearer_auth(token.expose_secret());
     let request = match body(given)? {
         Some(body) => request.json(&body),

@@ -18,6 +18,7 @@ use crate::refunds::{self, ResolveError, StrayStatus};
 
 /// Which exceptions.
 #[derive(Debug, Deserialize, utoipa::IntoParams)]
+#[serde(deny_unknown_fields)]
 #[into_params(parameter_in = Query)]
 pub(in crate::http) struct ExceptionParams {
     /// In one state.
@@ -106,6 +107,7 @@ pub(in crate::http) async fn resolve(
 
 /// Which stray payments.
 #[derive(Debug, Deserialize, utoipa::IntoParams)]
+#[serde(deny_unknown_fields)]
 #[into_params(parameter_in = Query)]
 pub(in crate::http) struct StrayParams {
     /// In one state.

@@ -35,7 +35,12 @@ impl TryFrom<String> for Reason {
 }
 
 /// What the admin log says of a deed that may go without a reason.
-fn entry(admin: Admin, action: &'static str, target: impl Into<String>, reason: Option<Reason>) -> Entry {
+pub(super) fn entry(
+    admin: Admin,
+    action: &'static str,
+    target: impl Into<String>,
+    reason: Option<Reason>,
+) -> Entry {
     Entry {
         actor: admin.name,
         role: admin.role,

@@ -16,6 +16,7 @@ use crate::orders::{self, OrderKey, OrderStatus};
 
 /// Which orders.
 #[derive(Debug, Deserialize, utoipa::IntoParams)]
+#[serde(deny_unknown_fields)]
 #[into_params(parameter_in = Query)]
 pub(in crate::http) struct OrderParams {
     /// Of one merchant.

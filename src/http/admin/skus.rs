@@ -58,6 +58,7 @@ pub(in crate::http) async fn set(
 
 /// Whose skus.
 #[derive(Debug, Deserialize, utoipa::IntoParams)]
+#[serde(deny_unknown_fields)]
 #[into_params(parameter_in = Query)]
 pub(in crate::http) struct SkuParams {
     /// Whose.

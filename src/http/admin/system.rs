@@ -1,5 +1,7 @@
 //! How the whole stands: the overview, the delay queue, the tasks, the log, the audit.
 
+use std::sync::Arc;
+
 use axum::Json;
 use axum::extract::State;
 use serde::{Deserialize, Serialize};
@@ -17,16 +19,21 @@ use crate::compensation::{self, TaskStatus, TaskView};
 use crate::operations::{self, Overview};
 use crate::orders::{self, DelayQueue};
 
-/// Checks every invariant in one snapshot.
+/// Checks every invariant in one snapshot; who asks while an audit runs gets its report.
 #[utoipa::path(get, path = "/admin/audit", tag = "admin", security(("admin_token" = [])),
     responses((status = 200, body = AuditReport, description = "`ok` is false when anything is violated")))]
 pub(in crate::http) async fn audit(
     State(edge): State<Edge>,
     _viewer: Viewer,
 ) -> Result<Json<AuditReport>, Problem> {
-    let report = audit::audit(&edge.app.db, edge.app.now()).await?;
-    audit::publish(&report);
-    Ok(Json(report))
+    let app = edge.app.clone();
+    let run = || async move {
+        let report = audit::audit(&app.db, app.now()).await.map_err(Arc::new)?;
+        audit::publish(&report);
+        Ok(report)
+    };
+    let report = edge.audits.join((), run).await?;
+    report.map(Json).map_err(|error| Problem::from(error.as_ref()))
 }
 
 /// What is unfinished, the orders of a day, money at risk, and what the service has to do without.

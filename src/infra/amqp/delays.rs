@@ -13,10 +13,10 @@ use tokio::sync::Mutex;
 
 use super::inbox::Inbox;
 use super::ladder::{self, Names};
-use super::{Amqp, AmqpDown};
+use super::{ANSWER_WITHIN, Amqp, AmqpDown, answered};
 
-/// Longest wait for the broker's word that it has a message.
-const CONFIRM_WITHIN: Duration = Duration::from_secs(1);
+/// Longest wait for the broker's word that it has a new member; without it, the sweep finds what it stands for.
+const PUT_WITHIN: Duration = Duration::from_secs(1);
 /// AMQP's word for a message that survives a restart.
 const PERSISTENT: u8 = 2;
 
@@ -50,7 +50,7 @@ impl Delays {
     /// # Errors
     /// [`AmqpDown`] when it may not have it.
     pub async fn put(&self, member: String, due_at_ms: i64, now_ms: i64) -> Result<(), AmqpDown> {
-        self.0.out.send(&Message { member, due_at_ms }, now_ms).await
+        self.0.out.send(&Message { member, due_at_ms }, now_ms, PUT_WITHIN).await
     }
 
     /// Up to `limit` members whose instant has come. They stay in hand until [`Delays::done`], and are given out
@@ -76,12 +76,12 @@ impl Delays {
     pub async fn count(&self) -> Result<(i64, i64), AmqpDown> {
         let out = &self.0.out;
         let channel = out.writing().await?;
-        ladder::count(&channel, &out.names).await
+        answered(ANSWER_WITHIN, ladder::count(&channel, &out.names)).await
     }
 
     /// Forgets members that were taken, for good.
     pub async fn done(&self, members: &[String], now_ms: i64) {
-        self.0.inbox.lock().await.done(members, now_ms).await;
+        self.0.inbox.lock().await.done(&self.0.out, members, now_ms).await;
     }
 }
 
@@ -97,7 +97,7 @@ impl Outbox {
     /// A channel for the inbox, and the name of the queue that it reads.
     pub(super) async fn reading(&self) -> Result<(Channel, String), AmqpDown> {
         let channel = self.amqp.channel().await?;
-        ladder::declare(&channel, &self.names).await?;
+        answered(ANSWER_WITHIN, ladder::declare(&channel, &self.names)).await?;
         Ok((channel, self.names.due()))
     }
 
@@ -107,13 +107,24 @@ impl Outbox {
             return Ok(channel.clone());
         }
         let channel = self.amqp.channel().await?;
-        ladder::declare(&channel, &self.names).await?;
-        channel.confirm_select(ConfirmSelectOptions::default()).await?;
+        answered(ANSWER_WITHIN, ladder::declare(&channel, &self.names)).await?;
+        answered(ANSWER_WITHIN, channel.confirm_select(ConfirmSelectOptions::default())).await?;
         Ok(cached.insert(channel).clone())
     }
 
-    /// Sends a message to the step that fits, and waits for the broker's word.
-    pub(super) async fn send(&self, message: &Message, now_ms: i64) -> Result<(), AmqpDown> {
+    /// Gives up the connection, where the broker keeps silent on it.
+    pub(super) async fn hang_up(&self) {
+        self.amqp.hang_up().await;
+    }
+
+    /// Sends a message to the step that fits, and waits so long for the broker's word. A word that comes later is not
+    /// heard: the broker may have the message all the same.
+    pub(super) async fn send(
+        &self,
+        message: &Message,
+        now_ms: i64,
+        within: Duration,
+    ) -> Result<(), AmqpDown> {
         let left = u64::try_from(message.due_at_ms.saturating_sub(now_ms)).unwrap_or(0);
         let queue = match ladder::step_for(Duration::from_millis(left)) {
             Some(step) => self.names.step(step),
@@ -121,19 +132,13 @@ impl Outbox {
         };
         let body = serde_json::to_vec(message).map_err(|_| AmqpDown::Refused)?;
         let channel = self.writing().await?;
-        let outcome = tokio::time::timeout(CONFIRM_WITHIN, publish(&channel, queue, &body)).await;
-        match outcome.unwrap_or(Err(AmqpDown::Silent)) {
-            Err(error) => {
-                // A queue may have been deleted: the next channel declares all of them. Whoever sent beside us may
-                // have made that one already.
-                self.channel.lock().await.take_if(|cached| cached.id() == channel.id());
-                if matches!(error, AmqpDown::Silent) {
-                    self.amqp.hang_up().await;
-                }
-                Err(error)
-            }
-            Ok(()) => Ok(()),
+        let outcome = answered(within, publish(&channel, queue, &body)).await;
+        if outcome.is_err() {
+            // A queue may have been deleted, or the broker keep silent: the next channel finds out, and declares all of
+            // them. Whoever sent beside us may have made that one already.
+            self.channel.lock().await.take_if(|cached| cached.id() == channel.id());
         }
+        outcome
     }
 }
 

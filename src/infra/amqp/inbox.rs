@@ -3,7 +3,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
 
-use futures_util::{FutureExt, StreamExt};
+use futures_util::{FutureExt, StreamExt, TryStreamExt};
 use lapin::Acker;
 use lapin::message::Delivery;
 use lapin::options::{
@@ -12,12 +12,16 @@ use lapin::options::{
 use lapin::types::FieldTable;
 use lapin::{Channel, Consumer};
 
-use super::AmqpDown;
 use super::delays::{Message, Outbox};
-use super::ladder;
+use super::{ANSWER_WITHIN, AmqpDown, answered, ladder};
 
 /// Messages in hand at most: as many fall due within the second that is waited out here.
 const IN_HAND: u16 = 4000;
+/// Messages that are sent on at the same time.
+const SENT_ON_AT_ONCE: usize = 200;
+/// Longest wait for the broker's word that it has a message that was sent on: nobody waits for it, and giving up
+/// early would leave two of it.
+const SENT_ON_WITHIN: Duration = Duration::from_secs(10);
 
 /// One worker's end of the queue.
 #[derive(Debug, Default)]
@@ -51,21 +55,38 @@ impl Inbox {
         now_ms: i64,
         is_known: impl Fn(&str) -> bool,
     ) -> Result<(), AmqpDown> {
-        let arrived = self.drain(out, now_ms, is_known).await;
-        if arrived.is_err() {
-            // The broker gives what was in hand to the next who asks.
-            self.session = None;
-            self.held.clear();
-        }
-        let arrived = arrived?;
-        let sent = arrived.early.iter().map(|(message, acker)| send_on(out, message, acker, now_ms));
-        futures_util::future::join_all(sent).await;
+        let outcome = self.take_in(out, now_ms, is_known).await;
+        self.end_session_after(out, outcome.as_ref().err()).await;
+        outcome
+    }
+
+    async fn take_in(
+        &mut self,
+        out: &Outbox,
+        now_ms: i64,
+        is_known: impl Fn(&str) -> bool,
+    ) -> Result<(), AmqpDown> {
+        let arrived = self.drain(out, now_ms, is_known).await?;
         for acker in arrived.unreadable {
             tracing::error!("a message of the delay queue cannot be read and was parked");
             metrics::counter!("payonce_delay_queue_parked_total").increment(1);
-            settled(acker.reject(BasicRejectOptions { requeue: false }).await);
+            answered(ANSWER_WITHIN, acker.reject(BasicRejectOptions { requeue: false })).await?;
         }
-        Ok(())
+        let early = futures_util::stream::iter(arrived.early.into_iter().map(Ok));
+        let send_on = |(message, acker)| async move { send_on(out, &message, &acker, now_ms).await };
+        early.try_for_each_concurrent(SENT_ON_AT_ONCE, send_on).await
+    }
+
+    /// After a failure the broker gives what was in hand to the next who asks; after a silence a new connection must
+    /// be had first.
+    async fn end_session_after(&mut self, out: &Outbox, failure: Option<&AmqpDown>) {
+        let Some(error) = failure else { return };
+        tracing::debug!(%error, "RabbitMQ will deliver some messages once more");
+        self.session = None;
+        self.held.clear();
+        if matches!(error, AmqpDown::Silent) {
+            out.hang_up().await;
+        }
     }
 
     async fn drain(
@@ -121,7 +142,7 @@ impl Inbox {
     }
 
     /// Acknowledges these, each as often as it was delivered.
-    pub(super) async fn done(&mut self, members: &[String], now_ms: i64) {
+    pub(super) async fn done(&mut self, out: &Outbox, members: &[String], now_ms: i64) {
         let members: BTreeSet<&String> = members.iter().collect();
         let due = self.held.range(..=(now_ms, u64::MAX));
         let places: Vec<_> =
@@ -129,34 +150,35 @@ impl Inbox {
         let ended: Vec<Acker> =
             places.iter().filter_map(|place| self.held.remove(place)).map(|(_, acker)| acker).collect();
         let acknowledged = ended.iter().map(|acker| acker.ack(BasicAckOptions::default()));
-        futures_util::future::join_all(acknowledged).await.into_iter().for_each(settled);
+        let outcome = answered(ANSWER_WITHIN, futures_util::future::try_join_all(acknowledged)).await;
+        self.end_session_after(out, outcome.as_ref().err()).await;
     }
 }
 
 impl Session {
     async fn open(out: &Outbox) -> Result<Self, AmqpDown> {
         let (channel, queue) = out.reading().await?;
-        channel.basic_qos(IN_HAND, BasicQosOptions::default()).await?;
-        let options = BasicConsumeOptions::default();
-        let consumer = channel.basic_consume(queue.into(), "".into(), options, FieldTable::default()).await?;
+        answered(ANSWER_WITHIN, channel.basic_qos(IN_HAND, BasicQosOptions::default())).await?;
+        let (options, arguments) = (BasicConsumeOptions::default(), FieldTable::default());
+        let consuming = channel.basic_consume(queue.into(), "".into(), options, arguments);
+        let consumer = answered(ANSWER_WITHIN, consuming).await?;
         Ok(Self { channel, consumer })
     }
 }
 
-/// To the next step; acknowledged here only when the broker has it there.
-async fn send_on(out: &Outbox, message: &Message, acker: &Acker, now_ms: i64) {
-    match out.send(message, now_ms).await {
-        Ok(()) => settled(acker.ack(BasicAckOptions::default()).await),
-        Err(error) => {
-            tracing::debug!(%error, "a timer could not be sent on and stays where it is");
-            settled(acker.nack(BasicNackOptions { requeue: true, ..BasicNackOptions::default() }).await);
+/// To the next step; acknowledged here only when the broker has it there. After a silence it may have it or not:
+/// then nothing more is said of it on this session.
+async fn send_on(out: &Outbox, message: &Message, acker: &Acker, now_ms: i64) -> Result<(), AmqpDown> {
+    let settled = match out.send(message, now_ms, SENT_ON_WITHIN).await {
+        Err(AmqpDown::Refused) => {
+            tracing::debug!("a timer could not be sent on and stays where it is");
+            let again = BasicNackOptions { requeue: true, ..BasicNackOptions::default() };
+            answered(ANSWER_WITHIN, acker.nack(again)).await
         }
-    }
-}
-
-/// What could not be told to the broker makes it deliver once more, and that is harmless.
-fn settled(outcome: lapin::Result<bool>) {
-    if let Err(error) = outcome {
-        tracing::debug!(%error, "RabbitMQ will deliver a message once more");
-    }
+        sent => {
+            sent?;
+            answered(ANSWER_WITHIN, acker.ack(BasicAckOptions::default())).await
+        }
+    };
+    settled.map(drop)
 }

@@ -1,31 +1,32 @@
 //! RabbitMQ: one shared connection that is made anew when it broke, with a pause that grows while it fails.
 //!
-//! Always true: asking for a channel ends within `CONNECT_WITHIN`, and while the broker is away it ends at
-//! once. Nothing that must survive is only there: what cannot be sent is found by a sweep over the database.
+//! Always true: asking for a channel ends within `CHANNEL_WITHIN`, and while the broker is away it ends at
+//! once; every other exchange has a deadline too. However long a broker keeps silent, it costs one connection.
+//! Nothing that must survive is only there: what cannot be sent is found by a sweep over the database.
 
 use std::fmt;
 use std::sync::Arc;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
+use lapin::Channel;
 use lapin::uri::AMQPUri;
-use lapin::{Channel, Connection, ConnectionProperties};
 use secrecy::{ExposeSecret, SecretString};
 use tokio::sync::Mutex;
 
 mod delays;
 mod inbox;
 mod ladder;
+mod link;
 
 pub use delays::Delays;
+use link::Link;
 
-/// Longest wait for a connection, its channel included.
-const CONNECT_WITHIN: Duration = Duration::from_secs(2);
+/// Longest wait for a channel, its connection included.
+const CHANNEL_WITHIN: Duration = Duration::from_secs(2);
+/// Longest wait for any other answer of the broker.
+const ANSWER_WITHIN: Duration = Duration::from_secs(5);
 /// Seconds between two signs of life, unless `AMQP_URL` says otherwise: a broker that fell silent is noticed soon.
 const HEARTBEAT_SECS: u16 = 5;
-/// First pause after a failure; each further one doubles it.
-const FIRST_PAUSE: Duration = Duration::from_millis(250);
-/// How often it doubles at most: 4 s.
-const MOST_DOUBLINGS: u32 = 4;
 
 /// The broker did not do what was asked; the work goes on without it.
 #[derive(Debug, thiserror::Error)]
@@ -36,6 +37,9 @@ pub enum AmqpDown {
     /// It did not answer in time.
     #[error("RabbitMQ did not answer in time")]
     Silent,
+    /// It takes nothing in until it has memory and disk again, and says so.
+    #[error("RabbitMQ takes nothing in for want of memory or disk")]
+    Blocked,
     /// It did not take the message in.
     #[error("RabbitMQ did not accept the message")]
     Refused,
@@ -56,13 +60,6 @@ pub struct Amqp(Arc<Inside>);
 struct Inside {
     uri: AMQPUri,
     link: Mutex<Link>,
-}
-
-#[derive(Default)]
-struct Link {
-    connection: Option<Connection>,
-    failures: u32,
-    left_alone_until: Option<Instant>,
 }
 
 impl fmt::Debug for Amqp {
@@ -88,59 +85,35 @@ impl Amqp {
     /// [`AmqpDown`] when the broker cannot be had now.
     pub async fn channel(&self) -> Result<Channel, AmqpDown> {
         let mut link = self.0.link.lock().await;
-        if link.left_alone_until.is_some_and(|until| Instant::now() < until) {
+        if link.is_left_alone() {
             return Err(AmqpDown::LeftAlone);
         }
-        let opened = tokio::time::timeout(CONNECT_WITHIN, link.open_channel(&self.0.uri)).await;
-        let outcome = opened.unwrap_or(Err(AmqpDown::Silent));
+        let outcome = answered(CHANNEL_WITHIN, link.open_channel(&self.0.uri)).await;
         link.judge(&outcome);
         outcome
     }
 
-    /// Whether the broker answers right now.
+    /// Whether the broker answers right now. Whoever asks may leave: the asking comes to its end.
     pub async fn answers(&self) -> bool {
-        match self.channel().await {
-            // Dropping it closes it.
-            Ok(channel) => channel.status().connected(),
-            Err(_) => false,
-        }
+        let amqp = self.clone();
+        // Dropping the channel closes it.
+        let asking = tokio::spawn(async move { amqp.channel().await.is_ok() });
+        asking.await.unwrap_or(false)
     }
 
     /// Gives up a connection on which nothing is answered any more.
     async fn hang_up(&self) {
         let mut link = self.0.link.lock().await;
-        link.judge::<()>(&Err(AmqpDown::Silent));
+        if !link.is_left_alone() {
+            link.judge::<()>(&Err(AmqpDown::Silent));
+        }
     }
 }
 
-impl Link {
-    async fn open_channel(&mut self, uri: &AMQPUri) -> Result<Channel, AmqpDown> {
-        let connection = match self.connection.take().filter(|connection| connection.status().connected()) {
-            Some(connection) => connection,
-            None => Connection::connect_uri(uri.clone(), ConnectionProperties::default()).await?,
-        };
-        Ok(self.connection.insert(connection).create_channel().await?)
-    }
-
-    /// Says once that the broker went away, and once that it is back.
-    fn judge<T>(&mut self, outcome: &Result<T, AmqpDown>) {
-        match outcome {
-            Ok(_) => {
-                if self.failures > 0 {
-                    tracing::info!("RabbitMQ is back");
-                }
-                (self.failures, self.left_alone_until) = (0, None);
-            }
-            Err(error) => {
-                if self.failures == 0 {
-                    tracing::warn!(%error, "RabbitMQ is away; the database is swept for what it would have brought");
-                }
-                metrics::counter!("payonce_broker_failures_total").increment(1);
-                self.connection = None;
-                self.left_alone_until =
-                    Some(Instant::now() + FIRST_PAUSE * 2_u32.pow(self.failures.min(MOST_DOUBLINGS)));
-                self.failures = self.failures.saturating_add(1);
-            }
-        }
-    }
+/// What the broker answers, unless it takes longer.
+async fn answered<T, E>(within: Duration, exchange: impl Future<Output = Result<T, E>>) -> Result<T, AmqpDown>
+where
+    AmqpDown: From<E>,
+{
+    Ok(tokio::time::timeout(within, exchange).await.map_err(|_| AmqpDown::Silent)??)
 }

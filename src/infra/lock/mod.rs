@@ -117,9 +117,9 @@ impl Locks {
 
     async fn acquire_in_turn(&self, scene: Scene, key: &str) -> Result<LockGuard, LockBusy> {
         let place = self.queue.enter(key, self.queue_deadline(scene)).await.ok_or(LockBusy)?;
-        let token = self.ids.uuid().simple().to_string();
         for attempt in 1..=self.settings.tries {
-            let asked_at = Instant::now();
+            // A word for each try: what takes a failed one back, however late, must not take the next one away.
+            let (token, asked_at) = (self.ids.uuid().simple().to_string(), Instant::now());
             match self.backend.try_acquire(key, &token, self.settings.ttl).await {
                 Ok(true) => return Ok(self.guard(scene, key, token, place, asked_at)),
                 Ok(false) if attempt < self.settings.tries => tokio::time::sleep(self.jittered_pause()).await,
@@ -175,6 +175,14 @@ impl LockGuard {
     #[must_use]
     pub fn lost(&self) -> &CancellationToken {
         &self.lost
+    }
+
+    /// Asked before an outside call: one that lost its lock leaves that to whoever has it now.
+    ///
+    /// # Errors
+    /// [`LockBusy`] when the lock was found to belong to somebody else.
+    pub fn still_held(&self) -> Result<(), LockBusy> {
+        if self.lost.is_cancelled() { Err(LockBusy) } else { Ok(()) }
     }
 
     /// Whether the backend granted it, or the work goes on with this process's queue alone.

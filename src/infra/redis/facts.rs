@@ -1,6 +1,6 @@
 //! What a Redis says of itself.
 
-use super::{Redis, RedisDown};
+use super::{Node, RedisDown};
 
 /// What a Redis says of itself.
 #[derive(Clone, Debug, Default)]
@@ -13,11 +13,11 @@ pub struct RedisFacts {
     pub is_persistent: bool,
 }
 
-impl Redis {
-    /// Asks Redis about itself.
+impl Node {
+    /// Asks a server about itself.
     ///
     /// # Errors
-    /// As [`Redis::run`].
+    /// As [`Node::run`].
     pub async fn facts(&self) -> Result<RedisFacts, RedisDown> {
         // The server, memory and persistence sections at once: a service of Redis may refuse `CONFIG GET`.
         let info: String = self.run(redis::cmd("INFO").arg("everything")).await?;

@@ -113,7 +113,12 @@ impl Story {
                 app.eventually("its money is held", async || exception_of(shop, number).await.is_some())
                     .await;
             }
-            Self::Buy | Self::Cancel | Self::Late | Self::Nonsense | Self::Operator | Self::ExpireOnBroker => {}
+            Self::Buy
+            | Self::Cancel
+            | Self::Late
+            | Self::Nonsense
+            | Self::Operator
+            | Self::ExpireOnBroker => {}
         }
     }
 

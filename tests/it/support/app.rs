@@ -96,7 +96,10 @@ impl TestApp {
                 ("CHANNEL_DEADLINE_MS", "1000".to_owned()),
                 ("DATABASE_POOL_SIZE", "16".to_owned()),
                 // With 1 no two commands share a batch: the stories hold over both forms.
-                ("DATABASE_BATCH_MAX", std::env::var("PAYONCE_BATCH_MAX").unwrap_or_else(|_| "128".to_owned())),
+                (
+                    "DATABASE_BATCH_MAX",
+                    std::env::var("PAYONCE_BATCH_MAX").unwrap_or_else(|_| "128".to_owned()),
+                ),
             ],
         );
         for (name, value) in options.vars {

@@ -6,6 +6,7 @@ pub mod chance;
 pub mod cluster;
 pub mod crash;
 pub mod double_grant;
+pub mod fake_broker;
 mod keyed;
 mod money;
 mod paying;

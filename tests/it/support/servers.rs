@@ -44,6 +44,16 @@ impl Watched {
         format!("redis+sentinel://:{}@{}/shop", self.master.password(), hosts.join(","))
     }
 
+    /// Nobody of them is left.
+    pub async fn end_all(&mut self) {
+        for sentinel in &mut self.sentinels {
+            sentinel.stop().await.expect("stopped");
+        }
+        for server in [&mut self.master, &mut self.replica] {
+            server.kill().await.expect("killed");
+        }
+    }
+
     /// Without the replica and each other known, the sentinels would replace nobody.
     async fn until_all_know_each_other(&self) {
         for sentinel in &self.sentinels {
