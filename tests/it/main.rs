@@ -40,6 +40,7 @@ mod pay_url_keys;
 mod pay_url_silence;
 mod races;
 mod redlock;
+mod refund_workers;
 mod sentinel;
 mod stock;
 mod storms;

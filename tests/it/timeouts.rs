@@ -364,3 +364,56 @@ async fn collect<T>(work: impl Iterator<Item = impl Future<Output = T>>) -> Vec<
     use futures_util::stream::{self, StreamExt};
     stream::iter(work).buffer_unordered(32).collect().await
 }
+
+#[tokio::test]
+async fn an_order_that_cannot_be_closed_holds_up_no_other() {
+    let app = TestApp::start().await;
+    app.stock("TEA", 10).await;
+    app.order_for("T20", 60).await;
+    let items = json!([{"sku": "CUP", "quantity": 1, "unit_price": 5}]);
+    app.stock("CUP", 10).await;
+    let odd =
+        json!({"order_no": "T21", "user_id": "u1", "currency": "CNY", "items": items, "expires_in": 60});
+    app.order_with(odd).await;
+    app.sql("UPDATE skus SET lock_stock = 0 WHERE sku = 'CUP'").await;
+
+    app.clock.advance(seconds(62));
+    app.run_until_idle().await;
+    assert_eq!(why(&app.find_order("T20").await), ("CLOSED", "TIMEOUT"));
+    assert_eq!(app.status_of("T21").await, "PENDING");
+    let driven = "action = 'EXPIRE_ORDER' AND order_no = 'T21' AND status = 'READY' AND last_error <> ''";
+    assert_eq!(app.count_where("compensations", driven).await, 1);
+
+    app.sql("UPDATE skus SET lock_stock = 1 WHERE sku = 'CUP'").await;
+    app.clock.advance(minutes(1));
+    app.run_until_idle().await;
+    assert_eq!(why(&app.find_order("T21").await), ("CLOSED", "TIMEOUT"));
+    app.end().await;
+}
+
+#[tokio::test]
+async fn a_guard_that_was_not_needed_leaves_no_row_and_what_is_done_is_forgotten() {
+    let app = TestApp::start().await;
+    app.order_to_pay("T22").await;
+    app.close("T22").await.expect(200);
+    app.order("T23").await;
+    app.fault(FaultOp::Create, FaultKind::Refuse, 1, None).await;
+    app.pay_url("T23").await.expect(402);
+    assert_eq!(app.count("compensations").await, 0);
+
+    for (subject, status, age) in
+        [("old", "DONE", 91), ("young", "DONE", 89), ("given up", "DEAD", 400), ("alive", "READY", 400)]
+    {
+        app.sql(&format!(
+            "INSERT INTO compensations (kind, action, subject, status, due_at, created_at, updated_at)
+             VALUES ('REDO_BUSINESS', 'DRIVE_REFUND', '{subject}', '{status}', now() + interval '9 d',
+                     now() - interval '{age} d', now() - interval '{age} d')"
+        ))
+        .await;
+    }
+    assert!(app.run_duty("compensation.forget").await);
+    assert_eq!(app.count("compensations").await, 3);
+    assert_eq!(app.count_where("compensations", "subject = 'old'").await, 0);
+    app.sql("DELETE FROM compensations").await;
+    app.end().await;
+}

@@ -31,6 +31,7 @@ pub enum Story {
     EmptiedRedis,
     OldCallback,
     OldAnswer,
+    OldTask,
     KeyOfAnOldOrder,
     KeyOfAnOldLink,
     Nonsense,
@@ -96,6 +97,13 @@ impl Story {
                 ))
                 .await;
             }
+            Self::OldTask => {
+                app.sql(&format!(
+                    "INSERT INTO compensations (kind, action, subject, status, due_at, created_at, updated_at)
+                     VALUES ('REDO_BUSINESS', 'DRIVE_REFUND', '{number}', 'DONE', now(), now() - interval '91 d', now())"
+                ))
+                .await;
+            }
             Self::KeyOfAnOldOrder => drop(app.order_with(order(number, 1_800)).await),
             Self::KeyOfAnOldLink => {
                 app.order_with(order(number, 1_800)).await;
@@ -153,7 +161,8 @@ impl Story {
             | Self::GivenUp
             | Self::EmptiedRedis
             | Self::OldCallback
-            | Self::OldAnswer => service.until("its end", async || self.has_ended(shop, number).await).await,
+            | Self::OldAnswer
+            | Self::OldTask => service.until("its end", async || self.has_ended(shop, number).await).await,
         }
     }
 
@@ -192,6 +201,7 @@ impl Story {
                 app.count_where("webhook_inbox", &format!("event_id = '{number}'")).await == 0
             }
             Self::OldAnswer => app.count_where("idempotency_keys", &format!("key = '{number}'")).await == 0,
+            Self::OldTask => app.count_where("compensations", &format!("subject = '{number}'")).await == 0,
             Self::KeyOfAnOldOrder | Self::KeyOfAnOldLink => {
                 app.count_where("idempotency_keys", &format!("key = '{number}'")).await == 1
             }
