@@ -49,11 +49,11 @@ pub async fn expire_due(app: &App) -> Result<Batch, DutyError> {
 /// When the database cannot be reached.
 pub async fn sweep_due(app: &App) -> Result<Batch, DutyError> {
     let (until, page_size) = (app.now() - GRACE, i64::try_from(BATCH)?);
-    let mut after = store::FIRST_PLACE;
+    let mut after = OffsetDateTime::UNIX_EPOCH;
     loop {
-        let page = store::list_due_after(&mut app.db.conn().await?, &after, until, page_size).await?;
-        let Some((last, expires_at, _)) = page.last() else { break };
-        after = store::place_of(last, *expires_at);
+        let page = store::list_due_after(&mut app.db.conn().await?, after, until, page_size).await?;
+        let Some((_, last, _)) = page.last() else { break };
+        after = *last;
         let open = page.into_iter().filter(|(_, _, is_driven)| !is_driven);
         let due: Vec<OrderKey> = open.map(|(key, _, _)| key).collect();
         close_all(app, &due).await?;
@@ -70,12 +70,12 @@ async fn rebuild_if_lost(app: &App) -> Result<(), DutyError> {
     if !deadlines::were_lost(app).await? {
         return Ok(());
     }
-    let mut after = store::FIRST_PLACE;
+    let mut after = (OffsetDateTime::UNIX_EPOCH, String::new(), String::new());
     loop {
         let page = store::list_pending_after(&mut app.db.conn().await?, &after, PAGE).await?;
         deadlines::restore(app, &page).await?;
         let Some((key, expires_at)) = page.last() else { break };
-        after = store::place_of(key, *expires_at);
+        after = (*expires_at, key.merchant_id.to_string(), key.order_no.to_string());
     }
     // Only now: a rebuild that was cut off begins again.
     deadlines::mark_intact(app).await?;

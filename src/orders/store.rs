@@ -355,21 +355,11 @@ pub(super) async fn leave_to_tasks(
     Ok(())
 }
 
-/// Where a page by deadline, merchant and number ended.
-pub(super) type Place = (OffsetDateTime, String, String);
-
-/// Before the first page.
-pub(super) const FIRST_PLACE: Place = (OffsetDateTime::UNIX_EPOCH, String::new(), String::new());
-
-/// Behind this order.
-pub(super) fn place_of(key: &OrderKey, expires_at: OffsetDateTime) -> Place {
-    (expires_at, key.merchant_id.to_string(), key.order_no.to_string())
-}
-
-/// A page of orders that are due, by deadline and number, each with whether a living task drives it already.
+/// A page of orders that were due between `after` and `until`, by deadline, each with whether a living task drives
+/// it already. Those of one instant come together, so the next page begins behind it.
 pub(super) async fn list_due_after(
     conn: &mut Conn,
-    after: &Place,
+    after: OffsetDateTime,
     until: OffsetDateTime,
     limit: i64,
 ) -> Result<Vec<(OrderKey, OffsetDateTime, bool)>, DbError> {
@@ -377,38 +367,33 @@ pub(super) async fn list_due_after(
         r#"SELECT due.merchant_id AS "merchant_id: MerchantId", due.order_no AS "order_no: OrderNo", due.expires_at,
                   task.id IS NOT NULL AS "is_driven!"
            FROM (SELECT merchant_id, order_no, expires_at FROM orders
-                 WHERE status = 'PENDING' AND expires_at >= $1 AND expires_at <= $4
-                   AND (expires_at, merchant_id, order_no) > ($1, $2, $3)
-                 ORDER BY expires_at, merchant_id, order_no LIMIT $5) AS due
+                 WHERE status = 'PENDING' AND expires_at > $1 AND expires_at <= $2
+                 ORDER BY expires_at FETCH FIRST ($3) ROWS WITH TIES) AS due
            LEFT JOIN LATERAL (
                SELECT id FROM compensations
                WHERE merchant_id = due.merchant_id AND order_no = due.order_no AND action = 'EXPIRE_ORDER'
                  -- Parameters, because words would let the plan walk an index of all living tasks for each order.
-                 AND status = ANY($6)
+                 AND status = ANY($4)
                LIMIT 1) AS task ON true
-           ORDER BY due.expires_at, due.merchant_id, due.order_no"#,
-        after.0,
-        after.1,
-        after.2,
+           ORDER BY due.expires_at"#,
+        after,
         until,
         limit,
         &TaskStatus::ALIVE.map(|status| status.as_str().to_owned()),
     )
     .fetch_all(conn)
     .await?;
-    Ok(rows
-        .into_iter()
-        .map(|row| {
-            let key = OrderKey { merchant_id: row.merchant_id, order_no: row.order_no };
-            (key, row.expires_at, row.is_driven)
-        })
-        .collect())
+    let due = rows.into_iter().map(|row| {
+        let key = OrderKey { merchant_id: row.merchant_id, order_no: row.order_no };
+        (key, row.expires_at, row.is_driven)
+    });
+    Ok(due.collect())
 }
 
 /// A page of all open timers, by deadline and number: what Redis is rebuilt from.
 pub(super) async fn list_pending_after(
     conn: &mut Conn,
-    after: &Place,
+    after: &(OffsetDateTime, String, String),
     limit: i64,
 ) -> Result<Vec<(OrderKey, OffsetDateTime)>, DbError> {
     let rows = sqlx::query!(

@@ -19,14 +19,17 @@ const GRACE: Duration = Duration::seconds(10);
 /// When the database cannot be reached.
 pub async fn sweep_dead_links(app: &App) -> Result<Batch, DutyError> {
     let (now, limit) = (app.now(), i64::try_from(BATCH)?);
-    let mut after = (OffsetDateTime::UNIX_EPOCH, String::new());
+    let mut after = OffsetDateTime::UNIX_EPOCH;
     loop {
         let mut conn = app.db.conn().await?;
-        let page = store::leave_dead_links_to_tasks(&mut conn, &after, now - GRACE, limit, now);
-        let Some((found, last)) = effect!("pay.sweep", page.await)? else { return Ok(Batch::Done) };
-        if found > 0 {
+        let (written, last) = effect!(
+            "pay.sweep",
+            store::leave_dead_links_to_tasks(&mut conn, after, now - GRACE, limit, now).await
+        )?;
+        if written > 0 {
             app.compensation_wake.notify_one();
         }
+        let Some(last) = last else { return Ok(Batch::Done) };
         after = last;
     }
 }

@@ -108,33 +108,31 @@ pub(super) async fn list_of_order(conn: &mut Conn, key: &OrderKey) -> Result<Vec
     Ok(attempts)
 }
 
-/// Where a page of dead links ended.
-pub(super) type DeadLink = (OffsetDateTime, String);
-
-/// Writes the tasks that close the next live attempts which ended before `horizon`, but for those that somebody
-/// drives already. Gives how many, and where the page ended; `None` when there was none left.
+/// Writes the tasks that close live attempts which ended between `after` and `horizon`, the next `limit` of them and
+/// those of the same instant, but for attempts that a task drives already. Gives how many, and the last instant;
+/// no instant when there was none left.
 pub(super) async fn leave_dead_links_to_tasks(
     conn: &mut Conn,
-    after: &DeadLink,
+    after: OffsetDateTime,
     horizon: OffsetDateTime,
     limit: i64,
     now: OffsetDateTime,
-) -> Result<Option<(i64, DeadLink)>, DbError> {
+) -> Result<(i64, Option<OffsetDateTime>), DbError> {
     let page = sqlx::query!(
         r#"WITH page AS MATERIALIZED (
              SELECT pay_order_id, merchant_id, order_no, expires_at FROM pay_orders
-             WHERE is_live AND expires_at >= $1 AND expires_at <= $3 AND (expires_at, pay_order_id) > ($1, $2)
-             ORDER BY expires_at, pay_order_id LIMIT $4
+             WHERE is_live AND expires_at > $1 AND expires_at <= $2
+             ORDER BY expires_at FETCH FIRST ($3) ROWS WITH TIES
            ), written AS (
              INSERT INTO compensations (kind, action, subject, merchant_id, order_no, due_at, created_at, updated_at)
-             SELECT 'REDO_BUSINESS', 'CLOSE_PAY_ORDER', pay_order_id, page.merchant_id, page.order_no, $5, $5, $5
+             SELECT 'REDO_BUSINESS', 'CLOSE_PAY_ORDER', pay_order_id, page.merchant_id, page.order_no, $4, $4, $4
              FROM page
              LEFT JOIN LATERAL (
                  SELECT id FROM compensations
                  WHERE merchant_id = page.merchant_id AND order_no = page.order_no
                    AND (action = 'EXPIRE_ORDER' OR (action = 'CLOSE_PAY_ORDER' AND subject = page.pay_order_id))
                    -- Parameters, because words would let the plan walk an index of all living tasks for each attempt.
-                   AND status = ANY($6)
+                   AND status = ANY($5)
                  LIMIT 1) AS task ON true
              WHERE task.id IS NULL
              -- The id breaks ties, so that two sweeps write in one order and cannot deadlock.
@@ -142,16 +140,14 @@ pub(super) async fn leave_dead_links_to_tasks(
              ON CONFLICT (action, subject) WHERE status IN ('READY', 'RUNNING') DO NOTHING
              RETURNING 1
            )
-           SELECT expires_at, pay_order_id, (SELECT count(*) FROM written) AS "written!"
-           FROM page ORDER BY expires_at DESC, pay_order_id DESC LIMIT 1"#,
-        after.0,
-        after.1,
+           SELECT (SELECT count(*) FROM written) AS "written!", max(expires_at) AS last FROM page"#,
+        after,
         horizon,
         limit,
         now,
         &TaskStatus::ALIVE.map(|status| status.as_str().to_owned()),
     )
-    .fetch_optional(conn)
+    .fetch_one(conn)
     .await?;
-    Ok(page.map(|page| (page.written, (page.expires_at, page.pay_order_id))))
+    Ok((page.written, page.last))
 }

@@ -82,28 +82,8 @@ impl Story {
                 app.order(number).await;
                 let _: () = app.redis_command(&["FLUSHALL"]).await;
             }
-            Self::OldCallback => {
-                app.sql(&format!(
-                    "INSERT INTO webhook_inbox (channel, event_id, verdict, body, received_at, updated_at)
-                     VALUES ('sandbox', '{number}', 'RECORDED', '', now() - interval '91 d', now())"
-                ))
-                .await;
-            }
+            Self::OldCallback | Self::OldAnswer | Self::OldTask => app.sql(&self.old_row(number)).await,
             Self::Replay => keep_callback(shop, number).await,
-            Self::OldAnswer => {
-                app.sql(&format!(
-                    "INSERT INTO idempotency_keys (merchant_id, key, request_hash, status, body, created_at)
-                     VALUES ('demo', '{number}', sha256(''), 200, '{{}}', now() - interval '73 h')"
-                ))
-                .await;
-            }
-            Self::OldTask => {
-                app.sql(&format!(
-                    "INSERT INTO compensations (kind, action, subject, status, due_at, created_at, updated_at)
-                     VALUES ('REDO_BUSINESS', 'DRIVE_REFUND', '{number}', 'DONE', now(), now() - interval '91 d', now())"
-                ))
-                .await;
-            }
             Self::KeyOfAnOldOrder => drop(app.order_with(order(number, 1_800)).await),
             Self::KeyOfAnOldLink => {
                 app.order_with(order(number, 1_800)).await;
@@ -116,6 +96,24 @@ impl Story {
                     .await;
             }
             Self::Buy | Self::Cancel | Self::Late | Self::Nonsense | Self::Operator => {}
+        }
+    }
+
+    /// What its retention is over for.
+    fn old_row(self, number: &str) -> String {
+        match self {
+            Self::OldCallback => format!(
+                "INSERT INTO webhook_inbox (channel, event_id, verdict, body, received_at, updated_at)
+                 VALUES ('sandbox', '{number}', 'RECORDED', '', now() - interval '91 d', now())"
+            ),
+            Self::OldTask => format!(
+                "INSERT INTO compensations (kind, action, subject, status, due_at, created_at, updated_at)
+                 VALUES ('REDO_BUSINESS', 'DRIVE_REFUND', '{number}', 'DONE', now(), now() - interval '91 d', now())"
+            ),
+            _ => format!(
+                "INSERT INTO idempotency_keys (merchant_id, key, request_hash, status, body, created_at)
+                 VALUES ('demo', '{number}', sha256(''), 200, '{{}}', now() - interval '73 h')"
+            ),
         }
     }
 
