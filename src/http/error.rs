@@ -298,3 +298,15 @@ impl From<MerchantError> for Problem {
         }
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_key_that_was_answered_meanwhile_is_no_defect() {
+        let name = "idempotency_keys_pkey".to_owned();
+        let lost = DbError::Constraint { name, source: sqlx::Error::RowNotFound };
+        assert_eq!(Problem::from(&lost).code, "REQUEST_IN_PROGRESS");
+    }
+}
