@@ -9,7 +9,7 @@ use crate::drive;
 use crate::idempotency;
 use crate::infra::duty::{Batch, Duty, DutyError};
 use crate::infra::telemetry;
-use crate::{orders, pay, webhooks};
+use crate::{compensation, orders, pay, webhooks};
 
 /// For what is also woken: the poll is only the net.
 const SOON: Duration = Duration::from_millis(200);
@@ -32,6 +32,9 @@ pub fn duties(app: &App) -> Vec<Duty> {
         duty(app, "webhooks.forget", HOURLY, |app| async move { webhooks::forget_old(&app).await }),
         duty(app, "idempotency.forget", HOURLY, |app| async move {
             idempotency::forget_old(&app.db, app.now()).await
+        }),
+        duty(app, "compensation.forget", HOURLY, |app| async move {
+            compensation::forget_old(&app.db, app.now()).await
         }),
         duty(app, "audit.publish", RARELY, |app| async move { publish_audit(&app).await }),
     ]

@@ -5,10 +5,12 @@
 //! is taken over; the last failed try leaves `DEAD` and an open exception. What a task does is decided in
 //! `drive`, one tier up, from the state it finds then, never from what was true when it was written.
 
+mod forget;
 mod model;
 mod run;
 mod store;
 
+pub use forget::forget_old;
 pub use model::{Action, Drive, NewTask, Task, TaskKind, TaskStatus, TaskView, retry_after};
 pub use run::run_due;
 pub(crate) use store::{append, finish_by_subject, list, make_due, take};

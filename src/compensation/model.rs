@@ -42,6 +42,11 @@ words! {
     }
 }
 
+impl TaskStatus {
+    /// What still drives.
+    pub const ALIVE: [Self; 2] = [Self::Ready, Self::Running];
+}
+
 /// A task to write.
 #[derive(Clone, Debug)]
 pub struct NewTask<'a> {

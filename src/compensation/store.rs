@@ -189,6 +189,24 @@ pub(super) async fn set_dead(
     )
 }
 
+/// Forgets up to `limit` tasks that were written before `horizon` and are done.
+pub(super) async fn delete_done_before(
+    conn: &mut Conn,
+    horizon: OffsetDateTime,
+    limit: i64,
+) -> Result<u64, DbError> {
+    let deleted = sqlx::query!(
+        "DELETE FROM compensations WHERE ctid IN (
+             SELECT ctid FROM compensations WHERE created_at < $1 AND status = 'DONE' LIMIT $2)
+           AND status = 'DONE'",
+        horizon,
+        limit,
+    )
+    .execute(conn)
+    .await?;
+    Ok(deleted.rows_affected())
+}
+
 /// A page of tasks, newest first: those before `before`. Put together from what is asked for, so that the living and
 /// the dead are found by their own small indexes.
 pub(crate) async fn list(

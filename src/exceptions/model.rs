@@ -18,6 +18,8 @@ words! {
         WrongAccount = "WRONG_ACCOUNT",
         /// A correctly signed callback says something that cannot be.
         UnreadableCallback = "UNREADABLE_CALLBACK",
+        /// A channel says of money what cannot be true beside what it said before.
+        Contradiction = "CONTRADICTION",
         /// A task failed to the end of its schedule.
         DeadTask = "DEAD_TASK",
     }

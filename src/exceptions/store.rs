@@ -33,10 +33,11 @@ pub(crate) async fn open_in_tx(
     Ok(())
 }
 
-/// Resolves whatever is open about a thing that came to its end by itself.
-pub(crate) async fn settle_by_subject_in_tx(
+/// Resolves whatever is open, or what is of one kind, about a thing that came to its end by itself.
+pub(crate) async fn settle_in_tx(
     tx: &mut Tx,
     subject: &str,
+    kind: Option<ExceptionKind>,
     action: ExceptionAction,
     now: OffsetDateTime,
 ) -> Result<(), DbError> {
@@ -45,10 +46,11 @@ pub(crate) async fn settle_by_subject_in_tx(
         "UPDATE exceptions
          SET status = 'RESOLVED', action = $2, resolved_by = 'payonce', reason = 'it came to its end by itself',
              updated_at = $3
-         WHERE subject = $1 AND status = 'OPEN'",
+         WHERE subject = $1 AND status = 'OPEN' AND ($4::text IS NULL OR kind = $4)",
         subject,
         action.as_str(),
         now,
+        kind.map(ExceptionKind::as_str),
     )
     .execute(conn)
     .await?;

@@ -7,6 +7,7 @@ use axum::http::{HeaderValue, StatusCode, header};
 use axum::response::{IntoResponse, Response};
 use serde::Serialize;
 
+use super::idempotency::in_progress;
 use crate::idempotency::Answer;
 use crate::infra::body::FieldError;
 use crate::infra::db::DbError;
@@ -149,6 +150,8 @@ impl From<&DbError> for Problem {
                     "the database did not answer; repeat the same request",
                 )
             }
+            // An equal request was faster where there was no lock; its answer is there by now.
+            DbError::Constraint { name, .. } if name == "idempotency_keys_pkey" => in_progress(),
             _ => {
                 tracing::error!(%error, source, "a request met a defect");
                 Self::internal()
@@ -293,5 +296,17 @@ impl From<MerchantError> for Problem {
             }
             MerchantError::Db(error) => Self::from(error),
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_key_that_was_answered_meanwhile_is_no_defect() {
+        let name = "idempotency_keys_pkey".to_owned();
+        let lost = DbError::Constraint { name, source: sqlx::Error::RowNotFound };
+        assert_eq!(Problem::from(&lost).code, "REQUEST_IN_PROGRESS");
     }
 }

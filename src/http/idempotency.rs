@@ -21,7 +21,7 @@ use crate::infra::body;
 use crate::infra::db::DbError;
 use crate::infra::lock::Scene;
 use crate::infra::request::{request_id, within};
-use crate::merchants::Caller;
+use crate::merchants::{Caller, KeyKind};
 
 const KEY: HeaderName = HeaderName::from_static("idempotency-key");
 /// Says that an answer was given before.
@@ -34,9 +34,10 @@ const MAX_KEY: usize = 255;
 #[into_params(parameter_in = Header)]
 #[expect(dead_code, reason = "it stands in the document only; the header is read by hand")]
 pub(super) struct IdempotencyKey {
-    /// Your name of this request, quoted or bare, unique among all of your requests of 72 hours. The same request
-    /// (credential kind, method, path and body) with the same key gets the first answer again, byte for byte, with
-    /// `Idempotent-Replayed: true`; only 2xx and 402 are kept.
+    /// Your name of this request, quoted or bare, unique among all of your requests of 72 hours by this kind of
+    /// credential. The same request (method, path and body) with the same key gets the first answer again, byte for
+    /// byte, with `Idempotent-Replayed: true`; only 2xx and 402 are kept, and for a publishable key only with the link
+    /// that it made.
     #[param(
         rename = "Idempotency-Key",
         required = false,
@@ -120,13 +121,17 @@ fn unescaped(text: &str) -> Option<String> {
 }
 
 impl GivenKey {
-    /// The key as this caller's. All keys of a merchant share one space, so what one kind of credential may do is
-    /// never answered to the other.
+    /// The key as this caller's. Anybody may know a publishable key: what comes with it never meets a key that the
+    /// backend gave, because no caller can write the space in its mark.
     pub(super) fn of(self, caller: &Caller) -> Option<RequestKey> {
         let Said { key, method, path, body } = self.0?;
         // None of the first three can hold a line break, so no two requests read the same.
         let head = format!("{}\n{method}\n{path}\n", caller.kind);
         let request_hash = Sha256::new().chain_update(head).chain_update(body).finalize().into();
+        let key = match caller.kind {
+            KeyKind::Secret => key,
+            KeyKind::Publishable => format!("pk {key}"),
+        };
         Some(RequestKey { merchant_id: caller.merchant_id.clone(), key, request_hash })
     }
 }
@@ -209,7 +214,7 @@ fn replay(answer: Answer) -> Response {
     response
 }
 
-fn in_progress() -> Problem {
+pub(super) fn in_progress() -> Problem {
     let detail = "the first request with this Idempotency-Key is still running; repeat the same request";
     Problem::new(StatusCode::CONFLICT, "REQUEST_IN_PROGRESS", detail).retry_after(1)
 }

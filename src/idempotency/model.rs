@@ -7,7 +7,7 @@ use crate::ids::MerchantId;
 pub struct RequestKey {
     /// Whose key: merchants do not meet.
     pub merchant_id: MerchantId,
-    /// The key.
+    /// The key, as it is kept: that of a browser bears a mark which no caller can write.
     pub key: String,
     /// SHA-256 of all that makes the request what it is.
     pub request_hash: [u8; 32],

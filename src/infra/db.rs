@@ -58,8 +58,11 @@ impl From<sqlx::Error> for DbError {
             return match refusal.code().as_deref() {
                 // Serialization failure, deadlock, lock timeout.
                 Some("40001" | "40P01" | "55P03") => Self::Contended(error),
-                // Shutting down, crashed, starting, too many clients, cancelled by statement_timeout.
-                Some("57P01" | "57P02" | "57P03" | "53300" | "57014" | "25P03") => Self::Unavailable(error),
+                // Shutting down, crashed, starting, too many clients, cancelled by statement_timeout, idle in a
+                // transaction for too long, read-only since another server took its place.
+                Some("57P01" | "57P02" | "57P03" | "53300" | "57014" | "25P03" | "25006") => {
+                    Self::Unavailable(error)
+                }
                 _ => match refusal.constraint() {
                     Some(name) => Self::Constraint { name: name.to_owned(), source: error },
                     None => Self::Other(error),
@@ -141,11 +144,13 @@ impl Suspicion {
     }
 }
 
-/// Whether this failure means that the connection itself is gone.
+/// Whether this failure means that the connection itself is gone, or leads to a server that is not in charge.
 fn is_dead(error: &sqlx::Error) -> bool {
     match error {
         sqlx::Error::Io(_) | sqlx::Error::Protocol(_) => true,
-        sqlx::Error::Database(refusal) => matches!(refusal.code().as_deref(), Some("57P01" | "57P02")),
+        sqlx::Error::Database(refusal) => {
+            matches!(refusal.code().as_deref(), Some("57P01" | "57P02" | "25006"))
+        }
         _ => false,
     }
 }

@@ -70,7 +70,9 @@ pub(super) async fn close_with_lock(
         let outcome = close_in_tx(&mut tx, key, reason, keep, app.now()).await;
         let kept = effect!("orders.close", tx.finish(outcome).await)?;
 
-        if is_closed(&find::order(app, key).await?)? {
+        // Closed by somebody else after our transaction had found it open: the answer is kept in the next round.
+        let is_answered = keep.is_none() || kept.is_some();
+        if is_closed(&find::order(app, key).await?)? && is_answered {
             app.changes.announce(&key.member());
             return Ok(kept);
         }

@@ -52,19 +52,27 @@ async fn expire_batch(app: &App) -> Result<usize, DutyError> {
 
 /// Closes what the delay queue missed, and gives Redis its timers back when it was emptied.
 ///
+/// One run walks all that is due, page by page, and meets each order once: while a channel is silent most of them
+/// are driven by tasks already, and going back to the oldest for each batch would read those again and again.
+///
 /// # Errors
 /// When the database cannot be reached.
 pub async fn sweep_due(app: &App) -> Result<Batch, DutyError> {
-    let due = {
-        let mut conn = app.db.conn().await?;
-        store::list_due(&mut conn, app.now() - GRACE, i64::try_from(BATCH).unwrap_or(1)).await?
-    };
-    close_all(app, &due).await?;
-    metrics::counter!("payonce_orders_swept_total").increment(u64::try_from(due.len()).unwrap_or(0));
+    let (until, page_size) = (app.now() - GRACE, i64::try_from(BATCH)?);
+    let mut after = OffsetDateTime::UNIX_EPOCH;
+    loop {
+        let page = store::list_due_after(&mut app.db.conn().await?, after, until, page_size).await?;
+        let Some((_, last, _)) = page.last() else { break };
+        after = *last;
+        let open = page.into_iter().filter(|(_, _, is_driven)| !is_driven);
+        let due: Vec<OrderKey> = open.map(|(key, _, _)| key).collect();
+        close_all(app, &due).await?;
+        metrics::counter!("payonce_orders_swept_total").increment(u64::try_from(due.len()).unwrap_or(0));
+    }
     if let Err(error) = rebuild_if_lost(app).await {
         tracing::debug!(%error, "the timers could not be looked after");
     }
-    Ok(Batch::of(due.len(), BATCH))
+    Ok(Batch::Done)
 }
 
 async fn rebuild_if_lost(app: &App) -> Result<(), DutyError> {
@@ -86,19 +94,19 @@ async fn rebuild_if_lost(app: &App) -> Result<(), DutyError> {
 }
 
 /// Closes these orders if they are due, and leaves those with a live attempt to a task, which asks the channel:
-/// a silent channel must not hold up the orders of the others.
+/// a silent channel must not hold up the orders of the others. Nor must one that cannot be closed (somebody holds its
+/// stock, or its figures are wrong): the batch then is left to tasks, of which only that one's goes on failing.
 async fn close_all(app: &App, keys: &[OrderKey]) -> Result<(), DbError> {
     if keys.is_empty() {
         return Ok(());
     }
-    let closed = app
-        .db
-        .retrying(|| async {
-            let mut tx = app.db.begin().await?;
-            let outcome = close_batch_in_tx(&mut tx, keys, app.now()).await;
-            effect!("orders.expire", tx.finish(outcome).await)
-        })
-        .await?;
+    let closed = match commit(app, keys, Means::Close).await {
+        Err(error) if !matches!(error, DbError::Unavailable(_)) => {
+            tracing::warn!(%error, orders = keys.len(), "a batch of due orders is left to tasks, one for each");
+            commit(app, keys, Means::Tasks).await?
+        }
+        closed => closed?,
+    };
     for key in &closed {
         app.changes.announce(&key.member());
     }
@@ -108,6 +116,27 @@ async fn close_all(app: &App, keys: &[OrderKey]) -> Result<(), DbError> {
         app.compensation_wake.notify_one();
     }
     Ok(())
+}
+
+/// How a batch of due orders is carried on.
+#[derive(Clone, Copy)]
+enum Means {
+    Close,
+    Tasks,
+}
+
+/// Gives what was closed.
+async fn commit(app: &App, keys: &[OrderKey], means: Means) -> Result<Vec<OrderKey>, DbError> {
+    app.db
+        .retrying(|| async {
+            let (mut tx, now) = (app.db.begin().await?, app.now());
+            let outcome = match means {
+                Means::Close => close_batch_in_tx(&mut tx, keys, now).await,
+                Means::Tasks => store::leave_to_tasks(&mut tx, keys, now).await.map(|()| Vec::new()),
+            };
+            effect!("orders.expire", tx.finish(outcome).await)
+        })
+        .await
 }
 
 /// What is not locked here was closed or paid already, is not due after all, or is being worked on; the sweep

@@ -10,6 +10,7 @@ use serde_json::Value;
 use time::OffsetDateTime;
 
 use super::model::{CloseReason, NewOrder, Order, OrderItem, OrderKey, OrderKind, OrderStatus, SettleStatus};
+use crate::compensation::TaskStatus;
 use crate::idempotency::Kept;
 use crate::ids::{MerchantId, OrderNo, Sku, UserId};
 use crate::infra::db::{Conn, DbError, Tx};
@@ -356,29 +357,39 @@ pub(super) async fn leave_to_tasks(
     Ok(())
 }
 
-/// Orders that are due, oldest deadline first: what the sweep closes when Redis missed them.
-pub(super) async fn list_due(
+/// A page of orders that were due between `after` and `until`, by deadline, each with whether a living task drives
+/// it already. Those of one instant come together, so the next page begins behind it.
+pub(super) async fn list_due_after(
     conn: &mut Conn,
-    now: OffsetDateTime,
+    after: OffsetDateTime,
+    until: OffsetDateTime,
     limit: i64,
-) -> Result<Vec<OrderKey>, DbError> {
-    let keys = sqlx::query_as!(
-        OrderKey,
-        r#"SELECT merchant_id AS "merchant_id: MerchantId", order_no AS "order_no: OrderNo"
-           FROM orders
-           -- An order with a living task is being driven already; it must not fill the page of the others.
-           WHERE status = 'PENDING' AND expires_at <= $1
-             AND NOT EXISTS (
-                 SELECT 1 FROM compensations
-                 WHERE action = 'EXPIRE_ORDER' AND subject = orders.merchant_id || ':' || orders.order_no
-                   AND compensations.status IN ('READY', 'RUNNING'))
-           ORDER BY expires_at LIMIT $2"#,
-        now,
+) -> Result<Vec<(OrderKey, OffsetDateTime, bool)>, DbError> {
+    let rows = sqlx::query!(
+        r#"SELECT due.merchant_id AS "merchant_id: MerchantId", due.order_no AS "order_no: OrderNo", due.expires_at,
+                  task.id IS NOT NULL AS "is_driven!"
+           FROM (SELECT merchant_id, order_no, expires_at FROM orders
+                 WHERE status = 'PENDING' AND expires_at > $1 AND expires_at <= $2
+                 ORDER BY expires_at FETCH FIRST ($3) ROWS WITH TIES) AS due
+           LEFT JOIN LATERAL (
+               SELECT id FROM compensations
+               WHERE merchant_id = due.merchant_id AND order_no = due.order_no AND action = 'EXPIRE_ORDER'
+                 -- Parameters, because words would let the plan walk an index of all living tasks for each order.
+                 AND status = ANY($4)
+               LIMIT 1) AS task ON true
+           ORDER BY due.expires_at"#,
+        after,
+        until,
         limit,
+        &TaskStatus::ALIVE.map(|status| status.as_str().to_owned()),
     )
     .fetch_all(conn)
     .await?;
-    Ok(keys)
+    let due = rows.into_iter().map(|row| {
+        let key = OrderKey { merchant_id: row.merchant_id, order_no: row.order_no };
+        (key, row.expires_at, row.is_driven)
+    });
+    Ok(due.collect())
 }
 
 /// A page of all open timers, by deadline and number: what Redis is rebuilt from.

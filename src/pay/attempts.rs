@@ -110,11 +110,11 @@ async fn fail_unless_paid(
         Ok(_) => {
             let kept = keep.map(|keep| keep.row(Err(refusal.clone())));
             let mut conn = app.db.conn().await?;
-            effect!(
+            let is_ended = effect!(
                 "pay.refuse",
                 store::set_failed(&mut conn, &attempt, &refusal, kept.as_ref(), app.now()).await
             )?;
-            Err(PayError::ChannelRefused(refusal))
+            if is_ended { Err(PayError::ChannelRefused(refusal)) } else { Ok(Linked::Moved) }
         }
         // Also a refusal to answer: it says nothing about the money.
         Err(error) => Err(leave_to_task(app, &attempt, Action::DrivePayOrder, &error).await?),

@@ -133,9 +133,10 @@ pub async fn pay_url(
     app.db.retrying(|| look_then_make(app, Asked { request, keep, lock: None })).await
 }
 
-/// Answers with a link that stood already.
+/// Answers with a link that stood already. A browser gets it again without its being kept: anybody may know the key
+/// of browsers, and could fill the table.
 async fn give(app: &App, asked: Asked<'_>, link: PayUrl) -> Result<PayUrl, PayError> {
-    if let Some(keep) = asked.keep {
+    if let Some(keep) = asked.keep.filter(|_| !asked.request.is_payer_checked) {
         Box::pin(keep_alone(app, keep, &link)).await?;
     }
     Ok(link)

@@ -1,6 +1,6 @@
 //! Links that died before their order: each is closed at its channel, so that no attempt stays live for nothing.
 
-use time::Duration;
+use time::{Duration, OffsetDateTime};
 
 use super::store;
 use crate::app::App;
@@ -12,18 +12,24 @@ const BATCH: usize = 500;
 /// Whoever asks for a new link, or closes the order, ends the attempt sooner; the sweep leaves them this long.
 const GRACE: Duration = Duration::seconds(10);
 
-/// Writes the tasks that close attempts past their end.
+/// Writes the tasks that close attempts past their end. One run walks all of them, batch by batch, and meets each
+/// once, also those that are driven by tasks already.
 ///
 /// # Errors
 /// When the database cannot be reached.
 pub async fn sweep_dead_links(app: &App) -> Result<Batch, DutyError> {
-    let now = app.now();
-    let limit = i64::try_from(BATCH)?;
-    let mut conn = app.db.conn().await?;
-    let found =
-        effect!("pay.sweep", store::leave_dead_links_to_tasks(&mut conn, now - GRACE, limit, now).await)?;
-    if found > 0 {
-        app.compensation_wake.notify_one();
+    let (now, limit) = (app.now(), i64::try_from(BATCH)?);
+    let mut after = OffsetDateTime::UNIX_EPOCH;
+    loop {
+        let mut conn = app.db.conn().await?;
+        let (written, last) = effect!(
+            "pay.sweep",
+            store::leave_dead_links_to_tasks(&mut conn, after, now - GRACE, limit, now).await
+        )?;
+        if written > 0 {
+            app.compensation_wake.notify_one();
+        }
+        let Some(last) = last else { return Ok(Batch::Done) };
+        after = last;
     }
-    Ok(Batch::of(usize::try_from(found)?, BATCH))
 }

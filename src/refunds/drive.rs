@@ -1,7 +1,7 @@
 //! Driving a refund to its end: asked for once, then asked about, under the same number.
 
 use super::model::{Refund, RefundStatus, StrayPayment};
-use super::result::{RefundReport, apply_result};
+use super::result::{RefundReport, Source, apply_result};
 use super::store;
 use crate::app::App;
 use crate::channels::{CallError, Channel, RefundCall, RefundState, Refusal, TradeRef};
@@ -22,16 +22,18 @@ pub async fn drive(app: &App, refund_id: &str) -> Result<Drive, PayError> {
         return Ok(Drive::Again(format!("there is no channel {} here", stray.channel)));
     };
     let Some(call) = call(&refund, &stray)? else {
-        learn(app, refund_id, &RefundState::Failed(not_ours(&stray))).await?;
+        learn(app, refund_id, &RefundState::Failed(not_ours(&stray)), Source::Call).await?;
         return Ok(Drive::Done);
     };
-    let state = match refund.status {
+    let (source, state) = match refund.status {
         RefundStatus::Pending => {
             // From here on the channel may have been asked.
             let mut conn = app.db.conn().await?;
-            effect!("refunds.begin", store::set_processing(&mut conn, refund_id, app.now()).await)?;
+            if !effect!("refunds.begin", store::set_processing(&mut conn, refund_id, app.now()).await)? {
+                return Ok(Drive::Again("another worker is at it".into()));
+            }
             drop(conn);
-            effect!("refunds.make", channel.refund(&call).await)
+            (Source::Call, effect!("refunds.make", channel.refund(&call).await))
         }
         RefundStatus::Processing => ask_then_redo(channel.as_ref(), &call).await,
         RefundStatus::AwaitingApproval | RefundStatus::Succeeded | RefundStatus::Failed => {
@@ -40,12 +42,12 @@ pub async fn drive(app: &App, refund_id: &str) -> Result<Drive, PayError> {
     };
     match state {
         Ok(state @ (RefundState::Succeeded { .. } | RefundState::Failed(_))) => {
-            learn(app, refund_id, &state).await?;
+            learn(app, refund_id, &state, source).await?;
             Ok(Drive::Done)
         }
         Ok(RefundState::Processing | RefundState::Unseen) => Ok(Drive::Again("the channel is at it".into())),
         Err(CallError::Refused(refusal)) => {
-            learn(app, refund_id, &RefundState::Failed(refusal)).await?;
+            learn(app, refund_id, &RefundState::Failed(refusal), Source::Call).await?;
             Ok(Drive::Done)
         }
         Err(error) => Ok(Drive::Again(error.to_string())),
@@ -53,23 +55,28 @@ pub async fn drive(app: &App, refund_id: &str) -> Result<Drive, PayError> {
 }
 
 /// Applies what the channel answered to us.
-async fn learn(app: &App, refund_id: &str, state: &RefundState) -> Result<(), DbError> {
-    apply_result(app, &RefundReport { refund_id, state, claim: None }).await.map(drop)
+async fn learn(app: &App, refund_id: &str, state: &RefundState, source: Source<'_>) -> Result<(), DbError> {
+    apply_result(app, &RefundReport { refund_id, state, source }).await.map(drop)
 }
 
 /// An unknown result is asked about first; only a refund that the channel never saw is asked for again, and under
 /// the same number. A refusal then may only mean "done already", so it counts when the channel still knows of none.
-async fn ask_then_redo(channel: &dyn Channel, call: &RefundCall) -> Result<RefundState, CallError> {
-    match ask(channel, call).await? {
-        RefundState::Unseen => {}
-        known => return Ok(known),
+/// Gives also which of both calls it is that answered.
+async fn ask_then_redo(
+    channel: &dyn Channel,
+    call: &RefundCall,
+) -> (Source<'static>, Result<RefundState, CallError>) {
+    match ask(channel, call).await {
+        Ok(RefundState::Unseen) => {}
+        known => return (Source::Query, known),
     }
-    match effect!("refunds.remake", channel.refund(call).await) {
-        Err(CallError::Refused(refusal)) => match ask(channel, call).await? {
-            RefundState::Unseen => Err(CallError::Refused(refusal)),
-            known => Ok(known),
-        },
-        outcome => outcome,
+    let made = effect!("refunds.remake", channel.refund(call).await);
+    if !matches!(made, Err(CallError::Refused(_))) {
+        return (Source::Call, made);
+    }
+    match ask(channel, call).await {
+        Ok(RefundState::Unseen) => (Source::Call, made),
+        known => (Source::Query, known),
     }
 }
 

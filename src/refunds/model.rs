@@ -188,6 +188,8 @@ pub struct Refund {
     pub reason: String,
     /// Why it failed.
     pub failure: Option<String>,
+    /// The channel's number of it, once it was made.
+    pub channel_refund_id: Option<String>,
 }
 
 #[cfg(test)]

@@ -19,8 +19,20 @@ pub struct RefundReport<'a> {
     pub refund_id: &'a str,
     /// What became of it.
     pub state: &'a RefundState,
-    /// What a callback claims beside that; nothing where we asked under our own reference.
-    pub claim: Option<Claim<'a>>,
+    /// How we know.
+    pub source: Source<'a>,
+}
+
+/// How we know what a channel says of a refund.
+#[derive(Clone, Copy, Debug)]
+pub enum Source<'a> {
+    /// The answer to the call that makes it. A refusal of that call says nothing of one that succeeded under the same
+    /// number before.
+    Call,
+    /// We asked what became of it, under our own reference.
+    Query,
+    /// The channel called us.
+    Callback(Claim<'a>),
 }
 
 /// What a callback claims of a refund.
@@ -41,6 +53,8 @@ pub enum Applied {
     Unknown,
     /// It claims another channel, amount or currency than the refund's: nothing moved, an exception is open.
     Mismatch,
+    /// It says that a refused refund was made after all: nothing moved, an exception is open.
+    Contradiction,
 }
 
 /// Applies a final result, wherever it comes from; a result that is there already changes nothing.
@@ -71,6 +85,7 @@ pub async fn preview_result(app: &App, report: &RefundReport<'_>) -> Result<(App
     Ok(match found {
         None => (Applied::Unknown, false),
         Some((refund, stray)) if !is_as_asked(report, &refund, &stray) => (Applied::Mismatch, true),
+        Some((refund, _)) if is_contradiction(&refund, event) => (Applied::Contradiction, true),
         Some((refund, _)) => (Applied::Yes, refund.status.after(event).is_some()),
     })
 }
@@ -90,30 +105,43 @@ async fn apply_in_tx(app: &App, tx: &mut Tx, report: &RefundReport<'_>) -> Resul
         open_mismatch_in_tx(app, tx, report, &refund).await?;
         return Ok(Applied::Mismatch);
     }
-    let Some(to) = refund.status.after(event) else { return Ok(Applied::Yes) };
-
     let now = app.now();
+    if is_contradiction(&refund, event) {
+        open_contradiction_in_tx(app, tx, &refund, &stray, channel_refund_id, now).await?;
+        return Ok(Applied::Contradiction);
+    }
+    let is_late_refusal = refund.status == RefundStatus::Succeeded && matches!(report.source, Source::Call);
+    let Some(to) = refund.status.after(event).filter(|_| !is_late_refusal) else { return Ok(Applied::Yes) };
+
     store::set_result(tx, &refund, to, channel_refund_id, failure.as_deref(), now).await?;
     let stray_event =
         if to == RefundStatus::Succeeded { StrayEvent::RefundSucceeded } else { StrayEvent::RefundFailed };
     store::move_stray(tx, &stray, stray.status, stray_event, now).await?;
     match failure {
         None => {
-            exceptions::settle_by_subject_in_tx(tx, &stray.stray_id, ExceptionAction::Refund, now).await?;
+            exceptions::settle_in_tx(tx, &stray.stray_id, None, ExceptionAction::Refund, now).await?;
         }
         Some(failure) => open_refused_in_tx(app, tx, &stray, &failure).await?,
     }
+    // Its task may have been given up before.
+    let (kind, none) = (ExceptionKind::DeadTask, ExceptionAction::None);
+    exceptions::settle_in_tx(tx, &refund.refund_id, Some(kind), none, now).await?;
     announce_in_tx(tx, &refund, to, now).await?;
     Ok(Applied::Yes)
 }
 
 /// Whether a callback speaks of this very refund: its channel, its amount, its currency.
 fn is_as_asked(report: &RefundReport<'_>, refund: &Refund, stray: &StrayPayment) -> bool {
-    report.claim.is_none_or(|claim| {
-        let is_same =
-            |money: Money| (money.amount.minor(), money.currency) == (refund.amount, refund.currency);
-        claim.channel == stray.channel && claim.money.is_none_or(is_same)
-    })
+    let Source::Callback(claim) = report.source else { return true };
+    let is_same = |money: Money| (money.amount.minor(), money.currency) == (refund.amount, refund.currency);
+    claim.channel == stray.channel && claim.money.is_none_or(is_same)
+}
+
+/// Whether money went back of which we know that it did not. Once known to have been made, a refund that failed was
+/// taken back by the channel, and repeats of its success are no news.
+fn is_contradiction(refund: &Refund, event: RefundEvent) -> bool {
+    (refund.status, event) == (RefundStatus::Failed, RefundEvent::Succeeded)
+        && refund.channel_refund_id.is_none()
 }
 
 async fn announce_in_tx(
@@ -138,16 +166,14 @@ async fn open_mismatch_in_tx(
     report: &RefundReport<'_>,
     refund: &Refund,
 ) -> Result<(), DbError> {
-    let claimed = report.claim.map(|claim| match claim.money {
-        Some(money) => format!("{} says {money}", claim.channel),
-        None => format!("{} speaks of it", claim.channel),
-    });
+    let claimed = match report.source {
+        Source::Callback(Claim { channel, money: Some(money) }) => format!("{channel} says {money}"),
+        Source::Callback(Claim { channel, money: None }) => format!("{channel} speaks of it"),
+        Source::Call | Source::Query => String::new(),
+    };
     let detail = format!(
-        "a callback does not fit refund {} of {} {} (minor units): {}",
-        refund.refund_no,
-        refund.amount,
-        refund.currency,
-        claimed.unwrap_or_default()
+        "a callback does not fit refund {} of {} {} (minor units): {claimed}",
+        refund.refund_no, refund.amount, refund.currency
     );
     let exception = NewException {
         kind: ExceptionKind::AmountMismatch,
@@ -157,6 +183,30 @@ async fn open_mismatch_in_tx(
         detail: &detail,
     };
     exceptions::open_in_tx(tx, &app.ids, &exception, app.now()).await
+}
+
+/// The money went back although the channel had refused to give it back: a person must hear of it, once.
+async fn open_contradiction_in_tx(
+    app: &App,
+    tx: &mut Tx,
+    refund: &Refund,
+    stray: &StrayPayment,
+    channel_refund_id: Option<&str>,
+    now: OffsetDateTime,
+) -> Result<(), DbError> {
+    store::set_made_after_all(tx, refund, channel_refund_id.unwrap_or_default(), now).await?;
+    let detail = format!(
+        "{} had refused refund {} of {} {} (minor units) and made it after all: what {} holds of trade {} has gone back",
+        stray.channel, refund.refund_no, refund.amount, refund.currency, stray.stray_id, stray.transaction_id
+    );
+    let exception = NewException {
+        kind: ExceptionKind::Contradiction,
+        merchant_id: refund.merchant_id.as_deref(),
+        order_no: refund.order_no.as_deref(),
+        subject: &refund.refund_id,
+        detail: &detail,
+    };
+    exceptions::open_in_tx(tx, &app.ids, &exception, now).await
 }
 
 /// The channel keeps the money: a person must see to it.

@@ -104,13 +104,13 @@ pub(super) async fn insert_stray_refund(
     Ok(())
 }
 
-/// `PENDING → PROCESSING`. Zero rows means that another worker was faster; what follows is safe to repeat.
+/// `PENDING → PROCESSING`; `false` when another worker was faster.
 pub(super) async fn set_processing(
     conn: &mut Conn,
     refund_id: &str,
     now: OffsetDateTime,
-) -> Result<(), DbError> {
-    sqlx::query!(
+) -> Result<bool, DbError> {
+    let moved = sqlx::query!(
         "UPDATE refunds SET status = 'PROCESSING', version = version + 1, updated_at = $2
          WHERE refund_id = $1 AND status = 'PENDING'",
         refund_id,
@@ -118,7 +118,7 @@ pub(super) async fn set_processing(
     )
     .execute(conn)
     .await?;
-    Ok(())
+    Ok(moved.rows_affected() == 1)
 }
 
 /// Writes the end of a locked refund.
@@ -134,7 +134,9 @@ pub(super) async fn set_result(
     expect_one_row(
         &sqlx::query!(
             "UPDATE refunds
-             SET status = $3, channel_refund_id = $4, failure = $5, version = version + 1, updated_at = $6
+             -- The channel's number stays where the refund is taken back.
+             SET status = $3, channel_refund_id = coalesce($4, channel_refund_id), failure = $5,
+                 version = version + 1, updated_at = $6
              WHERE refund_id = $1 AND status = $2",
             refund.refund_id,
             refund.status.as_str(),
@@ -148,12 +150,34 @@ pub(super) async fn set_result(
     )
 }
 
+/// Notes of a locked refund that failed by which number the channel made it all the same.
+pub(super) async fn set_made_after_all(
+    tx: &mut Tx,
+    refund: &Refund,
+    channel_refund_id: &str,
+    now: OffsetDateTime,
+) -> Result<(), DbError> {
+    let conn: &mut Conn = tx;
+    expect_one_row(
+        &sqlx::query!(
+            "UPDATE refunds SET channel_refund_id = $2, version = version + 1, updated_at = $3
+             WHERE refund_id = $1 AND status = 'FAILED' AND channel_refund_id IS NULL",
+            refund.refund_id,
+            channel_refund_id,
+            now,
+        )
+        .execute(conn)
+        .await?,
+    )
+}
+
 /// The refund of that id.
 async fn find_refund(conn: &mut Conn, refund_id: &str) -> Result<Option<Refund>, DbError> {
     let refund = sqlx::query_as!(
         Refund,
         r#"SELECT refund_id, refund_no, merchant_id, order_no, pay_order_id, stray_id, amount,
-                  currency AS "currency: Currency", status AS "status: RefundStatus", reason, failure
+                  currency AS "currency: Currency", status AS "status: RefundStatus", reason, failure,
+                  channel_refund_id
            FROM refunds WHERE refund_id = $1"#,
         refund_id,
     )
@@ -217,7 +241,8 @@ pub(crate) async fn list_of_order(conn: &mut Conn, key: &OrderKey) -> Result<Vec
     let refunds = sqlx::query_as!(
         Refund,
         r#"SELECT refund_id, refund_no, merchant_id, order_no, pay_order_id, stray_id, amount,
-                  currency AS "currency: Currency", status AS "status: RefundStatus", reason, failure
+                  currency AS "currency: Currency", status AS "status: RefundStatus", reason, failure,
+                  channel_refund_id
            FROM refunds WHERE merchant_id = $1 AND order_no = $2 ORDER BY created_at, refund_id"#,
         key.merchant_id.as_str(),
         key.order_no.as_str(),

@@ -14,7 +14,7 @@ use crate::infra::crash::effect;
 use crate::infra::db::DbError;
 use crate::pay::PayError;
 use crate::pay::report::{self, Origin, Report, Verdict};
-use crate::refunds::{self, Applied, Claim, RefundReport};
+use crate::refunds::{self, Applied, Claim, RefundReport, Source};
 
 /// A callback that is believed. Equal ones are the same event with the same bytes.
 #[derive(Clone, Debug)]
@@ -151,11 +151,11 @@ async fn apply(app: &App, incoming: &Incoming) -> Result<Verdict, PayError> {
             }
             // The refund's own state is the mark that says "done": applying it again changes nothing, so the
             // callback may be kept after it.
-            let claim = Some(Claim { channel: incoming.channel, money: *money });
-            let result = RefundReport { refund_id, state, claim };
+            let source = Source::Callback(Claim { channel: incoming.channel, money: *money });
+            let result = RefundReport { refund_id, state, source };
             let verdict = match Box::pin(refunds::apply_result(app, &result)).await? {
                 Applied::Yes => Verdict::Applied,
-                Applied::Unknown => Verdict::Recorded,
+                Applied::Unknown | Applied::Contradiction => Verdict::Recorded,
                 Applied::Mismatch => Verdict::AmountMismatch,
             };
             Ok(keep(app, incoming, refund_id, verdict).await?)
@@ -166,8 +166,15 @@ async fn apply(app: &App, incoming: &Incoming) -> Result<Verdict, PayError> {
 
 async fn keep(app: &App, incoming: &Incoming, subject: &str, verdict: Verdict) -> Result<Verdict, DbError> {
     let (channel, event_id) = (incoming.channel, incoming.callback.event_id.as_str());
-    let mut conn = app.db.conn().await?;
     let (body, now) = (&incoming.body, app.now());
-    effect!("webhooks.keep", store::insert(&mut conn, channel, event_id, subject, verdict, body, now).await)?;
-    Ok(verdict)
+    let mut tx = app.db.begin().await?;
+    let kept = async {
+        let is_new = store::insert(&mut tx, channel, event_id, subject, verdict, body, now).await?;
+        if is_new && verdict == Verdict::WrongAccount {
+            report::open_wrong_account_in_tx(app, &mut tx, subject, now).await?;
+        }
+        Ok::<_, DbError>(verdict)
+    }
+    .await;
+    effect!("webhooks.keep", tx.finish(kept).await)
 }

@@ -14,7 +14,7 @@ use crate::channels::{Callback, CallbackEvent};
 use crate::infra::db::DbError;
 use crate::pay::PayError;
 use crate::pay::report::{self, Origin, Outcome, Report, Verdict};
-use crate::refunds::{self, Applied, Claim, RefundReport};
+use crate::refunds::{self, Applied, Claim, RefundReport, Source};
 
 /// What came of a replay, or would come of it.
 #[derive(Clone, Debug)]
@@ -109,7 +109,8 @@ async fn replay_refund(
     if !callback.account_matches {
         return Ok(nothing(Verdict::WrongAccount));
     }
-    let report = RefundReport { refund_id, state, claim: Some(Claim { channel, money: *money }) };
+    let source = Source::Callback(Claim { channel, money: *money });
+    let report = RefundReport { refund_id, state, source };
     let (applied, moves) = refunds::preview_result(app, &report).await?;
     let outcome = match applied {
         Applied::Yes if moves => Outcome { verdict: Verdict::Applied, remedy: "END_THE_REFUND", moves },
@@ -118,6 +119,7 @@ async fn replay_refund(
         // A person was shown it when it came in.
         Applied::Mismatch if kept.verdict == Verdict::AmountMismatch => nothing(Verdict::AmountMismatch),
         Applied::Mismatch => Outcome { verdict: Verdict::AmountMismatch, remedy: "SHOW_TO_A_PERSON", moves },
+        Applied::Contradiction => Outcome { verdict: Verdict::Recorded, remedy: "SHOW_TO_A_PERSON", moves },
     };
     if outcome.moves && !is_dry {
         refunds::apply_result(app, &report).await?;

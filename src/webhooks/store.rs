@@ -8,7 +8,7 @@ use super::inbox_id::InboxId;
 use crate::infra::db::{Conn, DbError};
 use crate::pay::report::Verdict;
 
-/// Keeps a callback; a repeat changes nothing. One about a refund is found by the refund's order.
+/// Keeps a callback; a repeat changes nothing and gives `false`. One about a refund is found by the refund's order.
 pub(super) async fn insert(
     conn: &mut Conn,
     channel: &str,
@@ -17,8 +17,8 @@ pub(super) async fn insert(
     verdict: Verdict,
     body: &[u8],
     now: OffsetDateTime,
-) -> Result<(), DbError> {
-    sqlx::query!(
+) -> Result<bool, DbError> {
+    let kept = sqlx::query!(
         "INSERT INTO webhook_inbox
              (channel, event_id, subject, merchant_id, order_no, verdict, body, received_at, updated_at)
          SELECT $1, $2, named.subject, refunds.merchant_id, refunds.order_no, $4, $5, $6, $6
@@ -33,7 +33,7 @@ pub(super) async fn insert(
     )
     .execute(conn)
     .await?;
-    Ok(())
+    Ok(kept.rows_affected() == 1)
 }
 
 /// The callback of that name.

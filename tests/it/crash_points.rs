@@ -34,6 +34,7 @@ const EFFECTS: &[(Story, &[&str])] = &[
     (Story::EmptiedRedis, &["orders.rebuild", "orders.intact"]),
     (Story::OldCallback, &["webhooks.forget"]),
     (Story::OldAnswer, &["idempotency.forget"]),
+    (Story::OldTask, &["compensation.forget"]),
     (Story::KeyOfAnOldOrder, &["orders.keep"]),
     (Story::KeyOfAnOldLink, &["pay.keep"]),
     (Story::Nonsense, &["webhooks.unreadable"]),

@@ -2,8 +2,16 @@
 
 use std::time::Duration;
 
-use payonce::channels::sandbox::{FaultKind, FaultOp};
+use async_trait::async_trait;
+use payonce::channels::sandbox::{FaultKind, FaultOp, signature};
+use payonce::channels::{
+    Acknowledgement, CallError, Callback, CallbackError, Channel, Closing, CreatedTrade, LinkLife, NewTrade,
+    PayoutCall, PayoutState, RawCallback, Reception, RefundCall, RefundState, Statement, TradeRef,
+    TradeState,
+};
+use payonce::webhooks::{self, Taken};
 use reqwest::Method;
+use reqwest::header::HeaderMap;
 use serde_json::{Value, json};
 
 use crate::support::{OPERATOR, Reply, TestApp, TestOptions, minutes};
@@ -228,5 +236,103 @@ async fn a_decision_and_a_refund_that_ends_do_not_block_each_other_for_good() {
     assert!(settled.is_ok(), "{settled:?}");
     assert_eq!(reply.status, 200, "{reply:?}");
     app.run_until_idle().await;
+    app.end().await;
+}
+
+#[tokio::test]
+async fn a_given_up_refund_that_comes_to_its_end_waits_for_nobody() {
+    let (app, _) = staffed().await;
+    app.fault(FaultOp::Refund, FaultKind::TimeoutBefore, 1000, Some(1500)).await;
+    for (order_no, status, left) in [("X9", "SUCCEEDED", vec![]), ("X10", "FAILED", vec!["STRAY_MONEY"])] {
+        app.late_money(order_no).await;
+        app.run_until_idle().await;
+        app.sql(
+            "UPDATE compensations SET attempts = 12, due_at = now() - interval '1 h' WHERE status = 'READY'",
+        )
+        .await;
+        app.run_until_idle().await;
+        assert_eq!(app.open_exception().await["kind"], "DEAD_TASK");
+
+        let number = app.find_order(order_no).await["refunds"][0]["refund_no"].clone();
+        let number = number.as_str().expect("a number");
+        app.deliver(&app.refund_notice(order_no, number, status)).await;
+        let open = app.exceptions("status=OPEN").await;
+        let kinds: Vec<_> =
+            open.iter().map(|exception| exception["kind"].as_str().expect("a kind")).collect();
+        assert_eq!(kinds, left, "{status}");
+    }
+    app.end().await;
+}
+
+/// The sandbox, as if its callbacks spoke for another account than the configured one.
+struct OtherAccount(std::sync::Arc<dyn Channel>);
+
+#[async_trait]
+impl Channel for OtherAccount {
+    fn name(&self) -> &'static str {
+        self.0.name()
+    }
+    fn link_life(&self) -> LinkLife {
+        self.0.link_life()
+    }
+    async fn create(&self, trade: &NewTrade) -> Result<CreatedTrade, CallError> {
+        self.0.create(trade).await
+    }
+    async fn query(&self, trade: &TradeRef) -> Result<TradeState, CallError> {
+        self.0.query(trade).await
+    }
+    async fn close(&self, trade: &TradeRef) -> Result<Closing, CallError> {
+        self.0.close(trade).await
+    }
+    async fn refund(&self, refund: &RefundCall) -> Result<RefundState, CallError> {
+        self.0.refund(refund).await
+    }
+    async fn query_refund(&self, refund: &RefundCall) -> Result<RefundState, CallError> {
+        self.0.query_refund(refund).await
+    }
+    async fn payout(&self, payout: &PayoutCall) -> Result<PayoutState, CallError> {
+        self.0.payout(payout).await
+    }
+    async fn query_payout(&self, payout: &PayoutCall) -> Result<PayoutState, CallError> {
+        self.0.query_payout(payout).await
+    }
+    async fn statement(&self, day: time::Date) -> Result<Statement, CallError> {
+        self.0.statement(day).await
+    }
+    fn verify(&self, callback: &RawCallback<'_>) -> Result<(), CallbackError> {
+        self.0.verify(callback)
+    }
+    fn read(&self, body: &[u8], received_at: time::OffsetDateTime) -> Result<Callback, CallbackError> {
+        Ok(Callback { account_matches: false, ..self.0.read(body, received_at)? })
+    }
+    fn acknowledge(&self, reception: Reception) -> Acknowledgement {
+        self.0.acknowledge(reception)
+    }
+}
+
+#[tokio::test]
+async fn a_refund_told_for_another_account_is_shown_to_a_person() {
+    let (app, key) = staffed().await;
+    app.late_money_as(&key, "X11").await;
+    app.run_until_idle().await;
+    let held = app.open_exception().await;
+    app.fault(FaultOp::Refund, FaultKind::TimeoutBefore, 1000, Some(1500)).await;
+    app.resolve(&held, "REFUND").await.expect(200);
+    app.run_until_idle().await;
+    let order = app.find_order_as(&key, "X11").await;
+    let number = order["refunds"][0]["refund_no"].as_str().expect("a number");
+
+    let service = &app.instance.app;
+    let channel = OtherAccount(service.channels.get("sandbox").expect("the sandbox").clone());
+    let body = serde_json::to_vec(&app.refund_notice("r1", number, "SUCCEEDED")).expect("json");
+    let mut headers = HeaderMap::new();
+    headers.insert(signature::HEADER, app.sign(&body).parse().expect("a header"));
+    for _ in 0..2 {
+        let told = webhooks::verify(service, &channel, &headers, &body).expect("believed");
+        assert_eq!(webhooks::take_in(service, &told).await, Taken::Rejected);
+    }
+    let shown = app.open_exception().await;
+    assert_eq!((&shown["kind"], &shown["subject"]), (&json!("WRONG_ACCOUNT"), &json!(number)));
+    assert_eq!(app.find_order_as(&key, "X11").await["refunds"][0]["status"], "PROCESSING");
     app.end().await;
 }

@@ -6,6 +6,7 @@ use payonce::channels::sandbox::{AdapterSettings, FaultKind, FaultOp, SandboxCha
 use payonce::channels::{CallError, Channel, PayoutCall, PayoutState};
 use payonce::money::Money;
 use serde_json::json;
+use sqlx::Executor;
 
 use crate::support::app::SANDBOX_SECRET;
 use crate::support::{TestApp, minutes, seconds};
@@ -276,5 +277,30 @@ async fn a_payout_is_made_once_whatever_becomes_of_the_answer() {
         assert!(matches!(again, PayoutState::Succeeded { .. }), "{again:?}");
     }
     assert_eq!(app.count("sandbox.payouts").await, 4);
+    app.end().await;
+}
+
+#[tokio::test]
+async fn a_server_that_takes_no_writes_is_tried_again_and_is_well_after_it() {
+    let app = TestApp::start().await;
+    app.order("F1").await;
+    let mut owner = app.direct_connection().await;
+    // As after a failover: the old primary is read-only to whoever still knows it.
+    let demote = "DO $$ BEGIN
+        EXECUTE format('ALTER DATABASE %I SET default_transaction_read_only = on', current_database());
+        PERFORM pg_terminate_backend(pid) FROM pg_stat_activity
+        WHERE datname = current_database() AND pid <> pg_backend_pid(); END $$";
+    owner.execute(demote).await.expect("demoted");
+    let order = json!({"order_no": "F2", "user_id": "u1", "currency": "CNY", "amount": 1990});
+    let refused = app.post("/orders", order.clone()).await;
+    assert_eq!(refused.problem(503), "DATABASE_UNAVAILABLE");
+    assert!(refused.header("retry-after").is_some());
+    assert_eq!(app.status_of("F1").await, "PENDING", "what only reads is answered");
+
+    let promote = "DO $$ BEGIN
+        EXECUTE format('ALTER DATABASE %I RESET default_transaction_read_only', current_database()); END $$";
+    owner.execute(promote).await.expect("promoted");
+    let order = app.post("/orders", order).await;
+    assert_eq!(order.status, 201, "connections to the old primary are not used again: {}", order.text);
     app.end().await;
 }

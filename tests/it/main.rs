@@ -42,6 +42,7 @@ mod pay_url_silence;
 mod plans;
 mod races;
 mod redlock;
+mod refund_workers;
 mod sentinel;
 mod stock;
 mod storms;

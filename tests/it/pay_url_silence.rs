@@ -207,3 +207,23 @@ async fn a_client_that_hangs_up_loses_only_the_answer() {
     assert_eq!(app.calls_of(FaultOp::Create).await, 1);
     app.end().await;
 }
+
+#[tokio::test]
+async fn a_refusal_is_not_told_of_an_order_that_was_paid_meanwhile() {
+    let app = TestApp::start().await;
+    app.order("L9").await;
+    app.fault(FaultOp::Create, FaultKind::Refuse, 1, None).await;
+    // The channel's books know nothing of the money yet when it is asked.
+    app.watch_calls(FaultOp::Query, 500).await;
+    let pay = async {
+        let id = app.begun_attempt_of("L9").await;
+        while app.calls_of(FaultOp::Query).await == 0 {
+            tokio::time::sleep(Duration::from_millis(5)).await;
+        }
+        app.deliver(&app.success("e1", &id, "t1", 1990)).await;
+    };
+    let (asked, ()) = tokio::join!(app.pay_url("L9"), pay);
+    assert_eq!(asked.problem(409), "ORDER_IS_ALREADY_PAID");
+    assert_eq!(app.status_of("L9").await, "PAID");
+    app.end().await;
+}

@@ -3,6 +3,7 @@
 use std::time::{Duration, Instant};
 
 use payonce::channels::sandbox::{FaultKind, FaultOp};
+use payonce::infra::duty::Batch;
 use payonce::workers;
 use serde_json::{Value, json};
 
@@ -363,4 +364,119 @@ async fn open_links(cluster: &Cluster, count: usize) -> Vec<String> {
 async fn collect<T>(work: impl Iterator<Item = impl Future<Output = T>>) -> Vec<T> {
     use futures_util::stream::{self, StreamExt};
     stream::iter(work).buffer_unordered(32).collect().await
+}
+
+#[tokio::test]
+async fn an_order_that_cannot_be_closed_holds_up_no_other() {
+    let app = TestApp::start().await;
+    app.stock("TEA", 10).await;
+    app.order_for("T20", 60).await;
+    let items = json!([{"sku": "CUP", "quantity": 1, "unit_price": 5}]);
+    app.stock("CUP", 10).await;
+    let odd =
+        json!({"order_no": "T21", "user_id": "u1", "currency": "CNY", "items": items, "expires_in": 60});
+    app.order_with(odd).await;
+    app.sql("UPDATE skus SET lock_stock = 0 WHERE sku = 'CUP'").await;
+
+    app.clock.advance(seconds(62));
+    app.run_until_idle().await;
+    assert_eq!(why(&app.find_order("T20").await), ("CLOSED", "TIMEOUT"));
+    assert_eq!(app.status_of("T21").await, "PENDING");
+    let driven = "action = 'EXPIRE_ORDER' AND order_no = 'T21' AND status = 'READY' AND last_error <> ''";
+    assert_eq!(app.count_where("compensations", driven).await, 1);
+
+    app.sql("UPDATE skus SET lock_stock = 1 WHERE sku = 'CUP'").await;
+    app.clock.advance(minutes(1));
+    app.run_until_idle().await;
+    assert_eq!(why(&app.find_order("T21").await), ("CLOSED", "TIMEOUT"));
+    app.end().await;
+}
+
+#[tokio::test]
+async fn a_guard_that_was_not_needed_leaves_no_row_and_what_is_done_is_forgotten() {
+    let app = TestApp::start().await;
+    app.order_to_pay("T22").await;
+    app.close("T22").await.expect(200);
+    app.order("T23").await;
+    app.fault(FaultOp::Create, FaultKind::Refuse, 1, None).await;
+    app.pay_url("T23").await.expect(402);
+    assert_eq!(app.count("compensations").await, 0);
+
+    for (subject, status, age) in
+        [("old", "DONE", 91), ("young", "DONE", 89), ("given up", "DEAD", 400), ("alive", "READY", 400)]
+    {
+        app.sql(&format!(
+            "INSERT INTO compensations (kind, action, subject, status, due_at, created_at, updated_at)
+             VALUES ('REDO_BUSINESS', 'DRIVE_REFUND', '{subject}', '{status}', now() + interval '9 d',
+                     now() - interval '{age} d', now() - interval '{age} d')"
+        ))
+        .await;
+    }
+    assert!(app.run_duty("compensation.forget").await);
+    assert_eq!(app.count("compensations").await, 3);
+    assert_eq!(app.count_where("compensations", "subject = 'old'").await, 0);
+    app.sql("DELETE FROM compensations").await;
+    app.end().await;
+}
+
+/// The plan of the service's statement that has this text in it, as its connections make it.
+async fn plan_of(app: &TestApp, text: &str, arguments: &str) -> String {
+    let kept = std::fs::read_dir(concat!(env!("CARGO_MANIFEST_DIR"), "/.sqlx")).expect("the statements");
+    let statements =
+        kept.map(|file| std::fs::read_to_string(file.expect("a file").path()).expect("a statement"));
+    let statements = statements.map(|text| serde_json::from_str::<Value>(&text).expect("json"));
+    let mut found = statements.filter_map(|kept| kept["query"].as_str().map(str::to_owned));
+    let statement = found.find(|statement| statement.contains(text)).expect("the statement");
+
+    let mut conn = app.instance.app.db.pool().acquire().await.expect("a connection");
+    let prepare = format!("DEALLOCATE ALL; PREPARE asked AS {statement}");
+    sqlx::raw_sql(sqlx::AssertSqlSafe(prepare)).execute(&mut *conn).await.expect("prepared");
+    let explain = format!("EXPLAIN (COSTS OFF) EXECUTE asked ({arguments})");
+    let lines: Vec<String> =
+        sqlx::query_scalar(sqlx::AssertSqlSafe(explain)).fetch_all(&mut *conn).await.expect("a plan");
+    drop(conn.detach());
+    lines.join("\n")
+}
+
+#[tokio::test]
+async fn a_sweep_meets_what_tasks_drive_once_and_looks_each_up() {
+    let app = TestApp::start().await;
+    // Statistics of a quiet night: nothing is due and no task alive.
+    app.sql("ANALYZE orders; ANALYZE compensations; ANALYZE pay_orders").await;
+    let alive = "'{READY,RUNNING}'";
+    for (text, arguments, index) in [
+        ("AS due\n           LEFT JOIN LATERAL", "'epoch', now(), 500, ", "orders_pending_by_deadline"),
+        ("page AS MATERIALIZED", "'epoch', now(), 500, now(), ", "pay_orders_live_by_end"),
+    ] {
+        let plan = plan_of(&app, text, &format!("{arguments}{alive}")).await;
+        let (_, tasks) = plan.split_once("using compensations_of_order on compensations").expect(&plan);
+        let condition = tasks.lines().nth(1).unwrap_or_default();
+        assert!(condition.contains("(merchant_id = ") && condition.contains("(order_no = "), "{plan}");
+        // In the index's own order: a sort would read all that is due for each page.
+        let (above, _) = plan.split_once(index).expect(&plan);
+        let node = above.lines().rev().nth(1).unwrap_or_default();
+        assert!(node.trim_start_matches([' ', '-', '>']).starts_with("Limit"), "{plan}");
+    }
+
+    // More than two pages that tasks drive, and behind them two orders that nobody does.
+    app.sql(
+        "INSERT INTO orders (merchant_id, order_no, user_id, kind, amount, currency, expires_at, created_at, updated_at)
+         SELECT 'demo', 'T30-' || n, 'u1', 'SALE', 1, 'CNY', now() - interval '1 h', now(), now()
+         FROM generate_series(1, 1200) AS n;
+         INSERT INTO compensations (kind, action, subject, merchant_id, order_no, due_at, created_at, updated_at)
+         SELECT 'REDO_BUSINESS', 'EXPIRE_ORDER', 'demo:' || order_no, 'demo', order_no, now() + interval '1 h', now(), now()
+         FROM orders",
+    )
+    .await;
+    app.stock("TEA", 10).await;
+    app.order_for("T31", 60).await;
+    app.order_for("T32", 60).await;
+    app.clock.advance(seconds(62));
+    let duties = workers::duties(&app.instance.app);
+    let sweep = duties.iter().find(|duty| duty.name() == "orders.sweep").expect("a duty");
+    assert_eq!(sweep.run_once().await.expect("a sweep"), Batch::Done);
+    assert_eq!(app.count_where("orders", "status = 'CLOSED'").await, 2);
+    assert_eq!(app.count("compensations").await, 1200, "no task was written twice");
+    app.sql("DELETE FROM compensations; DELETE FROM orders WHERE order_no LIKE 'T30-%'").await;
+    app.end().await;
 }

@@ -14,6 +14,8 @@ pub(super) enum Remedy {
     Repeat(Verdict),
     /// Nothing moves: keep the callback, with this verdict.
     Note(Verdict),
+    /// The id of an earlier event, and money that nobody knows: a callback of its own, under an id of its own.
+    Split,
     /// The first right money: the order is paid by it.
     Pay,
     /// Money that the order does not accept; the attempt may move all the same.
@@ -37,7 +39,7 @@ impl Remedy {
     /// The word that operators read.
     pub(super) const fn as_str(self) -> &'static str {
         match self {
-            Self::Repeat(_) | Self::Note(_) => "NOTHING",
+            Self::Repeat(_) | Self::Note(_) | Self::Split => "NOTHING",
             Self::Pay => "PAY_THE_ORDER",
             Self::Stray { .. } => "HOLD_AS_STRAY",
             Self::End(_) => "END_THE_ATTEMPT",
@@ -49,7 +51,7 @@ impl Remedy {
 
     /// Whether anything but the kept callback changes by it.
     pub(super) const fn moves(self) -> bool {
-        !matches!(self, Self::Repeat(_) | Self::Note(_))
+        !matches!(self, Self::Repeat(_) | Self::Note(_) | Self::Split)
     }
 
     /// The verdict that a callback is stored with.
@@ -59,7 +61,7 @@ impl Remedy {
             Self::Pay => Verdict::Applied,
             Self::Stray { reason: StrayReason::AmountMismatch, .. } => Verdict::AmountMismatch,
             Self::Stray { .. } => Verdict::Stray,
-            Self::End(_) => Verdict::Recorded,
+            Self::End(_) | Self::Split => Verdict::Recorded,
             Self::Unmatched => Verdict::Unmatched,
             Self::GiveUpMatching => Verdict::UnknownOrder,
             Self::WrongAccount => Verdict::WrongAccount,
@@ -74,10 +76,21 @@ pub(super) fn decide(facts: &Facts, report: &Report<'_>) -> Remedy {
         // An operator wants it judged by what is true now. The trade decides whether its money moves again: it
         // does not.
         (Some(earlier), Origin::Replay { .. }) => return afresh(judge(facts, report), earlier),
+        (Some(earlier), Origin::Callback { .. }) if is_other_money(facts, report, earlier) => {
+            return Remedy::Split;
+        }
         (Some(earlier), _) => return Remedy::Repeat(earlier),
         (None, _) => {}
     }
     judge(facts, report)
+}
+
+/// Whether a callback comes under the id of an earlier one with money that was never written down. Money of the
+/// earlier one itself is written down but where its pay order is still looked for, or where it is not ours.
+fn is_other_money(facts: &Facts, report: &Report<'_>, earlier: Verdict) -> bool {
+    report.payment().is_some()
+        && !facts.is_trade_known
+        && !matches!(earlier, Verdict::Unmatched | Verdict::WrongAccount)
 }
 
 /// What is waited for, or shown to a person, is so already.

@@ -165,7 +165,16 @@ const MAX_ROUNDS: usize = 8;
 /// # Errors
 /// When the database cannot be reached: nothing was kept, and the channel must be made to repeat itself.
 pub async fn apply(app: &App, report: &Report<'_>) -> Result<Verdict, PayError> {
-    Ok(app.db.retrying(|| apply_with_races(app, report)).await?.verdict())
+    let remedy = app.db.retrying(|| apply_with_races(app, report)).await?;
+    match (remedy, report.origin, report.payment()) {
+        (Remedy::Split, Origin::Callback { event_id, body, account_matches }, Some(payment)) => {
+            let event_id = &format!("{event_id} {}", payment.transaction_id);
+            let origin = Origin::Callback { event_id, body, account_matches };
+            let report = Report { origin, ..report.clone() };
+            Ok(app.db.retrying(|| apply_with_races(app, &report)).await?.verdict())
+        }
+        _ => Ok(remedy.verdict()),
+    }
 }
 
 async fn apply_with_races(app: &App, report: &Report<'_>) -> Result<Remedy, PayError> {
@@ -193,7 +202,7 @@ async fn apply_with_races(app: &App, report: &Report<'_>) -> Result<Remedy, PayE
 /// A callback takes the order's lock before it writes, and goes on without it when it cannot be had: the write is
 /// guarded either way. Whoever asks the channel holds the lock already.
 async fn lock_for(app: &App, report: &Report<'_>, facts: &Facts, remedy: &Remedy) -> Option<LockGuard> {
-    if matches!(report.origin, Origin::Query) || matches!(remedy, Remedy::Repeat(_)) {
+    if matches!(report.origin, Origin::Query) || matches!(remedy, Remedy::Repeat(_) | Remedy::Split) {
         return None;
     }
     let key = facts.matched.as_ref()?.key.lock_key();
@@ -206,7 +215,7 @@ const LOST_RACES: [&str; 3] = ["webhook_inbox_pkey", "trades_pkey", "stray_payme
 async fn write(app: &App, report: &Report<'_>, facts: &Facts, remedy: &Remedy) -> Result<bool, DbError> {
     let now = app.now();
     match remedy {
-        Remedy::Repeat(_) => Ok(true),
+        Remedy::Repeat(_) | Remedy::Split => Ok(true),
         Remedy::Pay => {
             let (Some(matched), Some(payment)) = (&facts.matched, report.payment()) else { return Ok(false) };
             effect!("report.pay", app.db.gather(pay(matched, report, payment, now)).await)
@@ -249,8 +258,9 @@ async fn write_in_tx(
         Remedy::End(event) => move_attempt(tx, report, facts, Some(*event), now).await?,
         Remedy::Unmatched => store::append_rematch(tx, report, now).await?,
         Remedy::GiveUpMatching => hold_stray(app, tx, report, facts, StrayReason::UnknownOrder, now).await?,
-        Remedy::WrongAccount => open_wrong_account(app, tx, report, now).await?,
-        Remedy::Repeat(_) | Remedy::Note(_) | Remedy::Pay => {}
+        Remedy::WrongAccount => open_wrong_account_in_tx(app, tx, report.pay_order_id, now).await?,
+        Remedy::Note(_) => tell_contradiction(app, tx, report, now).await?,
+        Remedy::Repeat(_) | Remedy::Split | Remedy::Pay => {}
     }
     Ok(true)
 }
@@ -293,17 +303,41 @@ async fn hold_stray(
     refunds::hold_stray_in_tx(app, tx, &stray, now).await
 }
 
-async fn open_wrong_account(
+/// Money that we know, told of another pay order or of another amount than before: one of both cannot be true.
+async fn tell_contradiction(
     app: &App,
     tx: &mut Tx,
     report: &Report<'_>,
+    now: OffsetDateTime,
+) -> Result<(), DbError> {
+    let Some(payment) = report.payment() else { return Ok(()) };
+    let Some(known) = store::find_other_story(tx, report, payment).await? else { return Ok(()) };
+    let detail = format!(
+        "{} says that trade {} is {} for {}; it had said {known}",
+        report.channel, payment.transaction_id, payment.money, report.pay_order_id
+    );
+    let exception = NewException {
+        kind: ExceptionKind::Contradiction,
+        merchant_id: None,
+        order_no: None,
+        subject: &format!("{}/{}", report.channel, payment.transaction_id),
+        detail: &detail,
+    };
+    exceptions::open_in_tx(tx, &app.ids, &exception, now).await
+}
+
+/// Shows a person that a callback about `subject`, a pay order or a refund, is not for us.
+pub(crate) async fn open_wrong_account_in_tx(
+    app: &App,
+    tx: &mut Tx,
+    subject: &str,
     now: OffsetDateTime,
 ) -> Result<(), DbError> {
     let exception = NewException {
         kind: ExceptionKind::WrongAccount,
         merchant_id: None,
         order_no: None,
-        subject: report.pay_order_id,
+        subject,
         detail: "a correctly signed callback speaks for another account at the channel than the configured one",
     };
     exceptions::open_in_tx(tx, &app.ids, &exception, now).await
@@ -341,7 +375,7 @@ fn announce(app: &App, report: &Report<'_>, facts: &Facts, remedy: &Remedy) {
     metrics::counter!("payonce_reports_total",
         "channel" => report.channel.to_owned(), "verdict" => verdict.as_str())
     .increment(1);
-    if matches!(remedy, Remedy::Repeat(_) | Remedy::Note(_)) {
+    if !remedy.moves() {
         return;
     }
     let key: Option<&OrderKey> = facts.matched.as_ref().map(|matched| &matched.key);

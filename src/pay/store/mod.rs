@@ -5,6 +5,7 @@ use time::OffsetDateTime;
 
 use super::model::{Attempt, PayEvent, PayStatus};
 use crate::channels::Refusal;
+use crate::compensation::TaskStatus;
 use crate::idempotency::Kept;
 use crate::ids::{MerchantId, OrderNo, PayOrderId, UserId};
 use crate::infra::db::{Conn, DbError};
@@ -20,15 +21,15 @@ pub(super) use facts::{Facts, FindFacts, LiveAttempt};
 pub(super) use publish::Publish;
 
 /// Ends a live attempt that the channel refused, with the channel's words, and keeps the answer where that is
-/// asked. One that moved meanwhile stays as it is.
+/// asked. One that moved meanwhile stays as it is: `false`.
 pub(super) async fn set_failed(
     conn: &mut Conn,
     attempt: &Attempt,
     refusal: &Refusal,
     kept: Option<&Kept>,
     now: OffsetDateTime,
-) -> Result<(), DbError> {
-    sqlx::query_scalar!(
+) -> Result<bool, DbError> {
+    let ended = sqlx::query_scalar!(
         r#"WITH ended AS (
              UPDATE pay_orders
              SET status = $5, channel_code = $6, channel_message = $7, version = version + 1, updated_at = $8
@@ -41,10 +42,15 @@ pub(super) async fn set_failed(
            ), kept AS (
              INSERT INTO idempotency_keys (merchant_id, key, request_hash, order_no, status, body, created_at)
              SELECT $2, $11, $12, $3, $13, $14, $8 FROM ended WHERE $11::text IS NOT NULL
+           ), unneeded AS (
+             -- A guard that was never needed leaves no row.
+             DELETE FROM compensations
+             WHERE action IN ('DRIVE_PAY_ORDER', 'CLOSE_PAY_ORDER') AND subject = $1
+               AND status = 'READY' AND attempts = 0 AND EXISTS (SELECT 1 FROM ended)
            ), finished AS (
              UPDATE compensations SET status = 'DONE', updated_at = $8
              WHERE action IN ('DRIVE_PAY_ORDER', 'CLOSE_PAY_ORDER') AND subject = $1
-               AND status IN ('READY', 'RUNNING') AND EXISTS (SELECT 1 FROM ended)
+               AND status IN ('READY', 'RUNNING') AND attempts > 0 AND EXISTS (SELECT 1 FROM ended)
            )
            SELECT count(*) AS "count!" FROM ended"#,
         attempt.pay_order_id.as_str(),
@@ -64,7 +70,7 @@ pub(super) async fn set_failed(
     )
     .fetch_one(conn)
     .await?;
-    Ok(())
+    Ok(ended == 1)
 }
 
 /// The attempt of that id.
@@ -102,33 +108,46 @@ pub(super) async fn list_of_order(conn: &mut Conn, key: &OrderKey) -> Result<Vec
     Ok(attempts)
 }
 
-/// Writes the tasks that close live attempts which ended before `horizon` and that nobody is driving yet.
+/// Writes the tasks that close live attempts which ended between `after` and `horizon`, the next `limit` of them and
+/// those of the same instant, but for attempts that a task drives already. Gives how many, and the last instant;
+/// no instant when there was none left.
 pub(super) async fn leave_dead_links_to_tasks(
     conn: &mut Conn,
+    after: OffsetDateTime,
     horizon: OffsetDateTime,
     limit: i64,
     now: OffsetDateTime,
-) -> Result<u64, DbError> {
-    let written = sqlx::query!(
-        "INSERT INTO compensations (kind, action, subject, merchant_id, order_no, due_at, created_at, updated_at)
-         SELECT 'REDO_BUSINESS', 'CLOSE_PAY_ORDER', pay_order_id, merchant_id, order_no, $3, $3, $3
-         FROM pay_orders
-         WHERE is_live AND expires_at <= $1
-           AND NOT EXISTS (
-               SELECT 1 FROM compensations
-               WHERE action = 'CLOSE_PAY_ORDER' AND subject = pay_order_id AND status IN ('READY', 'RUNNING'))
-           AND NOT EXISTS (
-               SELECT 1 FROM compensations
-               WHERE action = 'EXPIRE_ORDER' AND subject = pay_orders.merchant_id || ':' || pay_orders.order_no
-                 AND status IN ('READY', 'RUNNING'))
-         -- The id breaks ties, so that two sweeps write in one order and cannot deadlock.
-         ORDER BY expires_at, pay_order_id LIMIT $2
-         ON CONFLICT (action, subject) WHERE status IN ('READY', 'RUNNING') DO NOTHING",
+) -> Result<(i64, Option<OffsetDateTime>), DbError> {
+    let page = sqlx::query!(
+        r#"WITH page AS MATERIALIZED (
+             SELECT pay_order_id, merchant_id, order_no, expires_at FROM pay_orders
+             WHERE is_live AND expires_at > $1 AND expires_at <= $2
+             ORDER BY expires_at FETCH FIRST ($3) ROWS WITH TIES
+           ), written AS (
+             INSERT INTO compensations (kind, action, subject, merchant_id, order_no, due_at, created_at, updated_at)
+             SELECT 'REDO_BUSINESS', 'CLOSE_PAY_ORDER', pay_order_id, page.merchant_id, page.order_no, $4, $4, $4
+             FROM page
+             LEFT JOIN LATERAL (
+                 SELECT id FROM compensations
+                 WHERE merchant_id = page.merchant_id AND order_no = page.order_no
+                   AND (action = 'EXPIRE_ORDER' OR (action = 'CLOSE_PAY_ORDER' AND subject = page.pay_order_id))
+                   -- Parameters, because words would let the plan walk an index of all living tasks for each attempt.
+                   AND status = ANY($5)
+                 LIMIT 1) AS task ON true
+             WHERE task.id IS NULL
+             -- The id breaks ties, so that two sweeps write in one order and cannot deadlock.
+             ORDER BY page.expires_at, pay_order_id
+             ON CONFLICT (action, subject) WHERE status IN ('READY', 'RUNNING') DO NOTHING
+             RETURNING 1
+           )
+           SELECT (SELECT count(*) FROM written) AS "written!", max(expires_at) AS last FROM page"#,
+        after,
         horizon,
         limit,
         now,
+        &TaskStatus::ALIVE.map(|status| status.as_str().to_owned()),
     )
-    .execute(conn)
+    .fetch_one(conn)
     .await?;
-    Ok(written.rows_affected())
+    Ok((page.written, page.last))
 }

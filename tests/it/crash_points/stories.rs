@@ -32,6 +32,7 @@ pub enum Story {
     EmptiedRedis,
     OldCallback,
     OldAnswer,
+    OldTask,
     KeyOfAnOldOrder,
     KeyOfAnOldLink,
     Nonsense,
@@ -87,21 +88,8 @@ impl Story {
                 app.order(number).await;
                 let _: () = app.redis_command(&["FLUSHALL"]).await;
             }
-            Self::OldCallback => {
-                app.sql(&format!(
-                    "INSERT INTO webhook_inbox (channel, event_id, verdict, body, received_at, updated_at)
-                     VALUES ('sandbox', '{number}', 'RECORDED', '', now() - interval '91 d', now())"
-                ))
-                .await;
-            }
+            Self::OldCallback | Self::OldAnswer | Self::OldTask => app.sql(&self.old_row(number)).await,
             Self::Replay => keep_callback(shop, number).await,
-            Self::OldAnswer => {
-                app.sql(&format!(
-                    "INSERT INTO idempotency_keys (merchant_id, key, request_hash, status, body, created_at)
-                     VALUES ('demo', '{number}', sha256(''), 200, '{{}}', now() - interval '73 h')"
-                ))
-                .await;
-            }
             Self::KeyOfAnOldOrder => drop(app.order_with(order(number, 1_800)).await),
             Self::KeyOfAnOldLink => {
                 app.order_with(order(number, 1_800)).await;
@@ -119,6 +107,24 @@ impl Story {
             | Self::Nonsense
             | Self::Operator
             | Self::ExpireOnBroker => {}
+        }
+    }
+
+    /// What its retention is over for.
+    fn old_row(self, number: &str) -> String {
+        match self {
+            Self::OldCallback => format!(
+                "INSERT INTO webhook_inbox (channel, event_id, verdict, body, received_at, updated_at)
+                 VALUES ('sandbox', '{number}', 'RECORDED', '', now() - interval '91 d', now())"
+            ),
+            Self::OldTask => format!(
+                "INSERT INTO compensations (kind, action, subject, status, due_at, created_at, updated_at)
+                 VALUES ('REDO_BUSINESS', 'DRIVE_REFUND', '{number}', 'DONE', now(), now() - interval '91 d', now())"
+            ),
+            _ => format!(
+                "INSERT INTO idempotency_keys (merchant_id, key, request_hash, status, body, created_at)
+                 VALUES ('demo', '{number}', sha256(''), 200, '{{}}', now() - interval '73 h')"
+            ),
         }
     }
 
@@ -168,7 +174,8 @@ impl Story {
             | Self::GivenUp
             | Self::EmptiedRedis
             | Self::OldCallback
-            | Self::OldAnswer => service.until("its end", async || self.has_ended(shop, number).await).await,
+            | Self::OldAnswer
+            | Self::OldTask => service.until("its end", async || self.has_ended(shop, number).await).await,
         }
     }
 
@@ -207,6 +214,7 @@ impl Story {
                 app.count_where("webhook_inbox", &format!("event_id = '{number}'")).await == 0
             }
             Self::OldAnswer => app.count_where("idempotency_keys", &format!("key = '{number}'")).await == 0,
+            Self::OldTask => app.count_where("compensations", &format!("subject = '{number}'")).await == 0,
             Self::KeyOfAnOldOrder | Self::KeyOfAnOldLink => {
                 app.count_where("idempotency_keys", &format!("key = '{number}'")).await == 1
             }

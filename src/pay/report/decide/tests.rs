@@ -76,8 +76,23 @@ fn wrong_money_never_pays() {
 #[test]
 fn the_same_event_gets_the_same_verdict() {
     for &verdict in Verdict::ALL {
-        let known = Facts { earlier: Some(verdict), ..facts(OrderStatus::Pending, PayStatus::Paying) };
+        let known = Facts {
+            earlier: Some(verdict),
+            is_trade_known: true,
+            ..facts(OrderStatus::Pending, PayStatus::Paying)
+        };
         assert_eq!(decide(&known, &report(paid(1990, "CNY"))), Remedy::Repeat(verdict));
+    }
+}
+
+#[test]
+fn unknown_money_under_the_id_of_an_earlier_event_is_another_event() {
+    for &earlier in Verdict::ALL {
+        let known = Facts { earlier: Some(earlier), ..facts(OrderStatus::Pending, PayStatus::Closed) };
+        let is_waited_for = matches!(earlier, Verdict::Unmatched | Verdict::WrongAccount);
+        let expected = if is_waited_for { Remedy::Repeat(earlier) } else { Remedy::Split };
+        assert_eq!(decide(&known, &report(paid(1990, "CNY"))), expected, "{earlier}");
+        assert_eq!(decide(&known, &report(TradeState::Closed)), Remedy::Repeat(earlier));
     }
 }
 

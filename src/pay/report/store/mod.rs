@@ -86,6 +86,35 @@ pub(super) async fn record_callback(
     Ok(true)
 }
 
+/// What a known trade was told to be, when that is not what a report says of it now.
+pub(super) async fn find_other_story(
+    tx: &mut Tx,
+    report: &Report<'_>,
+    payment: &Payment,
+) -> Result<Option<String>, DbError> {
+    let conn: &mut Conn = tx;
+    let known = sqlx::query!(
+        r#"SELECT coalesce(stray.out_trade_no, attempt.pay_order_id) AS "told_of!",
+                  coalesce(stray.amount, attempt.amount) AS "amount!",
+                  coalesce(stray.currency, attempt.currency) AS "currency!"
+           FROM trades AS trade
+           LEFT JOIN stray_payments AS stray ON stray.stray_id = trade.stray_id
+           LEFT JOIN pay_orders AS attempt ON attempt.pay_order_id = trade.pay_order_id
+           WHERE trade.channel = $1 AND trade.transaction_id = $2"#,
+        report.channel,
+        payment.transaction_id,
+    )
+    .fetch_optional(conn)
+    .await?;
+    let money = (payment.money.amount.minor(), payment.money.currency.as_str());
+    Ok(known
+        .filter(|known| {
+            (known.told_of.as_str(), known.amount, known.currency.as_str())
+                != (report.pay_order_id, money.0, money.1)
+        })
+        .map(|known| format!("{} {} (minor units) for {}", known.amount, known.currency, known.told_of)))
+}
+
 /// Moves an attempt of a locked order.
 pub(super) async fn move_attempt(
     tx: &mut Tx,
@@ -105,10 +134,15 @@ pub(super) async fn move_attempt(
                      channel_message = coalesce($7, channel_message), version = version + 1, updated_at = $8
                  WHERE pay_order_id = $1 AND status = $2 AND version = $9
                  RETURNING merchant_id, order_no, version
+             ), unneeded AS (
+                 -- A guard that was never needed leaves no row.
+                 DELETE FROM compensations
+                 WHERE action IN ('DRIVE_PAY_ORDER', 'CLOSE_PAY_ORDER') AND subject = $1
+                   AND status = 'READY' AND attempts = 0
              ), finished AS (
                  UPDATE compensations SET status = 'DONE', updated_at = $8
                  WHERE action IN ('DRIVE_PAY_ORDER', 'CLOSE_PAY_ORDER') AND subject = $1
-                   AND status IN ('READY', 'RUNNING')
+                   AND status IN ('READY', 'RUNNING') AND attempts > 0
              ), unblocked AS (
                  -- An order past its deadline was waiting for this very attempt to end.
                  UPDATE compensations SET due_at = $8, updated_at = $8
