@@ -20,8 +20,6 @@ use crate::infra::lock::Scene;
 
 /// Orders of one batch.
 const BATCH: usize = 500;
-/// Batches that are claimed and closed side by side: one is worked on while the other waits for its commit.
-const SIDE_BY_SIDE: usize = 2;
 /// The queue gets this long before the sweep takes over.
 const GRACE: Duration = Duration::seconds(1);
 
@@ -30,7 +28,7 @@ const GRACE: Duration = Duration::seconds(1);
 /// # Errors
 /// When the database cannot be reached; the queue brings the orders again.
 pub async fn expire_due(app: &App) -> Result<Batch, DutyError> {
-    let batches = join_all((0..SIDE_BY_SIDE).map(|_| expire_batch(app))).await;
+    let batches = join_all((0..deadlines::side_by_side(app)).map(|_| expire_batch(app))).await;
     let closed = batches.into_iter().collect::<Result<Vec<usize>, _>>()?;
     Ok(Batch::of(closed.into_iter().max().unwrap_or(0), BATCH))
 }

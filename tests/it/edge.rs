@@ -7,7 +7,6 @@ use payonce::channels::sandbox::{FaultKind, FaultOp};
 use payonce::infra::http_client;
 use reqwest::Method;
 use serde_json::json;
-use tokio::io::AsyncWriteExt;
 
 use crate::support::routes::{ROUTES, Route};
 use crate::support::{Reply, SECRET_KEY, TestApp, TestOptions, stores};

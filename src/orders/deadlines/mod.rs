@@ -46,6 +46,12 @@ async fn put(app: &App, delays: &Delays, key: &OrderKey, expires_at: OffsetDateT
     effect!("timers.put", delays.put(key.member(), due_at, now).await)
 }
 
+/// Batches to claim and close side by side: one is worked on while the other waits for its commit. RabbitMQ's worker
+/// gives out the same ones until they are forgotten.
+pub(super) fn side_by_side(app: &App) -> usize {
+    if app.delays.is_some() { 1 } else { 2 }
+}
+
 /// Claims up to `limit` orders that are due. They come again unless they are forgotten.
 pub(super) async fn claim(app: &App, limit: usize) -> Result<Vec<OrderKey>, QueueDown> {
     let Some(delays) = &app.delays else { return Ok(zset::claim(app, limit).await?) };
