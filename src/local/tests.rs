@@ -208,7 +208,9 @@ async fn redis_can_be_made_to_fail() {
 #[tokio::test]
 async fn postgres_can_be_made_to_fail() {
     let dir = Dir::new("postgres");
-    let mut postgres = PostgresServer::start(&dir.0, &options()).await.unwrap();
+    // What is not durable may be gone after a crash.
+    let options = Options { durable: true, ..options() };
+    let mut postgres = PostgresServer::start(&dir.0, &options).await.unwrap();
     let url = postgres.socket_url();
     execute(&url, "CREATE TABLE kept AS SELECT 7::bigint AS n").await;
     let mut open = PgConnection::connect(&url).await.unwrap();
