@@ -64,7 +64,10 @@ pub async fn sweep_due(app: &App) -> Result<Batch, DutyError> {
         after = *last;
         let open = page.into_iter().filter(|(_, _, is_driven)| !is_driven);
         let due: Vec<OrderKey> = open.map(|(key, _, _)| key).collect();
-        close_all(app, &due).await?;
+        // A page is longer where more than a batch is due in the same instant.
+        for batch in due.chunks(BATCH) {
+            close_all(app, batch).await?;
+        }
         metrics::counter!("payonce_orders_swept_total").increment(u64::try_from(due.len()).unwrap_or(0));
     }
     if let Err(error) = rebuild_if_lost(app).await {
