@@ -1,7 +1,7 @@
 //! Where a request goes: what the service, PostgreSQL and Redis spend on it.
 
 use std::fs;
-use std::ops::{AddAssign, Sub};
+use std::ops::RangeInclusive;
 
 use sqlx::{Connection, PgConnection};
 
@@ -11,24 +11,14 @@ use super::stage::Stage;
 /// Microseconds in a tick of processor time, as Linux counts it for programs.
 const MICROS_PER_TICK: f64 = 10_000.0;
 
-/// Running totals; the difference of two is what was spent between them.
+/// What is counted: processor time in microseconds of the service, of PostgreSQL with all its processes, and of Redis;
+/// transactions that PostgreSQL committed, also those that only read; waits until its log was on the disk; bytes of
+/// its log; commands that Redis carried out.
+pub const COUNTED: [&str; 7] = ["service", "PostgreSQL", "Redis", "commits", "flushes", "WAL B", "commands"];
+
+/// Running totals, in the order of [`COUNTED`]; the difference of two is what was spent between them.
 #[derive(Clone, Copy, Debug, Default)]
-pub struct Spent {
-    /// Processor time of the service, in microseconds.
-    pub service: f64,
-    /// Of PostgreSQL, all its processes.
-    pub postgres: f64,
-    /// Of Redis.
-    pub redis: f64,
-    /// Transactions that PostgreSQL committed, also those that only read.
-    pub commits: f64,
-    /// Waits until its log was on the disk.
-    pub flushes: f64,
-    /// Bytes of its log.
-    pub wal_bytes: f64,
-    /// Commands that Redis carried out.
-    pub commands: f64,
-}
+pub struct Spent([f64; COUNTED.len()]);
 
 impl Spent {
     /// What was spent so far.
@@ -42,57 +32,23 @@ impl Spent {
         .await?;
         connection.close().await?;
         let (postgres, redis) = stage.server_pids();
-        Ok(Self {
-            service: own_micros(stage.service.pid)?,
-            postgres: family_micros(postgres)?,
-            redis: own_micros(redis)?,
-            commits,
-            flushes,
-            wal_bytes,
-            commands: redis_commands(&stage.redis_url).await?,
-        })
+        let service = own_micros(stage.service.pid)?;
+        let (postgres, redis) = (family_micros(postgres)?, own_micros(redis)?);
+        let commands = redis_commands(&stage.redis_url).await?;
+        Ok(Self([service, postgres, redis, commits, flushes, wal_bytes, commands]))
     }
 
     /// Its share of each of so many requests.
-    pub fn per_request(self, requests: usize) -> Self {
+    pub fn per_request(self, requests: usize) -> [f64; COUNTED.len()] {
         let requests = f64::from(u32::try_from(requests.max(1)).unwrap_or(u32::MAX));
-        Self {
-            service: self.service / requests,
-            postgres: self.postgres / requests,
-            redis: self.redis / requests,
-            commits: self.commits / requests,
-            flushes: self.flushes / requests,
-            wal_bytes: self.wal_bytes / requests,
-            commands: self.commands / requests,
-        }
+        self.0.map(|total| total / requests)
     }
-}
 
-impl Sub for Spent {
-    type Output = Self;
-
-    fn sub(self, earlier: Self) -> Self {
-        Self {
-            service: self.service - earlier.service,
-            postgres: self.postgres - earlier.postgres,
-            redis: self.redis - earlier.redis,
-            commits: self.commits - earlier.commits,
-            flushes: self.flushes - earlier.flushes,
-            wal_bytes: self.wal_bytes - earlier.wal_bytes,
-            commands: self.commands - earlier.commands,
+    /// Adds what was spent between two moments.
+    pub fn add(&mut self, before: Self, after: Self) {
+        for (sum, (before, after)) in self.0.iter_mut().zip(before.0.into_iter().zip(after.0)) {
+            *sum += after - before;
         }
-    }
-}
-
-impl AddAssign for Spent {
-    fn add_assign(&mut self, more: Self) {
-        self.service += more.service;
-        self.postgres += more.postgres;
-        self.redis += more.redis;
-        self.commits += more.commits;
-        self.flushes += more.flushes;
-        self.wal_bytes += more.wal_bytes;
-        self.commands += more.commands;
     }
 }
 
@@ -110,7 +66,7 @@ fn stat(pid: u32) -> Result<Vec<u64>, Failure> {
     Ok(rest.split(' ').map(|field| field.parse().unwrap_or(0)).collect())
 }
 
-fn micros(stat: &[u64], fields: std::ops::RangeInclusive<usize>) -> Result<f64, Failure> {
+fn micros(stat: &[u64], fields: RangeInclusive<usize>) -> Result<f64, Failure> {
     let ticks: u64 = stat.get(fields).ok_or("a short /proc/…/stat")?.iter().sum();
     Ok(f64::from(u32::try_from(ticks)?) * MICROS_PER_TICK)
 }

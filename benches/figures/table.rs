@@ -1,7 +1,7 @@
 //! The figures, and the table in which they are printed.
 
 use super::load::Run;
-use super::profile::Spent;
+use super::profile::COUNTED;
 
 /// What one timed run came to.
 #[derive(Clone, Copy, Debug)]
@@ -94,17 +94,9 @@ impl Table {
     }
 
     /// What one request of a scene takes of each part.
-    pub fn profile(&mut self, figure: &str, clients: usize, each: &Spent) {
-        let line = format!(
-            "{figure:<34} {clients:>4} {:>8.0} {:>10.0} {:>8.0} {:>8.2} {:>8.2} {:>8.0} {:>9.2}",
-            each.service,
-            each.postgres,
-            each.redis,
-            each.commits,
-            each.flushes,
-            each.wal_bytes,
-            each.commands,
-        );
+    pub fn profile(&mut self, figure: &str, clients: usize, each: [f64; COUNTED.len()]) {
+        let columns: String = each.iter().map(|share| format!(" {share:>10.2}")).collect();
+        let line = format!("{figure:<34} {clients:>4}{columns}");
         eprintln!("  where it goes: {line}");
         self.profiles.push(line);
     }
@@ -138,10 +130,9 @@ impl Table {
             println!("{}", line.trim_end());
         }
         if !self.profiles.is_empty() {
-            println!(
-                "\nprocessor time in microseconds, and what else one request takes\n{:<34} {:>4} {:>8} {:>10} {:>8} {:>8} {:>8} {:>8} {:>9}",
-                "figure", "cl.", "service", "PostgreSQL", "Redis", "commits", "flushes", "WAL B", "commands"
-            );
+            let columns: String = COUNTED.iter().map(|name| format!(" {name:>10}")).collect();
+            println!("\nprocessor time in microseconds, and what else one request takes");
+            println!("{:<34} {:>4}{columns}", "figure", "cl.");
         }
         for line in &self.profiles {
             println!("{line}");

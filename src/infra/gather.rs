@@ -238,20 +238,29 @@ impl<C: Command> Drop for HeirOnPanic<'_, C> {
 }
 
 /// Carries a batch out, and when that fails each command by itself, so that every caller gets its own outcome.
-/// That a caller left and cannot be told is no failure.
+/// That a caller left and cannot be told is no failure. After one the lane's connection is given up: the next batch
+/// takes another.
 async fn settle<C: Command>(db: &Db, conn: &mut Option<Conn>, batch: Vec<Waiting<C>>) {
     let (mut commands, answers): (Vec<_>, Vec<_>) =
         batch.into_iter().map(|waiting| (waiting.command, waiting.answer)).unzip();
-    // Without a connection nothing was tried, and each by itself would only wait for one more.
-    if let Err(error) = connect(db, conn).await {
-        tracing::debug!(kind = C::NAME, size = commands.len(), %error, "a batch got no connection");
-        for answer in answers {
-            answer.send(Err(DbError::Unavailable(sqlx::Error::PoolTimedOut))).ok();
+    let in_use = match conn.take() {
+        Some(kept) => Ok(kept),
+        None => db.conn().await,
+    };
+    let mut in_use = match in_use {
+        Ok(in_use) => in_use,
+        // Nothing was tried, and each by itself would only wait for one more connection.
+        Err(error) => {
+            tracing::debug!(kind = C::NAME, size = commands.len(), %error, "a batch got no connection");
+            for answer in answers {
+                answer.send(Err(DbError::Unavailable(sqlx::Error::PoolTimedOut))).ok();
+            }
+            return;
         }
-        return;
-    }
-    match carry_out(db, conn, &commands, Patience::IN_LANE).await {
+    };
+    match carry_out(&commands, Patience::IN_LANE, &mut in_use).await {
         Ok(outcomes) => {
+            *conn = Some(in_use);
             for (answer, outcome) in answers.into_iter().zip(outcomes) {
                 answer.send(Ok(outcome)).ok();
             }
@@ -264,39 +273,29 @@ async fn settle<C: Command>(db: &Db, conn: &mut Option<Conn>, batch: Vec<Waiting
             tracing::debug!(kind = C::NAME, size = commands.len(), %error, "a batch is carried out one by one");
             metrics::counter!("payonce_batches_split_total", "kind" => C::NAME).increment(1);
             for (command, answer) in commands.drain(..).zip(answers) {
-                tokio::spawn(carry_out_alone(db.clone(), command, answer));
+                tokio::spawn(answer_alone(db.clone(), command, answer));
             }
         }
     }
 }
 
-async fn carry_out_alone<C: Command>(db: Db, command: C, answer: Answer<C>) {
-    let outcomes = carry_out(&db, &mut None, std::slice::from_ref(&command), Patience::ALONE).await;
-    let outcome = outcomes.and_then(|outcomes| outcomes.into_iter().next().ok_or(DbError::UnexpectedRows(0)));
-    answer.send(outcome).ok();
+async fn answer_alone<C: Command>(db: Db, command: C, answer: Answer<C>) {
+    answer.send(carry_out_alone(&db, command).await).ok();
 }
 
-/// Takes a connection for the lane, unless it has one.
-async fn connect(db: &Db, conn: &mut Option<Conn>) -> Result<(), DbError> {
-    if conn.is_none() {
-        *conn = Some(db.conn().await?);
-    }
-    Ok(())
+async fn carry_out_alone<C: Command>(db: &Db, command: C) -> Result<C::Outcome, DbError> {
+    let mut conn = db.conn().await?;
+    let outcomes = carry_out(std::slice::from_ref(&command), Patience::ALONE, &mut conn).await?;
+    outcomes.into_iter().next().ok_or(DbError::UnexpectedRows(0))
 }
 
-/// Uses the lane's connection, or takes one. After a failure it is given up: the next batch takes another.
+/// One outcome for each command, or none at all.
 async fn carry_out<C: Command>(
-    db: &Db,
-    conn: &mut Option<Conn>,
     batch: &[C],
     patience: Patience,
+    conn: &mut Conn,
 ) -> Result<Vec<C::Outcome>, DbError> {
-    let mut in_use = match conn.take() {
-        Some(kept) => kept,
-        None => db.conn().await?,
-    };
-    let outcomes = C::carry_out(batch, patience, &mut in_use).await?;
-    *conn = Some(in_use);
+    let outcomes = C::carry_out(batch, patience, conn).await?;
     match outcomes.len() == batch.len() {
         true => Ok(outcomes),
         false => Err(DbError::UnexpectedRows(outcomes.len() as u64)),

@@ -4,7 +4,6 @@
 //! the schema itself refuses is seeded with the constraint dropped and triggers off, which takes a superuser.
 
 use payonce::audit::{self, AuditReport, CheckKind};
-use payonce::config::DatabaseConfig;
 use payonce::ids::Ids;
 use payonce::infra::clock::Clock;
 use payonce::infra::db::{Conn, Db, Tx};
@@ -27,13 +26,7 @@ const WORLD: &str = include_str!("audit/world.sql");
 
 /// An empty, migrated database of the test's own.
 async fn database() -> Db {
-    let config = DatabaseConfig {
-        url: stores::fresh_database().await.into(),
-        pool_size: 4,
-        max_batch: 128,
-        acquire_deadline: std::time::Duration::from_secs(5),
-        statement_deadline: std::time::Duration::from_secs(60),
-    };
+    let config = stores::database_config(&stores::fresh_database().await);
     Db::new(&config, Ids::seeded(Clock::system(), 1)).unwrap()
 }
 

@@ -97,13 +97,8 @@ impl Command for Note {
 
 async fn db(max_batch: usize) -> (Db, String) {
     let url = stores::fresh_database().await;
-    let config = DatabaseConfig {
-        url: url.clone().into(),
-        pool_size: 4,
-        max_batch,
-        acquire_deadline: Duration::from_secs(5),
-        statement_deadline: Duration::from_secs(5),
-    };
+    let statement_deadline = Duration::from_secs(5);
+    let config = DatabaseConfig { max_batch, statement_deadline, ..stores::database_config(&url) };
     let db = Db::new(&config, Ids::random(Clock::system())).expect("a pool");
     for table in [
         "CREATE TABLE notes (id bigint PRIMARY KEY, name text NOT NULL)",

@@ -33,11 +33,10 @@ fn order(order_no: &str) -> Value {
 async fn db_with_notes(pool_size: u32) -> (Db, String) {
     let url = stores::fresh_database().await;
     let config = DatabaseConfig {
-        url: url.clone().into(),
         pool_size,
-        max_batch: 128,
         acquire_deadline: Duration::from_secs(20),
         statement_deadline: Duration::from_secs(5),
+        ..stores::database_config(&url)
     };
     let db = Db::new(&config, Ids::random(Clock::system())).expect("a pool");
     stores::as_owner(&url, "CREATE TABLE notes (id bigint PRIMARY KEY)").await;

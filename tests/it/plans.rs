@@ -1,7 +1,6 @@
 //! No plan of a statement that takes a batch walks a table or an index from end to end, whatever PostgreSQL believes
 //! of the tables: a plan is made once for each connection, and tables look otherwise an hour later.
 
-use payonce::config::DatabaseConfig;
 use payonce::ids::Ids;
 use payonce::infra::clock::Clock;
 use payonce::infra::db::{Conn, Db};
@@ -92,13 +91,7 @@ fn walks(node: &Value, found: &mut Vec<String>) {
 async fn no_plan_of_a_batch_walks_a_table_from_end_to_end() {
     let statements = batch_statements();
     assert!(statements.len() >= 9, "{} statements were found", statements.len());
-    let config = DatabaseConfig {
-        url: stores::fresh_database().await.into(),
-        pool_size: 2,
-        max_batch: 128,
-        acquire_deadline: std::time::Duration::from_secs(5),
-        statement_deadline: std::time::Duration::from_secs(60),
-    };
+    let config = stores::database_config(&stores::fresh_database().await);
     let mut walking = Vec::new();
     for (world, seed) in WORLDS {
         let db = Db::new(&config, Ids::seeded(Clock::system(), 1)).unwrap();

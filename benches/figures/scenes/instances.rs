@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use super::requests::pay_url_request;
+use super::requests::{AHEAD_PER_SECOND, pay_url_request};
 use crate::load::{self, Order};
 use crate::stage::Stage;
 use crate::table::{Sample, Target};
@@ -10,8 +10,6 @@ use crate::{Failure, seed};
 
 /// Clients in all.
 const CLIENTS: usize = 32;
-/// Orders made ahead for each second of a window.
-const AHEAD_PER_SECOND: u64 = 12_000;
 
 /// Pay URLs from two instances, and from one of them, taking turns.
 pub async fn two_over_one(stage: &mut Stage) -> Result<(), Failure> {

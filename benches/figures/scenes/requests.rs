@@ -16,7 +16,7 @@ use crate::{Failure, load::Run};
 
 /// Requests made ahead for each second of a window: more than the service answers. A run that has sent them all
 /// ends early and is no less true.
-const AHEAD_PER_SECOND: u64 = 12_000;
+pub const AHEAD_PER_SECOND: u64 = 12_000;
 /// Orders of the scenes are due long after them.
 const LIFE: time::Duration = time::Duration::hours(1);
 
@@ -109,7 +109,7 @@ impl Scene {
             let requests = Arc::new(requests);
             let before = Spent::so_far(stage).await?;
             let run: Run = stage.fire(&requests, self.clients, Order::Once).await?;
-            spent += Spent::so_far(stage).await? - before;
+            spent.add(before, Spent::so_far(stage).await?);
             done += run.done;
             first.push(Sample::from(&run));
             other.push(stage.pgbench.run(self.other.0, self.other.1, stage.settings.window).await?);
@@ -123,7 +123,7 @@ impl Scene {
             let figure = format!("{}, repeated, over its first call", self.name);
             stage.table.ratio(&figure, self.clients, &repeated, &first, target);
         }
-        stage.table.profile(self.name, self.clients, &spent.per_request(done));
+        stage.table.profile(self.name, self.clients, spent.per_request(done));
         Ok(())
     }
 

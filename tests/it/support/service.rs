@@ -9,7 +9,7 @@ use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::{Duration, Instant};
 
 use payonce::channels::sandbox::signature;
-use reqwest::Method;
+use reqwest::{Method, RequestBuilder, Response};
 use serde_json::Value;
 use tokio::process::{Child, Command};
 use tokio::task::JoinHandle;
@@ -226,6 +226,18 @@ impl Service {
         process.kill().await.expect("killed");
     }
 
+    /// Sends a request until it is answered, or nobody is there any more.
+    async fn send(&self, request: impl Fn() -> RequestBuilder) -> Result<Response, Gone> {
+        loop {
+            match request().send().await {
+                Ok(response) => return Ok(response),
+                Err(_) if self.is_dead() => return Err(Gone),
+                // It may be dying; whatever is asked here may be asked again.
+                Err(_) => sleep(Duration::from_millis(5)).await,
+            }
+        }
+    }
+
     /// Asks once.
     pub async fn ask_once(
         &self,
@@ -234,29 +246,25 @@ impl Service {
         token: &str,
         body: Option<&Value>,
     ) -> Result<Reply, Gone> {
-        loop {
+        let request = || {
             let request = self.http.request(method.clone(), format!("{}{path}", self.url)).bearer_auth(token);
-            let request =
-                body.map_or(request.try_clone(), |body| Some(request.json(body))).expect("no stream");
-            match request.send().await {
-                Ok(response) => return Ok(Reply::of(response).await),
-                Err(_) if self.is_dead() => return Err(Gone),
-                // It may be dying; whatever is asked here may be asked again.
-                Err(_) => sleep(Duration::from_millis(5)).await,
-            }
-        }
+            body.into_iter().fold(request, RequestBuilder::json)
+        };
+        Ok(Reply::of(self.send(request).await?).await)
     }
 
     /// POST with the demo merchant's secret key, under an idempotency key, until an answer is kept.
     pub async fn post_keyed(&self, path: &str, key: &str, body: &Value) -> Result<Reply, Gone> {
-        loop {
+        let request = || {
             let request = self.http.post(format!("{}{path}", self.url)).bearer_auth(SECRET_KEY).json(body);
-            match request.header("idempotency-key", key).send().await {
-                Ok(response) if matches!(response.status().as_u16(), 409 | 503) => sleep(LOOK_EVERY).await,
-                Ok(response) => return Ok(Reply::of(response).await),
-                Err(_) if self.is_dead() => return Err(Gone),
-                Err(_) => sleep(Duration::from_millis(5)).await,
+            request.header("idempotency-key", key)
+        };
+        loop {
+            let response = self.send(request).await?;
+            if !matches!(response.status().as_u16(), 409 | 503) {
+                return Ok(Reply::of(response).await);
             }
+            sleep(LOOK_EVERY).await;
         }
     }
 

@@ -2,7 +2,9 @@
 
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicU32, Ordering};
+use std::time::Duration;
 
+use payonce::config::DatabaseConfig;
 use payonce::local::{LocalStores, Options, PostgresServer, RedisServer};
 use sqlx::{AssertSqlSafe, Connection, Executor, PgConnection};
 use tokio::sync::OnceCell;
@@ -31,6 +33,17 @@ pub async fn as_owner(url: &str, statement: &str) {
     run(&mut owner, statement.to_owned()).await;
     run(&mut owner, "SELECT grant_service_rights()".to_owned()).await;
     owner.close().await.expect("close");
+}
+
+/// How a story that needs no instance reaches its database.
+pub fn database_config(url: &str) -> DatabaseConfig {
+    DatabaseConfig {
+        url: url.to_owned().into(),
+        pool_size: 4,
+        max_batch: 128,
+        acquire_deadline: Duration::from_secs(5),
+        statement_deadline: Duration::from_secs(60),
+    }
 }
 
 /// A name that no other story of this or of another test process has.
