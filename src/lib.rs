@@ -7,7 +7,7 @@
 //! | tier | modules | what they are |
 //! |---|---|---|
 //! | 0 | [`infra`], [`money`], [`ids`], [`config`] | stores, lock, time, values |
-//! | 1 | [`channels`], [`outbox`], [`exceptions`], [`compensation`], [`idempotency`], [`audit`] | what features speak through |
+//! | 1 | [`channels`], [`ledger`], [`outbox`], [`exceptions`], [`compensation`], [`idempotency`], [`audit`] | what features speak through |
 //! | 2 | [`app`] | what a use case may reach |
 //! | 3 | [`merchants`], [`orders`], [`pay`], [`refunds`], [`admin_log`] | the features |
 //! | 4 | [`webhooks`], [`drive`], [`operations`] | what comes from outside, what was left in the middle, and what operators look at |
@@ -31,6 +31,7 @@ pub mod http;
 pub mod idempotency;
 pub mod ids;
 pub mod infra;
+pub mod ledger;
 pub mod local;
 pub mod merchants;
 pub mod money;

@@ -1,0 +1,213 @@
+//! Accounts and postings.
+
+use std::fmt;
+
+use crate::infra::words::words;
+use crate::money::Currency;
+
+words! {
+    /// What an account stands for. Debits make an asset or an expense grow, credits a liability or a revenue.
+    pub enum AccountKind {
+        /// Asset: what a channel holds for us.
+        Channel = "CHANNEL",
+        /// Asset: what a channel is sending out at this moment, until it says that it has arrived.
+        PayoutsInTransit = "PAYOUTS_IN_TRANSIT",
+        /// Liability: money taken by a channel that no order accepts.
+        Suspense = "SUSPENSE",
+        /// Liability: what a merchant's orders have brought in.
+        Merchant = "MERCHANT",
+        /// Expense: commissions that a merchant gives.
+        CommissionExpense = "COMMISSION_EXPENSE",
+        /// Revenue of whoever runs the service.
+        PlatformRevenue = "PLATFORM_REVENUE",
+        /// Liability: what a user can spend or withdraw.
+        UserAvailable = "USER_AVAILABLE",
+        /// Liability: what is set aside for a user's open withdrawals and holds.
+        UserHeld = "USER_HELD",
+        /// Asset: what a user owes, because it was spent before it was claimed back.
+        UserReceivable = "USER_RECEIVABLE",
+    }
+}
+
+words! {
+    /// What is booked; the reference beside it says which one.
+    pub enum PostingKind {
+        /// An order's money, by its pay order.
+        Payment = "PAYMENT",
+        /// Money that no order accepts, by its stray payment.
+        StrayPayment = "STRAY_PAYMENT",
+        /// Stray money that a person decided to keep, by its stray payment.
+        StrayKept = "STRAY_KEPT",
+        /// Money that went back, by its refund.
+        Refund = "REFUND",
+        /// An order's commission, by its settlement.
+        Settlement = "SETTLEMENT",
+        /// A part of a commission claimed back, by what made it due.
+        ClawBack = "CLAW_BACK",
+        /// A user's money set aside to be sent out, by its withdrawal.
+        Withdrawal = "WITHDRAWAL",
+        /// Money handed to a channel to be sent out, by its withdrawal.
+        Payout = "PAYOUT",
+        /// Money that has arrived outside, by its withdrawal.
+        PayoutDone = "PAYOUT_DONE",
+        /// A transaction taken back, by its id.
+        Reversal = "REVERSAL",
+    }
+}
+
+/// An account, by its id: its kind, its owner and its currency. It comes to be with its first entry.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub struct Account(String);
+
+impl Account {
+    /// What a channel holds for us.
+    #[must_use]
+    pub fn channel(channel: &str, currency: Currency) -> Self {
+        Self::owned(AccountKind::Channel, &[channel], currency)
+    }
+
+    /// What a channel is sending out.
+    #[must_use]
+    pub fn payouts_in_transit(channel: &str, currency: Currency) -> Self {
+        Self::owned(AccountKind::PayoutsInTransit, &[channel], currency)
+    }
+
+    /// Money that a channel took and no order accepts.
+    #[must_use]
+    pub fn suspense(channel: &str, currency: Currency) -> Self {
+        Self::owned(AccountKind::Suspense, &[channel], currency)
+    }
+
+    /// What a merchant's orders have brought in.
+    #[must_use]
+    pub fn merchant(merchant_id: &str, currency: Currency) -> Self {
+        Self::owned(AccountKind::Merchant, &[merchant_id], currency)
+    }
+
+    /// Commissions that a merchant gives.
+    #[must_use]
+    pub fn commission_expense(merchant_id: &str, currency: Currency) -> Self {
+        Self::owned(AccountKind::CommissionExpense, &[merchant_id], currency)
+    }
+
+    /// What the service itself earns.
+    #[must_use]
+    pub fn platform_revenue(currency: Currency) -> Self {
+        Self::owned(AccountKind::PlatformRevenue, &[], currency)
+    }
+
+    /// What a user can spend.
+    #[must_use]
+    pub fn user_available(merchant_id: &str, user_id: &str, currency: Currency) -> Self {
+        Self::owned(AccountKind::UserAvailable, &[merchant_id, user_id], currency)
+    }
+
+    /// What is set aside for a user.
+    #[must_use]
+    pub fn user_held(merchant_id: &str, user_id: &str, currency: Currency) -> Self {
+        Self::owned(AccountKind::UserHeld, &[merchant_id, user_id], currency)
+    }
+
+    /// What a user owes.
+    #[must_use]
+    pub fn user_receivable(merchant_id: &str, user_id: &str, currency: Currency) -> Self {
+        Self::owned(AccountKind::UserReceivable, &[merchant_id, user_id], currency)
+    }
+
+    fn owned(kind: AccountKind, owner: &[&str], currency: Currency) -> Self {
+        let parts: Vec<_> = [kind.as_str()].iter().chain(owner).copied().chain([currency.as_str()]).collect();
+        Self(parts.join(":"))
+    }
+
+    /// The account's id.
+    #[must_use]
+    pub fn as_str(&self) -> &str {
+        &self.0
+    }
+}
+
+impl fmt::Display for Account {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.0)
+    }
+}
+
+/// One booking: entries that sum to zero, under the name of the fact that they book.
+#[derive(Clone, Debug)]
+pub struct Posting {
+    pub(super) kind: PostingKind,
+    pub(super) reference: String,
+    pub(super) merchant_id: Option<String>,
+    pub(super) order_no: Option<String>,
+    /// Minor units: a debit is positive, a credit negative.
+    pub(super) entries: Vec<(Account, i64)>,
+}
+
+impl Posting {
+    /// A booking without entries yet.
+    #[must_use]
+    pub fn new(kind: PostingKind, reference: &str) -> Self {
+        let reference = reference.to_owned();
+        Self { kind, reference, merchant_id: None, order_no: None, entries: Vec::new() }
+    }
+
+    /// Whose it is, and of which order, where that is known.
+    #[must_use]
+    pub fn of(mut self, merchant_id: Option<&str>, order_no: Option<&str>) -> Self {
+        self.merchant_id = merchant_id.map(str::to_owned);
+        self.order_no = order_no.map(str::to_owned);
+        self
+    }
+
+    /// Moves so many minor units from the credited to the debited account. Nothing moves for zero.
+    #[must_use]
+    pub fn transfer(mut self, debit: Account, credit: Account, amount: i64) -> Self {
+        self.add(debit, amount);
+        self.add(credit, -amount);
+        self
+    }
+
+    /// An account stands in a booking once.
+    fn add(&mut self, account: Account, amount: i64) {
+        match self.entries.iter_mut().find(|(known, _)| *known == account) {
+            Some((_, sum)) => *sum += amount,
+            None => self.entries.push((account, amount)),
+        }
+        self.entries.retain(|(_, amount)| *amount != 0);
+    }
+
+    /// The name under which it is booked.
+    #[must_use]
+    pub fn transaction_id(&self) -> String {
+        format!("{}:{}", self.kind, self.reference)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn cny() -> Currency {
+        "CNY".parse().unwrap()
+    }
+
+    #[test]
+    fn an_account_is_what_its_id_says() {
+        assert_eq!(Account::channel("sandbox", cny()).as_str(), "CHANNEL:sandbox:CNY");
+        assert_eq!(Account::user_held("m", "u", cny()).as_str(), "USER_HELD:m:u:CNY");
+        assert_eq!(Account::platform_revenue(cny()).as_str(), "PLATFORM_REVENUE:CNY");
+    }
+
+    #[test]
+    fn transfers_sum_to_zero_and_zero_moves_nothing() {
+        let (one, other) = (Account::merchant("m", cny()), Account::user_available("m", "u", cny()));
+        let posting = Posting::new(PostingKind::Settlement, "s")
+            .transfer(one.clone(), other.clone(), 7)
+            .transfer(one.clone(), other.clone(), 0)
+            .transfer(one, Account::user_receivable("m", "u", cny()), 3);
+        assert_eq!(posting.entries.iter().map(|(_, amount)| amount).sum::<i64>(), 0);
+        assert_eq!(posting.entries.len(), 3);
+        assert_eq!(posting.entries[0].1, 10);
+        assert_eq!(posting.transaction_id(), "SETTLEMENT:s");
+    }
+}

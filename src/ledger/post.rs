@@ -1,0 +1,51 @@
+//! Booking, within the transaction of the fact.
+
+use time::OffsetDateTime;
+
+use super::model::{Account, Posting};
+use super::store;
+use crate::infra::db::{DbError, Tx};
+use crate::money::Currency;
+
+/// Books. A posting of nothing is none. Everything is one statement, so that users' balances are locked in the order of
+/// their names; who must book twice in a transaction books both at once.
+///
+/// # Errors
+/// A constraint: `ledger_transactions_pkey` when the fact is booked already, [`super::USER_BALANCE_CONSTRAINT`] when a
+/// user does not have what is taken.
+pub(crate) async fn post_in_tx(
+    tx: &mut Tx,
+    postings: &[Posting],
+    now: OffsetDateTime,
+) -> Result<(), DbError> {
+    let postings: Vec<&Posting> = postings.iter().filter(|posting| !posting.entries.is_empty()).collect();
+    if postings.is_empty() { Ok(()) } else { store::insert(tx, &postings, now).await }
+}
+
+/// Takes transactions back, each once.
+///
+/// # Errors
+/// A constraint: `ledger_transactions_pkey` when one was taken back before, [`super::USER_BALANCE_CONSTRAINT`] when a
+/// user has spent it; [`DbError::UnexpectedRows`] when one was never booked.
+pub(crate) async fn reverse_in_tx(
+    tx: &mut Tx,
+    transaction_ids: &[String],
+    now: OffsetDateTime,
+) -> Result<(), DbError> {
+    store::insert_reversals(tx, transaction_ids, now).await
+}
+
+/// What the payment of an order moves: the debited and the credited account. A sale brings money in for its merchant,
+/// a top-up for its user.
+pub(crate) fn payment_accounts(
+    channel: &str,
+    merchant_id: &str,
+    topped_up: Option<&str>,
+    currency: Currency,
+) -> (Account, Account) {
+    let credit = match topped_up {
+        Some(user_id) => Account::user_available(merchant_id, user_id, currency),
+        None => Account::merchant(merchant_id, currency),
+    };
+    (Account::channel(channel, currency), credit)
+}
