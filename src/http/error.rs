@@ -16,6 +16,7 @@ use crate::infra::tasks::TaskFailed;
 use crate::merchants::MerchantError;
 use crate::orders::OrderError;
 use crate::pay::PayError;
+use crate::withdrawals::WithdrawalError;
 
 /// An answer that says what was wrong.
 #[derive(Clone, Debug, Serialize, utoipa::ToSchema)]
@@ -179,8 +180,9 @@ impl From<TaskFailed> for Problem {
     }
 }
 
-fn busy() -> Problem {
-    let detail = "another request is working on this order; nothing was done, repeat the same request";
+fn busy(what: &str) -> Problem {
+    let detail =
+        format!("another request is working on this {what}; nothing was done, repeat the same request");
     Problem::new(StatusCode::CONFLICT, "LOCK_BUSY", detail).retry_after(1)
 }
 
@@ -200,6 +202,12 @@ fn order_not_found() -> Problem {
 fn channel_unavailable() -> Problem {
     let detail = "the channel did not answer; nothing is lost, repeat the same request";
     Problem::unavailable("CHANNEL_UNAVAILABLE", detail).retry_after(2)
+}
+
+fn unknown_channel(name: &str) -> Problem {
+    let detail = format!("there is no channel {name} here; nothing was done");
+    Problem::new(StatusCode::UNPROCESSABLE_ENTITY, "UNKNOWN_CHANNEL", detail)
+        .field("channel", "expected the name of a channel of this service")
 }
 
 impl From<&OrderError> for Problem {
@@ -222,7 +230,7 @@ impl From<&OrderError> for Problem {
             ),
             OrderError::AlreadyPaid => already_paid(),
             OrderError::ChannelUnavailable => channel_unavailable(),
-            OrderError::Busy(_) => busy(),
+            OrderError::Busy(_) => busy("order"),
             OrderError::Pay(error) => Self::from(error.as_ref()),
             OrderError::Db(error) => Self::from(error),
         }
@@ -249,11 +257,7 @@ impl From<&PayError> for Problem {
                 Self::invalid("currency", "expected a currency beside the amount, to make the order with")
             }
             PayError::ParamsMismatch(fields) => params_mismatch(fields),
-            PayError::UnknownChannel(name) => {
-                let detail = format!("there is no channel {name} here; nothing was done");
-                Self::new(StatusCode::UNPROCESSABLE_ENTITY, "UNKNOWN_CHANNEL", detail)
-                    .field("channel", "expected the name of a channel of this service")
-            }
+            PayError::UnknownChannel(name) => unknown_channel(name),
             PayError::ChannelRefused(refusal) => {
                 let detail = "the channel refused the payment; the order can be tried again";
                 let problem = Self::new(StatusCode::PAYMENT_REQUIRED, "CHANNEL_REFUSED", detail);
@@ -265,7 +269,7 @@ impl From<&PayError> for Problem {
             }
             PayError::ChannelUnavailable => channel_unavailable(),
             PayError::Order(error) => Self::from(error.as_ref()),
-            PayError::Busy(_) => busy(),
+            PayError::Busy(_) => busy("order"),
             PayError::Db(error) => Self::from(error),
         }
     }
@@ -274,6 +278,28 @@ impl From<&PayError> for Problem {
 impl From<PayError> for Problem {
     fn from(error: PayError) -> Self {
         Self::from(&error)
+    }
+}
+
+impl From<WithdrawalError> for Problem {
+    fn from(error: WithdrawalError) -> Self {
+        let unprocessable = StatusCode::UNPROCESSABLE_ENTITY;
+        match error {
+            WithdrawalError::NotFound => Self::not_found(),
+            WithdrawalError::ParamsMismatch(fields) => {
+                let fields_text = fields.join(", ");
+                let detail =
+                    format!("the withdrawal exists and differs in {fields_text}; nothing was changed");
+                Self::new(unprocessable, "WITHDRAWAL_PARAMS_MISMATCH", detail).differing(&fields)
+            }
+            WithdrawalError::InsufficientBalance => {
+                let detail = "the user's available balance does not cover the amount; nothing moved";
+                Self::new(unprocessable, "INSUFFICIENT_BALANCE", detail)
+            }
+            WithdrawalError::UnknownChannel(name) => unknown_channel(&name),
+            WithdrawalError::Busy(_) => busy("user"),
+            WithdrawalError::Db(error) => Self::from(error),
+        }
     }
 }
 

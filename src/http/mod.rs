@@ -31,6 +31,7 @@ mod router;
 mod server;
 mod views;
 mod webhooks;
+mod withdrawals;
 mod within;
 
 pub use health::Readiness;

@@ -12,7 +12,7 @@ use utoipa_axum::routes;
 use utoipa_swagger_ui::SwaggerUi;
 
 use super::error::Problem;
-use super::{Edge, admin, ambiguity, health, middleware, openapi, orders, pay, webhooks};
+use super::{Edge, admin, ambiguity, health, middleware, openapi, orders, pay, webhooks, withdrawals};
 
 /// The routes that browsers may call from the pages of `CORS_ORIGINS`.
 fn browser_routes() -> OpenApiRouter<Edge> {
@@ -24,6 +24,8 @@ fn other_routes() -> OpenApiRouter<Edge> {
         .routes(routes!(orders::create))
         .routes(routes!(orders::find))
         .routes(routes!(orders::close))
+        .routes(routes!(withdrawals::create))
+        .routes(routes!(withdrawals::find))
         .routes(routes!(webhooks::receive))
         .routes(routes!(admin::merchants::create, admin::merchants::list))
         .routes(routes!(admin::merchants::rotate))

@@ -41,6 +41,9 @@ const EFFECTS: &[(Story, &[&str])] = &[
     (Story::Operator, &["merchants.create", "merchants.keys", "merchants.stock"]),
     (Story::Replay, &["admin_log.append"]),
     (Story::Decision, &["refunds.resolve"]),
+    (Story::Withdraw, &["withdrawals.create", "withdrawals.begin", "withdrawals.pay", "withdrawals.finish"]),
+    (Story::WithdrawInSilence, &["withdrawals.repay"]),
+    (Story::KeyOfAnOldWithdrawal, &["withdrawals.keep"]),
 ];
 
 #[test]

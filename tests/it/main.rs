@@ -50,3 +50,4 @@ mod stray_money;
 mod tidy;
 mod timeouts;
 mod webhooks;
+mod withdrawals;

@@ -22,6 +22,7 @@ mod requests;
 mod stock;
 mod strays;
 mod unfinished;
+mod withdrawals;
 
 /// Every check, in the order of the invariants.
 pub(super) fn all() -> impl Iterator<Item = &'static Definition> {
@@ -36,6 +37,7 @@ pub(super) fn all() -> impl Iterator<Item = &'static Definition> {
         history::CHECKS,
         announced::CHECKS,
         unfinished::CHECKS,
+        withdrawals::CHECKS,
     ]
     .into_iter()
     .flatten()

@@ -38,6 +38,8 @@ words! {
         Close = "CLOSE",
         /// Giving money back.
         Refund = "REFUND",
+        /// Sending a user's money out.
+        Withdraw = "WITHDRAW",
         /// Serving a request that has an idempotency key.
         Request = "REQUEST",
     }
@@ -140,7 +142,7 @@ impl Locks {
     fn queue_deadline(&self, scene: Scene) -> Duration {
         match scene {
             Scene::Webhook => self.settings.queue_deadline.min(WEBHOOK_QUEUE_DEADLINE),
-            Scene::GeneratePayUrl | Scene::Close | Scene::Refund | Scene::Request => {
+            Scene::GeneratePayUrl | Scene::Close | Scene::Refund | Scene::Withdraw | Scene::Request => {
                 self.settings.queue_deadline
             }
         }

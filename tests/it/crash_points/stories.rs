@@ -39,6 +39,9 @@ pub enum Story {
     Operator,
     Replay,
     Decision,
+    Withdraw,
+    WithdrawInSilence,
+    KeyOfAnOldWithdrawal,
 }
 
 impl Story {
@@ -100,6 +103,15 @@ impl Story {
                 app.late_money_as(&key, number).await;
                 app.eventually("its money is held", async || exception_of(shop, number).await.is_some())
                     .await;
+            }
+            Self::Withdraw => app.top_up(&user_of(number), 1_000).await,
+            Self::WithdrawInSilence => {
+                app.top_up(&user_of(number), 1_000).await;
+                app.fault(FaultOp::Payout, silence.0, 1, silence.1).await;
+            }
+            Self::KeyOfAnOldWithdrawal => {
+                app.top_up(&user_of(number), 1_000).await;
+                app.post("/withdrawals", withdrawal(number)).await.expect(201);
             }
             Self::Buy
             | Self::Cancel
@@ -168,6 +180,16 @@ impl Story {
                 Ok(())
             }
             Self::Decision => decide(shop, service, number).await,
+            Self::Withdraw | Self::WithdrawInSilence => {
+                let made = service.post("/withdrawals", &withdrawal(number)).await?;
+                assert!(matches!(made.status, 200 | 201), "{}", made.text);
+                service.until("it has gone out", async || self.has_ended(shop, number).await).await
+            }
+            Self::KeyOfAnOldWithdrawal => {
+                let made = service.post_keyed("/withdrawals", number, &withdrawal(number)).await?;
+                assert_eq!(made.status, 200, "{}", made.text);
+                Ok(())
+            }
             Self::Expire
             | Self::DeadLink
             | Self::WaitingTask
@@ -215,7 +237,11 @@ impl Story {
             }
             Self::OldAnswer => app.count_where("idempotency_keys", &format!("key = '{number}'")).await == 0,
             Self::OldTask => app.count_where("compensations", &format!("subject = '{number}'")).await == 0,
-            Self::KeyOfAnOldOrder | Self::KeyOfAnOldLink => {
+            Self::Withdraw | Self::WithdrawInSilence => {
+                let found = app.get(&format!("/withdrawals/{number}")).await.expect(200);
+                found.text_of("status") == "SUCCEEDED"
+            }
+            Self::KeyOfAnOldOrder | Self::KeyOfAnOldLink | Self::KeyOfAnOldWithdrawal => {
                 app.count_where("idempotency_keys", &format!("key = '{number}'")).await == 1
             }
             Self::Nonsense => {
@@ -254,6 +280,16 @@ fn order(order_no: &str, expires_in: u32) -> Value {
 
 fn link(order_no: &str) -> Value {
     json!({"order_no": order_no, "payer_id": "u1", "channel": "sandbox"})
+}
+
+/// Each story has a user of its own.
+fn user_of(number: &str) -> String {
+    format!("u-{number}")
+}
+
+fn withdrawal(number: &str) -> Value {
+    json!({"withdrawal_no": number, "user_id": user_of(number), "amount": 600, "currency": "CNY",
+           "channel": "sandbox", "account": "u@example.com"})
 }
 
 async fn make_order(service: &Service, number: &str) -> Result<(), Gone> {

@@ -13,6 +13,19 @@ use super::reply::Reply;
 impl TestApp {
     // ---- other merchants -----------------------------------------------------------------------------------
 
+    /// Tops a user's balance of the demo merchant up, as a buyer does.
+    pub async fn top_up(&self, user_id: &str, amount: i64) {
+        let order_no = format!("T-{user_id}");
+        let order = json!({"order_no": order_no, "user_id": user_id, "currency": "CNY", "amount": amount,
+                           "kind": "TOPUP"});
+        self.order_with(order).await;
+        let link = json!({"order_no": order_no, "payer_id": user_id, "channel": "sandbox"});
+        let asked = self.post("/pay/url", link).await.expect(200);
+        self.sandbox_pay(asked.text_of("pay_order_id"), json!({})).await.expect(200);
+        self.run_until_idle().await;
+        assert_eq!(self.status_of(&order_no).await, "PAID");
+    }
+
     /// Makes a merchant with this policy for stray money; gives its secret key.
     pub async fn merchant(&self, merchant_id: &str, stray_money: &str) -> String {
         let body = json!({"merchant_id": merchant_id, "name": merchant_id, "stray_money": stray_money});

@@ -53,6 +53,7 @@ impl Route {
         self.path
             .replace("{merchant_id}", "demo")
             .replace("{order_no}", "NONE")
+            .replace("{withdrawal_no}", "NONE")
             .replace("{pay_order_id}", "po_none")
             .replace("{exception_id}", "ex_none")
             .replace("{webhook_id}", "sandbox:none")
@@ -71,6 +72,12 @@ pub const ROUTES: &[Route] = &[
     Route::post("/orders/{order_no}/close", Who::Secret, "{}"),
     Route::post("/pay/url", Who::AnyKey, r#"{"order_no":"NONE","payer_id":"u1","channel":"sandbox"}"#),
     Route::get("/pay/{pay_order_id}", Who::AnyKey),
+    Route::post(
+        "/withdrawals",
+        Who::Secret,
+        r#"{"withdrawal_no":"R1","user_id":"u1","amount":1,"currency":"CNY","channel":"sandbox","account":"a"}"#,
+    ),
+    Route::get("/withdrawals/{withdrawal_no}", Who::Secret),
     Route::post("/webhooks/{channel}", Who::Channel, "{}"),
     Route::post("/admin/merchants", Who::Operator, r#"{"merchant_id":"r2","name":"Second"}"#),
     Route::get("/admin/merchants", Who::Viewer),
