@@ -189,7 +189,6 @@ CROSS JOIN LATERAL (
         WHEN nspname = 'public' AND relname = 'outbox' THEN '{SELECT, INSERT, UPDATE(published_at)}'
         -- What an account is never changes, only its balance does.
         WHEN nspname = 'public' AND relname = 'accounts' THEN '{SELECT, INSERT, UPDATE(balance), UPDATE(updated_at)}'
-        WHEN nspname = 'public' AND relname = 'account_movements' THEN '{SELECT, INSERT, DELETE}'
         -- Money, and whose it is: never deleted.
         WHEN nspname = 'public'
              AND relname IN ('merchants', 'api_keys', 'skus', 'orders', 'stock_reservations', 'pay_orders',

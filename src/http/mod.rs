@@ -29,6 +29,7 @@ mod orders;
 mod pay;
 mod router;
 mod server;
+mod users;
 mod views;
 mod webhooks;
 mod withdrawals;

@@ -12,7 +12,7 @@ use utoipa_axum::routes;
 use utoipa_swagger_ui::SwaggerUi;
 
 use super::error::Problem;
-use super::{Edge, admin, ambiguity, health, middleware, openapi, orders, pay, webhooks, withdrawals};
+use super::{Edge, admin, ambiguity, health, middleware, openapi, orders, pay, users, webhooks, withdrawals};
 
 /// The routes that browsers may call from the pages of `CORS_ORIGINS`.
 fn browser_routes() -> OpenApiRouter<Edge> {
@@ -24,6 +24,8 @@ fn other_routes() -> OpenApiRouter<Edge> {
         .routes(routes!(orders::create))
         .routes(routes!(orders::find))
         .routes(routes!(orders::close))
+        .routes(routes!(users::balances))
+        .routes(routes!(users::entries))
         .routes(routes!(withdrawals::create))
         .routes(routes!(withdrawals::find))
         .routes(routes!(webhooks::receive))
@@ -36,6 +38,8 @@ fn other_routes() -> OpenApiRouter<Edge> {
         .routes(routes!(admin::exceptions::list))
         .routes(routes!(admin::exceptions::resolve))
         .routes(routes!(admin::exceptions::list_strays))
+        .routes(routes!(admin::ledger::trial_balance))
+        .routes(routes!(admin::ledger::find_transaction))
         .routes(routes!(admin::webhooks::list))
         .routes(routes!(admin::webhooks::replay))
         .routes(routes!(admin::system::overview))

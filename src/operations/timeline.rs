@@ -25,6 +25,8 @@ words! {
         StrayPayment = "STRAY_PAYMENT",
         /// Money on its way back.
         Refund = "REFUND",
+        /// A booking of money.
+        Booking = "BOOKING",
         /// A task that drives something to its end.
         Task = "TASK",
         /// Something that a person was asked to look at.

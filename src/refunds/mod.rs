@@ -3,8 +3,10 @@
 //! Always true: stray money is one row, unique by channel and trade number, and never unowned: it is being
 //! refunded by a task, kept by a person's decision, or an open exception waits for one. A refund has one id for
 //! life, so asking the channel again never moves money twice; an unknown result stays `PROCESSING` until the
-//! channel says what became of it. The order's own status is not touched by a stray payment's refund.
+//! channel says what became of it. The order's own status is not touched by a stray payment's refund. Each of these
+//! changes stands in the books (`book`), which its own transaction writes.
 
+mod book;
 mod drive;
 mod model;
 mod resolve;

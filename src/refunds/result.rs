@@ -3,7 +3,7 @@
 use time::OffsetDateTime;
 
 use super::model::{Refund, RefundEvent, RefundStatus, StrayEvent, StrayPayment};
-use super::store;
+use super::{book, store};
 use crate::app::App;
 use crate::channels::RefundState;
 use crate::exceptions::{self, ExceptionAction, ExceptionKind, NewException};
@@ -127,6 +127,11 @@ async fn apply_in_tx(app: &App, tx: &mut Tx, report: &RefundReport<'_>) -> Resul
     let (kind, none) = (ExceptionKind::DeadTask, ExceptionAction::None);
     exceptions::settle_in_tx(tx, &refund.refund_id, Some(kind), none, now).await?;
     announce_in_tx(tx, &refund, to, now).await?;
+    match (refund.status, to) {
+        (_, RefundStatus::Succeeded) => book::post_refunded_in_tx(tx, &refund, &stray, now).await?,
+        (RefundStatus::Succeeded, _) => book::reverse_refunded_in_tx(tx, &refund, now).await?,
+        _ => {}
+    }
     Ok(Applied::Yes)
 }
 

@@ -3,7 +3,7 @@
 use time::OffsetDateTime;
 
 use super::model::{NewStray, StrayEvent, StrayPayment, StrayPolicy, StrayReason, StrayStatus};
-use super::store;
+use super::{book, store};
 use crate::app::App;
 use crate::compensation::{self, Action, NewTask};
 use crate::exceptions::{self, ExceptionKind, NewException};
@@ -12,7 +12,7 @@ use crate::outbox::{self, Event};
 
 /// Writes stray money down and follows the merchant's policy, in the transaction of the callback that reported
 /// it: a refund with its task, or an exception for a person. A wrong amount always opens an exception; it
-/// resolves itself when its refund succeeds.
+/// resolves itself when its refund succeeds. The money is booked to suspense.
 pub(crate) async fn hold_stray_in_tx(
     app: &App,
     tx: &mut Tx,
@@ -28,6 +28,7 @@ pub(crate) async fn hold_stray_in_tx(
     if !is_refunded || new.reason == StrayReason::AmountMismatch {
         open_exception_in_tx(app, tx, &stray, now).await?;
     }
+    book::post_taken_in_tx(tx, &stray, now).await?;
     metrics::counter!("payonce_stray_payments_total", "reason" => new.reason.as_str()).increment(1);
     Ok(())
 }
@@ -94,7 +95,8 @@ pub(super) async fn keep_in_tx(
     stray: &StrayPayment,
     now: OffsetDateTime,
 ) -> Result<(), DbError> {
-    store::move_stray(tx, stray, StrayStatus::Held, StrayEvent::Kept, now).await
+    store::move_stray(tx, stray, StrayStatus::Held, StrayEvent::Kept, now).await?;
+    book::post_kept_in_tx(tx, stray, now).await
 }
 
 /// A page of stray payments, newest first.

@@ -16,6 +16,7 @@ mod announced;
 mod attempts;
 mod callbacks;
 mod history;
+mod ledger;
 mod paid;
 mod refunds;
 mod requests;
@@ -27,6 +28,7 @@ mod withdrawals;
 /// Every check, in the order of the invariants.
 pub(super) fn all() -> impl Iterator<Item = &'static Definition> {
     [
+        ledger::CHECKS,
         refunds::CHECKS,
         paid::CHECKS,
         strays::CHECKS,

@@ -8,6 +8,7 @@ use crate::admin_log::Entry;
 use crate::infra::request::request_id;
 
 pub(super) mod exceptions;
+pub(super) mod ledger;
 pub(super) mod merchants;
 pub(super) mod orders;
 pub(super) mod skus;

@@ -24,7 +24,7 @@ mod examples;
     tags(
         (name = "orders", description = "Orders of a merchant"),
         (name = "pay", description = "Pay URLs and attempts; also for browsers"),
-        (name = "users", description = "Users' balances and withdrawals"),
+        (name = "users", description = "What users have, and what goes out to them"),
         (name = "webhooks", description = "What channels tell us"),
         (name = "admin", description = "What operators see and do"),
         (name = "health", description = "Whether it runs, and how"),

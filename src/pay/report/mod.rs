@@ -2,7 +2,8 @@
 //! closes that come too late.
 //!
 //! Read, decide, write. The write names what it was decided on; when it meets nothing, somebody else was faster
-//! and everything is read again. Round trips of a first payment: 2, commits: 1; of a repeat: 1 and none.
+//! and everything is read again. Round trips of a first payment: 2, commits: 1, its booking among what they write; of
+//! a repeat: 1 and none.
 
 use time::OffsetDateTime;
 
@@ -15,7 +16,8 @@ use crate::infra::crash::effect;
 use crate::infra::db::{DbError, Tx};
 use crate::infra::lock::{LockGuard, Scene};
 use crate::infra::words::words;
-use crate::orders::OrderKey;
+use crate::ledger;
+use crate::orders::{OrderKey, OrderKind};
 use crate::outbox::Event;
 use crate::refunds::{self, NewStray, StrayReason};
 
@@ -354,6 +356,9 @@ fn pay(matched: &Matched, report: &Report<'_>, payment: &Payment, now: OffsetDat
         transaction_id: payment.transaction_id.clone(),
         paid_at: payment.paid_at,
     };
+    let topped_up = (matched.order_kind == OrderKind::TopUp).then_some(matched.user_id.as_str());
+    let (merchant_id, currency) = (matched.key.merchant_id.as_str(), payment.money.currency);
+    let (debit, credit) = ledger::payment_accounts(report.channel, merchant_id, topped_up, currency);
     let body = match report.origin {
         Origin::Callback { body, .. } => Some(body.to_vec()),
         Origin::Rematch { .. } | Origin::Replay { .. } | Origin::Query => None,
@@ -362,6 +367,8 @@ fn pay(matched: &Matched, report: &Report<'_>, payment: &Payment, now: OffsetDat
         channel: report.channel.to_owned(),
         matched: matched.clone(),
         payment: payment.clone(),
+        debit,
+        credit,
         announcement,
         event_id: report.origin.event_id().map(str::to_owned),
         body,
