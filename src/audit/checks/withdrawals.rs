@@ -99,14 +99,13 @@ pub(super) const CHECKS: &[Definition] = &[
                            string_agg(to_status, ' ' ORDER BY seq) AS tale,
                            string_agg(coalesce(from_status, ''), ' ' ORDER BY seq) AS past
                     FROM withdrawal_history GROUP BY withdrawal_id) AS history USING (withdrawal_id)
-         WHERE (history.changes, history.last, history.tale, history.past) IS DISTINCT FROM
-               CASE status
-                   WHEN 'DEBITED' THEN (version::bigint, version, 'CREATED DEBITED', ' CREATED')
-                   WHEN 'PAYING' THEN (version::bigint, version, 'CREATED DEBITED PAYING', ' CREATED DEBITED')
-                   WHEN 'SUCCEEDED' THEN (version::bigint, version, 'CREATED DEBITED PAYING SUCCEEDED',
-                                          ' CREATED DEBITED PAYING')
-                   WHEN 'REVERSED' THEN (version::bigint, version, 'CREATED DEBITED PAYING REVERSING REVERSED',
-                                         ' CREATED DEBITED PAYING REVERSING') END",
+         WHERE (history.changes = version AND history.last = version
+                AND ltrim(history.past) || ' ' || status = history.tale
+                AND history.tale = CASE status
+                        WHEN 'DEBITED' THEN 'CREATED DEBITED'
+                        WHEN 'PAYING' THEN 'CREATED DEBITED PAYING'
+                        WHEN 'SUCCEEDED' THEN 'CREATED DEBITED PAYING SUCCEEDED'
+                        WHEN 'REVERSED' THEN 'CREATED DEBITED PAYING REVERSING REVERSED' END) IS NOT TRUE",
     ),
     check!(
         "withdrawal_announced",
