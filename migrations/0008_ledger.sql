@@ -47,7 +47,7 @@ CREATE TABLE ledger_transactions (
     reverses        text COLLATE "C" CONSTRAINT ledger_transactions_reverses_fkey REFERENCES ledger_transactions,
     created_at      timestamptz NOT NULL,
     CONSTRAINT ledger_transactions_kind_is_known CHECK (kind IN
-        ('PAYMENT', 'STRAY_PAYMENT', 'STRAY_KEPT', 'REFUND', 'SETTLEMENT', 'CLAW_BACK', 'WITHDRAWAL', 'PAYOUT',
+        ('PAYMENT', 'STRAY_PAYMENT', 'STRAY_KEPT', 'REFUND', 'REFUND_HOLD', 'SETTLEMENT', 'CLAW_BACK', 'WITHDRAWAL', 'PAYOUT',
          'PAYOUT_DONE', 'REVERSAL')),
     CONSTRAINT ledger_transactions_id_names_its_kind CHECK (starts_with(transaction_id, kind || ':')),
     CONSTRAINT ledger_transactions_reversal_matches

@@ -16,6 +16,7 @@ use crate::infra::tasks::TaskFailed;
 use crate::merchants::MerchantError;
 use crate::orders::OrderError;
 use crate::pay::PayError;
+use crate::refunds::RefundError;
 use crate::withdrawals::WithdrawalError;
 
 /// An answer that says what was wrong.
@@ -101,6 +102,12 @@ impl Problem {
     #[must_use]
     pub fn not_found() -> Self {
         Self::new(StatusCode::NOT_FOUND, "NOT_FOUND", "there is nothing of that name here")
+    }
+
+    /// A number that several merchants gave.
+    pub(super) fn ambiguous_number(what: &str) -> Self {
+        let detail = format!("several merchants have {what} of that number; add ?merchant_id=");
+        Self::new(StatusCode::CONFLICT, "AMBIGUOUS_NUMBER", detail)
     }
 
     fn unavailable(code: &'static str, detail: &str) -> Self {
@@ -204,6 +211,11 @@ fn channel_unavailable() -> Problem {
     Problem::unavailable("CHANNEL_UNAVAILABLE", detail).retry_after(2)
 }
 
+fn insufficient_balance() -> Problem {
+    let detail = "the user's available balance does not cover the amount; nothing moved";
+    Problem::new(StatusCode::UNPROCESSABLE_ENTITY, "INSUFFICIENT_BALANCE", detail)
+}
+
 fn unknown_channel(name: &str) -> Problem {
     let detail = format!("there is no channel {name} here; nothing was done");
     Problem::new(StatusCode::UNPROCESSABLE_ENTITY, "UNKNOWN_CHANNEL", detail)
@@ -281,6 +293,42 @@ impl From<PayError> for Problem {
     }
 }
 
+impl From<RefundError> for Problem {
+    fn from(error: RefundError) -> Self {
+        let (conflict, unprocessable) = (StatusCode::CONFLICT, StatusCode::UNPROCESSABLE_ENTITY);
+        match error {
+            RefundError::NotFound => Self::not_found(),
+            RefundError::OrderNotFound => order_not_found(),
+            RefundError::OrderNotPaid => {
+                let detail = "the order has no payment that could be given back; nothing was done";
+                Self::new(conflict, "ORDER_NOT_PAID", detail)
+            }
+            RefundError::ExceedsPaid(left) => {
+                let detail = format!("{left} minor units are left of what was paid; nothing was done");
+                Self::new(unprocessable, "REFUND_EXCEEDS_PAID", detail)
+                    .field("amount", format!("expected at most {left}"))
+            }
+            RefundError::ParamsMismatch(fields) => {
+                let names = fields.join(", ");
+                let detail = format!("the refund exists and differs in {names}; nothing was changed");
+                Self::new(unprocessable, "REFUND_PARAMS_MISMATCH", detail).differing(&fields)
+            }
+            RefundError::InsufficientBalance => insufficient_balance(),
+            RefundError::Ambiguous => Self::ambiguous_number("a refund"),
+            RefundError::SameOperator => {
+                let detail = "whoever asked for the refund may not decide over it; nothing was changed";
+                Self::new(StatusCode::FORBIDDEN, "SAME_OPERATOR", detail)
+            }
+            RefundError::NotAwaitingApproval(status) => {
+                let detail = format!("the refund is {status} and waits for nobody; nothing was changed");
+                Self::new(conflict, "REFUND_NOT_AWAITING_APPROVAL", detail)
+            }
+            RefundError::Busy(_) => busy("order"),
+            RefundError::Db(error) => Self::from(error),
+        }
+    }
+}
+
 impl From<WithdrawalError> for Problem {
     fn from(error: WithdrawalError) -> Self {
         let unprocessable = StatusCode::UNPROCESSABLE_ENTITY;
@@ -292,10 +340,7 @@ impl From<WithdrawalError> for Problem {
                     format!("the withdrawal exists and differs in {fields_text}; nothing was changed");
                 Self::new(unprocessable, "WITHDRAWAL_PARAMS_MISMATCH", detail).differing(&fields)
             }
-            WithdrawalError::InsufficientBalance => {
-                let detail = "the user's available balance does not cover the amount; nothing moved";
-                Self::new(unprocessable, "INSUFFICIENT_BALANCE", detail)
-            }
+            WithdrawalError::InsufficientBalance => insufficient_balance(),
             WithdrawalError::UnknownChannel(name) => unknown_channel(&name),
             WithdrawalError::Busy(_) => busy("user"),
             WithdrawalError::Db(error) => Self::from(error),

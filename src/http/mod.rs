@@ -27,6 +27,7 @@ mod middleware;
 mod openapi;
 mod orders;
 mod pay;
+mod refunds;
 mod router;
 mod server;
 mod users;

@@ -12,7 +12,9 @@ use utoipa_axum::routes;
 use utoipa_swagger_ui::SwaggerUi;
 
 use super::error::Problem;
-use super::{Edge, admin, ambiguity, health, middleware, openapi, orders, pay, users, webhooks, withdrawals};
+use super::{
+    Edge, admin, ambiguity, health, middleware, openapi, orders, pay, refunds, users, webhooks, withdrawals,
+};
 
 /// The routes that browsers may call from the pages of `CORS_ORIGINS`.
 fn browser_routes() -> OpenApiRouter<Edge> {
@@ -24,6 +26,8 @@ fn other_routes() -> OpenApiRouter<Edge> {
         .routes(routes!(orders::create))
         .routes(routes!(orders::find))
         .routes(routes!(orders::close))
+        .routes(routes!(refunds::create))
+        .routes(routes!(refunds::find))
         .routes(routes!(users::balances))
         .routes(routes!(users::entries))
         .routes(routes!(withdrawals::create))
@@ -35,6 +39,9 @@ fn other_routes() -> OpenApiRouter<Edge> {
         .routes(routes!(admin::orders::list))
         .routes(routes!(admin::orders::find))
         .routes(routes!(admin::orders::timeline))
+        .routes(routes!(admin::refunds::create, admin::refunds::list))
+        .routes(routes!(admin::refunds::approve))
+        .routes(routes!(admin::refunds::reject))
         .routes(routes!(admin::exceptions::list))
         .routes(routes!(admin::exceptions::resolve))
         .routes(routes!(admin::exceptions::list_strays))

@@ -17,6 +17,8 @@ use crate::infra::db::{Conn, DbError, Tx};
 use crate::money::Currency;
 use crate::outbox::Event;
 
+pub(super) mod refunded;
+
 /// Writes a new order with its lines, reservations and first line of history, and holds its stock.
 ///
 /// The primary key refuses a number that is taken; the foreign key of the reservations an unknown sku; the

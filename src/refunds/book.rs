@@ -6,9 +6,11 @@
 
 use time::OffsetDateTime;
 
+use super::collected::Collected;
 use super::model::{Refund, StrayPayment};
 use crate::infra::db::{DbError, Tx};
 use crate::ledger::{self, Account, Posting, PostingKind};
+use crate::orders::Order;
 
 /// Stray money came in: the channel has it, and nobody's it is.
 pub(super) async fn post_taken_in_tx(
@@ -16,9 +18,9 @@ pub(super) async fn post_taken_in_tx(
     stray: &StrayPayment,
     now: OffsetDateTime,
 ) -> Result<(), DbError> {
+    let channel = Account::channel(&stray.channel, stray.currency);
     let posting = of_stray(PostingKind::StrayPayment, stray);
-    let posting = posting.transfer(channel_of(stray), suspense_of(stray), stray.amount);
-    ledger::post_in_tx(tx, &[posting], now).await
+    ledger::post_in_tx(tx, &[posting.transfer(channel, suspense_of(stray), stray.amount)], now).await
 }
 
 /// A person kept it: it is the merchant's, or the service's own where no merchant is known.
@@ -35,36 +37,56 @@ pub(super) async fn post_kept_in_tx(
     ledger::post_in_tx(tx, &[posting.transfer(suspense_of(stray), keeper, stray.amount)], now).await
 }
 
-/// A refund succeeded: what it gives back has left its source and the channel. A stray payment's is taken from
-/// suspense; an order's will be taken from its merchant, or from what was set aside of its user's top-up.
-pub(super) async fn post_refunded_in_tx(
+/// A top-up is to be refunded: its user cannot spend that money any more.
+pub(super) async fn post_set_aside_in_tx(
     tx: &mut Tx,
     refund: &Refund,
-    stray: &StrayPayment,
+    order: &Order,
     now: OffsetDateTime,
 ) -> Result<(), DbError> {
-    let posting = Posting::new(PostingKind::Refund, &refund.refund_id)
-        .of(refund.merchant_id.as_deref(), refund.order_no.as_deref())
-        .transfer(suspense_of(stray), channel_of(stray), refund.amount);
+    let (merchant_id, user_id) = (order.merchant_id.as_str(), order.user_id.as_str());
+    let available = Account::user_available(merchant_id, user_id, order.currency);
+    let held = Account::user_held(merchant_id, user_id, order.currency);
+    let posting = of_refund(PostingKind::RefundHold, refund).transfer(available, held, refund.amount);
     ledger::post_in_tx(tx, &[posting], now).await
 }
 
-/// The channel took a refund back that had succeeded.
-pub(super) async fn reverse_refunded_in_tx(
+/// A refund succeeded: what it gives back has left the channel, and the account that it belonged to.
+pub(super) async fn post_refunded_in_tx(
     tx: &mut Tx,
     refund: &Refund,
+    collected: &Collected,
     now: OffsetDateTime,
 ) -> Result<(), DbError> {
-    let posting = Posting::new(PostingKind::Refund, &refund.refund_id);
-    ledger::reverse_in_tx(tx, &[posting.transaction_id()], now).await
+    let channel = Account::channel(collected.channel(), refund.currency);
+    let posting = of_refund(PostingKind::Refund, refund);
+    ledger::post_in_tx(tx, &[posting.transfer(collected.account(), channel, refund.amount)], now).await
+}
+
+/// No money went back, or it came again: what was booked for a refund that had succeeded, and what was set aside for
+/// it, is as it was before.
+pub(super) async fn reverse_in_tx(
+    tx: &mut Tx,
+    refund: &Refund,
+    collected: &Collected,
+    had_succeeded: bool,
+    now: OffsetDateTime,
+) -> Result<(), DbError> {
+    let booked = [
+        had_succeeded.then_some(PostingKind::Refund),
+        collected.is_set_aside().then_some(PostingKind::RefundHold),
+    ];
+    let booked = booked.into_iter().flatten();
+    let ids: Vec<_> = booked.map(|kind| of_refund(kind, refund).transaction_id()).collect();
+    if ids.is_empty() { Ok(()) } else { ledger::reverse_in_tx(tx, &ids, now).await }
+}
+
+fn of_refund(kind: PostingKind, refund: &Refund) -> Posting {
+    Posting::new(kind, &refund.refund_id).of(refund.merchant_id.as_deref(), refund.order_no.as_deref())
 }
 
 fn of_stray(kind: PostingKind, stray: &StrayPayment) -> Posting {
     Posting::new(kind, &stray.stray_id).of(stray.merchant_id.as_deref(), stray.order_no.as_deref())
-}
-
-fn channel_of(stray: &StrayPayment) -> Account {
-    Account::channel(&stray.channel, stray.currency)
 }
 
 fn suspense_of(stray: &StrayPayment) -> Account {

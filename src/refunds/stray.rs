@@ -6,7 +6,7 @@ use super::model::{NewStray, StrayEvent, StrayPayment, StrayPolicy, StrayReason,
 use super::{book, store};
 use crate::app::App;
 use crate::compensation::{self, Action, NewTask};
-use crate::exceptions::{self, ExceptionKind, NewException};
+use crate::exceptions::{self, ExceptionAction, ExceptionKind, NewException};
 use crate::infra::db::{DbError, Tx};
 use crate::outbox::{self, Event};
 
@@ -67,6 +67,48 @@ async fn open_exception_in_tx(
         detail: &detail,
     };
     exceptions::open_in_tx(tx, &app.ids, &exception, now).await
+}
+
+/// A refund of a locked stray payment came to its end: it is back, or held again.
+pub(super) async fn end_refund_in_tx(
+    app: &App,
+    tx: &mut Tx,
+    stray: &StrayPayment,
+    failure: Option<&str>,
+    now: OffsetDateTime,
+) -> Result<(), DbError> {
+    match failure {
+        None => {
+            store::move_stray(tx, stray, stray.status, StrayEvent::RefundSucceeded, now).await?;
+            exceptions::settle_in_tx(tx, &stray.stray_id, None, ExceptionAction::Refund, now).await?;
+            Ok(())
+        }
+        Some(failure) => {
+            store::move_stray(tx, stray, stray.status, StrayEvent::RefundFailed, now).await?;
+            open_refused_in_tx(app, tx, stray, failure).await
+        }
+    }
+}
+
+/// The channel keeps the money: a person must see to it.
+async fn open_refused_in_tx(
+    app: &App,
+    tx: &mut Tx,
+    stray: &StrayPayment,
+    failure: &str,
+) -> Result<(), DbError> {
+    let detail = format!(
+        "the channel refused to give back {} {} (minor units) of trade {}: {failure}",
+        stray.amount, stray.currency, stray.transaction_id
+    );
+    let exception = NewException {
+        kind: ExceptionKind::StrayMoney,
+        merchant_id: stray.merchant_id.as_deref(),
+        order_no: stray.order_no.as_deref(),
+        subject: &stray.stray_id,
+        detail: &detail,
+    };
+    exceptions::open_in_tx(tx, &app.ids, &exception, app.now()).await
 }
 
 /// Sends a held stray payment back: a refund row, its task, and the state that says so.

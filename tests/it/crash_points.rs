@@ -42,6 +42,9 @@ const EFFECTS: &[(Story, &[&str])] = &[
     (Story::Replay, &["admin_log.append"]),
     (Story::Decision, &["refunds.resolve"]),
     (Story::Withdraw, &["withdrawals.create", "withdrawals.begin", "withdrawals.pay", "withdrawals.finish"]),
+    (Story::Refund, &["refunds.create"]),
+    (Story::RefundAwaitingApproval, &["refunds.decide"]),
+    (Story::KeyOfAnOldRefund, &["refunds.keep"]),
     (Story::WithdrawInSilence, &["withdrawals.repay"]),
     (Story::KeyOfAnOldWithdrawal, &["withdrawals.keep"]),
 ];

@@ -43,6 +43,7 @@ mod plans;
 mod races;
 mod redlock;
 mod refund_workers;
+mod refunds;
 mod sentinel;
 mod stock;
 mod storms;

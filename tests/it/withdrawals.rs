@@ -14,13 +14,6 @@ fn withdrawal(withdrawal_no: &str, user_id: &str, amount: i64) -> Value {
 }
 
 impl TestApp {
-    /// Available and held CNY of a user.
-    async fn balance_of(&self, user_id: &str) -> (i64, i64) {
-        let balances = self.get(&format!("/users/{user_id}/balances")).await.expect(200).body;
-        let row = &balances["data"][0];
-        (row["available"].as_i64().unwrap_or(0), row["held"].as_i64().unwrap_or(0))
-    }
-
     async fn find_withdrawal(&self, withdrawal_no: &str) -> Value {
         self.get(&format!("/withdrawals/{withdrawal_no}")).await.expect(200).body
     }

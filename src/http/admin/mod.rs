@@ -11,6 +11,7 @@ pub(super) mod exceptions;
 pub(super) mod ledger;
 pub(super) mod merchants;
 pub(super) mod orders;
+pub(super) mod refunds;
 pub(super) mod skus;
 pub(super) mod system;
 pub(super) mod webhooks;

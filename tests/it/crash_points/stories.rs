@@ -39,6 +39,9 @@ pub enum Story {
     Operator,
     Replay,
     Decision,
+    Refund,
+    RefundAwaitingApproval,
+    KeyOfAnOldRefund,
     Withdraw,
     WithdrawInSilence,
     KeyOfAnOldWithdrawal,
@@ -103,6 +106,21 @@ impl Story {
                 app.late_money_as(&key, number).await;
                 app.eventually("its money is held", async || exception_of(shop, number).await.is_some())
                     .await;
+            }
+            // Half of its money, so that what is done twice shows.
+            Self::Refund => drop(app.paid(number).await),
+            Self::RefundAwaitingApproval => {
+                app.paid(number).await;
+                app.post("/refunds", refund(number)).await.expect(201);
+                // As it stands above a limit.
+                let waits = "DELETE FROM compensations WHERE subject IN (SELECT refund_id FROM refunds WHERE";
+                app.sql(&format!("{waits} refund_no = '{number}')")).await;
+                let waits = "UPDATE refunds SET status = 'AWAITING_APPROVAL' WHERE";
+                app.sql(&format!("{waits} refund_no = '{number}'")).await;
+            }
+            Self::KeyOfAnOldRefund => {
+                app.paid(number).await;
+                app.post("/refunds", refund(number)).await.expect(201);
             }
             Self::Withdraw => app.top_up(&user_of(number), 1_000).await,
             Self::WithdrawInSilence => {
@@ -180,6 +198,23 @@ impl Story {
                 Ok(())
             }
             Self::Decision => decide(shop, service, number).await,
+            Self::Refund => {
+                let made = service.post("/refunds", &refund(number)).await?;
+                assert!(matches!(made.status, 200 | 201), "{}", made.text);
+                service.until("it goes back", async || self.has_ended(shop, number).await).await
+            }
+            Self::RefundAwaitingApproval => {
+                let path = format!("/admin/refunds/{number}/approve");
+                let body = json!({"reason": "the story wants it"});
+                let done = service.ask(Method::POST, &path, OPERATOR_OF_PROCESS, Some(&body)).await?;
+                assert!(matches!(done.status, 200 | 409), "{}", done.text);
+                service.until("it goes back", async || self.has_ended(shop, number).await).await
+            }
+            Self::KeyOfAnOldRefund => {
+                let made = service.post_keyed("/refunds", number, &refund(number)).await?;
+                assert_eq!(made.status, 200, "{}", made.text);
+                Ok(())
+            }
             Self::Withdraw | Self::WithdrawInSilence => {
                 let made = service.post("/withdrawals", &withdrawal(number)).await?;
                 assert!(matches!(made.status, 200 | 201), "{}", made.text);
@@ -241,7 +276,14 @@ impl Story {
                 let found = app.get(&format!("/withdrawals/{number}")).await.expect(200);
                 found.text_of("status") == "SUCCEEDED"
             }
-            Self::KeyOfAnOldOrder | Self::KeyOfAnOldLink | Self::KeyOfAnOldWithdrawal => {
+            Self::Refund | Self::RefundAwaitingApproval => {
+                let order = app.find_order(number).await;
+                (&order["status"], &order["refunded_amount"]) == (&json!("PARTIALLY_REFUNDED"), &json!(995))
+            }
+            Self::KeyOfAnOldOrder
+            | Self::KeyOfAnOldLink
+            | Self::KeyOfAnOldRefund
+            | Self::KeyOfAnOldWithdrawal => {
                 app.count_where("idempotency_keys", &format!("key = '{number}'")).await == 1
             }
             Self::Nonsense => {
@@ -285,6 +327,10 @@ fn link(order_no: &str) -> Value {
 /// Each story has a user of its own.
 fn user_of(number: &str) -> String {
     format!("u-{number}")
+}
+
+fn refund(number: &str) -> Value {
+    json!({"refund_no": number, "order_no": number, "amount": 995})
 }
 
 fn withdrawal(number: &str) -> Value {

@@ -26,6 +26,22 @@ impl TestApp {
         assert_eq!(self.status_of(&order_no).await, "PAID");
     }
 
+    /// Available and held CNY of a user.
+    pub async fn balance_of(&self, user_id: &str) -> (i64, i64) {
+        let balances = self.get(&format!("/users/{user_id}/balances")).await.expect(200).body;
+        let row = &balances["data"][0];
+        (row["available"].as_i64().unwrap_or(0), row["held"].as_i64().unwrap_or(0))
+    }
+
+    /// An order of 1990 CNY that is paid.
+    pub async fn paid(&self, order_no: &str) -> String {
+        let pay_order_id = self.order_to_pay(order_no).await;
+        self.sandbox_pay(&pay_order_id, json!({})).await.expect(200);
+        self.run_until_idle().await;
+        assert_eq!(self.status_of(order_no).await, "PAID");
+        pay_order_id
+    }
+
     /// Makes a merchant with this policy for stray money; gives its secret key.
     pub async fn merchant(&self, merchant_id: &str, stray_money: &str) -> String {
         let body = json!({"merchant_id": merchant_id, "name": merchant_id, "stray_money": stray_money});

@@ -54,6 +54,7 @@ impl Route {
             .replace("{merchant_id}", "demo")
             .replace("{order_no}", "NONE")
             .replace("{withdrawal_no}", "NONE")
+            .replace("{refund_no}", "NONE")
             .replace("{pay_order_id}", "po_none")
             .replace("{exception_id}", "ex_none")
             .replace("{webhook_id}", "sandbox:none")
@@ -78,6 +79,16 @@ pub const ROUTES: &[Route] = &[
         r#"{"withdrawal_no":"R1","user_id":"u1","amount":1,"currency":"CNY","channel":"sandbox","account":"a"}"#,
     ),
     Route::get("/withdrawals/{withdrawal_no}", Who::Secret),
+    Route::post("/refunds", Who::Secret, r#"{"refund_no":"R1","order_no":"NONE"}"#),
+    Route::get("/refunds/{refund_no}", Who::Secret),
+    Route::post(
+        "/admin/refunds",
+        Who::Operator,
+        r#"{"refund_no":"R1","order_no":"NONE","reason":"a story"}"#,
+    ),
+    Route::get("/admin/refunds", Who::Viewer),
+    Route::post("/admin/refunds/{refund_no}/approve", Who::Operator, r#"{"reason":"a story"}"#),
+    Route::post("/admin/refunds/{refund_no}/reject", Who::Operator, r#"{"reason":"a story"}"#),
     Route::post("/webhooks/{channel}", Who::Channel, "{}"),
     Route::post("/admin/merchants", Who::Operator, r#"{"merchant_id":"r2","name":"Second"}"#),
     Route::get("/admin/merchants", Who::Viewer),
