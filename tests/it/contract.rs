@@ -40,6 +40,8 @@ const UNDOCUMENTED: [&str; 17] = [
 
 /// Routes that make what they name, where another merchant's number is as good as any.
 const CREATING: [(&str, &str); 1] = [("POST", "/orders")];
+/// Routes that list what belongs to something, where another merchant's has nothing.
+const LISTING: [&str; 2] = ["/users/{user_id}/balances", "/users/{user_id}/entries"];
 
 /// A documented route.
 #[derive(Debug)]
@@ -256,7 +258,8 @@ async fn the_examples_can_be_sent_as_they_are() {
 async fn on_every_route_what_is_another_merchants_is_not_there() {
     let app = TestApp::start().await;
     let pay_order_id = app.order_to_pay("MINE").await;
-    let theirs = [("order_no", "MINE"), ("pay_order_id", pay_order_id.as_str())];
+    app.top_up("MINE-2", "rich", 5000).await;
+    let theirs = [("order_no", "MINE"), ("pay_order_id", pay_order_id.as_str()), ("user_id", "rich")];
     let stranger =
         app.admin_post("/admin/merchants", json!({"merchant_id": "second", "name": "Second"})).await;
     let stranger = stranger.expect(201);
@@ -270,8 +273,13 @@ async fn on_every_route_what_is_another_merchants_is_not_there() {
     for operation in &operations {
         let (path, body) = in_strange_hands(operation, &theirs);
         let is_for_browsers = operation.takes("publishable_key");
+        let of_a_stranger = match () {
+            () if creates(operation) => 201,
+            () if LISTING.contains(&operation.path.as_str()) => 200,
+            () => 404,
+        };
         for (token, expected) in [
-            (stranger.text_of("secret_key"), if creates(operation) { 201 } else { 404 }),
+            (stranger.text_of("secret_key"), of_a_stranger),
             (stranger.text_of("publishable_key"), if is_for_browsers { 404 } else { 403 }),
             (PUBLISHABLE_KEY, if is_for_browsers { 200 } else { 403 }),
             (OPERATOR, 403),
@@ -281,6 +289,9 @@ async fn on_every_route_what_is_another_merchants_is_not_there() {
             let method = operation.method.parse().expect("a method");
             let reply = app.call(method, &path, token, body.as_ref()).await;
             assert_eq!(reply.status, expected, "{} with {token:?}: {}", operation.name(), reply.text);
+            if reply.status == 200 && LISTING.contains(&operation.path.as_str()) {
+                assert_eq!(reply.body["data"], json!([]), "{}: {}", operation.name(), reply.text);
+            }
         }
     }
     assert_eq!(app.find_order("MINE").await, before, "nothing of it moved");

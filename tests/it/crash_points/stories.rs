@@ -33,6 +33,7 @@ pub enum Story {
     OldCallback,
     OldAnswer,
     OldTask,
+    Fold,
     KeyOfAnOldOrder,
     KeyOfAnOldLink,
     Nonsense,
@@ -83,6 +84,11 @@ impl Story {
                 app.pay_url(number).await.expect(503);
                 let last_try = "attempts = 12, due_at = now()";
                 app.sql(&format!("UPDATE compensations SET {last_try} WHERE order_no = '{number}'")).await;
+            }
+            Self::Fold => {
+                let id = app.order_to_pay(number).await;
+                app.sandbox_pay(&id, json!({})).await.expect(200);
+                app.eventually("it is paid", async || app.status_of(number).await == "PAID").await;
             }
             Self::EmptiedRedis => {
                 app.order(number).await;
@@ -175,7 +181,8 @@ impl Story {
             | Self::EmptiedRedis
             | Self::OldCallback
             | Self::OldAnswer
-            | Self::OldTask => service.until("its end", async || self.has_ended(shop, number).await).await,
+            | Self::OldTask
+            | Self::Fold => service.until("its end", async || self.has_ended(shop, number).await).await,
         }
     }
 
@@ -214,6 +221,7 @@ impl Story {
                 app.count_where("webhook_inbox", &format!("event_id = '{number}'")).await == 0
             }
             Self::OldAnswer => app.count_where("idempotency_keys", &format!("key = '{number}'")).await == 0,
+            Self::Fold => app.count("account_movements").await == 0,
             Self::OldTask => app.count_where("compensations", &format!("subject = '{number}'")).await == 0,
             Self::KeyOfAnOldOrder | Self::KeyOfAnOldLink => {
                 app.count_where("idempotency_keys", &format!("key = '{number}'")).await == 1

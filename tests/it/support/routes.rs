@@ -53,6 +53,8 @@ impl Route {
         self.path
             .replace("{merchant_id}", "demo")
             .replace("{order_no}", "NONE")
+            .replace("{user_id}", "nobody")
+            .replace("{transaction_id}", "PAYMENT:po_none")
             .replace("{pay_order_id}", "po_none")
             .replace("{exception_id}", "ex_none")
             .replace("{webhook_id}", "sandbox:none")
@@ -71,6 +73,8 @@ pub const ROUTES: &[Route] = &[
     Route::post("/orders/{order_no}/close", Who::Secret, "{}"),
     Route::post("/pay/url", Who::AnyKey, r#"{"order_no":"NONE","payer_id":"u1","channel":"sandbox"}"#),
     Route::get("/pay/{pay_order_id}", Who::AnyKey),
+    Route::get("/users/{user_id}/balances", Who::Secret),
+    Route::get("/users/{user_id}/entries", Who::Secret),
     Route::post("/webhooks/{channel}", Who::Channel, "{}"),
     Route::post("/admin/merchants", Who::Operator, r#"{"merchant_id":"r2","name":"Second"}"#),
     Route::get("/admin/merchants", Who::Viewer),
@@ -97,6 +101,8 @@ pub const ROUTES: &[Route] = &[
     Route::get("/admin/compensations", Who::Viewer),
     Route::get("/admin/admin-log", Who::Viewer),
     Route::get("/admin/stray-payments", Who::Viewer),
+    Route::get("/admin/ledger/trial-balance", Who::Viewer),
+    Route::get("/admin/ledger/transactions/{transaction_id}", Who::Viewer),
     Route::get("/admin/audit", Who::Viewer),
     Route::get("/livez", Who::Anyone),
     Route::get("/readyz", Who::Anyone),
