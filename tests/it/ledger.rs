@@ -3,6 +3,7 @@
 use futures_util::future::join_all;
 use payonce::infra::db::Conn;
 use serde_json::{Value, json};
+use sqlx::error::DatabaseError;
 use sqlx::{AssertSqlSafe, Executor};
 
 use crate::support::books::sides;
@@ -293,16 +294,10 @@ async fn refusal(app: &TestApp, statement: &str) -> String {
 const FORBIDDEN: &str = "42501";
 
 #[tokio::test]
-async fn the_database_itself_refuses_what_would_falsify_the_books() {
+async fn nobody_changes_what_is_booked_not_even_the_owner_of_the_tables() {
     let app = TestApp::start().await;
-    app.top_up("D1", "u1", 10).await;
-    app.late_money("D2").await;
-    let sale = app.order_to_pay("D3").await;
-    app.sandbox_pay(&sale, json!({})).await.expect(200);
-    app.run_until_idle().await;
-    let id = app.find_order("D1").await["paid_by"].as_str().expect("an id").to_owned();
+    app.top_up("D0", "u1", 10).await;
     let (before, sums) = (app.row_counts().await, app.trial_balance().await);
-
     for table in ["ledger_transactions", "ledger_entries"] {
         for statement in [
             format!("UPDATE {table} SET transaction_id = 'PAYMENT:x'"),
@@ -311,71 +306,83 @@ async fn the_database_itself_refuses_what_would_falsify_the_books() {
         ] {
             assert_eq!(refusal(&app, &statement).await, FORBIDDEN, "{statement}");
             let mut owner = app.direct_connection().await;
-            let refused =
-                owner.execute(AssertSqlSafe(statement.clone())).await.expect_err("its owner neither");
-            assert_eq!(refused.as_database_error().and_then(|e| e.code()).as_deref(), Some(FORBIDDEN));
+            let refused = owner.execute(AssertSqlSafe(statement)).await.expect_err("its owner neither");
+            let code = refused.as_database_error().and_then(DatabaseError::code);
+            assert_eq!(code.as_deref(), Some(FORBIDDEN));
         }
     }
     assert_eq!(refusal(&app, "DELETE FROM accounts").await, FORBIDDEN);
     assert_eq!(refusal(&app, "UPDATE accounts SET account_id = account_id").await, FORBIDDEN);
+    assert_eq!((app.row_counts().await, app.trial_balance().await), (before, sums));
+    app.end().await;
+}
 
-    let booked = |id: &str, entries: &str| {
-        let kind = id.split(':').next().expect("a kind");
-        format!(
-            "WITH booked AS (INSERT INTO ledger_transactions (transaction_id, kind, created_at)
-                             VALUES ('{id}', '{kind}', now()))
-             INSERT INTO ledger_entries (transaction_id, account_id, amount) VALUES {entries}"
-        )
-    };
-    let entered = |entries: &str| {
-        format!("INSERT INTO ledger_entries (transaction_id, account_id, amount) VALUES {entries}")
-    };
-    let entry = |id: &str, account: &str, amount: i64| format!("('{id}', '{account}', {amount})");
-    let (channel, user, suspense) =
-        ("CHANNEL:sandbox:CNY", "USER_AVAILABLE:demo:u1:CNY", "SUSPENSE:sandbox:CNY");
-    let both = |id: &str, one: &str, other: &str, amount: i64| {
-        format!("{}, {}", entry(id, one, amount), entry(id, other, -amount))
-    };
-    let reversal = |id: &str, of: &str| {
-        format!(
-            "INSERT INTO ledger_transactions (transaction_id, kind, reverses, created_at)
-             VALUES ('{id}', 'REVERSAL', '{of}', now())"
-        )
-    };
-    let refund: String =
-        sqlx::query_scalar("SELECT transaction_id FROM ledger_transactions WHERE kind = 'REFUND'")
-            .fetch_one(app.instance.app.db.pool())
-            .await
-            .expect("a refund");
-    let x = "PAYOUT:x";
-    let cases = [
-        ("ledger_entries_balance", booked(x, &entry(x, channel, 1))),
-        ("ledger_entries_balance", booked(x, &format!("{}, {}", entry(x, channel, 2), entry(x, user, -1)))),
-        ("ledger_entries_balance", booked(x, &both(x, channel, "CHANNEL:sandbox:USD", 1))),
-        ("ledger_entries_balance", booked(x, &both(x, channel, "MERCHANT:nobody:CNY", 1))),
-        // One that was booked before, and one that never was.
-        ("ledger_entries_pkey", entered(&both(&format!("PAYMENT:{id}"), channel, user, 1))),
-        (
-            "ledger_entries_balance",
-            entered(&both(&format!("PAYMENT:{id}"), suspense, "MERCHANT:demo:CNY", 1)),
-        ),
-        ("ledger_entries_balance", entered(&both("PAYOUT:never", channel, suspense, 1))),
-        ("ledger_transactions_pkey", booked(&format!("PAYMENT:{id}"), &both(x, channel, suspense, 1))),
-        ("accounts_user_balance_not_negative", booked(x, &both(x, user, channel, 11))),
-        ("ledger_entries_amount_is_not_zero", booked(x, &both(x, channel, user, 0))),
-        ("ledger_transactions_kind_is_known", booked("GIFT:x", &both("GIFT:x", channel, user, 1))),
-        ("ledger_transactions_reversal_matches", reversal("REVERSAL:again", &refund)),
-        ("ledger_transactions_reverses_fkey", reversal("REVERSAL:PAYOUT:x", x)),
-        (
-            "accounts_id_is_an_account",
-            "INSERT INTO accounts (account_id, created_at, updated_at)
-                                       VALUES ('MERCHANT:demo:cny', now(), now())"
-                .to_owned(),
-        ),
-    ];
-    for (constraint, statement) in &cases {
-        assert_eq!(refusal(&app, statement).await, *constraint, "{statement}");
+const CHANNEL: &str = "CHANNEL:sandbox:CNY";
+const MERCHANT: &str = "MERCHANT:demo:CNY";
+const USER: &str = "USER_AVAILABLE:demo:u1:CNY";
+
+/// A statement that adds entries.
+fn entered(id: &str, entries: &[(&str, i64)]) -> String {
+    let row = |(account, amount): &(&str, i64)| format!("('{id}', '{account}', {amount})");
+    let rows: Vec<_> = entries.iter().map(row).collect();
+    format!("INSERT INTO ledger_entries (transaction_id, account_id, amount) VALUES {}", rows.join(", "))
+}
+
+/// A statement that books.
+fn booked(id: &str, entries: &[(&str, i64)]) -> String {
+    let kind = id.split(':').next().expect("a kind");
+    format!(
+        "WITH booked AS (INSERT INTO ledger_transactions (transaction_id, kind, created_at)
+                         VALUES ('{id}', '{kind}', now())) {}",
+        entered(id, entries)
+    )
+}
+
+/// A statement that says that it takes a booking back.
+fn reversal(id: &str, of: &str) -> String {
+    format!(
+        "INSERT INTO ledger_transactions (transaction_id, kind, reverses, created_at)
+         VALUES ('{id}', 'REVERSAL', '{of}', now())"
+    )
+}
+
+#[tokio::test]
+async fn the_database_itself_refuses_what_would_falsify_the_books() {
+    let app = TestApp::start().await;
+    app.top_up("D1", "u1", 10).await;
+    let sale = app.order_to_pay("D2").await;
+    app.sandbox_pay(&sale, json!({})).await.expect(200);
+    app.run_until_idle().await;
+    let (before, sums) = (app.row_counts().await, app.trial_balance().await);
+
+    let (new, old) = ("PAYOUT:x", format!("PAYMENT:{sale}"));
+    let account = "INSERT INTO accounts (account_id, created_at, updated_at) VALUES ('MERCHANT:demo:cny', now(), now())";
+    let unbalanced = "ledger_entries_balance";
+    for (constraint, statement) in [
+        (unbalanced, booked(new, &[(CHANNEL, 1)])),
+        (unbalanced, booked(new, &[(CHANNEL, 2), (USER, -1)])),
+        (unbalanced, booked(new, &[(CHANNEL, 1), ("CHANNEL:sandbox:USD", -1)])),
+        (unbalanced, booked(new, &[(CHANNEL, 1), ("MERCHANT:nobody:CNY", -1)])),
+        // What was booked stays as it is, also by more entries; and none is without its transaction.
+        (unbalanced, entered(&old, &[(USER, 1), ("USER_HELD:demo:u1:CNY", -1)])),
+        ("ledger_entries_pkey", entered(&old, &[(CHANNEL, 1), (MERCHANT, -1)])),
+        (unbalanced, entered("PAYOUT:never", &[(CHANNEL, 1), (MERCHANT, -1)])),
+        ("ledger_transactions_pkey", booked(&old, &[(USER, 1), ("SUSPENSE:sandbox:CNY", -1)])),
+        ("accounts_user_balance_not_negative", booked(new, &[(USER, 11), (CHANNEL, -11)])),
+        ("ledger_entries_amount_is_not_zero", booked(new, &[(USER, 0), (CHANNEL, 0)])),
+        ("ledger_transactions_kind_is_known", booked("GIFT:x", &[(CHANNEL, 1), (USER, -1)])),
+        ("ledger_transactions_id_names_its_kind", reversal("PAYOUT:x", &old)),
+        ("ledger_transactions_reversal_matches", reversal("REVERSAL:again", &old)),
+        ("ledger_transactions_reverses_fkey", reversal("REVERSAL:PAYOUT:x", new)),
+        ("accounts_id_is_an_account", account.to_owned()),
+    ] {
+        assert_eq!(refusal(&app, &statement).await, constraint, "{statement}");
     }
+    let bare = format!(
+        "INSERT INTO ledger_entries (transaction_id, account_id, amount)
+         SELECT transaction_id, '{USER}', 1 FROM ledger_transactions WHERE transaction_id = '{old}'"
+    );
+    assert_eq!(refusal(&app, &bare).await, unbalanced);
     assert_eq!((app.row_counts().await, app.trial_balance().await), (before, sums), "nothing of it stayed");
     app.end().await;
 }
