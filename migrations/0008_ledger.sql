@@ -149,7 +149,8 @@ BEGIN
         -- Locked in the order of their names, as by everybody.
         SELECT accounts.account_id, accounts.sense * change.amount AS amount, change.created_at
         FROM (SELECT account_id, sum(amount)::bigint AS amount, max(created_at) AS created_at
-              FROM added JOIN ledger_transactions USING (transaction_id)
+              -- Outer joins, so that what was added is looked up, whatever the planner believes of the tables.
+              FROM added LEFT JOIN ledger_transactions USING (transaction_id)
               WHERE account_id LIKE 'USER\_%' GROUP BY account_id) AS change
         JOIN accounts ON accounts.account_id = change.account_id
         ORDER BY accounts.account_id FOR NO KEY UPDATE OF accounts
@@ -159,7 +160,7 @@ BEGIN
 
     INSERT INTO account_movements (account_id, amount)
     SELECT accounts.account_id, accounts.sense * sum(added.amount)
-    FROM added JOIN accounts ON accounts.account_id = added.account_id
+    FROM added LEFT JOIN accounts ON accounts.account_id = added.account_id
     WHERE accounts.user_id IS NULL
     GROUP BY accounts.account_id, accounts.sense;
     RETURN NULL;

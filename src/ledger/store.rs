@@ -29,10 +29,13 @@ pub(super) async fn insert(tx: &mut Tx, postings: &[&Posting], now: OffsetDateTi
              SELECT transaction_id, kind, merchant_id, order_no, $8
              FROM unnest($1::text[], $2::text[], $3::text[], $4::text[])
                   AS new (transaction_id, kind, merchant_id, order_no)
+             RETURNING transaction_id
          )
          INSERT INTO ledger_entries (transaction_id, account_id, amount)
          SELECT transaction_id, account_id, amount
-         FROM unnest($5::text[], $6::text[], $7::bigint[]) AS entry (transaction_id, account_id, amount)",
+         FROM unnest($5::text[], $6::text[], $7::bigint[]) AS entry (transaction_id, account_id, amount),
+              -- After the bookings: it is their key that says that a fact is booked already.
+              (SELECT count(*) FROM booked) AS first",
         &ids,
         &kinds as &[&str],
         &merchants as &[Option<&str>],
@@ -59,12 +62,16 @@ pub(super) async fn insert_reversals(
              INSERT INTO ledger_transactions (transaction_id, kind, merchant_id, order_no, reverses, created_at)
              SELECT 'REVERSAL:' || booked.transaction_id, 'REVERSAL', merchant_id, order_no, booked.transaction_id, $2
              FROM unnest($1::text[]) AS wanted (transaction_id)
-             JOIN ledger_transactions AS booked ON booked.transaction_id = wanted.transaction_id
+             -- Looked up one by one, whatever the planner believes of the tables.
+             CROSS JOIN LATERAL (SELECT * FROM ledger_transactions
+                                 WHERE transaction_id = wanted.transaction_id OFFSET 0) AS booked
              RETURNING transaction_id, reverses
          )
          INSERT INTO ledger_entries (transaction_id, account_id, amount)
          SELECT reversal.transaction_id, entry.account_id, -entry.amount
-         FROM reversal JOIN ledger_entries AS entry ON entry.transaction_id = reversal.reverses",
+         FROM reversal
+         CROSS JOIN LATERAL (SELECT account_id, amount FROM ledger_entries
+                             WHERE transaction_id = reversal.reverses OFFSET 0) AS entry",
         transaction_ids,
         now,
     )
@@ -133,16 +140,18 @@ pub(super) async fn list_entries(
 ) -> Result<Vec<UserEntry>, DbError> {
     let entries = sqlx::query_as!(
         UserEntry,
-        r#"SELECT entry.entry_id, entry.transaction_id, booked.kind AS "kind: PostingKind",
+        r#"SELECT entry.entry_id, entry.transaction_id, booked.kind AS "kind!: PostingKind",
                   account.kind AS "account!: AccountKind", account.currency AS "currency!: Currency",
-                  account.sense * entry.amount AS "amount!", booked.order_no, booked.created_at
+                  account.sense * entry.amount AS "amount!", booked.order_no,
+                  booked.created_at AS "created_at!"
            FROM accounts AS account
            CROSS JOIN LATERAL (
                SELECT entry_id, transaction_id, amount FROM ledger_entries
                WHERE account_id = account.account_id AND account_id LIKE 'USER\_%' AND entry_id < $4
                ORDER BY entry_id DESC LIMIT $5
            ) AS entry
-           JOIN ledger_transactions AS booked ON booked.transaction_id = entry.transaction_id
+           -- An outer join, so that it follows the entries: none is without its transaction.
+           LEFT JOIN ledger_transactions AS booked ON booked.transaction_id = entry.transaction_id
            WHERE account.merchant_id = $1 AND account.user_id = $2 AND ($3::text IS NULL OR account.currency = $3)
            ORDER BY entry.entry_id DESC LIMIT $5"#,
         merchant_id.as_str(),

@@ -35,6 +35,7 @@ const EFFECTS: &[(Story, &[&str])] = &[
     (Story::OldCallback, &["webhooks.forget"]),
     (Story::OldAnswer, &["idempotency.forget"]),
     (Story::OldTask, &["compensation.forget"]),
+    (Story::Fold, &["ledger.fold"]),
     (Story::KeyOfAnOldOrder, &["orders.keep"]),
     (Story::KeyOfAnOldLink, &["pay.keep"]),
     (Story::Nonsense, &["webhooks.unreadable"]),

@@ -51,8 +51,18 @@ async fn a_timeline_tells_everything_that_touched_an_order_in_order() {
     assert!(instants.is_sorted(), "{times:?}");
     let steps = steps(&entries);
     let kinds: BTreeSet<&str> = steps.iter().map(|(kind, _)| *kind).collect();
-    let all =
-        ["ADMIN", "ATTEMPT", "CALLBACK", "EVENT", "EXCEPTION", "ORDER", "REFUND", "STRAY_PAYMENT", "TASK"];
+    let all = [
+        "ADMIN",
+        "ATTEMPT",
+        "BOOKING",
+        "CALLBACK",
+        "EVENT",
+        "EXCEPTION",
+        "ORDER",
+        "REFUND",
+        "STRAY_PAYMENT",
+        "TASK",
+    ];
     assert_eq!(kinds, BTreeSet::from(all), "{steps:?}");
     let place = |kind: &str, event: &str| {
         let found = steps.iter().position(|step| *step == (kind, event));
@@ -61,10 +71,12 @@ async fn a_timeline_tells_everything_that_touched_an_order_in_order() {
     let story = [
         place("CALLBACK", "RECEIVED"),
         place("STRAY_PAYMENT", "LATE_PAYMENT"),
+        place("BOOKING", "STRAY_PAYMENT"),
         place("EXCEPTION", "STRAY_MONEY"),
         place("ADMIN", "exceptions.resolve"),
         place("REFUND", "ASKED"),
         place("REFUND", "MOVED"),
+        place("BOOKING", "REFUND"),
     ];
     assert!(story.is_sorted(), "the cause before what it brought about: {steps:?}");
     let admin = &entries[place("ADMIN", "exceptions.resolve")];

@@ -192,7 +192,7 @@ async fn a_refund_that_the_channel_takes_back_moves_its_order_back() {
 #[tokio::test]
 async fn a_top_up_goes_back_only_as_far_as_it_was_not_spent() {
     let app = TestApp::start().await;
-    app.top_up("u1", 1_000).await;
+    app.top_up("T-u1", "u1", 1_000).await;
     let out = json!({"withdrawal_no": "W1", "user_id": "u1", "amount": 700, "currency": "CNY",
                      "channel": "sandbox", "account": "a"});
     app.post("/withdrawals", out).await.expect(201);
@@ -205,7 +205,7 @@ async fn a_top_up_goes_back_only_as_far_as_it_was_not_spent() {
     assert_eq!(app.refunded("T-u1").await, ("PARTIALLY_REFUNDED".into(), 300));
 
     // A refusal gives it back to the user, and so does a channel that takes it back.
-    app.top_up("u2", 1_000).await;
+    app.top_up("T-u2", "u2", 1_000).await;
     app.fault(FaultOp::Refund, FaultKind::Refuse, 1, None).await;
     app.post("/refunds", refund("R3", "T-u2", 400)).await.expect(201);
     app.run_until_idle().await;

@@ -33,7 +33,7 @@ fn legs(withdrawal: &Value) -> Vec<String> {
 #[tokio::test]
 async fn money_is_set_aside_at_once_and_goes_out_once() {
     let app = TestApp::start().await;
-    app.top_up("u1", 1_000).await;
+    app.top_up("T-u1", "u1", 1_000).await;
 
     let made = app.post("/withdrawals", withdrawal("W1", "u1", 600)).await.expect(201);
     assert_eq!(made.text_of("status"), "DEBITED");
@@ -56,7 +56,7 @@ async fn money_is_set_aside_at_once_and_goes_out_once() {
 #[tokio::test]
 async fn a_key_gets_the_first_answer_again_byte_for_byte() {
     let app = TestApp::start().await;
-    app.top_up("u1", 1_000).await;
+    app.top_up("T-u1", "u1", 1_000).await;
     let first = app.post_keyed("/withdrawals", "k1", &withdrawal("W1", "u1", 600)).await.expect(201);
     app.run_until_idle().await;
     let again = app.post_keyed("/withdrawals", "k1", &withdrawal("W1", "u1", 600)).await.expect(201);
@@ -72,7 +72,7 @@ async fn a_key_gets_the_first_answer_again_byte_for_byte() {
 #[tokio::test]
 async fn a_final_refusal_gives_everything_back() {
     let app = TestApp::start().await;
-    app.top_up("u1", 1_000).await;
+    app.top_up("T-u1", "u1", 1_000).await;
     app.fault(FaultOp::Payout, FaultKind::Refuse, 1, None).await;
     app.post("/withdrawals", withdrawal("W1", "u1", 600)).await.expect(201);
     app.run_until_idle().await;
@@ -95,7 +95,7 @@ async fn a_final_refusal_gives_everything_back() {
 async fn a_silent_channel_is_asked_again_under_the_same_number() {
     for fault in [FaultKind::TimeoutBefore, FaultKind::TimeoutAfter] {
         let app = TestApp::start().await;
-        app.top_up("u1", 1_000).await;
+        app.top_up("T-u1", "u1", 1_000).await;
         app.fault(FaultOp::Payout, fault, 1, Some(1_200)).await;
         app.post("/withdrawals", withdrawal("W1", "u1", 600)).await.expect(201);
         app.run_until_idle().await;
@@ -119,7 +119,7 @@ async fn a_silent_channel_is_asked_again_under_the_same_number() {
 async fn of_ten_withdrawals_of_sixty_percent_at_once_one_is_made() {
     for redis_url in [None, Some("redis://127.0.0.1:1".to_owned())] {
         let app = TestApp::start_with(TestOptions { redis_url, ..TestOptions::default() }).await;
-        app.top_up("u1", 1_000).await;
+        app.top_up("T-u1", "u1", 1_000).await;
         let bodies: Vec<_> = (0..10).map(|n| withdrawal(&format!("W{n}"), "u1", 600)).collect();
         let answers = join_all(bodies.into_iter().map(|body| app.post("/withdrawals", body))).await;
         let made = answers.iter().filter(|answer| answer.status == 201).count();
@@ -136,7 +136,7 @@ async fn of_ten_withdrawals_of_sixty_percent_at_once_one_is_made() {
 async fn a_hundred_equal_requests_make_one_withdrawal() {
     for redis_url in [None, Some("redis://127.0.0.1:1".to_owned())] {
         let app = TestApp::start_with(TestOptions { redis_url, ..TestOptions::default() }).await;
-        app.top_up("u1", 1_000).await;
+        app.top_up("T-u1", "u1", 1_000).await;
         let answers = join_all((0..100).map(|_| app.post("/withdrawals", withdrawal("W1", "u1", 600)))).await;
         let made = answers.iter().filter(|answer| answer.status == 201).count();
         let repeated = answers.iter().filter(|answer| answer.status == 200).count();
@@ -150,7 +150,7 @@ async fn a_hundred_equal_requests_make_one_withdrawal() {
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn sixty_four_clients_on_one_balance_neither_wait_in_a_circle_nor_overdraw() {
     let app = TestApp::start().await;
-    app.top_up("u1", 1_000).await;
+    app.top_up("T-u1", "u1", 1_000).await;
     let one = |client: usize| {
         let app = &app;
         async move {
@@ -179,7 +179,7 @@ async fn sixty_four_clients_on_one_balance_neither_wait_in_a_circle_nor_overdraw
 #[tokio::test]
 async fn what_cannot_be_carried_out_moves_nothing() {
     let app = TestApp::start().await;
-    app.top_up("u1", 1_000).await;
+    app.top_up("T-u1", "u1", 1_000).await;
     app.post("/withdrawals", withdrawal("W1", "u1", 600)).await.expect(201);
 
     let other = |field: &str, value: Value| {
@@ -227,8 +227,8 @@ async fn what_cannot_be_carried_out_moves_nothing() {
 #[tokio::test]
 async fn what_was_topped_up_and_not_withdrawn_can_be_spent_by_nobody_else() {
     let app = TestApp::start().await;
-    app.top_up("u1", 1_000).await;
-    app.top_up("u2", 50).await;
+    app.top_up("T-u1", "u1", 1_000).await;
+    app.top_up("T-u2", "u2", 50).await;
     assert_eq!(
         app.post("/withdrawals", withdrawal("W1", "u2", 51)).await.problem(422),
         "INSUFFICIENT_BALANCE"

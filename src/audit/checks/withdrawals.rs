@@ -47,13 +47,20 @@ pub(super) const CHECKS: &[Definition] = &[
     check!(
         "held_is_open",
         Always,
-        "what is held of a user's money is the open part of the user's withdrawals",
+        "what is held of a user's money is the open part of the user's withdrawals and of top-ups that go back",
         "SELECT format('%s holds %s, open are %s', coalesce(held.account_id, open.account_id),
                        coalesce(held.balance, 0), coalesce(open.amount, 0))
          FROM (SELECT account_id, balance FROM accounts WHERE kind = 'USER_HELD' AND balance <> 0) AS held
          FULL JOIN (SELECT format('USER_HELD:%s:%s:%s', merchant_id, user_id, currency) AS account_id,
                            sum(amount) AS amount
-                    FROM withdrawals WHERE status IN ('DEBITED', 'PAYING', 'REVERSING') GROUP BY 1) AS open
+                    FROM (SELECT merchant_id, user_id, currency, amount FROM withdrawals
+                          WHERE status IN ('DEBITED', 'PAYING', 'REVERSING')
+                          UNION ALL
+                          SELECT orders.merchant_id, user_id, refunds.currency, refunds.amount
+                          FROM refunds JOIN orders ON orders.paid_by = refunds.pay_order_id
+                          WHERE kind = 'TOPUP'
+                            AND refunds.status IN ('AWAITING_APPROVAL', 'PENDING', 'PROCESSING')) AS kept
+                    GROUP BY 1) AS open
                 USING (account_id)
          WHERE coalesce(held.balance, 0) <> coalesce(open.amount, 0)",
     ),

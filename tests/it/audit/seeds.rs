@@ -1,5 +1,7 @@
 //! One violation after the other.
 
+mod books;
+
 /// A way to break the healthy world, and what must notice.
 pub(super) struct Seed {
     /// The check that it is for.
@@ -17,12 +19,17 @@ const fn seed_with(check: &'static str, also: &'static [&'static str], sql: &'st
     Seed { check, also, sql }
 }
 
-pub(super) const SEEDS: &[Seed] = &[
+/// All of them, in the order of the invariants.
+pub(super) fn all() -> impl Iterator<Item = &'static Seed> {
+    books::SEEDS.iter().chain(SEEDS)
+}
+
+const SEEDS: &[Seed] = &[
     // 3
     seed("refunds_within_source", "UPDATE refunds SET amount = 101 WHERE refund_id = 'rf_d'"),
     seed_with(
         "refunds_within_source",
-        &["stray_refund"],
+        &["refund_booked", "stray_refund"],
         "UPDATE refunds SET amount = 101 WHERE refund_id = 'rf_c1'",
     ),
     seed("refund_source", "UPDATE refunds SET currency = 'USD' WHERE refund_id = 'rf_d'"),
@@ -35,20 +42,20 @@ pub(super) const SEEDS: &[Seed] = &[
     // 4
     seed_with(
         "order_paid_by",
-        &["attempt_asks_for_its_order"],
+        &["attempt_asks_for_its_order", "payment_booked"],
         "UPDATE orders SET currency = 'USD' WHERE order_no = 'D'",
     ),
     seed_with(
         "order_paid_by",
-        &["callback_applied", "paid_attempt_owned", "refund_source", "trade_owner"],
+        &["callback_applied", "paid_attempt_owned", "payment_booked", "refund_source", "trade_owner"],
         "ALTER TABLE orders DROP CONSTRAINT orders_paid_by_matches;
          UPDATE orders SET paid_by = NULL WHERE order_no = 'D'",
     ),
     seed("order_lines_add_up", "UPDATE order_items SET unit_price = 51 WHERE order_no = 'P'"),
-    seed("stray_refund", "UPDATE refunds SET amount = 99 WHERE refund_id = 'rf_c1'"),
+    seed_with("stray_refund", &["refund_booked"], "UPDATE refunds SET amount = 99 WHERE refund_id = 'rf_c1'"),
     seed_with(
         "stray_refund",
-        &["stray_announced", "trade_owner"],
+        &["stray_announced", "stray_booked", "trade_owner"],
         "INSERT INTO stray_payments (stray_id, channel, transaction_id, out_trade_no, amount, currency, reason,
                                      status, paid_at, created_at, updated_at)
          VALUES ('sp_x', 'sandbox', 'T-x', 'x', 1, 'CNY', 'UNKNOWN_ORDER', 'REFUNDED', '2029-12-31 12:00',

@@ -33,6 +33,7 @@ pub enum Story {
     OldCallback,
     OldAnswer,
     OldTask,
+    Fold,
     KeyOfAnOldOrder,
     KeyOfAnOldLink,
     Nonsense,
@@ -90,6 +91,11 @@ impl Story {
                 let last_try = "attempts = 12, due_at = now()";
                 app.sql(&format!("UPDATE compensations SET {last_try} WHERE order_no = '{number}'")).await;
             }
+            Self::Fold => {
+                let id = app.order_to_pay(number).await;
+                app.sandbox_pay(&id, json!({})).await.expect(200);
+                app.eventually("it is paid", async || app.status_of(number).await == "PAID").await;
+            }
             Self::EmptiedRedis => {
                 app.order(number).await;
                 let _: () = app.redis_command(&["FLUSHALL"]).await;
@@ -122,13 +128,13 @@ impl Story {
                 app.paid(number).await;
                 app.post("/refunds", refund(number)).await.expect(201);
             }
-            Self::Withdraw => app.top_up(&user_of(number), 1_000).await,
+            Self::Withdraw => app.top_up(&format!("T-{number}"), &user_of(number), 1_000).await,
             Self::WithdrawInSilence => {
-                app.top_up(&user_of(number), 1_000).await;
+                app.top_up(&format!("T-{number}"), &user_of(number), 1_000).await;
                 app.fault(FaultOp::Payout, silence.0, 1, silence.1).await;
             }
             Self::KeyOfAnOldWithdrawal => {
-                app.top_up(&user_of(number), 1_000).await;
+                app.top_up(&format!("T-{number}"), &user_of(number), 1_000).await;
                 app.post("/withdrawals", withdrawal(number)).await.expect(201);
             }
             Self::Buy
@@ -232,7 +238,8 @@ impl Story {
             | Self::EmptiedRedis
             | Self::OldCallback
             | Self::OldAnswer
-            | Self::OldTask => service.until("its end", async || self.has_ended(shop, number).await).await,
+            | Self::OldTask
+            | Self::Fold => service.until("its end", async || self.has_ended(shop, number).await).await,
         }
     }
 
@@ -271,6 +278,7 @@ impl Story {
                 app.count_where("webhook_inbox", &format!("event_id = '{number}'")).await == 0
             }
             Self::OldAnswer => app.count_where("idempotency_keys", &format!("key = '{number}'")).await == 0,
+            Self::Fold => app.count("account_movements").await == 0,
             Self::OldTask => app.count_where("compensations", &format!("subject = '{number}'")).await == 0,
             Self::Withdraw | Self::WithdrawInSilence => {
                 let found = app.get(&format!("/withdrawals/{number}")).await.expect(200);

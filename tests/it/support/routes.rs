@@ -55,6 +55,8 @@ impl Route {
             .replace("{order_no}", "NONE")
             .replace("{withdrawal_no}", "NONE")
             .replace("{refund_no}", "NONE")
+            .replace("{user_id}", "nobody")
+            .replace("{transaction_id}", "PAYMENT:po_none")
             .replace("{pay_order_id}", "po_none")
             .replace("{exception_id}", "ex_none")
             .replace("{webhook_id}", "sandbox:none")
@@ -89,6 +91,8 @@ pub const ROUTES: &[Route] = &[
     Route::get("/admin/refunds", Who::Viewer),
     Route::post("/admin/refunds/{refund_no}/approve", Who::Operator, r#"{"reason":"a story"}"#),
     Route::post("/admin/refunds/{refund_no}/reject", Who::Operator, r#"{"reason":"a story"}"#),
+    Route::get("/users/{user_id}/balances", Who::Secret),
+    Route::get("/users/{user_id}/entries", Who::Secret),
     Route::post("/webhooks/{channel}", Who::Channel, "{}"),
     Route::post("/admin/merchants", Who::Operator, r#"{"merchant_id":"r2","name":"Second"}"#),
     Route::get("/admin/merchants", Who::Viewer),
@@ -115,6 +119,8 @@ pub const ROUTES: &[Route] = &[
     Route::get("/admin/compensations", Who::Viewer),
     Route::get("/admin/admin-log", Who::Viewer),
     Route::get("/admin/stray-payments", Who::Viewer),
+    Route::get("/admin/ledger/trial-balance", Who::Viewer),
+    Route::get("/admin/ledger/transactions/{transaction_id}", Who::Viewer),
     Route::get("/admin/audit", Who::Viewer),
     Route::get("/livez", Who::Anyone),
     Route::get("/readyz", Who::Anyone),
