@@ -102,8 +102,19 @@ impl Problem {
         Self::new(StatusCode::NOT_FOUND, "NOT_FOUND", "there is nothing of that name here")
     }
 
-    fn unavailable(code: &'static str, detail: &str) -> Self {
+    pub(super) fn unavailable(code: &'static str, detail: &str) -> Self {
         Self::new(StatusCode::SERVICE_UNAVAILABLE, code, detail).retry_after(1)
+    }
+
+    /// Somebody else has the order in hand.
+    pub(super) fn busy() -> Self {
+        let detail = "another request is working on this order; nothing was done, repeat the same request";
+        Self::new(StatusCode::CONFLICT, "LOCK_BUSY", detail).retry_after(1)
+    }
+
+    /// No such order of this merchant.
+    pub(super) fn order_not_found() -> Self {
+        Self::new(StatusCode::NOT_FOUND, "ORDER_NOT_FOUND", "you have no order of that number")
     }
 
     fn internal() -> Self {
@@ -179,11 +190,6 @@ impl From<TaskFailed> for Problem {
     }
 }
 
-fn busy() -> Problem {
-    let detail = "another request is working on this order; nothing was done, repeat the same request";
-    Problem::new(StatusCode::CONFLICT, "LOCK_BUSY", detail).retry_after(1)
-}
-
 fn params_mismatch(fields: &[&'static str]) -> Problem {
     let detail = format!("the order exists and differs in {}; nothing was changed", fields.join(", "));
     Problem::new(StatusCode::UNPROCESSABLE_ENTITY, "ORDER_PARAMS_MISMATCH", detail).differing(fields)
@@ -191,10 +197,6 @@ fn params_mismatch(fields: &[&'static str]) -> Problem {
 
 fn already_paid() -> Problem {
     Problem::new(StatusCode::CONFLICT, "ORDER_IS_ALREADY_PAID", "the order is paid; nothing was changed")
-}
-
-fn order_not_found() -> Problem {
-    Problem::new(StatusCode::NOT_FOUND, "ORDER_NOT_FOUND", "you have no order of that number")
 }
 
 fn channel_unavailable() -> Problem {
@@ -206,7 +208,7 @@ impl From<&OrderError> for Problem {
     fn from(error: &OrderError) -> Self {
         let unprocessable = StatusCode::UNPROCESSABLE_ENTITY;
         match error {
-            OrderError::NotFound => order_not_found(),
+            OrderError::NotFound => Self::order_not_found(),
             OrderError::ParamsMismatch(fields) => params_mismatch(fields),
             OrderError::UnknownSku(skus) => skus.iter().fold(
                 Self::new(
@@ -222,7 +224,7 @@ impl From<&OrderError> for Problem {
             ),
             OrderError::AlreadyPaid => already_paid(),
             OrderError::ChannelUnavailable => channel_unavailable(),
-            OrderError::Busy(_) => busy(),
+            OrderError::Busy(_) => Self::busy(),
             OrderError::Pay(error) => Self::from(error.as_ref()),
             OrderError::Db(error) => Self::from(error),
         }
@@ -238,7 +240,7 @@ impl From<OrderError> for Problem {
 impl From<&PayError> for Problem {
     fn from(error: &PayError) -> Self {
         match error {
-            PayError::OrderNotFound => order_not_found(),
+            PayError::OrderNotFound => Self::order_not_found(),
             PayError::NotFound => Self::not_found(),
             PayError::OrderAlreadyPaid => already_paid(),
             PayError::OrderClosed => {
@@ -265,7 +267,7 @@ impl From<&PayError> for Problem {
             }
             PayError::ChannelUnavailable => channel_unavailable(),
             PayError::Order(error) => Self::from(error.as_ref()),
-            PayError::Busy(_) => busy(),
+            PayError::Busy(_) => Self::busy(),
             PayError::Db(error) => Self::from(error),
         }
     }

@@ -12,7 +12,7 @@ use utoipa_axum::routes;
 use utoipa_swagger_ui::SwaggerUi;
 
 use super::error::Problem;
-use super::{Edge, admin, ambiguity, health, middleware, openapi, orders, pay, webhooks};
+use super::{Edge, admin, ambiguity, health, middleware, openapi, orders, pay, settlements, webhooks};
 
 /// The routes that browsers may call from the pages of `CORS_ORIGINS`.
 fn browser_routes() -> OpenApiRouter<Edge> {
@@ -24,10 +24,17 @@ fn other_routes() -> OpenApiRouter<Edge> {
         .routes(routes!(orders::create))
         .routes(routes!(orders::find))
         .routes(routes!(orders::close))
+        .routes(routes!(settlements::create))
+        .routes(routes!(settlements::find))
         .routes(routes!(webhooks::receive))
         .routes(routes!(admin::merchants::create, admin::merchants::list))
         .routes(routes!(admin::merchants::rotate))
         .routes(routes!(admin::skus::set, admin::skus::list))
+        .routes(routes!(admin::settlements::set_rule, admin::settlements::list_rules))
+        .routes(routes!(admin::settlements::set_level, admin::settlements::list_levels))
+        .routes(routes!(admin::settlements::begin))
+        .routes(routes!(admin::settlements::list_runs))
+        .routes(routes!(admin::settlements::find_run))
         .routes(routes!(admin::orders::list))
         .routes(routes!(admin::orders::find))
         .routes(routes!(admin::orders::timeline))

@@ -25,6 +25,8 @@ words! {
         StrayPayment = "STRAY_PAYMENT",
         /// Money on its way back.
         Refund = "REFUND",
+        /// A commission that was given, or claimed back.
+        Settlement = "SETTLEMENT",
         /// A task that drives something to its end.
         Task = "TASK",
         /// Something that a person was asked to look at.

@@ -39,6 +39,15 @@ FROM (
         AS step (at, event, status)
    WHERE merchant_id = $1 AND order_no = $2 AND step.at IS NOT NULL ORDER BY step.at LIMIT $3)
   UNION ALL
+  (SELECT step.at, 4, 0, 'SETTLEMENT', order_no, step.event, step.status,
+          jsonb_build_object('user_id', user_id, 'base_amount', base_amount, 'commission', commission,
+                             'clawed_back', clawed_back, 'currency', currency), NULL
+   FROM settlements,
+        LATERAL (VALUES (created_at, 'GIVEN', CASE WHEN version = 1 THEN status END),
+                        (CASE WHEN version > 1 THEN updated_at END, 'MOVED', status))
+        AS step (at, event, status)
+   WHERE merchant_id = $1 AND order_no = $2 AND step.at IS NOT NULL ORDER BY step.at LIMIT $3)
+  UNION ALL
   (SELECT step.at, 5, id, 'TASK', subject, step.event, step.status,
           jsonb_build_object('action', action, 'attempts', attempts, 'last_error', last_error), NULL
    FROM compensations,

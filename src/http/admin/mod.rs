@@ -10,6 +10,7 @@ use crate::infra::request::request_id;
 pub(super) mod exceptions;
 pub(super) mod merchants;
 pub(super) mod orders;
+pub(super) mod settlements;
 pub(super) mod skus;
 pub(super) mod system;
 pub(super) mod webhooks;

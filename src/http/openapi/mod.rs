@@ -6,7 +6,7 @@ use utoipa::openapi::security::{HttpAuthScheme, HttpBuilder, SecurityScheme};
 use utoipa::{Modify, OpenApi as _};
 
 use super::error::Problem;
-use crate::ids::{ExceptionId, MerchantId, OrderNo, PayOrderId};
+use crate::ids::{ExceptionId, MerchantId, OrderNo, PayOrderId, SettlementRunId};
 
 mod complete;
 mod examples;
@@ -19,11 +19,12 @@ mod examples;
         license(name = "Apache-2.0", identifier = "Apache-2.0"),
     ),
     // The ids stand in paths too, where they are named only.
-    components(schemas(Problem, ExceptionId, MerchantId, OrderNo, PayOrderId)),
+    components(schemas(Problem, ExceptionId, MerchantId, OrderNo, PayOrderId, SettlementRunId)),
     modifiers(&Credentials),
     tags(
         (name = "orders", description = "Orders of a merchant"),
         (name = "pay", description = "Pay URLs and attempts; also for browsers"),
+        (name = "settlements", description = "Commissions of users"),
         (name = "webhooks", description = "What channels tell us"),
         (name = "admin", description = "What operators see and do"),
         (name = "health", description = "Whether it runs, and how"),

@@ -36,6 +36,8 @@ words! {
         Webhook = "WEBHOOK",
         /// Closing an order.
         Close = "CLOSE",
+        /// Settling an order's commission.
+        Settle = "SETTLE",
         /// Giving money back.
         Refund = "REFUND",
         /// Serving a request that has an idempotency key.
@@ -140,7 +142,7 @@ impl Locks {
     fn queue_deadline(&self, scene: Scene) -> Duration {
         match scene {
             Scene::Webhook => self.settings.queue_deadline.min(WEBHOOK_QUEUE_DEADLINE),
-            Scene::GeneratePayUrl | Scene::Close | Scene::Refund | Scene::Request => {
+            Scene::GeneratePayUrl | Scene::Close | Scene::Settle | Scene::Refund | Scene::Request => {
                 self.settings.queue_deadline
             }
         }
