@@ -204,7 +204,7 @@ mod tests {
             (&[(1, "1")], "10", 1, 10),
             (&[(1990, "0")], "10", 1990, 0),
             (&[(MAX_MINOR, "1")], "10", MAX_MINOR, 10 * MAX_MINOR),
-            (&[(MAX_MINOR, "0.99999999")], "9.9999", MAX_MINOR - 1, 9_999_899_900_990),
+            (&[(MAX_MINOR, "0.99999999")], "9.9999", MAX_MINOR - 1, 9_999_899_899_991),
             (&[(MAX_MINOR, "0.00000001")], "0.0001", MAX_MINOR, 1),
         ] {
             assert_eq!(commission(lines, by, base), expected, "{lines:?} {by} {base}");

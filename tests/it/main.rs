@@ -44,6 +44,7 @@ mod races;
 mod redlock;
 mod refund_workers;
 mod sentinel;
+mod settlements;
 mod stock;
 mod storms;
 mod stray_money;

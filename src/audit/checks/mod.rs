@@ -19,6 +19,7 @@ mod history;
 mod paid;
 mod refunds;
 mod requests;
+mod settlements;
 mod stock;
 mod strays;
 mod unfinished;
@@ -35,6 +36,7 @@ pub(super) fn all() -> impl Iterator<Item = &'static Definition> {
         requests::CHECKS,
         history::CHECKS,
         announced::CHECKS,
+        settlements::CHECKS,
         unfinished::CHECKS,
     ]
     .into_iter()

@@ -23,15 +23,26 @@ pub(super) const CHECKS: &[Definition] = &[
                        kept.order_no, kept.created_at, orders.created_at)
          FROM idempotency_keys AS kept JOIN orders USING (merchant_id, order_no)
          WHERE kept.status = 201 AND orders.created_at <> kept.created_at
+           AND convert_from(kept.body, 'UTF8')::jsonb ->> 'commission' IS NULL
          UNION ALL
          SELECT format('order %s/%s: made by %s requests', merchant_id, order_no, count(*))
-         FROM idempotency_keys AS kept WHERE kept.status = 201 AND order_no IS NOT NULL
+         FROM idempotency_keys AS kept
+         WHERE kept.status = 201 AND order_no IS NOT NULL
+           AND convert_from(kept.body, 'UTF8')::jsonb ->> 'commission' IS NULL
          GROUP BY merchant_id, order_no HAVING count(*) > 1
          UNION ALL
          SELECT format('key %s of %s: closed order %s, which is %s', key, kept.merchant_id, kept.order_no,
                        orders.status)
          FROM idempotency_keys AS kept JOIN orders USING (merchant_id, order_no)
          WHERE convert_from(kept.body, 'UTF8')::jsonb ->> 'close_reason' IS NOT NULL AND orders.status <> 'CLOSED'
+         UNION ALL
+         SELECT format('key %s of %s: settled order %s by %s, which has %s', key, kept.merchant_id, kept.order_no,
+                       answer ->> 'commission', coalesce(given.commission::text, 'no settlement'))
+         FROM idempotency_keys AS kept
+              CROSS JOIN LATERAL (SELECT convert_from(kept.body, 'UTF8')::jsonb) AS said (answer)
+              LEFT JOIN settlements AS given
+                     ON given.merchant_id = kept.merchant_id AND given.order_no = kept.order_no
+         WHERE answer ->> 'commission' IS NOT NULL AND given.commission::text IS DISTINCT FROM answer ->> 'commission'
          UNION ALL
          SELECT format('key %s of %s: gave a link of attempt %s, which has another', key, kept.merchant_id,
                        answer ->> 'pay_order_id')
