@@ -52,41 +52,10 @@ CREATE TABLE withdrawal_history (
     CONSTRAINT withdrawal_history_first_has_no_past CHECK ((seq = 1) = (from_status IS NULL))
 );
 
--- ---- what the service's role may do ----------------------------------------------------------------------------------
-
--- The list of 0004 as rows, so that a migration adds its tables' lines and repeats none. What has no line here may be
--- read and written.
-CREATE TABLE service_rules (
-    table_name  text PRIMARY KEY,
-    rights      text[] NOT NULL
-);
-INSERT INTO service_rules (table_name, rights)
-SELECT table_name, wanted FROM service_rights WHERE wanted <> '{DELETE,INSERT,SELECT,UPDATE}';
 INSERT INTO service_rules (table_name, rights) VALUES
-    ('public.service_rules', '{SELECT}'),
     -- Money, and whose it is: never deleted.
     ('public.withdrawals', '{SELECT, INSERT, UPDATE}'),
     ('public.withdrawal_legs', '{SELECT, INSERT, UPDATE}'),
     -- Written once, and evidence from then on.
     ('public.withdrawal_history', '{SELECT, INSERT}');
-
-CREATE OR REPLACE VIEW service_rights AS
-SELECT class.table_name, wanted.rights AS wanted, granted.rights AS granted
-FROM (SELECT pg_class.oid, relacl, format('%I.%I', nspname, relname) AS table_name
-      FROM pg_class JOIN pg_namespace ON pg_namespace.oid = relnamespace
-      WHERE nspname IN ('public', 'sandbox') AND relkind IN ('r', 'p')) AS class
-LEFT JOIN service_rules USING (table_name)
-CROSS JOIN LATERAL (
-    SELECT ARRAY(SELECT unnest(coalesce(service_rules.rights, '{SELECT, INSERT, UPDATE, DELETE}')) ORDER BY 1) AS rights
-) AS wanted
-CROSS JOIN LATERAL (
-    SELECT ARRAY(
-        SELECT privilege_type FROM aclexplode(relacl) WHERE grantee = to_regrole('payonce_service')
-        UNION ALL
-        SELECT format('%s(%s)', privilege_type, attname) FROM pg_attribute, aclexplode(attacl)
-        WHERE attrelid = class.oid AND grantee = to_regrole('payonce_service')
-        ORDER BY 1
-    ) AS rights
-) AS granted;
-
 SELECT grant_service_rights();

@@ -13,6 +13,7 @@ use crate::infra::amqp::{Amqp, Delays};
 use crate::infra::changes::Changes;
 use crate::infra::clock::Clock;
 use crate::infra::db::Db;
+use crate::infra::http_client;
 use crate::infra::lock::{LockSettings, Locks, backend_on};
 use crate::infra::redis::Redis;
 use crate::infra::secret_box::SecretBox;
@@ -49,6 +50,10 @@ pub struct Inside {
     pub tasks: Tasks,
     /// Who waits for a change of which order.
     pub changes: Changes,
+    /// Calls the endpoint of rates, where there is one.
+    pub rates_http: Option<reqwest::Client>,
+    /// Wakes the duty that settles in batches, after a commit that began a run.
+    pub settlement_wake: Arc<Notify>,
     /// Wakes the duty that runs compensation tasks, after a commit that made one due.
     pub compensation_wake: Arc<Notify>,
 }
@@ -65,6 +70,9 @@ pub enum SetupError {
     /// `AMQP_URL` cannot be used.
     #[error("AMQP_URL cannot be used")]
     Broker(#[from] crate::infra::amqp::BadAddress),
+    /// `RATES_URL` cannot be called.
+    #[error("RATES_URL cannot be called")]
+    Rates(#[from] reqwest::Error),
     /// `ENCRYPTION_KEY` cannot be used.
     #[error("ENCRYPTION_KEY cannot be used")]
     EncryptionKey(#[from] crate::infra::secret_box::Undecipherable),
@@ -90,6 +98,7 @@ impl App {
         let timers = format!("{}.order_timeout", config.broker.prefix);
         let delays = amqp.clone().map(|amqp| Delays::new(amqp, &timers));
         let secrets = SecretBox::new(&config.encryption_key, ids.clone())?;
+        let rates_http = config.rates.url.is_some().then(|| http_client::builder().build()).transpose()?;
         Ok(Self(Arc::new(Inside {
             config,
             db,
@@ -103,6 +112,8 @@ impl App {
             secrets,
             tasks: Tasks::default(),
             changes: Changes::default(),
+            rates_http,
+            settlement_wake: Arc::default(),
             compensation_wake: Arc::default(),
         })))
     }

@@ -157,6 +157,8 @@ pub struct Config {
     pub channels: ChannelsConfig,
     /// Orders and their deadlines.
     pub orders: OrdersConfig,
+    /// Where rates of commissions come from.
+    pub rates: RatesConfig,
     /// How long a worker may hold a task before another takes it over. Env: `TASK_LEASE_MS`.
     pub task_lease: Duration,
     /// The key under which stored secrets are encrypted. Env: `ENCRYPTION_KEY`.
@@ -181,6 +183,7 @@ impl Config {
             admin: AdminConfig::read(env)?,
             channels: ChannelsConfig::read(env)?,
             orders,
+            rates: RatesConfig::read(env)?,
             task_lease: env.millis("TASK_LEASE_MS", 1_000, 25_000)?,
             encryption_key: env.secret("ENCRYPTION_KEY", "dev-encryption-key")?,
         })
@@ -462,6 +465,27 @@ impl OrdersConfig {
             timeout_secs: env.within("ORDER_TIMEOUT_SECONDS", 1, 604_800)?,
             poll_every: env.millis("ORDER_POLL_MS", 10, 60_000)?,
             sweep_every: env.millis("ORDER_SWEEP_MS", 100, 600_000)?,
+        })
+    }
+}
+
+/// Where rates of commissions come from: the tables, or an endpoint of the operator.
+#[derive(Clone, Debug)]
+pub struct RatesConfig {
+    /// The endpoint. Env: `RATES_URL`.
+    pub url: Option<String>,
+    /// What it is called with. Env: `RATES_TOKEN`.
+    pub token: Option<SecretString>,
+    /// How long it may take to answer. Env: `RATES_DEADLINE_MS`.
+    pub deadline: Duration,
+}
+
+impl RatesConfig {
+    fn read(env: &Env) -> Result<Self, ConfigError> {
+        Ok(Self {
+            url: env.url("RATES_URL", &["http", "https"])?,
+            token: env.text("RATES_TOKEN")?.map(Into::into),
+            deadline: env.millis("RATES_DEADLINE_MS", 50, 20_000)?,
         })
     }
 }

@@ -91,6 +91,8 @@ text_id! {
     WithdrawalId = "wd_06H8K2M4N6P8R0T2V4X6Z8B0D2",
     /// Something a person must look at: `ex_` and 26 characters.
     ExceptionId = "ex_06H8K2M4N6P8R0T2V4X6Z8B0D2",
+    /// Settling many orders in batches: `sr_` and 26 characters.
+    SettlementRunId = "sr_06H8K2M4N6P8R0T2V4X6Z8B0D2",
 }
 
 /// The source of identifiers and of chance; a seeded one repeats itself in tests.
@@ -184,6 +186,12 @@ impl Ids {
     #[must_use]
     pub fn exception(&self) -> ExceptionId {
         ExceptionId(self.prefixed("ex_"))
+    }
+
+    /// A new id of a run that settles many orders.
+    #[must_use]
+    pub fn settlement_run(&self) -> SettlementRunId {
+        SettlementRunId(self.prefixed("sr_"))
     }
 }
 

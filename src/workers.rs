@@ -9,7 +9,7 @@ use crate::drive;
 use crate::idempotency;
 use crate::infra::duty::{Batch, Duty, DutyError};
 use crate::infra::telemetry;
-use crate::{compensation, ledger, orders, pay, webhooks};
+use crate::{compensation, ledger, orders, pay, settlement, webhooks};
 
 /// For what is also woken: the poll is only the net.
 const SOON: Duration = Duration::from_millis(200);
@@ -31,6 +31,8 @@ pub fn duties(app: &App) -> Vec<Duty> {
         duty(app, "pay.sweep", at_times, |app| async move { pay::sweep_dead_links(&app).await }),
         duty(app, "compensation.run", SOON, |app| async move { drive::run_due(&app).await })
             .woken_by(app.compensation_wake.clone()),
+        duty(app, "settlement.run", at_times, |app| async move { settlement::run_due(&app).await })
+            .woken_by(app.settlement_wake.clone()),
         duty(app, "ledger.fold", EVERY_SECOND, |app| async move { ledger::fold(&app.db, app.now()).await }),
         duty(app, "webhooks.forget", HOURLY, |app| async move { webhooks::forget_old(&app).await }),
         duty(app, "idempotency.forget", HOURLY, |app| async move {

@@ -52,6 +52,8 @@ fn a_wrong_variable_is_named_with_what_was_expected() {
         ("ORDER_TIMEOUT_SECONDS", "0"),
         ("ORDER_TIMEOUT_SECONDS", "604801"),
         ("DATABASE_POOL_SIZE", "many"),
+        ("RATES_URL", "rates.internal"),
+        ("RATES_DEADLINE_MS", "0"),
         ("HTTP_CONNECTIONS_MAX", "0"),
         ("LOG_FORMAT", "xml"),
     ];

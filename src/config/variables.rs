@@ -164,6 +164,23 @@ pub const VARIABLES: &[Variable] = &[
         "How often the database is swept for due orders that the delay queue missed.",
     ),
     plain(
+        "RATES_URL",
+        "",
+        "http(s)://host/path of an endpoint of yours, as src/settlement/rates/http.rs describes it",
+        "Is asked for the rates of commissions; without it they are those of the admin API's rules and levels.",
+    ),
+    secret(
+        "RATES_TOKEN",
+        "a token",
+        "What that endpoint is called with, as Authorization: Bearer; may be left empty.",
+    ),
+    plain(
+        "RATES_DEADLINE_MS",
+        "5000",
+        "milliseconds from 50 to 20000",
+        "How long that endpoint may take before a settlement is answered 503.",
+    ),
+    plain(
         "TASK_LEASE_MS",
         "25000",
         "milliseconds from 1000 to 25000",

@@ -110,8 +110,20 @@ impl Problem {
         Self::new(StatusCode::CONFLICT, "AMBIGUOUS_NUMBER", detail)
     }
 
-    fn unavailable(code: &'static str, detail: &str) -> Self {
+    pub(super) fn unavailable(code: &'static str, detail: &str) -> Self {
         Self::new(StatusCode::SERVICE_UNAVAILABLE, code, detail).retry_after(1)
+    }
+
+    /// Somebody else has it in hand.
+    pub(super) fn busy(what: &str) -> Self {
+        let detail =
+            format!("another request is working on this {what}; nothing was done, repeat the same request");
+        Self::new(StatusCode::CONFLICT, "LOCK_BUSY", detail).retry_after(1)
+    }
+
+    /// No such order of this merchant.
+    pub(super) fn order_not_found() -> Self {
+        Self::new(StatusCode::NOT_FOUND, "ORDER_NOT_FOUND", "you have no order of that number")
     }
 
     fn internal() -> Self {
@@ -187,12 +199,6 @@ impl From<TaskFailed> for Problem {
     }
 }
 
-fn busy(what: &str) -> Problem {
-    let detail =
-        format!("another request is working on this {what}; nothing was done, repeat the same request");
-    Problem::new(StatusCode::CONFLICT, "LOCK_BUSY", detail).retry_after(1)
-}
-
 fn params_mismatch(fields: &[&'static str]) -> Problem {
     let detail = format!("the order exists and differs in {}; nothing was changed", fields.join(", "));
     Problem::new(StatusCode::UNPROCESSABLE_ENTITY, "ORDER_PARAMS_MISMATCH", detail).differing(fields)
@@ -200,10 +206,6 @@ fn params_mismatch(fields: &[&'static str]) -> Problem {
 
 fn already_paid() -> Problem {
     Problem::new(StatusCode::CONFLICT, "ORDER_IS_ALREADY_PAID", "the order is paid; nothing was changed")
-}
-
-fn order_not_found() -> Problem {
-    Problem::new(StatusCode::NOT_FOUND, "ORDER_NOT_FOUND", "you have no order of that number")
 }
 
 fn channel_unavailable() -> Problem {
@@ -226,7 +228,7 @@ impl From<&OrderError> for Problem {
     fn from(error: &OrderError) -> Self {
         let unprocessable = StatusCode::UNPROCESSABLE_ENTITY;
         match error {
-            OrderError::NotFound => order_not_found(),
+            OrderError::NotFound => Self::order_not_found(),
             OrderError::ParamsMismatch(fields) => params_mismatch(fields),
             OrderError::UnknownSku(skus) => skus.iter().fold(
                 Self::new(
@@ -242,7 +244,7 @@ impl From<&OrderError> for Problem {
             ),
             OrderError::AlreadyPaid => already_paid(),
             OrderError::ChannelUnavailable => channel_unavailable(),
-            OrderError::Busy(_) => busy("order"),
+            OrderError::Busy(_) => Self::busy("order"),
             OrderError::Pay(error) => Self::from(error.as_ref()),
             OrderError::Db(error) => Self::from(error),
         }
@@ -258,7 +260,7 @@ impl From<OrderError> for Problem {
 impl From<&PayError> for Problem {
     fn from(error: &PayError) -> Self {
         match error {
-            PayError::OrderNotFound => order_not_found(),
+            PayError::OrderNotFound => Self::order_not_found(),
             PayError::NotFound => Self::not_found(),
             PayError::OrderAlreadyPaid => already_paid(),
             PayError::OrderClosed => {
@@ -281,7 +283,7 @@ impl From<&PayError> for Problem {
             }
             PayError::ChannelUnavailable => channel_unavailable(),
             PayError::Order(error) => Self::from(error.as_ref()),
-            PayError::Busy(_) => busy("order"),
+            PayError::Busy(_) => Self::busy("order"),
             PayError::Db(error) => Self::from(error),
         }
     }
@@ -298,7 +300,7 @@ impl From<RefundError> for Problem {
         let (conflict, unprocessable) = (StatusCode::CONFLICT, StatusCode::UNPROCESSABLE_ENTITY);
         match error {
             RefundError::NotFound => Self::not_found(),
-            RefundError::OrderNotFound => order_not_found(),
+            RefundError::OrderNotFound => Self::order_not_found(),
             RefundError::OrderNotPaid => {
                 let detail = "the order has no payment that could be given back; nothing was done";
                 Self::new(conflict, "ORDER_NOT_PAID", detail)
@@ -323,7 +325,7 @@ impl From<RefundError> for Problem {
                 let detail = format!("the refund is {status} and waits for nobody; nothing was changed");
                 Self::new(conflict, "REFUND_NOT_AWAITING_APPROVAL", detail)
             }
-            RefundError::Busy(_) => busy("order"),
+            RefundError::Busy(_) => Self::busy("order"),
             RefundError::Db(error) => Self::from(error),
         }
     }
@@ -342,7 +344,7 @@ impl From<WithdrawalError> for Problem {
             }
             WithdrawalError::InsufficientBalance => insufficient_balance(),
             WithdrawalError::UnknownChannel(name) => unknown_channel(&name),
-            WithdrawalError::Busy(_) => busy("user"),
+            WithdrawalError::Busy(_) => Self::busy("user"),
             WithdrawalError::Db(error) => Self::from(error),
         }
     }

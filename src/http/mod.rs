@@ -12,7 +12,9 @@ use crate::audit::AuditReport;
 use crate::infra::db::DbError;
 use crate::infra::tasks::Flights;
 use crate::merchants::KeyCache;
+use crate::orders::OrderKey;
 use crate::pay::{PayError, PayUrl, PayUrlRequest};
+use crate::settlement::{Settled, SettlementError};
 use crate::webhooks::{Incoming, Taken};
 use error::Problem;
 
@@ -30,6 +32,7 @@ mod pay;
 mod refunds;
 mod router;
 mod server;
+mod settlements;
 mod users;
 mod views;
 mod webhooks;
@@ -58,6 +61,8 @@ pub struct EdgeInside {
     pub keys: KeyCache,
     /// Equal pay-URL requests under way.
     pub pay_urls: Flights<PayUrlRequest, Result<PayUrl, Arc<PayError>>>,
+    /// Settlements of the same order under way.
+    pub settlements: Flights<OrderKey, Result<Settled, Arc<SettlementError>>>,
     /// Equal callbacks under way.
     pub callbacks: Flights<Incoming, Taken>,
     /// The audit under way: one at a time, whoever asks meanwhile gets its report.
@@ -74,6 +79,7 @@ impl Edge {
         Self(Arc::new(EdgeInside {
             keys: KeyCache::default(),
             pay_urls: Flights::new(tasks.clone()),
+            settlements: Flights::new(tasks.clone()),
             audits: Flights::new(tasks.with_deadline(AUDIT_DEADLINE)),
             callbacks: Flights::new(tasks),
             readiness,

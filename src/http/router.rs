@@ -13,7 +13,7 @@ use utoipa_swagger_ui::SwaggerUi;
 
 use super::error::Problem;
 use super::{
-    Edge, admin, ambiguity, health, middleware, openapi, orders, pay, refunds, users, webhooks, withdrawals,
+    Edge, admin, ambiguity, health, middleware, openapi, orders, pay, refunds, settlements, users, webhooks, withdrawals,
 };
 
 /// The routes that browsers may call from the pages of `CORS_ORIGINS`.
@@ -26,6 +26,8 @@ fn other_routes() -> OpenApiRouter<Edge> {
         .routes(routes!(orders::create))
         .routes(routes!(orders::find))
         .routes(routes!(orders::close))
+        .routes(routes!(settlements::create))
+        .routes(routes!(settlements::find))
         .routes(routes!(refunds::create))
         .routes(routes!(refunds::find))
         .routes(routes!(users::balances))
@@ -36,6 +38,11 @@ fn other_routes() -> OpenApiRouter<Edge> {
         .routes(routes!(admin::merchants::create, admin::merchants::list))
         .routes(routes!(admin::merchants::rotate))
         .routes(routes!(admin::skus::set, admin::skus::list))
+        .routes(routes!(admin::settlements::set_rule, admin::settlements::list_rules))
+        .routes(routes!(admin::settlements::set_level, admin::settlements::list_levels))
+        .routes(routes!(admin::settlements::begin))
+        .routes(routes!(admin::settlements::list_runs))
+        .routes(routes!(admin::settlements::find_run))
         .routes(routes!(admin::orders::list))
         .routes(routes!(admin::orders::find))
         .routes(routes!(admin::orders::timeline))

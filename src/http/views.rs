@@ -10,6 +10,7 @@ use crate::money::Currency;
 use crate::orders::{CloseReason, OrderDetails, OrderItem, OrderKind, OrderStatus, SettleStatus};
 use crate::pay::{Attempt, PayStatus, PayUrl};
 use crate::refunds::{Refund, RefundStatus, StrayPayment, StrayReason, StrayStatus};
+use crate::settlement::{Factor, Rate, Settlement, SettlementStatus};
 
 /// A page of a list; the next one starts after its last entry.
 #[derive(Debug, Serialize, ToSchema)]
@@ -134,7 +135,7 @@ pub(super) struct OrderView {
     /// Money that it did not accept.
     stray_payments: Vec<StrayPaymentView>,
     /// Its settlement.
-    settlement: Option<Value>,
+    settlement: Option<SettlementView>,
     /// The merchant's own notes.
     metadata: Option<Value>,
     /// When it was made.
@@ -151,7 +152,7 @@ impl OrderView {
 
 impl From<OrderDetails> for OrderView {
     fn from(details: OrderDetails) -> Self {
-        let OrderDetails { order, items, pay_orders, refunds, stray_payments } = details;
+        let OrderDetails { order, items, pay_orders, refunds, stray_payments, settlement } = details;
         // Without the zeros that the column's scale adds: the first answer and every later one read the same.
         let rate = order.rebate_rate.map(|rate| rate.normalize());
         let rebate = (order.rebate_user_id.is_some() || rate.is_some())
@@ -176,9 +177,56 @@ impl From<OrderDetails> for OrderView {
             pay_orders: pay_orders.into_iter().map(Into::into).collect(),
             refunds: refunds.into_iter().map(Into::into).collect(),
             stray_payments: stray_payments.into_iter().map(Into::into).collect(),
-            settlement: None,
+            settlement: settlement.map(Into::into),
             metadata: order.metadata,
             created_at: order.created_at,
+        }
+    }
+}
+
+/// What an order's user earned by it.
+#[derive(Debug, Serialize, ToSchema)]
+#[schema(example = json!({"order_no": "A-1", "user_id": "u1", "base_amount": 1990, "rate": "0.05", "factor": "1.2",
+    "commission": 119, "clawed_back": 0, "currency": "CNY", "status": "SETTLED", "created_at": "2026-11-21T10:00:00Z"}))]
+pub(super) struct SettlementView {
+    /// Which order.
+    order_no: String,
+    /// Who earns it.
+    user_id: String,
+    /// Minor units that it was computed on: what had not gone back by then.
+    base_amount: i64,
+    /// The share over all lines, as a decimal string; frozen.
+    #[schema(value_type = String)]
+    rate: Rate,
+    /// The factor of who earns, as a decimal string; frozen.
+    #[schema(value_type = String)]
+    factor: Factor,
+    /// Minor units given.
+    commission: i64,
+    /// Minor units claimed back since, because money of the order went back.
+    clawed_back: i64,
+    /// Of what.
+    currency: Currency,
+    /// Where it stands.
+    status: SettlementStatus,
+    /// When it was settled.
+    #[serde(with = "time::serde::rfc3339")]
+    created_at: OffsetDateTime,
+}
+
+impl From<Settlement> for SettlementView {
+    fn from(settlement: Settlement) -> Self {
+        Self {
+            order_no: settlement.order_no.into(),
+            user_id: settlement.user_id.into(),
+            base_amount: settlement.base_amount,
+            rate: settlement.rate,
+            factor: settlement.factor,
+            commission: settlement.commission,
+            clawed_back: settlement.clawed_back,
+            currency: settlement.currency,
+            status: settlement.status,
+            created_at: settlement.created_at,
         }
     }
 }

@@ -46,7 +46,8 @@ pub struct Patience(&'static str);
 
 impl Patience {
     const IN_LANE: Self = Self("50");
-    const ALONE: Self = Self("2000");
+    /// Of what makes nobody wait but itself.
+    pub const ALONE: Self = Self("2000");
 
     /// Milliseconds, for `set_config('lock_timeout', …, true)`.
     #[must_use]

@@ -25,6 +25,8 @@ words! {
         StrayPayment = "STRAY_PAYMENT",
         /// Money on its way back.
         Refund = "REFUND",
+        /// A commission that was given, or claimed back.
+        Settlement = "SETTLEMENT",
         /// A booking of money.
         Booking = "BOOKING",
         /// A task that drives something to its end.

@@ -5,13 +5,14 @@ use std::time::Duration;
 use tokio::time::Instant;
 
 use super::error::OrderError;
-use super::model::{Order, OrderItem, OrderKey, OrderStatus};
+use super::model::{Order, OrderItem, OrderKey, OrderStatus, SettleStatus};
 use super::store::{self, ListFilter};
 use crate::app::App;
 use crate::ids::{MerchantId, OrderNo};
 use crate::infra::db::{Conn, DbError, Tx};
 use crate::pay::{self, Attempt};
 use crate::refunds::{self, Refund, StrayPayment};
+use crate::settlement::{self, Settlement};
 
 /// How often a waiter looks by itself: the change may be another instance's.
 const LOOK_EVERY: Duration = Duration::from_millis(500);
@@ -29,13 +30,22 @@ pub struct OrderDetails {
     pub refunds: Vec<Refund>,
     /// Money that it did not accept.
     pub stray_payments: Vec<StrayPayment>,
+    /// What its user earned by it.
+    pub settlement: Option<Settlement>,
 }
 
 impl OrderDetails {
     /// An order that was just made: nothing belongs to it yet but its lines.
     #[must_use]
     pub const fn of_new(order: Order, items: Vec<OrderItem>) -> Self {
-        Self { order, items, pay_orders: Vec::new(), refunds: Vec::new(), stray_payments: Vec::new() }
+        Self {
+            order,
+            items,
+            pay_orders: Vec::new(),
+            refunds: Vec::new(),
+            stray_payments: Vec::new(),
+            settlement: None,
+        }
     }
 }
 
@@ -70,7 +80,11 @@ pub(super) async fn details_in_tx(tx: &mut Tx, key: &OrderKey) -> Result<OrderDe
     let pay_orders = pay::list_attempts(tx, key).await?;
     let refunds = refunds::list_of_order(tx, key).await?;
     let stray_payments = refunds::list_strays_of_order(tx, key).await?;
-    Ok(OrderDetails { order, items, pay_orders, refunds, stray_payments })
+    let settlement = match order.settle_status {
+        SettleStatus::Settled => settlement::find_of_order(tx, key).await?,
+        SettleStatus::Unsettled => None,
+    };
+    Ok(OrderDetails { order, items, pay_orders, refunds, stray_payments, settlement })
 }
 
 /// Waits until the order changes, for `patience` at most, and not into the stop of the process. No connection is

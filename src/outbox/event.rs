@@ -39,6 +39,36 @@ pub enum Event {
         /// `TIMEOUT` or `CANCELLED`.
         close_reason: &'static str,
     },
+    /// An order's commission was settled.
+    OrderSettled {
+        /// Which order.
+        order_no: String,
+        /// Who earns it.
+        user_id: String,
+        /// Minor units that it was computed on.
+        base_amount: i64,
+        /// Minor units; may be nothing.
+        commission: i64,
+        /// Of what.
+        currency: Currency,
+    },
+    /// A refund of an order changed what is claimed back of its commission.
+    SettlementClawedBack {
+        /// Which order.
+        order_no: String,
+        /// Who earned it.
+        user_id: String,
+        /// Minor units this time; below zero where the channel took a refund back and the user gets them again.
+        amount: i64,
+        /// Minor units in all.
+        clawed_back: i64,
+        /// Of so many.
+        commission: i64,
+        /// Of what.
+        currency: Currency,
+        /// The refund.
+        reference: String,
+    },
     /// A channel took money that the order does not accept.
     StrayPaymentReceived {
         /// Which order, where it is known.
@@ -100,6 +130,8 @@ impl Event {
         match self {
             Self::OrderPaid { .. } => "order.paid",
             Self::OrderClosed { .. } => "order.closed",
+            Self::OrderSettled { .. } => "order.settled",
+            Self::SettlementClawedBack { .. } => "settlement.clawed_back",
             Self::StrayPaymentReceived { .. } => "stray_payment.received",
             Self::RefundFinished { .. } => "refund.finished",
             Self::RefundReversed { .. } => "refund.reversed",

@@ -46,6 +46,7 @@ mod redlock;
 mod refund_workers;
 mod refunds;
 mod sentinel;
+mod settlements;
 mod stock;
 mod storms;
 mod stray_money;

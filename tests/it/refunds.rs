@@ -198,10 +198,10 @@ async fn a_top_up_goes_back_only_as_far_as_it_was_not_spent() {
     app.post("/withdrawals", out).await.expect(201);
     assert_eq!(app.post("/refunds", refund("R1", "T-u1", 301)).await.problem(422), "INSUFFICIENT_BALANCE");
     app.post("/refunds", refund("R2", "T-u1", 300)).await.expect(201);
-    assert_eq!(app.balance_of("u1").await, (0, 1_000));
+    assert_eq!(app.cny_of("u1").await, (0, 1_000));
     app.assert_books_balance().await;
     app.run_until_idle().await;
-    assert_eq!(app.balance_of("u1").await, (0, 0));
+    assert_eq!(app.cny_of("u1").await, (0, 0));
     assert_eq!(app.refunded("T-u1").await, ("PARTIALLY_REFUNDED".into(), 300));
 
     // A refusal gives it back to the user, and so does a channel that takes it back.
@@ -209,13 +209,13 @@ async fn a_top_up_goes_back_only_as_far_as_it_was_not_spent() {
     app.fault(FaultOp::Refund, FaultKind::Refuse, 1, None).await;
     app.post("/refunds", refund("R3", "T-u2", 400)).await.expect(201);
     app.run_until_idle().await;
-    assert_eq!(app.balance_of("u2").await, (1_000, 0));
+    assert_eq!(app.cny_of("u2").await, (1_000, 0));
     app.post("/refunds", refund("R4", "T-u2", 400)).await.expect(201);
     app.run_until_idle().await;
-    assert_eq!(app.balance_of("u2").await, (600, 0));
+    assert_eq!(app.cny_of("u2").await, (600, 0));
     let paid_by = app.find_order("T-u2").await["paid_by"].as_str().expect("an attempt").to_owned();
     app.tell_refund("back", &app.refund_id("R4").await, &paid_by, 400, "FAILED").await;
-    assert_eq!(app.balance_of("u2").await, (1_000, 0));
+    assert_eq!(app.cny_of("u2").await, (1_000, 0));
     app.end().await;
 }
 

@@ -38,7 +38,7 @@ async fn money_is_set_aside_at_once_and_goes_out_once() {
     let made = app.post("/withdrawals", withdrawal("W1", "u1", 600)).await.expect(201);
     assert_eq!(made.text_of("status"), "DEBITED");
     assert_eq!(legs(&made.body), ["DEBIT SUCCEEDED", "PAYOUT PENDING"]);
-    assert_eq!(app.balance_of("u1").await, (400, 600));
+    assert_eq!(app.cny_of("u1").await, (400, 600));
     let again = app.post("/withdrawals", withdrawal("W1", "u1", 600)).await.expect(200);
     assert_eq!(again.body, made.body);
 
@@ -47,7 +47,7 @@ async fn money_is_set_aside_at_once_and_goes_out_once() {
     assert_eq!(done["status"], "SUCCEEDED");
     assert_eq!(legs(&done), ["DEBIT SUCCEEDED", "PAYOUT SUCCEEDED"]);
     assert!(done["channel_payout_id"].is_string(), "{done}");
-    assert_eq!(app.balance_of("u1").await, (400, 0));
+    assert_eq!(app.cny_of("u1").await, (400, 0));
     assert_eq!(app.paid_out().await, (1, 600));
     assert_eq!(app.post("/withdrawals", withdrawal("W1", "u1", 600)).await.expect(200).body, done);
     app.assert_books_balance().await;
@@ -81,7 +81,7 @@ async fn a_final_refusal_gives_everything_back() {
     assert_eq!(done["status"], "REVERSED");
     assert!(done["failure"].is_string(), "{done}");
     assert_eq!(legs(&done), ["DEBIT SUCCEEDED", "PAYOUT FAILED", "REVERSAL SUCCEEDED"]);
-    assert_eq!(app.balance_of("u1").await, (1_000, 0));
+    assert_eq!(app.cny_of("u1").await, (1_000, 0));
     assert_eq!(app.paid_out().await, (0, 0));
     // The number is spent: the same request gets the same end, a new number a new try.
     assert_eq!(app.post("/withdrawals", withdrawal("W1", "u1", 600)).await.expect(200).body, done);
@@ -103,14 +103,14 @@ async fn a_silent_channel_is_asked_again_under_the_same_number() {
         assert_eq!(waiting["status"], "PAYING", "{fault:?}");
         assert_eq!(legs(&waiting), ["DEBIT SUCCEEDED", "PAYOUT PROCESSING"]);
         // Held, not spendable, and not given back on silence.
-        assert_eq!(app.balance_of("u1").await, (400, 600));
+        assert_eq!(app.cny_of("u1").await, (400, 600));
         app.assert_books_balance().await;
 
         app.clock.advance(minutes(1));
         app.run_until_idle().await;
         assert_eq!(app.find_withdrawal("W1").await["status"], "SUCCEEDED", "{fault:?}");
         assert_eq!(app.paid_out().await, (1, 600), "{fault:?}");
-        assert_eq!(app.balance_of("u1").await, (400, 0));
+        assert_eq!(app.cny_of("u1").await, (400, 0));
         app.assert_books_balance().await;
     }
 }
@@ -126,7 +126,7 @@ async fn of_ten_withdrawals_of_sixty_percent_at_once_one_is_made() {
         let refused = answers.iter().filter(|answer| answer.body["code"] == "INSUFFICIENT_BALANCE").count();
         assert_eq!((made, refused), (1, 9), "{answers:?}");
         app.run_until_idle().await;
-        assert_eq!(app.balance_of("u1").await, (400, 0));
+        assert_eq!(app.cny_of("u1").await, (400, 0));
         assert_eq!(app.paid_out().await, (1, 600));
         app.assert_books_balance().await;
     }
@@ -171,7 +171,7 @@ async fn sixty_four_clients_on_one_balance_neither_wait_in_a_circle_nor_overdraw
     // Never below zero, and never refused while money is left.
     assert_eq!(made, 100);
     app.run_until_idle().await;
-    assert_eq!(app.balance_of("u1").await, (0, 0));
+    assert_eq!(app.cny_of("u1").await, (0, 0));
     assert_eq!(app.paid_out().await, (100, 1_000));
     app.assert_books_balance().await;
 }
@@ -219,7 +219,7 @@ async fn what_cannot_be_carried_out_moves_nothing() {
     let outsider = app.merchant("other", "hold").await;
     assert_eq!(app.call(Method::GET, "/withdrawals/W1", &outsider, None).await.problem(404), "NOT_FOUND");
     app.run_until_idle().await;
-    assert_eq!(app.balance_of("u1").await, (400, 0));
+    assert_eq!(app.cny_of("u1").await, (400, 0));
     assert_eq!(app.paid_out().await, (1, 600));
     app.assert_books_balance().await;
 }
@@ -235,7 +235,7 @@ async fn what_was_topped_up_and_not_withdrawn_can_be_spent_by_nobody_else() {
     );
     app.post("/withdrawals", withdrawal("W2", "u2", 50)).await.expect(201);
     app.run_until_idle().await;
-    assert_eq!(app.balance_of("u1").await, (1_000, 0));
-    assert_eq!(app.balance_of("u2").await, (0, 0));
+    assert_eq!(app.cny_of("u1").await, (1_000, 0));
+    assert_eq!(app.cny_of("u2").await, (0, 0));
     app.assert_books_balance().await;
 }

@@ -20,6 +20,7 @@ mod ledger;
 mod paid;
 mod refunds;
 mod requests;
+mod settlements;
 mod stock;
 mod strays;
 mod unfinished;
@@ -38,6 +39,7 @@ pub(super) fn all() -> impl Iterator<Item = &'static Definition> {
         requests::CHECKS,
         history::CHECKS,
         announced::CHECKS,
+        settlements::CHECKS,
         unfinished::CHECKS,
         withdrawals::CHECKS,
     ]

@@ -36,6 +36,14 @@ pub(super) const CHECKS: &[Definition] = &[
          FROM idempotency_keys AS kept JOIN orders USING (merchant_id, order_no)
          WHERE convert_from(kept.body, 'UTF8')::jsonb ->> 'close_reason' IS NOT NULL AND orders.status <> 'CLOSED'
          UNION ALL
+         SELECT format('key %s of %s: settled order %s by %s, which has %s', key, kept.merchant_id, kept.order_no,
+                       answer ->> 'commission', coalesce(given.commission::text, 'no settlement'))
+         FROM idempotency_keys AS kept
+              CROSS JOIN LATERAL (SELECT convert_from(kept.body, 'UTF8')::jsonb) AS said (answer)
+              LEFT JOIN settlements AS given
+                     ON given.merchant_id = kept.merchant_id AND given.order_no = kept.order_no
+         WHERE answer ->> 'commission' IS NOT NULL AND given.commission::text IS DISTINCT FROM answer ->> 'commission'
+         UNION ALL
          SELECT format('key %s of %s: gave a link of attempt %s, which has another', key, kept.merchant_id,
                        answer ->> 'pay_order_id')
          FROM idempotency_keys AS kept, LATERAL (SELECT convert_from(kept.body, 'UTF8')::jsonb) AS said (answer)

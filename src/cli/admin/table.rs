@@ -39,6 +39,13 @@ pub(super) const DEEDS: &[Deed] = &[
     post("rotate-keys", "/admin/merchants/{merchant_id}/keys"),
     get("skus", "/admin/skus"),
     post("set-stock", "/admin/skus"),
+    get("rebate-rules", "/admin/rebate-rules"),
+    post("set-rebate-rule", "/admin/rebate-rules"),
+    get("user-levels", "/admin/user-levels"),
+    post("set-user-level", "/admin/user-levels"),
+    post("settle", "/admin/settlements/run"),
+    get("settlement-runs", "/admin/settlements/runs"),
+    get("settlement-run", "/admin/settlements/runs/{run_id}"),
 ];
 
 /// The command of that name.

@@ -12,6 +12,7 @@ pub(super) mod ledger;
 pub(super) mod merchants;
 pub(super) mod orders;
 pub(super) mod refunds;
+pub(super) mod settlements;
 pub(super) mod skus;
 pub(super) mod system;
 pub(super) mod webhooks;

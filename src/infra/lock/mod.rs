@@ -36,6 +36,8 @@ words! {
         Webhook = "WEBHOOK",
         /// Closing an order.
         Close = "CLOSE",
+        /// Settling an order's commission.
+        Settle = "SETTLE",
         /// Giving money back.
         Refund = "REFUND",
         /// Sending a user's money out.
@@ -142,7 +144,12 @@ impl Locks {
     fn queue_deadline(&self, scene: Scene) -> Duration {
         match scene {
             Scene::Webhook => self.settings.queue_deadline.min(WEBHOOK_QUEUE_DEADLINE),
-            Scene::GeneratePayUrl | Scene::Close | Scene::Refund | Scene::Withdraw | Scene::Request => {
+            Scene::GeneratePayUrl
+            | Scene::Close
+            | Scene::Settle
+            | Scene::Refund
+            | Scene::Withdraw
+            | Scene::Request => {
                 self.settings.queue_deadline
             }
         }

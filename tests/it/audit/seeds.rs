@@ -223,4 +223,51 @@ const SEEDS: &[Seed] = &[
     seed("task_lease", "UPDATE compensations SET due_at = '2029-12-31 23:58:59' WHERE subject = 'rf_d'"),
     seed("task_late", "UPDATE compensations SET due_at = '2029-12-31 23:54' WHERE subject = 'rf_r'"),
     seed("dead_task_reported", "DELETE FROM exceptions WHERE subject = 'po_d0'"),
+    // Commissions.
+    seed_with(
+        "settlement_once",
+        &["settlement_computed"],
+        "ALTER TABLE settlements DROP CONSTRAINT settlements_pkey;
+         INSERT INTO settlements SELECT * FROM settlements WHERE order_no = 'Z'",
+    ),
+    seed("settlement_once", "UPDATE orders SET settle_status = 'UNSETTLED' WHERE order_no = 'Z'"),
+    seed_with(
+        "settlement_once",
+        &["settlement_announced"],
+        "DELETE FROM settlements WHERE order_no = 'Z'",
+    ),
+    seed("settlement_of_order", "UPDATE orders SET rebate_user_id = 'v' WHERE order_no = 'Z'"),
+    seed("settlement_of_order", "UPDATE orders SET kind = 'TOPUP' WHERE order_no = 'Z'"),
+    seed("settlement_computed", "UPDATE settlements SET rate = 0.04 WHERE order_no = 'S'"),
+    seed("settlement_computed", "UPDATE settlements SET factor = 0.6 WHERE order_no = 'S'"),
+    seed_with(
+        "settlement_computed",
+        &["settlement_posted", "request_effect"],
+        "UPDATE settlements SET commission = 4 WHERE order_no = 'S'",
+    ),
+    seed("settlement_posted", "DELETE FROM ledger_entries WHERE transaction_id = 'SETTLEMENT:m:S'"),
+    seed(
+        "settlement_clawed_back",
+        "INSERT INTO ledger_transactions (transaction_id, kind, merchant_id, order_no, created_at)
+         VALUES ('CLAW_BACK:rf_x', 'CLAW_BACK', 'm', 'S', '2029-12-31 12:00');
+         INSERT INTO ledger_entries (transaction_id, account_id, amount)
+         VALUES ('CLAW_BACK:rf_x', 'USER_AVAILABLE:m:u:CNY', 1), ('CLAW_BACK:rf_x', 'COMMISSION_EXPENSE:m:CNY', -1)",
+    ),
+    seed_with(
+        "settlement_follows_refunds",
+        &["settlement_announced", "settlement_clawed_back"],
+        "UPDATE settlements SET clawed_back = 1 WHERE order_no = 'S'",
+    ),
+    seed("settlement_announced", "DELETE FROM outbox WHERE event = 'order.settled' AND order_no = 'Z'"),
+    seed(
+        "settlement_announced",
+        "INSERT INTO outbox (merchant_id, order_no, event, event_version, payload, created_at)
+         VALUES ('m', 'S', 'settlement.clawed_back', 1, '{\"amount\": 1}', '2029-12-31 12:00')",
+    ),
+    seed("settlement_run_late", "UPDATE settlement_runs SET leased_until = '2029-12-31 23:54' WHERE run_id = 'sr_2'"),
+    seed_with(
+        "request_effect",
+        &[],
+        "UPDATE idempotency_keys SET body = '{\"commission\": 7}' WHERE key = 'settled S'",
+    ),
 ];

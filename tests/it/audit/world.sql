@@ -150,3 +150,57 @@ FROM (VALUES ('PAYMENT:po_d1', 'CHANNEL:sandbox:CNY', 'MERCHANT:m:CNY', 100),
              ('REFUND:rf_c1', 'SUSPENSE:sandbox:CNY', 'CHANNEL:sandbox:CNY', 100))
      AS moved (transaction_id, debit, credit, amount),
      LATERAL (VALUES (debit, moved.amount), (credit, -moved.amount)) AS side (account_id, amount);
+
+-- Commissions: S is paid and settled at 5 % by half, of Z nothing was earned; a run has come to its end, one goes on.
+INSERT INTO orders (merchant_id, order_no, user_id, status, amount, currency, paid_by, paid_at, expires_at, attempts,
+                    settle_status, created_at, updated_at, version)
+SELECT 'm', order_no, 'u', 'PAID', 200, 'CNY', pay_order_id, '2029-12-31 12:00', '2029-12-31 12:30', 1, 'SETTLED',
+       '2029-12-31 12:00', '2029-12-31 12:00', 2
+FROM (VALUES ('S', 'po_s'), ('Z', 'po_z')) AS paid (order_no, pay_order_id);
+INSERT INTO pay_orders (pay_order_id, merchant_id, order_no, payer_id, channel, status, amount, currency, pay_url,
+                        transaction_id, paid_at, expires_at, created_at, updated_at, version)
+SELECT paid_by, 'm', order_no, 'u', 'sandbox', 'PAID', amount, currency, 'https://pay', 'T-' || order_no, paid_at,
+       expires_at, created_at, updated_at, 3
+FROM orders WHERE settle_status = 'SETTLED';
+INSERT INTO trades (channel, transaction_id, pay_order_id, created_at)
+SELECT 'sandbox', 'T-' || order_no, paid_by, paid_at FROM orders WHERE settle_status = 'SETTLED';
+INSERT INTO order_history (merchant_id, order_no, pay_order_id, seq, from_status, to_status, event, created_at)
+SELECT 'm', order_no, CASE WHEN is_attempt THEN paid_by ELSE '' END, seq, from_status, to_status, event, paid_at
+FROM orders, (VALUES (false, 1, NULL, 'PENDING', 'CREATED'), (false, 2, 'PENDING', 'PAID', 'PAYMENT_CONFIRMED'),
+                     (true, 1, NULL, 'INIT', 'BEGUN'), (true, 2, 'INIT', 'PAYING', 'LINK_MADE'),
+                     (true, 3, 'PAYING', 'PAID', 'PAYMENT_CONFIRMED'))
+             AS change (is_attempt, seq, from_status, to_status, event)
+WHERE settle_status = 'SETTLED';
+INSERT INTO settlements (merchant_id, order_no, user_id, base_amount, rate, line_rates, factor, commission, currency,
+                         created_at, updated_at)
+SELECT 'm', order_no, 'u', 200, rate, ARRAY[rate], 0.5, commission, 'CNY', '2029-12-31 12:00', '2029-12-31 12:00'
+FROM (VALUES ('S', 0.05, 5), ('Z', 0, 0)) AS given (order_no, rate, commission);
+INSERT INTO outbox (merchant_id, order_no, event, event_version, payload, created_at)
+SELECT 'm', order_no, event, 1, '{}', '2029-12-31 12:00'
+FROM settlements, (VALUES ('order.paid'), ('order.settled')) AS told (event);
+INSERT INTO idempotency_keys (merchant_id, key, request_hash, order_no, status, body, created_at)
+VALUES ('m', 'settled S', sha256('4'), 'S', 201, '{"order_no": "S", "commission": 5}', '2029-12-31 12:30');
+INSERT INTO settlement_runs (run_id, paid_before, status, leased_until, created_at, updated_at, finished_at)
+VALUES ('sr_1', '2029-12-31', 'DONE', '2029-12-31 12:00', '2029-12-31 12:00', '2029-12-31 12:00', '2029-12-31 12:00'),
+       ('sr_2', '2029-12-31', 'RUNNING', '2030-01-01 00:00:20', '2029-12-31 12:00', '2029-12-31 12:00', NULL);
+-- Their bookings. Triggers are off here, so balances are written too.
+CREATE TEMPORARY TABLE commission_entry ON COMMIT DROP AS
+SELECT kind, kind || ':' || reference AS transaction_id, order_no, account_id, amount
+FROM (SELECT 'PAYMENT' AS kind, paid_by AS reference, order_no, 'CHANNEL:sandbox:CNY' AS account_id, amount
+      FROM orders WHERE settle_status = 'SETTLED'
+      UNION ALL
+      SELECT 'PAYMENT', paid_by, order_no, 'MERCHANT:m:CNY', -amount FROM orders WHERE settle_status = 'SETTLED'
+      UNION ALL
+      SELECT 'SETTLEMENT', 'm:S', 'S', account_id, amount
+      FROM (VALUES ('COMMISSION_EXPENSE:m:CNY', 5), ('USER_AVAILABLE:m:u:CNY', -5)) AS entry (account_id, amount))
+     AS booked;
+INSERT INTO ledger_transactions (transaction_id, kind, merchant_id, order_no, created_at)
+SELECT DISTINCT transaction_id, kind, 'm', order_no, '2029-12-31 12:00'::timestamptz FROM commission_entry;
+INSERT INTO ledger_entries (transaction_id, account_id, amount)
+SELECT transaction_id, account_id, amount FROM commission_entry;
+INSERT INTO accounts (account_id, created_at, updated_at)
+SELECT DISTINCT account_id, '2029-12-31 12:00'::timestamptz, '2029-12-31 12:00'::timestamptz FROM commission_entry
+ON CONFLICT (account_id) DO NOTHING;
+UPDATE accounts SET balance = balance + sense * moved.amount
+FROM (SELECT account_id, sum(amount) AS amount FROM commission_entry GROUP BY account_id) AS moved
+WHERE accounts.account_id = moved.account_id;

@@ -34,7 +34,7 @@ impl TestApp {
     }
 
     /// Available and held CNY of a user who has nothing else.
-    pub async fn balance_of(&self, user_id: &str) -> (i64, i64) {
+    pub async fn cny_of(&self, user_id: &str) -> (i64, i64) {
         self.balances_of(user_id).await.first().map_or((0, 0), |(_, available, held, _)| (*available, *held))
     }
 

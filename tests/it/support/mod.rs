@@ -16,6 +16,7 @@ pub mod reply;
 pub mod routes;
 pub mod servers;
 pub mod service;
+pub mod settling;
 pub mod stores;
 pub mod usage;
 

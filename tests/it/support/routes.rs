@@ -60,6 +60,7 @@ impl Route {
             .replace("{pay_order_id}", "po_none")
             .replace("{exception_id}", "ex_none")
             .replace("{webhook_id}", "sandbox:none")
+            .replace("{run_id}", "sr_none")
             .replace("{channel}", "sandbox")
     }
 
@@ -75,6 +76,8 @@ pub const ROUTES: &[Route] = &[
     Route::post("/orders/{order_no}/close", Who::Secret, "{}"),
     Route::post("/pay/url", Who::AnyKey, r#"{"order_no":"NONE","payer_id":"u1","channel":"sandbox"}"#),
     Route::get("/pay/{pay_order_id}", Who::AnyKey),
+    Route::post("/settlements", Who::Secret, r#"{"order_no":"NONE"}"#),
+    Route::get("/settlements/{order_no}", Who::Secret),
     Route::post(
         "/withdrawals",
         Who::Secret,
@@ -103,6 +106,17 @@ pub const ROUTES: &[Route] = &[
     ),
     Route::post("/admin/skus", Who::Operator, r#"{"merchant_id":"demo","sku":"R1","stock":1}"#),
     Route::get("/admin/skus", Who::Viewer),
+    Route::post("/admin/rebate-rules", Who::Operator, r#"{"merchant_id":"demo","rate":"0.05"}"#),
+    Route::get("/admin/rebate-rules", Who::Viewer),
+    Route::post(
+        "/admin/user-levels",
+        Who::Operator,
+        r#"{"merchant_id":"demo","user_id":"u1","level":"GOLD","factor":"1.2"}"#,
+    ),
+    Route::get("/admin/user-levels", Who::Viewer),
+    Route::post("/admin/settlements/run", Who::Operator, r#"{"older_than_days":30,"dry_run":true}"#),
+    Route::get("/admin/settlements/runs", Who::Viewer),
+    Route::get("/admin/settlements/runs/{run_id}", Who::Viewer),
     Route::get("/admin/orders", Who::Viewer),
     Route::get("/admin/orders/{order_no}", Who::Viewer),
     Route::get("/admin/exceptions", Who::Viewer),

@@ -1,0 +1,120 @@
+//! After a refund: what is claimed back of a commission follows what is left of its order.
+//!
+//! In all, so much is claimed back as the commission exceeds that on what is left, by the rates that were frozen. A
+//! refund that succeeds makes that grow, one that the channel takes back makes it shrink: either way the difference
+//! is booked as a `CLAW_BACK`, so it comes out right in whatever order refunds come and go, and units that were cut off
+//! by rounding are never lost or doubled. (Reversing the booking of one refund would be off by a unit where two
+//! refunds shared one, and could not be done once a debt that it made had been paid off.)
+
+use time::OffsetDateTime;
+
+use super::model::{SettlementEvent, SettlementStatus};
+use super::store::{self, Locked};
+use crate::infra::db::{DbError, Tx};
+use crate::ledger::{self, Account, Posting, PostingKind};
+use crate::orders::OrderKey;
+use crate::outbox::{self, Event};
+
+/// Claims back what a refund costs: call it in the transaction in which the refund succeeds and that has locked the
+/// order's row, with the minor units that are `left` of the order after it, and the refund's id as `reference`.
+///
+/// The user's balance is debited as far as it reaches; the rest becomes a receivable. An order without a settlement has
+/// nothing to claim back.
+///
+/// # Errors
+/// A constraint (`ledger_transactions_pkey`) when that refund was booked before.
+pub async fn claw_back_in_tx(
+    tx: &mut Tx,
+    key: &OrderKey,
+    left: i64,
+    reference: &str,
+    now: OffsetDateTime,
+) -> Result<(), DbError> {
+    follow_in_tx(tx, key, left, reference, reference, now).await
+}
+
+/// Gives again what a refund had cost: call it in the transaction in which the channel takes that refund back, with the
+/// minor units that are `left` of the order then, and the refund's id as `reference`.
+///
+/// What the user owes is paid off first.
+///
+/// # Errors
+/// A constraint (`ledger_transactions_pkey`) when that was booked before.
+pub async fn restore_in_tx(
+    tx: &mut Tx,
+    key: &OrderKey,
+    left: i64,
+    reference: &str,
+    now: OffsetDateTime,
+) -> Result<(), DbError> {
+    // Another fact than the refund's success, so another name.
+    follow_in_tx(tx, key, left, reference, &format!("{reference}:taken-back"), now).await
+}
+
+async fn follow_in_tx(
+    tx: &mut Tx,
+    key: &OrderKey,
+    left: i64,
+    refund: &str,
+    booked_as: &str,
+    now: OffsetDateTime,
+) -> Result<(), DbError> {
+    let Some(settlement) = store::lock(tx, key).await? else { return Ok(()) };
+    let clawed_back = (settlement.commission - settlement.terms.commission_floor(left)).max(0);
+    let difference = clawed_back - settlement.clawed_back;
+    let Some(to) = moved(&settlement, clawed_back).filter(|_| difference != 0) else { return Ok(()) };
+
+    let posting = posting_in_tx(tx, &settlement, difference, booked_as).await?;
+    ledger::post_in_tx(tx, &[posting], now).await?;
+    store::set_clawed_back(tx, &settlement, clawed_back, to, now).await?;
+    let event = Event::SettlementClawedBack {
+        order_no: settlement.order_no.to_string(),
+        user_id: settlement.user_id.to_string(),
+        amount: difference,
+        clawed_back,
+        commission: settlement.commission,
+        currency: settlement.currency,
+        reference: refund.to_owned(),
+    };
+    let (merchant_id, order_no) = (key.merchant_id.as_str(), key.order_no.as_str());
+    outbox::append_in_tx(tx, Some(merchant_id), Some(order_no), &event, now).await
+}
+
+/// Where so much claimed back leads.
+fn moved(settlement: &Locked, clawed_back: i64) -> Option<SettlementStatus> {
+    let event = match () {
+        () if clawed_back < settlement.clawed_back => SettlementEvent::Restored,
+        () if clawed_back == settlement.commission => SettlementEvent::AllClawedBack,
+        () => SettlementEvent::PartClawedBack,
+    };
+    settlement.status.after(event)
+}
+
+/// The booking of a difference, by what the user has and owes at this moment.
+async fn posting_in_tx(
+    tx: &mut Tx,
+    settlement: &Locked,
+    difference: i64,
+    booked_as: &str,
+) -> Result<Posting, DbError> {
+    let (merchant_id, user_id) = (settlement.merchant_id.as_str(), settlement.user_id.as_str());
+    let currency = settlement.currency;
+    let expense = Account::commission_expense(merchant_id, currency);
+    let available = Account::user_available(merchant_id, user_id, currency);
+    let receivable = Account::user_receivable(merchant_id, user_id, currency);
+    let [has, owes] = store::balances(tx, [&available, &receivable]).await?;
+
+    let posting = Posting::new(PostingKind::ClawBack, booked_as)
+        .of(Some(merchant_id), Some(settlement.order_no.as_str()));
+    Ok(if difference > 0 {
+        let taken = difference.min(has);
+        posting.transfer(available, expense.clone(), taken).transfer(receivable, expense, difference - taken)
+    } else {
+        let paid_off = owes.min(-difference);
+        posting.transfer(expense.clone(), receivable, paid_off).transfer(
+            expense,
+            available,
+            -difference - paid_off,
+        )
+    })
+}

@@ -1,0 +1,162 @@
+//! An endpoint of the operator, asked by `POST` for many orders at once:
+//! `{"orders": [{"merchant_id", "order_no", "user_id", "lines": [{"sku", "amount"}]}]}` is answered by
+//! `{"orders": [{"rates": ["0.05"], "factor": "1.2"}]}`, one for each order and a rate for each line, in their order.
+//!
+//! Where it is, is the operator's own word, like where the database is: private networks are allowed.
+
+use async_trait::async_trait;
+use secrecy::ExposeSecret;
+use serde::{Deserialize, Serialize};
+
+use super::{Question, Quote, RateSource, SourceError};
+use crate::config::RatesConfig;
+use crate::settlement::terms::{Factor, Rate};
+
+/// Bytes of an answer at most: five hundred orders of a hundred lines have less.
+const MAX_ANSWER: usize = 2 << 20;
+
+/// The endpoint.
+#[derive(Debug)]
+pub(super) struct HttpRates<'a> {
+    pub(super) http: &'a reqwest::Client,
+    pub(super) url: &'a str,
+    pub(super) config: &'a RatesConfig,
+}
+
+#[derive(Serialize)]
+struct AskedLine<'a> {
+    sku: Option<&'a str>,
+    amount: i64,
+}
+
+#[derive(Serialize)]
+struct AskedOrder<'a> {
+    merchant_id: &'a str,
+    order_no: &'a str,
+    user_id: &'a str,
+    lines: Vec<AskedLine<'a>>,
+}
+
+#[derive(Serialize)]
+struct Asked<'a> {
+    orders: Vec<AskedOrder<'a>>,
+}
+
+#[derive(Deserialize)]
+struct AnsweredOrder {
+    rates: Vec<Rate>,
+    factor: Factor,
+}
+
+#[derive(Deserialize)]
+struct Answered {
+    orders: Vec<AnsweredOrder>,
+}
+
+impl<'a> From<&'a Question> for AskedOrder<'a> {
+    fn from(question: &'a Question) -> Self {
+        Self {
+            merchant_id: question.order.merchant_id.as_str(),
+            order_no: question.order.order_no.as_str(),
+            user_id: question.user_id.as_str(),
+            lines: question
+                .lines
+                .iter()
+                .map(|line| AskedLine { sku: line.sku.as_deref(), amount: line.amount })
+                .collect(),
+        }
+    }
+}
+
+#[async_trait]
+impl RateSource for HttpRates<'_> {
+    fn is_outside(&self) -> bool {
+        true
+    }
+
+    async fn quotes(&self, questions: &[Question]) -> Result<Vec<Quote>, SourceError> {
+        let asked = Asked { orders: questions.iter().map(AskedOrder::from).collect() };
+        let bytes = tokio::time::timeout(self.config.deadline, self.ask(&asked)).await;
+        let bytes = bytes.map_err(|_| SourceError("no answer before the deadline".to_owned()))??;
+        read(&bytes, questions)
+    }
+}
+
+impl HttpRates<'_> {
+    async fn ask(&self, asked: &Asked<'_>) -> Result<Vec<u8>, SourceError> {
+        let unreachable = |error: reqwest::Error| SourceError(format!("no answer ({})", error.without_url()));
+        let mut request = self.http.post(self.url).json(asked);
+        if let Some(token) = &self.config.token {
+            request = request.bearer_auth(token.expose_secret());
+        }
+        let mut response = request.send().await.map_err(unreachable)?;
+        let status = response.status();
+        if !status.is_success() {
+            return Err(SourceError(format!("it answered {status}")));
+        }
+        let mut bytes = Vec::new();
+        while let Some(chunk) = response.chunk().await.map_err(unreachable)? {
+            if bytes.len() + chunk.len() > MAX_ANSWER {
+                return Err(SourceError(format!("an answer of more than {MAX_ANSWER} bytes")));
+            }
+            bytes.extend_from_slice(&chunk);
+        }
+        Ok(bytes)
+    }
+}
+
+/// One quote for each question, and one rate for each line: anything else is no answer.
+fn read(bytes: &[u8], questions: &[Question]) -> Result<Vec<Quote>, SourceError> {
+    let answered: Answered =
+        serde_json::from_slice(bytes).map_err(|error| SourceError(format!("not such an answer: {error}")))?;
+    if answered.orders.len() != questions.len() {
+        let (orders, wanted) = (answered.orders.len(), questions.len());
+        return Err(SourceError(format!("{orders} orders are answered where {wanted} were asked")));
+    }
+    let quote = |(order, question): (AnsweredOrder, &Question)| {
+        if order.rates.len() == question.lines.len() {
+            Ok(Quote { rates: order.rates, factor: order.factor })
+        } else {
+            let (rates, lines) = (order.rates.len(), question.lines.len());
+            Err(SourceError(format!("{rates} rates for {lines} lines of {}", question.order.member())))
+        }
+    };
+    answered.orders.into_iter().zip(questions).map(quote).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::Line;
+    use super::*;
+    use crate::orders::OrderKey;
+
+    fn question() -> Question {
+        let order = OrderKey { merchant_id: "m".parse().unwrap(), order_no: "A".parse().unwrap() };
+        let lines = vec![Line { sku: Some("TEA".into()), amount: 10 }, Line { sku: None, amount: 5 }];
+        let listed = Quote { rates: Vec::new(), factor: Factor::ONE };
+        Question { order, user_id: "u".parse().unwrap(), lines, listed }
+    }
+
+    #[test]
+    fn only_a_whole_answer_counts() {
+        let right = r#"{"orders":[{"rates":["0.05","1"],"factor":"1.25","note":"more is no harm"}]}"#;
+        let quotes = read(right.as_bytes(), &[question()]).unwrap();
+        assert_eq!(quotes[0].rates.len(), 2);
+        for wrong in [
+            "",
+            "[]",
+            r#"{"orders":[]}"#,
+            r#"{"orders":[{"rates":["0.05"],"factor":"1"}]}"#,
+            r#"{"orders":[{"rates":["0.05","0.1","0.1"],"factor":"1"}]}"#,
+            r#"{"orders":[{"rates":["0.05","1.1"],"factor":"1"}]}"#,
+            r#"{"orders":[{"rates":["0.05","-0.1"],"factor":"1"}]}"#,
+            r#"{"orders":[{"rates":["0.05","0.1"],"factor":"0"}]}"#,
+            r#"{"orders":[{"rates":["0.05","0.1"],"factor":"11"}]}"#,
+            r#"{"orders":[{"rates":[0.05,0.1],"factor":1}]}"#,
+            r#"{"orders":[{"rates":["NaN","0.1"],"factor":"1"}]}"#,
+            r#"{"orders":[{"rates":["0.05","0.1"]}]}"#,
+        ] {
+            assert!(read(wrong.as_bytes(), &[question()]).is_err(), "{wrong}");
+        }
+    }
+}

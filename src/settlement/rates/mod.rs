@@ -1,0 +1,71 @@
+//! Where rates come from: the tables here, or an endpoint of the operator.
+
+use async_trait::async_trait;
+
+use super::terms::{Factor, Rate};
+use crate::app::App;
+use crate::ids::UserId;
+use crate::orders::OrderKey;
+
+mod http;
+mod listed;
+
+use http::HttpRates;
+use listed::ListedRates;
+
+/// One line of an order.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Line {
+    /// What is sold; nothing for an order without items, which is one line.
+    pub sku: Option<String>,
+    /// Minor units, all pieces together.
+    pub amount: i64,
+}
+
+/// What is asked about an order.
+#[derive(Clone, Debug)]
+pub struct Question {
+    /// Which order.
+    pub order: OrderKey,
+    /// Who earns.
+    pub user_id: UserId,
+    /// Its lines.
+    pub lines: Vec<Line>,
+    /// What the tables say, which were read together with the order.
+    pub listed: Quote,
+}
+
+/// The rates of an order.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Quote {
+    /// Of each line, in their order.
+    pub rates: Vec<Rate>,
+    /// Of who earns.
+    pub factor: Factor,
+}
+
+/// Why there are no rates.
+#[derive(Debug, thiserror::Error)]
+#[error("{0}")]
+pub struct SourceError(pub String);
+
+/// A source of rates. It may be slow: who asks holds no transaction and no connection, and a lock that is renewed.
+#[async_trait]
+pub trait RateSource: Send + Sync {
+    /// Whether an answer costs a call; what may have been answered meanwhile is then looked at before.
+    fn is_outside(&self) -> bool;
+
+    /// A quote for each question, in their order, with a rate for each of its lines.
+    ///
+    /// # Errors
+    /// When there is no answer in time, or none that makes sense.
+    async fn quotes(&self, questions: &[Question]) -> Result<Vec<Quote>, SourceError>;
+}
+
+/// The source that is configured.
+pub(super) fn source(app: &App) -> Box<dyn RateSource + '_> {
+    match (&app.config.rates.url, &app.rates_http) {
+        (Some(url), Some(http)) => Box::new(HttpRates { http, url, config: &app.config.rates }),
+        _ => Box::new(ListedRates),
+    }
+}

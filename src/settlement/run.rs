@@ -1,0 +1,148 @@
+//! The duty that carries runs out: one page of orders at a time, in batches side by side.
+//!
+//! Round trips of a page of [`PAGE`] orders: 3 (claim, list, advance), and 5 for each batch of [`BATCH`] (facts, BEGIN,
+//! settle, count, COMMIT). A batch counts what it settled in its own transaction, and what is settled is in no later
+//! page: so whoever takes a run up again after a death, or beside somebody who was thought dead, settles and counts
+//! nothing twice. No order's lock is taken: the guarded statement decides.
+
+use futures_util::future::join_all;
+
+use super::model::{RunEvent, RunStatus};
+use super::rates::{self, Question};
+use super::settle::{check, compute, question};
+use super::store::{self, Facts, FindFacts, Position, Settle};
+use crate::app::App;
+use crate::infra::crash::effect;
+use crate::infra::db::{DbError, Tx};
+use crate::infra::duty::{Batch, DutyError};
+use crate::infra::gather::{Command, Patience};
+use crate::orders::OrderKey;
+
+/// Orders of one transaction.
+const BATCH: usize = 500;
+/// Batches side by side.
+const SIDE_BY_SIDE: usize = 4;
+/// Orders of a page.
+const PAGE: usize = BATCH * SIDE_BY_SIDE;
+/// How long a run rests that cannot go on.
+const REST: time::Duration = time::Duration::seconds(5);
+
+/// Carries one page of an open run out, if there is one that nobody else is at.
+///
+/// # Errors
+/// When the database cannot be reached, or the source of rates is silent: the run goes on later.
+pub async fn run_due(app: &App) -> Result<Batch, DutyError> {
+    let (now, mut conn) = (app.now(), app.db.conn().await?);
+    let until = now + app.config.task_lease;
+    let claimed = effect!("settlement.claim_run", store::claim(&mut conn, until, now).await)?;
+    drop(conn);
+    let Some(run) = claimed else { return Ok(Batch::Done) };
+    match carry_out_page(app, &run).await {
+        Ok(()) => Ok(Batch::MoreWaiting),
+        Err(error) => {
+            let (now, mut conn) = (app.now(), app.db.conn().await?);
+            let why = error.to_string();
+            // A death before it lets the lease run out: the run then goes on as well.
+            store::note_error(&mut conn, &run, &why, now + REST, now).await?;
+            Err(error)
+        }
+    }
+}
+
+async fn carry_out_page(app: &App, run: &Position) -> Result<(), DutyError> {
+    let mut page = store::list_page(&mut app.db.conn().await?, run, i64::try_from(PAGE)?).await?;
+    let last = page.last().cloned();
+    let event = if page.len() < PAGE { RunEvent::Finished } else { RunEvent::PageSettled };
+    let Some(to) = run.status.after(event) else { return Ok(()) };
+    // In the order of their names, as by everybody.
+    page.sort_by_cached_key(|(key, _)| key.member());
+    let keys: Vec<OrderKey> = page.into_iter().map(|(key, _)| key).collect();
+    let batches = join_all(keys.chunks(BATCH).map(|keys| settle_all(app, run, keys))).await;
+    let skipped = batches.into_iter().sum::<Result<usize, DutyError>>()?;
+
+    let (now, skipped, mut conn) = (app.now(), i64::try_from(skipped)?, app.db.conn().await?);
+    let is_ours =
+        effect!("settlement.advance", store::advance(&mut conn, run, last.as_ref(), skipped, to, now).await)?;
+    if is_ours && to == RunStatus::Done {
+        tracing::info!(run.id = %run.run_id, "the settlement run {} has come to its end", run.run_id);
+    }
+    Ok(())
+}
+
+/// Settles these orders in one transaction, and each alone when that fails: one that cannot be settled (its figures
+/// are wrong, somebody holds it) must not keep the others from it. Gives how many were left as they are.
+async fn settle_all(app: &App, run: &Position, keys: &[OrderKey]) -> Result<usize, DutyError> {
+    let commands = commands(app, keys).await?;
+    let settled = match commit(app, run, &commands).await {
+        Err(error @ DbError::Unavailable(_)) => return Err(error.into()),
+        Err(error) => {
+            tracing::warn!(%error, orders = keys.len(), "a batch of settlements is carried out one by one");
+            commit_each(app, run, &commands).await?
+        }
+        Ok(settled) => settled,
+    };
+    let label = ("source", "run");
+    metrics::counter!("payonce_orders_settled_total", label.0 => label.1)
+        .increment(u64::try_from(settled).unwrap_or(0));
+    if settled == keys.len() {
+        return Ok(0);
+    }
+    // What somebody else settled meanwhile was not skipped.
+    let unsettled = facts(app, keys).await?.into_iter().filter(|facts| facts.settlement.is_none());
+    Ok(unsettled.count())
+}
+
+async fn facts(app: &App, keys: &[OrderKey]) -> Result<Vec<Facts>, DbError> {
+    let asked: Vec<FindFacts> = keys.iter().cloned().map(FindFacts).collect();
+    let found = FindFacts::carry_out(&asked, Patience::ALONE, &mut app.db.conn().await?).await?;
+    Ok(found.into_iter().flatten().collect())
+}
+
+/// What is to be written for those that can be settled; the rates are asked for outside of any transaction.
+async fn commands(app: &App, keys: &[OrderKey]) -> Result<Vec<Settle>, DutyError> {
+    let mut facts = facts(app, keys).await?;
+    facts.retain(|facts| facts.settlement.is_none() && check(facts).is_ok());
+    let questions: Vec<Question> = facts.iter().map(question).collect();
+    if questions.is_empty() {
+        return Ok(Vec::new());
+    }
+    let quotes = rates::source(app).quotes(&questions).await?;
+    let now = app.now();
+    Ok(facts.iter().zip(quotes).map(|(facts, quote)| compute(facts, quote, now)).collect())
+}
+
+/// Gives how many were settled.
+async fn commit(app: &App, run: &Position, commands: &[Settle]) -> Result<usize, DbError> {
+    if commands.is_empty() {
+        return Ok(0);
+    }
+    app.db
+        .retrying(|| async {
+            let mut tx = app.db.begin().await?;
+            let settled = settle_in_tx(&mut tx, run, commands).await;
+            effect!("settlement.batch", tx.finish(settled).await)
+        })
+        .await
+}
+
+async fn commit_each(app: &App, run: &Position, commands: &[Settle]) -> Result<usize, DbError> {
+    let mut settled = 0;
+    for command in commands {
+        match commit(app, run, std::slice::from_ref(command)).await {
+            Ok(count) => settled += count,
+            Err(error @ DbError::Unavailable(_)) => return Err(error),
+            Err(error) => {
+                let order_no = &command.settlement.order_no;
+                tracing::warn!(%error, order.no = %order_no, "the order {order_no} was not settled by a run");
+            }
+        }
+    }
+    Ok(settled)
+}
+
+async fn settle_in_tx(tx: &mut Tx, run: &Position, commands: &[Settle]) -> Result<usize, DbError> {
+    let is_settled = Settle::carry_out(commands, Patience::ALONE, tx).await?;
+    let settled = commands.iter().zip(&is_settled).filter(|(_, is_settled)| **is_settled);
+    store::add_settled(tx, run, settled.map(|(command, _)| &command.settlement)).await?;
+    Ok(is_settled.into_iter().filter(|is_settled| *is_settled).count())
+}

@@ -1,0 +1,83 @@
+//! Runs as operators see them: begun, looked at.
+
+use time::{Duration, OffsetDateTime};
+
+use super::error::SettlementError;
+use super::model::{SettlementRun, Waiting};
+use super::store;
+use crate::admin_log::{self, Entry};
+use crate::app::App;
+use crate::ids::{MerchantId, SettlementRunId};
+use crate::infra::crash::effect;
+use crate::infra::db::DbError;
+
+/// What is to be settled.
+#[derive(Clone, Debug)]
+pub struct NewRun {
+    /// Of one merchant; of all where none is named.
+    pub merchant_id: Option<MerchantId>,
+    /// Paid so many days ago or earlier.
+    pub older_than_days: u32,
+}
+
+/// What came of it.
+#[derive(Debug)]
+pub struct Begun {
+    /// Paid before.
+    pub paid_before: OffsetDateTime,
+    /// What there is to settle.
+    pub waiting: Vec<Waiting>,
+    /// The run; nothing where it was only asked what it would be for.
+    pub run: Option<SettlementRun>,
+}
+
+/// Begins a run, which the workers carry out; without an entry for the admin log it is only counted what there is.
+///
+/// # Errors
+/// [`SettlementError::UnknownMerchant`].
+pub async fn begin_run(app: &App, new: &NewRun, entry: Option<Entry>) -> Result<Begun, SettlementError> {
+    let now = app.now();
+    let paid_before = now - Duration::days(new.older_than_days.into());
+    let waiting = store::waiting(&mut app.db.conn().await?, new.merchant_id.as_ref(), paid_before).await?;
+    let Some(mut entry) = entry else { return Ok(Begun { paid_before, waiting, run: None }) };
+
+    let run_id = app.ids.settlement_run();
+    let expected = waiting.iter().map(|waiting| waiting.orders).sum();
+    entry.target = format!("{run_id}: {}", entry.target);
+    let mut tx = app.db.begin().await?;
+    let written = async {
+        store::insert_run(&mut tx, &run_id, new.merchant_id.as_ref(), paid_before, expected, now).await?;
+        admin_log::append_in_tx(&mut tx, &entry, now).await
+    }
+    .await;
+    match effect!("settlement.begin_run", tx.finish(written).await) {
+        Err(error) if error.constraint() == Some("settlement_runs_merchant_fkey") => {
+            return Err(SettlementError::UnknownMerchant);
+        }
+        outcome => outcome?,
+    }
+    app.settlement_wake.notify_one();
+    Ok(Begun { paid_before, waiting, run: Some(find_run(app, &run_id).await?) })
+}
+
+/// A run, as far as it has come.
+///
+/// # Errors
+/// [`SettlementError::RunNotFound`].
+pub async fn find_run(app: &App, run_id: &SettlementRunId) -> Result<SettlementRun, SettlementError> {
+    let runs = store::list_runs(&mut app.db.conn().await?, Some(run_id), None, 1).await?;
+    runs.into_iter().next().ok_or(SettlementError::RunNotFound)
+}
+
+/// A page of runs, newest first.
+///
+/// # Errors
+/// When the database cannot be reached.
+pub async fn list_runs(
+    app: &App,
+    starting_after: Option<&str>,
+    limit: usize,
+) -> Result<Vec<SettlementRun>, DbError> {
+    let limit = i64::try_from(limit).unwrap_or(i64::MAX);
+    store::list_runs(&mut app.db.conn().await?, None, starting_after, limit).await
+}

@@ -1,0 +1,172 @@
+//! `POST /settlements`: one commission for one order.
+//!
+//! Round trips of a first call: 2 to PostgreSQL (read, settle), 1 to Redis, and 1 to the source of rates where that is
+//! an endpoint; commits: 1. A repeat: 1 round trip, no lock, no commit. Different orders share round trips and commits
+//! (see [`crate::infra::gather`]).
+
+use super::error::SettlementError;
+use super::model::{Settlement, SettlementStatus};
+use super::rates::{self, Question, Quote};
+use super::store::{Facts, FindFacts, Settle};
+use super::terms::Terms;
+use crate::app::App;
+use crate::idempotency::{self, Keep};
+use crate::infra::crash::effect;
+use crate::infra::lock::{LockBusy, LockGuard, Scene};
+use crate::orders::{OrderKey, OrderKind, OrderStatus};
+use time::OffsetDateTime;
+
+/// A settlement, and whether this call made it.
+#[derive(Clone, Debug)]
+pub struct Settled {
+    /// As it stands.
+    pub settlement: Settlement,
+    /// `false` when it was there already.
+    pub is_new: bool,
+}
+
+/// Rounds of "read, compute, write": a refund may succeed in between.
+const MAX_ROUNDS: usize = 5;
+
+/// Settles an order, or gives back its settlement; keeps the answer where that is asked.
+///
+/// # Errors
+/// [`SettlementError::OrderNotPaid`] and [`SettlementError::NotSettleable`] while nothing can be earned;
+/// [`SettlementError::RatesUnavailable`] when the source of rates is silent. Nothing was moved then.
+pub async fn settle(
+    app: &App,
+    key: &OrderKey,
+    keep: Option<&Keep<Settled>>,
+) -> Result<Settled, SettlementError> {
+    app.db.retrying(|| look_then_settle(app, key, keep)).await
+}
+
+async fn look_then_settle(
+    app: &App,
+    key: &OrderKey,
+    keep: Option<&Keep<Settled>>,
+) -> Result<Settled, SettlementError> {
+    let mut facts = look(app, key).await?;
+    if let Some(settlement) = facts.settlement {
+        return give(app, key, keep, settlement).await;
+    }
+    check(&facts)?;
+    let lock = match app.locks.acquire(Scene::Settle, &key.lock_key()).await {
+        Ok(lock) => lock,
+        Err(busy) => return last_look(app, key, keep, busy).await,
+    };
+    // Whoever had the lock before may have settled it: nobody outside is asked in vain.
+    if rates::source(app).is_outside() {
+        facts = look(app, key).await?;
+    }
+    for _ in 0..MAX_ROUNDS {
+        if let Some(settlement) = facts.settlement {
+            return give(app, key, keep, settlement).await;
+        }
+        if let Some(settled) = settle_once(app, &facts, keep, &lock).await? {
+            return Ok(settled);
+        }
+        facts = look(app, key).await?;
+    }
+    Err(SettlementError::Busy(LockBusy))
+}
+
+async fn look(app: &App, key: &OrderKey) -> Result<Facts, SettlementError> {
+    app.db.gather(FindFacts(key.clone())).await?.ok_or(SettlementError::OrderNotFound)
+}
+
+/// The winner's answer is usually there.
+async fn last_look(
+    app: &App,
+    key: &OrderKey,
+    keep: Option<&Keep<Settled>>,
+    busy: LockBusy,
+) -> Result<Settled, SettlementError> {
+    match look(app, key).await?.settlement {
+        Some(settlement) => give(app, key, keep, settlement).await,
+        None => Err(busy.into()),
+    }
+}
+
+/// Answers with a settlement that stood already. There is no effect to keep that answer with.
+async fn give(
+    app: &App,
+    key: &OrderKey,
+    keep: Option<&Keep<Settled>>,
+    settlement: Settlement,
+) -> Result<Settled, SettlementError> {
+    let settled = Settled { settlement, is_new: false };
+    if let Some(keep) = keep {
+        let row = keep.row(settled.clone());
+        let (mut conn, order_no) = (app.db.conn().await?, Some(key.order_no.as_str()));
+        effect!("settlement.keep", idempotency::insert(&mut conn, &row, order_no, app.now()).await)?;
+    }
+    Ok(settled)
+}
+
+/// Whether something can be earned by the order. Pure.
+pub(super) fn check(facts: &Facts) -> Result<(), SettlementError> {
+    match (facts.status, facts.kind) {
+        (OrderStatus::Pending | OrderStatus::Closed, _) => Err(SettlementError::OrderNotPaid),
+        (OrderStatus::Refunded, _) => Err(SettlementError::NotSettleable("all of its money went back")),
+        (_, OrderKind::TopUp) => Err(SettlementError::NotSettleable("a top-up earns nothing")),
+        (OrderStatus::Paid | OrderStatus::PartiallyRefunded, OrderKind::Sale) => Ok(()),
+    }
+}
+
+/// Nothing when the order is not as it was read.
+async fn settle_once(
+    app: &App,
+    facts: &Facts,
+    keep: Option<&Keep<Settled>>,
+    lock: &LockGuard,
+) -> Result<Option<Settled>, SettlementError> {
+    check(facts)?;
+    let asked = rates::source(app).quotes(&[question(facts)]).await;
+    let quote = asked.map(|quotes| quotes.into_iter().next());
+    let quote = quote.map_err(|error| SettlementError::RatesUnavailable(error.to_string()))?;
+    let quote = quote.ok_or_else(|| SettlementError::RatesUnavailable("no answer".to_owned()))?;
+    // The source may have taken long; whoever has the lock by now settles.
+    lock.still_held()?;
+
+    let mut settle = compute(facts, quote, app.now());
+    let settled = Settled { settlement: settle.settlement.clone(), is_new: true };
+    settle.kept = keep.map(|keep| keep.row(settled.clone()));
+    let is_ours = effect!("settlement.settle", app.db.gather(settle).await)?;
+    Ok(is_ours.then_some(settled))
+}
+
+/// What is asked about an order.
+pub(super) fn question(facts: &Facts) -> Question {
+    Question {
+        order: facts.key.clone(),
+        user_id: facts.earner.clone(),
+        lines: facts.lines.clone(),
+        listed: facts.listed.clone(),
+    }
+}
+
+/// The settlement by these rates; the order's own goes before them. Pure.
+pub(super) fn compute(facts: &Facts, quote: Quote, now: OffsetDateTime) -> Settle {
+    let line_rates = match facts.own_rate {
+        Some(own) => vec![own; facts.lines.len()],
+        None => quote.rates,
+    };
+    let base_amount = facts.amount - facts.refunded_amount;
+    let lines = facts.lines.iter().map(|line| line.amount).zip(line_rates.iter().copied());
+    let terms = Terms::new(facts.amount, lines, quote.factor);
+    let settlement = Settlement {
+        merchant_id: facts.key.merchant_id.clone(),
+        order_no: facts.key.order_no.clone(),
+        user_id: facts.earner.clone(),
+        base_amount,
+        rate: terms.rate_floor(),
+        factor: quote.factor,
+        commission: terms.commission_floor(base_amount),
+        clawed_back: 0,
+        currency: facts.currency,
+        status: SettlementStatus::Settled,
+        created_at: now,
+    };
+    Settle { settlement, line_rates, refunded_seen: facts.refunded_amount, kept: None }
+}

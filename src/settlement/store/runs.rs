@@ -1,0 +1,231 @@
+//! Runs, and what they walk.
+
+use serde_json::Value;
+use time::OffsetDateTime;
+
+use crate::ids::{MerchantId, OrderNo, SettlementRunId};
+use crate::infra::db::{Conn, DbError, Tx, expect_one_row};
+use crate::money::Currency;
+use crate::orders::OrderKey;
+use crate::settlement::model::{RunStatus, Settlement, SettlementRun, Waiting};
+
+/// Where a run stands, for who took it.
+#[derive(Debug)]
+pub(in crate::settlement) struct Position {
+    pub(in crate::settlement) run_id: SettlementRunId,
+    pub(in crate::settlement) merchant_id: Option<MerchantId>,
+    pub(in crate::settlement) paid_before: OffsetDateTime,
+    pub(in crate::settlement) status: RunStatus,
+    pub(in crate::settlement) after_paid_at: OffsetDateTime,
+    pub(in crate::settlement) after_merchant_id: String,
+    pub(in crate::settlement) after_order_no: String,
+    version: i32,
+}
+
+/// Orders of which `expected` is counted at most.
+const MOST_COUNTED: i64 = 1_000_000;
+
+/// What there is to settle, by currency, of at most a million orders; of one merchant or of all.
+pub(in crate::settlement) async fn waiting(
+    conn: &mut Conn,
+    merchant_id: Option<&MerchantId>,
+    paid_before: OffsetDateTime,
+) -> Result<Vec<Waiting>, DbError> {
+    let rows = sqlx::query_as!(
+        Waiting,
+        r#"SELECT currency AS "currency!: Currency", count(*) AS "orders!",
+                  sum(amount - refunded_amount)::bigint AS "amount!"
+           FROM (SELECT currency, amount, refunded_amount FROM orders
+                 WHERE settle_status = 'UNSETTLED' AND kind = 'SALE' AND status IN ('PAID', 'PARTIALLY_REFUNDED')
+                   AND paid_at < $1 AND ($2::text IS NULL OR merchant_id = $2)
+                 LIMIT $3) AS waiting
+           GROUP BY currency ORDER BY currency"#,
+        paid_before,
+        merchant_id.map(MerchantId::as_str),
+        MOST_COUNTED,
+    )
+    .fetch_all(conn)
+    .await?;
+    Ok(rows)
+}
+
+/// Writes a new run.
+pub(in crate::settlement) async fn insert_run(
+    conn: &mut Conn,
+    run_id: &SettlementRunId,
+    merchant_id: Option<&MerchantId>,
+    paid_before: OffsetDateTime,
+    expected: i64,
+    now: OffsetDateTime,
+) -> Result<(), DbError> {
+    sqlx::query!(
+        "INSERT INTO settlement_runs (run_id, merchant_id, paid_before, expected, leased_until, created_at, updated_at)
+         VALUES ($1, $2, $3, $4, $5, $5, $5)",
+        run_id.as_str(),
+        merchant_id.map(MerchantId::as_str),
+        paid_before,
+        Some(expected).filter(|expected| *expected < MOST_COUNTED),
+        now,
+    )
+    .execute(conn)
+    .await?;
+    Ok(())
+}
+
+/// A page of runs, newest first; or the one of that id.
+pub(in crate::settlement) async fn list_runs(
+    conn: &mut Conn,
+    run_id: Option<&SettlementRunId>,
+    starting_after: Option<&str>,
+    limit: i64,
+) -> Result<Vec<SettlementRun>, DbError> {
+    let runs = sqlx::query_as!(
+        SettlementRun,
+        r#"SELECT run_id AS "run_id: SettlementRunId", merchant_id AS "merchant_id: MerchantId", paid_before,
+                  status AS "status: RunStatus", expected, settled, skipped, commissions AS "commissions: Value",
+                  last_error, created_at, finished_at
+           FROM settlement_runs
+           WHERE ($1::text IS NULL OR run_id = $1) AND ($2::text IS NULL OR run_id < $2)
+           ORDER BY run_id DESC LIMIT $3"#,
+        run_id.map(SettlementRunId::as_str),
+        starting_after,
+        limit,
+    )
+    .fetch_all(conn)
+    .await?;
+    Ok(runs)
+}
+
+/// Takes an open run that nobody holds, until `until`.
+pub(in crate::settlement) async fn claim(
+    conn: &mut Conn,
+    until: OffsetDateTime,
+    now: OffsetDateTime,
+) -> Result<Option<Position>, DbError> {
+    let run = sqlx::query_as!(
+        Position,
+        r#"UPDATE settlement_runs SET leased_until = $2, version = version + 1, updated_at = $1
+           WHERE run_id = (SELECT run_id FROM settlement_runs WHERE status = 'RUNNING' AND leased_until <= $1
+                           ORDER BY leased_until LIMIT 1 FOR UPDATE SKIP LOCKED)
+           RETURNING run_id AS "run_id: SettlementRunId", merchant_id AS "merchant_id: MerchantId", paid_before,
+                     status AS "status: RunStatus", after_paid_at, after_merchant_id, after_order_no, version"#,
+        now,
+        until,
+    )
+    .fetch_optional(conn)
+    .await?;
+    Ok(run)
+}
+
+/// The orders that come next, in the order of their payment.
+pub(in crate::settlement) async fn list_page(
+    conn: &mut Conn,
+    run: &Position,
+    limit: i64,
+) -> Result<Vec<(OrderKey, OffsetDateTime)>, DbError> {
+    let rows = sqlx::query!(
+        r#"SELECT merchant_id AS "merchant_id: MerchantId", order_no AS "order_no: OrderNo", paid_at AS "paid_at!"
+           FROM orders
+           WHERE settle_status = 'UNSETTLED' AND kind = 'SALE' AND status IN ('PAID', 'PARTIALLY_REFUNDED')
+             AND paid_at < $1 AND (paid_at, merchant_id, order_no) > ($2, $3, $4)
+             AND ($5::text IS NULL OR merchant_id = $5)
+           ORDER BY paid_at, merchant_id, order_no LIMIT $6"#,
+        run.paid_before,
+        run.after_paid_at,
+        run.after_merchant_id,
+        run.after_order_no,
+        run.merchant_id.as_ref().map(MerchantId::as_str),
+        limit,
+    )
+    .fetch_all(conn)
+    .await?;
+    let page = rows.into_iter().map(|row| {
+        let key = OrderKey { merchant_id: row.merchant_id, order_no: row.order_no };
+        (key, row.paid_at)
+    });
+    Ok(page.collect())
+}
+
+/// Counts what a batch settled, in its own transaction: a run that is taken up again counts nothing twice.
+pub(in crate::settlement) async fn add_settled<'a>(
+    tx: &mut Tx,
+    run: &Position,
+    settled: impl Iterator<Item = &'a Settlement>,
+) -> Result<(), DbError> {
+    let conn: &mut Conn = tx;
+    let (currencies, commissions): (Vec<&str>, Vec<i64>) =
+        settled.map(|settlement| (settlement.currency.as_str(), settlement.commission)).unzip();
+    expect_one_row(
+        &sqlx::query!(
+            r#"UPDATE settlement_runs
+               SET settled = settled + cardinality($2::text[]),
+                   commissions = (
+                       SELECT coalesce(jsonb_object_agg(currency, amount), '{}')
+                       FROM (SELECT currency, sum(amount) AS amount
+                             FROM (SELECT key AS currency, value::numeric AS amount FROM jsonb_each_text(commissions)
+                                   UNION ALL
+                                   SELECT currency, amount FROM unnest($2::text[], $3::bigint[])
+                                                                AS added (currency, amount)) AS part
+                             GROUP BY currency) AS total)
+               WHERE run_id = $1"#,
+            run.run_id.as_str(),
+            &currencies as &[&str],
+            &commissions,
+        )
+        .execute(conn)
+        .await?,
+    )
+}
+
+/// Moves a run behind its page and lets it go. `false` when somebody else has taken it meanwhile.
+pub(in crate::settlement) async fn advance(
+    conn: &mut Conn,
+    run: &Position,
+    last: Option<&(OrderKey, OffsetDateTime)>,
+    skipped: i64,
+    to: RunStatus,
+    now: OffsetDateTime,
+) -> Result<bool, DbError> {
+    let moved = sqlx::query!(
+        "UPDATE settlement_runs
+         SET after_paid_at = coalesce($4, after_paid_at), after_merchant_id = coalesce($5, after_merchant_id),
+             after_order_no = coalesce($6, after_order_no), skipped = skipped + $7, status = $8, last_error = NULL,
+             finished_at = CASE WHEN $8 = 'DONE' THEN $9::timestamptz END, leased_until = $9, updated_at = $9,
+             version = version + 1
+         WHERE run_id = $1 AND status = $2 AND version = $3",
+        run.run_id.as_str(),
+        run.status.as_str(),
+        run.version,
+        last.map(|(_, paid_at)| *paid_at),
+        last.map(|(key, _)| key.merchant_id.as_str()),
+        last.map(|(key, _)| key.order_no.as_str()),
+        skipped,
+        to.as_str(),
+        now,
+    )
+    .execute(conn)
+    .await?;
+    Ok(moved.rows_affected() == 1)
+}
+
+/// Notes why a run cannot go on now, and lets it rest until `until`.
+pub(in crate::settlement) async fn note_error(
+    conn: &mut Conn,
+    run: &Position,
+    error: &str,
+    until: OffsetDateTime,
+    now: OffsetDateTime,
+) -> Result<(), DbError> {
+    sqlx::query!(
+        "UPDATE settlement_runs SET last_error = $3, leased_until = $4, updated_at = $5
+         WHERE run_id = $1 AND version = $2",
+        run.run_id.as_str(),
+        run.version,
+        error,
+        until,
+        now,
+    )
+    .execute(conn)
+    .await?;
+    Ok(())
+}

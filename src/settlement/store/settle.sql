@@ -1,0 +1,49 @@
+-- `Settle`: settles a batch of orders, whose places it gives back. What a partial index names comes as a parameter.
+WITH patient AS MATERIALIZED (
+    SELECT set_config('lock_timeout', $19, true)
+  ), settled AS (
+    UPDATE orders SET settle_status = 'SETTLED', updated_at = new.now
+    FROM unnest($1::text[], $2::text[], $3::text[], $4::bigint[], $5::numeric[], $6::text[],
+                $7::numeric[], $8::bigint[], $9::text[], $10::timestamptz[], $11::bigint[],
+                $12::jsonb[], $13::text[], $14::text[], $15::text[], $16::bytea[], $17::smallint[],
+                $18::bytea[]) WITH ORDINALITY
+         AS new (merchant_id, order_no, user_id, base_amount, rate, line_rates, factor, commission,
+                 currency, now, refunded_seen, payload, expense, earnings, key, request_hash,
+                 answer_status, body, place),
+         patient
+    WHERE orders.merchant_id = new.merchant_id AND orders.order_no = new.order_no
+      AND orders.status = ANY($20) AND orders.settle_status = $21
+      AND orders.refunded_amount = new.refunded_seen
+    RETURNING new.*
+  ), given AS (
+    INSERT INTO settlements (merchant_id, order_no, user_id, base_amount, rate, line_rates, factor,
+                             commission, currency, created_at, updated_at)
+    SELECT merchant_id, order_no, user_id, base_amount, rate, line_rates::numeric[], factor, commission,
+           currency, now, now
+    FROM settled
+  ), announced AS (
+    INSERT INTO outbox (merchant_id, order_no, event, event_version, payload, created_at)
+    SELECT merchant_id, order_no, $22, $23, payload, now FROM settled
+  ), kept AS (
+    INSERT INTO idempotency_keys (merchant_id, key, request_hash, order_no, status, body, created_at)
+    SELECT merchant_id, key, request_hash, order_no, answer_status, body, now
+    FROM settled WHERE key IS NOT NULL
+  ), opened AS (
+    -- In the order of their names, as by everybody.
+    INSERT INTO accounts (account_id, created_at, updated_at)
+    SELECT account_id, min(now), min(now)
+    FROM settled, LATERAL (VALUES (expense), (earnings)) AS account (account_id)
+    WHERE commission > 0 GROUP BY account_id ORDER BY account_id
+    ON CONFLICT (account_id) DO NOTHING
+  ), booked AS (
+    INSERT INTO ledger_transactions (transaction_id, kind, merchant_id, order_no, created_at)
+    SELECT format('SETTLEMENT:%s:%s', merchant_id, order_no), 'SETTLEMENT', merchant_id, order_no, now
+    FROM settled WHERE commission > 0
+  ), entries AS (
+    INSERT INTO ledger_entries (transaction_id, account_id, amount)
+    SELECT format('SETTLEMENT:%s:%s', merchant_id, order_no), entry.account_id, entry.amount
+    FROM settled, LATERAL (VALUES (expense, commission), (earnings, -commission))
+                  AS entry (account_id, amount)
+    WHERE commission > 0
+  )
+  SELECT place AS "place!" FROM settled

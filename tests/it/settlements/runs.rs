@@ -1,0 +1,188 @@
+//! Settling in batches: everything of an age, once, whoever dies meanwhile.
+
+use std::time::Duration;
+
+use payonce::infra::duty::Batch;
+use payonce::settlement;
+use serde_json::{Value, json};
+
+use crate::support::service::is_full;
+use crate::support::settling::RatesServer;
+use crate::support::{Chance, Cluster, TestApp, TestOptions};
+
+async fn begin(app: &TestApp, older_than_days: u32) -> String {
+    let body = json!({"older_than_days": older_than_days, "reason": "the story wants it"});
+    let begun = app.admin_post("/admin/settlements/run", body).await.expect(200);
+    begun.body["run"]["run_id"].as_str().expect("a run").to_owned()
+}
+
+async fn run_of(app: &TestApp, run_id: &str) -> Value {
+    app.admin_get(&format!("/admin/settlements/runs/{run_id}")).await.expect(200).body
+}
+
+#[tokio::test]
+async fn a_run_settles_all_that_is_old_enough_and_nothing_else() {
+    let app = TestApp::start().await;
+    app.rebate_rule(None, "0.05").await;
+    app.seed_paid_orders("OLD", 2_300, 40, 50).await;
+    app.seed_paid_orders("NEW", 10, 20, 50).await;
+    app.paid_order("TOP", json!({"user_id": "u1", "currency": "CNY", "amount": 100, "kind": "TOPUP"})).await;
+    app.order("OPEN").await;
+    app.settle("OLD7").await.expect(201);
+
+    let asked =
+        app.admin_post("/admin/settlements/run", json!({"older_than_days": 30, "dry_run": true})).await;
+    let asked = asked.expect(200).body;
+    assert_eq!(asked["waiting"], json!([{"currency": "CNY", "orders": 2_299, "amount": 2_299 * 1990}]));
+    assert_eq!((&asked["run"], app.count("settlement_runs").await), (&Value::Null, 0));
+
+    let run_id = begin(&app, 30).await;
+    let begun = run_of(&app, &run_id).await;
+    assert_eq!((&begun["status"], &begun["expected"]), (&json!("RUNNING"), &json!(2_299)));
+    // A page, and what progress shows.
+    assert_eq!(settlement::run_due(&app.instance.app).await.expect("a page"), Batch::MoreWaiting);
+    let half = run_of(&app, &run_id).await;
+    assert_eq!((&half["status"], &half["settled"]), (&json!("RUNNING"), &json!(2_000)));
+    app.run_until_idle().await;
+    let done = run_of(&app, &run_id).await;
+    assert_eq!(
+        (&done["status"], &done["settled"], &done["skipped"], &done["commissions"]),
+        (&json!("DONE"), &json!(2_299), &json!(0), &json!({"CNY": 2_299 * 99}))
+    );
+    assert_eq!(app.count("settlements").await, 2_300);
+    assert_eq!(app.find_order("NEW1").await["settle_status"], "UNSETTLED");
+
+    // Everything is settled by now: the next one has nothing to do, but for what is younger.
+    let again = begin(&app, 30).await;
+    app.run_until_idle().await;
+    assert_eq!(run_of(&app, &again).await["settled"], 0);
+    let all = begin(&app, 0).await;
+    app.run_until_idle().await;
+    assert_eq!(run_of(&app, &all).await["settled"], 10);
+    let runs = app.admin_get("/admin/settlements/runs?limit=2").await.expect(200).body;
+    assert_eq!((&runs["data"][0]["run_id"], &runs["has_more"]), (&json!(all), &json!(true)));
+    app.end().await;
+}
+
+#[tokio::test]
+async fn a_run_of_one_merchant_leaves_the_others_alone() {
+    let app = TestApp::start().await;
+    app.rebate_rule(None, "0.05").await;
+    app.merchant("second", "hold").await;
+    app.seed_paid_orders("A", 5, 10, 1).await;
+    let body = json!({"older_than_days": 1, "merchant_id": "second", "reason": "the story wants it"});
+    let begun = app.admin_post("/admin/settlements/run", body).await.expect(200).body;
+    app.run_until_idle().await;
+    let run = run_of(&app, begun["run"]["run_id"].as_str().expect("an id")).await;
+    assert_eq!(
+        (&run["status"], &run["settled"], app.count("settlements").await),
+        (&json!("DONE"), &json!(0), 0)
+    );
+    app.end().await;
+}
+
+/// Workers of two instances die again and again in the middle of a page, wherever that is.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_run_that_is_killed_again_and_again_settles_and_counts_everything_once() {
+    let cluster = Cluster::start(2, TestOptions::default()).await;
+    let (app, mut chance) = (cluster.first(), Chance::new());
+    let count = if is_full() { 20_000 } else { 5_000 };
+    app.rebate_rule(None, "0.05").await;
+    app.seed_paid_orders("K", count, 40, 30).await;
+    let run_id = begin(app, 30).await;
+    let mut deaths = 0;
+    while run_of(app, &run_id).await["status"] != "DONE" {
+        let work = cluster.instances.iter().map(|one| {
+            let (service, patience) =
+                (one.instance.app.clone(), Duration::from_millis(20) + chance.pause(150_000));
+            tokio::spawn(async move {
+                tokio::time::timeout(patience, settlement::run_due(&service)).await.is_err()
+            })
+        });
+        for worker in work.collect::<Vec<_>>() {
+            deaths += u32::from(worker.await.expect("no panic"));
+        }
+        // What the dead held is free again.
+        for one in &cluster.instances {
+            one.clock.advance(Duration::from_secs(26));
+        }
+    }
+    println!("{deaths} deaths");
+    let run = run_of(app, &run_id).await;
+    let all = i64::try_from(count).expect("small");
+    assert_eq!((&run["settled"], &run["skipped"]), (&json!(all), &json!(0)));
+    assert_eq!(run["commissions"], json!({"CNY": 99 * all}));
+    assert_eq!(app.count("settlements").await, all);
+    assert_eq!(app.balance_of("COMMISSION_EXPENSE:demo:CNY").await, 99 * all);
+    cluster.end().await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_run_beside_single_settlements_gives_nothing_twice() {
+    let cluster = Cluster::start(2, TestOptions::default()).await;
+    let app = cluster.first();
+    app.rebate_rule(None, "0.05").await;
+    app.seed_paid_orders("B", 1_000, 40, 3).await;
+    let run_id = begin(app, 30).await;
+    let singly = async {
+        for number in (1..=1_000).rev().step_by(5) {
+            let settled = cluster.turn(number).settle(&format!("B{number}")).await;
+            assert!(matches!(settled.status, 200 | 201), "{}", settled.text);
+        }
+    };
+    let in_batches = async {
+        while run_of(app, &run_id).await["status"] != "DONE" {
+            settlement::run_due(&cluster.turn(1).instance.app).await.expect("a page");
+        }
+    };
+    tokio::join!(singly, in_batches);
+    let run = run_of(app, &run_id).await;
+    assert_eq!((app.count("settlements").await, &run["skipped"]), (1_000, &json!(0)));
+    assert_eq!(app.balance_of("COMMISSION_EXPENSE:demo:CNY").await, 99_000);
+    cluster.end().await;
+}
+
+#[tokio::test]
+async fn an_order_that_cannot_be_settled_keeps_no_other_from_it() {
+    let app = TestApp::start().await;
+    app.rebate_rule(None, "0.05").await;
+    app.seed_paid_orders("P", 20, 40, 3).await;
+    // Its figures are wrong: the database refuses it.
+    app.sql("INSERT INTO ledger_transactions (transaction_id, kind, created_at) VALUES ('SETTLEMENT:demo:P7', 'SETTLEMENT', now())").await;
+    let run_id = begin(&app, 30).await;
+    app.run_until_idle().await;
+    let run = run_of(&app, &run_id).await;
+    assert_eq!((&run["status"], &run["settled"], &run["skipped"]), (&json!("DONE"), &json!(19), &json!(1)));
+    app.sql(
+        "SET session_replication_role = replica;
+         DELETE FROM ledger_transactions WHERE transaction_id = 'SETTLEMENT:demo:P7'",
+    )
+    .await;
+    assert_eq!(app.settle("P7").await.expect(201).body["commission"], 99);
+    app.end().await;
+}
+
+#[tokio::test]
+async fn a_run_waits_for_a_source_that_is_silent() {
+    let rates = RatesServer::start().await;
+    let app = TestApp::start_with(TestOptions { vars: rates.vars(), ..TestOptions::default() }).await;
+    app.seed_paid_orders("W", 700, 40, 3).await;
+    let run_id = begin(&app, 30).await;
+    rates.says(Some((500, "")));
+    assert!(settlement::run_due(&app.instance.app).await.is_err());
+    let run = run_of(&app, &run_id).await;
+    assert_eq!((&run["status"], &run["settled"]), (&json!("RUNNING"), &json!(0)));
+    assert!(run["last_error"].as_str().is_some_and(|error| error.contains("500")), "{run}");
+    rates.says(None);
+    app.run_until_idle().await;
+    assert_eq!(run_of(&app, &run_id).await["status"], "RUNNING", "it rests a while");
+    app.clock.advance(Duration::from_secs(6));
+    app.run_until_idle().await;
+    let run = run_of(&app, &run_id).await;
+    assert_eq!(
+        (&run["status"], &run["settled"], &run["last_error"]),
+        (&json!("DONE"), &json!(700), &Value::Null)
+    );
+    assert_eq!(run["commissions"], json!({"CNY": 700 * 398}));
+    app.end().await;
+}
