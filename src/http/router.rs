@@ -13,7 +13,8 @@ use utoipa_swagger_ui::SwaggerUi;
 
 use super::error::Problem;
 use super::{
-    Edge, admin, ambiguity, health, middleware, openapi, orders, pay, refunds, settlements, users, webhooks, withdrawals,
+    Edge, admin, ambiguity, health, middleware, openapi, orders, pay, refunds, settlements, users, webhooks,
+    withdrawals,
 };
 
 /// The routes that browsers may call from the pages of `CORS_ORIGINS`.

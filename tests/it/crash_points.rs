@@ -10,7 +10,9 @@ use crate::support::servers::Broker;
 use crate::support::service::{Gone, LIMIT, Shop};
 use crate::tidy::effects;
 
+mod money;
 mod stories;
+use money::Money;
 use stories::Story;
 
 /// Every effect of the service, by the story that comes upon it.
@@ -42,12 +44,15 @@ const EFFECTS: &[(Story, &[&str])] = &[
     (Story::Operator, &["merchants.create", "merchants.keys", "merchants.stock"]),
     (Story::Replay, &["admin_log.append"]),
     (Story::Decision, &["refunds.resolve"]),
-    (Story::Withdraw, &["withdrawals.create", "withdrawals.begin", "withdrawals.pay", "withdrawals.finish"]),
-    (Story::Refund, &["refunds.create"]),
-    (Story::RefundAwaitingApproval, &["refunds.decide"]),
-    (Story::KeyOfAnOldRefund, &["refunds.keep"]),
-    (Story::WithdrawInSilence, &["withdrawals.repay"]),
-    (Story::KeyOfAnOldWithdrawal, &["withdrawals.keep"]),
+    (
+        Story::Money(Money::Withdraw),
+        &["withdrawals.create", "withdrawals.begin", "withdrawals.pay", "withdrawals.finish"],
+    ),
+    (Story::Money(Money::Refund), &["refunds.create"]),
+    (Story::Money(Money::RefundAwaitingApproval), &["refunds.decide"]),
+    (Story::Money(Money::KeyOfAnOldRefund), &["refunds.keep"]),
+    (Story::Money(Money::WithdrawInSilence), &["withdrawals.repay"]),
+    (Story::Money(Money::KeyOfAnOldWithdrawal), &["withdrawals.keep"]),
 ];
 
 #[test]
@@ -92,7 +97,8 @@ async fn die_at_each(story: Story, names: &[&str]) -> Vec<Death> {
     for name in names {
         for side in ["before", "after"] {
             let point = format!("{name}.{side}");
-            let number = format!("{story:?}-{}", point.replace('.', "-"));
+            let story_name = format!("{story:?}").replace(['(', ')'], "");
+            let number = format!("{story_name}-{}", point.replace('.', "-"));
             let settled_after = die_at(&shop, story, &point, &number).await;
             deaths.push(Death { point, settled_after });
         }

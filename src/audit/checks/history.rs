@@ -18,7 +18,9 @@ pub(super) const CHECKS: &[Definition] = &[
                    ('PENDING', 'CANCELLED', 'CLOSED'),
                    ('PAID', 'REFUNDED_IN_PART', 'PARTIALLY_REFUNDED'),
                    ('PAID', 'REFUNDED_IN_FULL', 'REFUNDED'),
+                   ('PARTIALLY_REFUNDED', 'REFUNDED_IN_PART', 'PARTIALLY_REFUNDED'),
                    ('PARTIALLY_REFUNDED', 'REFUNDED_IN_FULL', 'REFUNDED'),
+                   ('PARTIALLY_REFUNDED', 'REFUND_REVERSED_IN_PART', 'PARTIALLY_REFUNDED'),
                    ('REFUNDED', 'REFUND_REVERSED_IN_PART', 'PARTIALLY_REFUNDED'),
                    ('PARTIALLY_REFUNDED', 'REFUND_REVERSED_IN_FULL', 'PAID'),
                    ('REFUNDED', 'REFUND_REVERSED_IN_FULL', 'PAID'))

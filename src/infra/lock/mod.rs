@@ -149,9 +149,7 @@ impl Locks {
             | Scene::Settle
             | Scene::Refund
             | Scene::Withdraw
-            | Scene::Request => {
-                self.settings.queue_deadline
-            }
+            | Scene::Request => self.settings.queue_deadline,
         }
     }
 

@@ -204,3 +204,55 @@ ON CONFLICT (account_id) DO NOTHING;
 UPDATE accounts SET balance = balance + sense * moved.amount
 FROM (SELECT account_id, sum(amount) AS amount FROM commission_entry GROUP BY account_id) AS moved
 WHERE accounts.account_id = moved.account_id;
+
+-- Withdrawals of u: one set aside, one on its way, one that arrived, one that was refused.
+INSERT INTO withdrawals (withdrawal_id, merchant_id, withdrawal_no, user_id, amount, currency, channel, account, status,
+                         failure, channel_payout_id, created_at, updated_at, version)
+SELECT withdrawal_id, 'm', withdrawal_id, 'u', amount, 'CNY', 'sandbox', 'a', status, failure, payout,
+       '2029-12-31 12:00', '2029-12-31 12:00', version
+FROM (VALUES ('wd_d', 20, 'DEBITED', NULL, NULL, 2), ('wd_p', 30, 'PAYING', NULL, NULL, 3),
+             ('wd_s', 10, 'SUCCEEDED', NULL, 'P-s', 4), ('wd_r', 40, 'REVERSED', 'no', NULL, 5))
+     AS sent (withdrawal_id, amount, status, failure, payout, version);
+INSERT INTO withdrawal_legs (withdrawal_id, leg, status, created_at, updated_at)
+SELECT withdrawal_id, leg, status, '2029-12-31 12:00', '2029-12-31 12:00'
+FROM (VALUES ('wd_d', 'DEBIT', 'SUCCEEDED'), ('wd_d', 'PAYOUT', 'PENDING'),
+             ('wd_p', 'DEBIT', 'SUCCEEDED'), ('wd_p', 'PAYOUT', 'PROCESSING'),
+             ('wd_s', 'DEBIT', 'SUCCEEDED'), ('wd_s', 'PAYOUT', 'SUCCEEDED'),
+             ('wd_r', 'DEBIT', 'SUCCEEDED'), ('wd_r', 'PAYOUT', 'FAILED'), ('wd_r', 'REVERSAL', 'SUCCEEDED'))
+     AS leg (withdrawal_id, leg, status);
+INSERT INTO withdrawal_history (withdrawal_id, seq, from_status, to_status, event, created_at)
+SELECT withdrawal_id, seq, from_status, to_status, event, '2029-12-31 12:00'
+FROM withdrawals
+JOIN (VALUES ('', 1, NULL, 'CREATED', 'CREATED'), ('', 2, 'CREATED', 'DEBITED', 'DEBITED'),
+             ('', 3, 'DEBITED', 'PAYING', 'PAYOUT_ASKED'), ('SUCCEEDED', 4, 'PAYING', 'SUCCEEDED', 'PAYOUT_SUCCEEDED'),
+             ('REVERSED', 4, 'PAYING', 'REVERSING', 'PAYOUT_REFUSED'), ('REVERSED', 5, 'REVERSING', 'REVERSED', 'GIVEN_BACK'))
+     AS change (of_status, seq, from_status, to_status, event) ON seq <= version AND of_status IN ('', status);
+INSERT INTO outbox (merchant_id, order_no, event, event_version, payload, created_at)
+SELECT 'm', NULL, 'withdrawal.finished', 1,
+       jsonb_build_object('withdrawal_no', withdrawal_no, 'status', status), '2029-12-31 12:00'
+FROM withdrawals WHERE status IN ('SUCCEEDED', 'REVERSED');
+INSERT INTO compensations (kind, action, subject, status, due_at, created_at, updated_at)
+SELECT 'REDO_BUSINESS', 'DRIVE_WITHDRAWAL', withdrawal_id, 'READY', '2030-01-01 00:01', '2029-12-31 12:00', '2029-12-31 12:00'
+FROM withdrawals WHERE status IN ('DEBITED', 'PAYING');
+CREATE TEMPORARY TABLE withdrawal_entry ON COMMIT DROP AS
+SELECT kind, kind || ':' || withdrawal_id AS transaction_id, NULL::text AS reverses, side.account_id,
+       sign * amount AS amount, status
+FROM withdrawals,
+     (VALUES ('WITHDRAWAL', 'USER_AVAILABLE:m:u:CNY', 1), ('WITHDRAWAL', 'USER_HELD:m:u:CNY', -1),
+             ('PAYOUT', 'PAYOUTS_IN_TRANSIT:sandbox:CNY', 1), ('PAYOUT', 'CHANNEL:sandbox:CNY', -1),
+             ('PAYOUT_DONE', 'USER_HELD:m:u:CNY', 1), ('PAYOUT_DONE', 'PAYOUTS_IN_TRANSIT:sandbox:CNY', -1))
+     AS side (kind, account_id, sign)
+WHERE kind = 'WITHDRAWAL' OR kind = 'PAYOUT' AND status <> 'DEBITED' OR kind = 'PAYOUT_DONE' AND status = 'SUCCEEDED';
+INSERT INTO withdrawal_entry
+SELECT 'REVERSAL', 'REVERSAL:' || transaction_id, transaction_id, account_id, -amount, status
+FROM withdrawal_entry WHERE status = 'REVERSED';
+INSERT INTO ledger_transactions (transaction_id, kind, merchant_id, reverses, created_at)
+SELECT DISTINCT transaction_id, kind, 'm', reverses, '2029-12-31 12:00'::timestamptz FROM withdrawal_entry;
+INSERT INTO ledger_entries (transaction_id, account_id, amount)
+SELECT transaction_id, account_id, amount FROM withdrawal_entry;
+INSERT INTO accounts (account_id, created_at, updated_at)
+SELECT DISTINCT account_id, '2029-12-31 12:00'::timestamptz, '2029-12-31 12:00'::timestamptz FROM withdrawal_entry
+ON CONFLICT (account_id) DO NOTHING;
+UPDATE accounts SET balance = balance + sense * moved.amount
+FROM (SELECT account_id, sum(amount) AS amount FROM withdrawal_entry GROUP BY account_id) AS moved
+WHERE accounts.account_id = moved.account_id;

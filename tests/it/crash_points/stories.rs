@@ -8,11 +8,12 @@ use serde_json::{Value, json};
 use sqlx::Connection;
 use tokio::time::sleep;
 
+use super::money::Money;
 use crate::support::SECRET_KEY;
 use crate::support::service::{Gone, OPERATOR_OF_PROCESS, Service, Shop};
 
 /// Longer than anybody waits for a channel here.
-const SILENCE_MS: u32 = 1_200;
+pub(super) const SILENCE_MS: u32 = 1_200;
 
 #[derive(Clone, Copy, Debug)]
 pub enum Story {
@@ -40,12 +41,7 @@ pub enum Story {
     Operator,
     Replay,
     Decision,
-    Refund,
-    RefundAwaitingApproval,
-    KeyOfAnOldRefund,
-    Withdraw,
-    WithdrawInSilence,
-    KeyOfAnOldWithdrawal,
+    Money(Money),
 }
 
 impl Story {
@@ -113,30 +109,7 @@ impl Story {
                 app.eventually("its money is held", async || exception_of(shop, number).await.is_some())
                     .await;
             }
-            // Half of its money, so that what is done twice shows.
-            Self::Refund => drop(app.paid(number).await),
-            Self::RefundAwaitingApproval => {
-                app.paid(number).await;
-                app.post("/refunds", refund(number)).await.expect(201);
-                // As it stands above a limit.
-                let waits = "DELETE FROM compensations WHERE subject IN (SELECT refund_id FROM refunds WHERE";
-                app.sql(&format!("{waits} refund_no = '{number}')")).await;
-                let waits = "UPDATE refunds SET status = 'AWAITING_APPROVAL' WHERE";
-                app.sql(&format!("{waits} refund_no = '{number}'")).await;
-            }
-            Self::KeyOfAnOldRefund => {
-                app.paid(number).await;
-                app.post("/refunds", refund(number)).await.expect(201);
-            }
-            Self::Withdraw => app.top_up(&format!("T-{number}"), &user_of(number), 1_000).await,
-            Self::WithdrawInSilence => {
-                app.top_up(&format!("T-{number}"), &user_of(number), 1_000).await;
-                app.fault(FaultOp::Payout, silence.0, 1, silence.1).await;
-            }
-            Self::KeyOfAnOldWithdrawal => {
-                app.top_up(&format!("T-{number}"), &user_of(number), 1_000).await;
-                app.post("/withdrawals", withdrawal(number)).await.expect(201);
-            }
+            Self::Money(story) => story.prepare(app, number).await,
             Self::Buy
             | Self::Cancel
             | Self::Late
@@ -204,33 +177,7 @@ impl Story {
                 Ok(())
             }
             Self::Decision => decide(shop, service, number).await,
-            Self::Refund => {
-                let made = service.post("/refunds", &refund(number)).await?;
-                assert!(matches!(made.status, 200 | 201), "{}", made.text);
-                service.until("it goes back", async || self.has_ended(shop, number).await).await
-            }
-            Self::RefundAwaitingApproval => {
-                let path = format!("/admin/refunds/{number}/approve");
-                let body = json!({"reason": "the story wants it"});
-                let done = service.ask(Method::POST, &path, OPERATOR_OF_PROCESS, Some(&body)).await?;
-                assert!(matches!(done.status, 200 | 409), "{}", done.text);
-                service.until("it goes back", async || self.has_ended(shop, number).await).await
-            }
-            Self::KeyOfAnOldRefund => {
-                let made = service.post_keyed("/refunds", number, &refund(number)).await?;
-                assert_eq!(made.status, 200, "{}", made.text);
-                Ok(())
-            }
-            Self::Withdraw | Self::WithdrawInSilence => {
-                let made = service.post("/withdrawals", &withdrawal(number)).await?;
-                assert!(matches!(made.status, 200 | 201), "{}", made.text);
-                service.until("it has gone out", async || self.has_ended(shop, number).await).await
-            }
-            Self::KeyOfAnOldWithdrawal => {
-                let made = service.post_keyed("/withdrawals", number, &withdrawal(number)).await?;
-                assert_eq!(made.status, 200, "{}", made.text);
-                Ok(())
-            }
+            Self::Money(story) => story.tell(shop, service, number).await,
             Self::Expire
             | Self::DeadLink
             | Self::WaitingTask
@@ -280,18 +227,8 @@ impl Story {
             Self::OldAnswer => app.count_where("idempotency_keys", &format!("key = '{number}'")).await == 0,
             Self::Fold => app.count("account_movements").await == 0,
             Self::OldTask => app.count_where("compensations", &format!("subject = '{number}'")).await == 0,
-            Self::Withdraw | Self::WithdrawInSilence => {
-                let found = app.get(&format!("/withdrawals/{number}")).await.expect(200);
-                found.text_of("status") == "SUCCEEDED"
-            }
-            Self::Refund | Self::RefundAwaitingApproval => {
-                let order = app.find_order(number).await;
-                (&order["status"], &order["refunded_amount"]) == (&json!("PARTIALLY_REFUNDED"), &json!(995))
-            }
-            Self::KeyOfAnOldOrder
-            | Self::KeyOfAnOldLink
-            | Self::KeyOfAnOldRefund
-            | Self::KeyOfAnOldWithdrawal => {
+            Self::Money(story) => story.has_ended(app, number).await,
+            Self::KeyOfAnOldOrder | Self::KeyOfAnOldLink => {
                 app.count_where("idempotency_keys", &format!("key = '{number}'")).await == 1
             }
             Self::Nonsense => {
@@ -330,20 +267,6 @@ fn order(order_no: &str, expires_in: u32) -> Value {
 
 fn link(order_no: &str) -> Value {
     json!({"order_no": order_no, "payer_id": "u1", "channel": "sandbox"})
-}
-
-/// Each story has a user of its own.
-fn user_of(number: &str) -> String {
-    format!("u-{number}")
-}
-
-fn refund(number: &str) -> Value {
-    json!({"refund_no": number, "order_no": number, "amount": 995})
-}
-
-fn withdrawal(number: &str) -> Value {
-    json!({"withdrawal_no": number, "user_id": user_of(number), "amount": 600, "currency": "CNY",
-           "channel": "sandbox", "account": "u@example.com"})
 }
 
 async fn make_order(service: &Service, number: &str) -> Result<(), Gone> {

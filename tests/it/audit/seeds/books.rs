@@ -9,8 +9,9 @@ pub(super) const SEEDS: &[Seed] = &[
         "INSERT INTO ledger_transactions (transaction_id, kind, created_at)
          VALUES ('PAYOUT:x', 'PAYOUT', '2029-12-31 12:00')",
     ),
-    seed(
+    seed_with(
         "booking_balanced",
+        &["withdrawal_booked_right"],
         "INSERT INTO ledger_transactions (transaction_id, kind, created_at)
          VALUES ('PAYOUT:x', 'PAYOUT', '2029-12-31 12:00');
          INSERT INTO ledger_entries (transaction_id, account_id, amount)
@@ -35,8 +36,9 @@ pub(super) const SEEDS: &[Seed] = &[
     seed("account_balance", "INSERT INTO account_movements VALUES ('USER_AVAILABLE:m:u:CNY', 0)"),
     seed("account_balance", "INSERT INTO account_movements VALUES ('MERCHANT:nobody:CNY', 1)"),
     seed("account_balance", "DELETE FROM accounts WHERE account_id = 'PLATFORM_REVENUE:USD'"),
-    seed(
+    seed_with(
         "user_balance_not_negative",
+        &["withdrawal_booked_right"],
         "ALTER TABLE accounts DROP CONSTRAINT accounts_user_balance_not_negative;
          INSERT INTO ledger_transactions (transaction_id, kind, created_at)
          VALUES ('PAYOUT:x', 'PAYOUT', '2029-12-31 12:00');
