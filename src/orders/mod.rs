@@ -14,6 +14,7 @@ mod expire;
 mod find;
 mod model;
 mod store;
+mod top_up;
 
 pub use close::close;
 pub use create::{Created, create};
