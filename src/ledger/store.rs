@@ -24,7 +24,7 @@ pub(super) async fn insert(tx: &mut Tx, postings: &[&Posting], now: OffsetDateTi
              -- In the order of their names, as by everybody.
              SELECT account_id, $8::timestamptz, $8
              FROM (SELECT DISTINCT account_id FROM unnest($6::text[]) AS account_id) AS named
-             -- To look is a fifth of the price of an insert that comes to nothing. No join: its plan could walk.
+             -- To look is cheaper than an insert that comes to nothing. No join: its plan could walk.
              WHERE (SELECT account_id FROM accounts WHERE accounts.account_id = named.account_id) IS NULL
              ORDER BY account_id
              ON CONFLICT (account_id) DO NOTHING

@@ -108,7 +108,7 @@ impl Command for Pay {
                  FROM (SELECT side.account_id, min(now) AS now
                        FROM paid, LATERAL (VALUES (debit), (credit)) AS side (account_id)
                        GROUP BY side.account_id) AS named
-                 -- To look is a fifth of the price of an insert that comes to nothing. No join: its plan could walk.
+                 -- To look is cheaper than an insert that comes to nothing. No join: its plan could walk.
                  WHERE (SELECT account_id FROM accounts WHERE accounts.account_id = named.account_id) IS NULL
                  ORDER BY account_id
                  ON CONFLICT (account_id) DO NOTHING
