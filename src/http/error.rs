@@ -242,6 +242,9 @@ impl From<&OrderError> for Problem {
                 Self::new(StatusCode::CONFLICT, "OUT_OF_STOCK", "nothing was reserved: not enough is left"),
                 |problem, sku| problem.field("items", format!("not enough of {sku} is left")),
             ),
+            OrderError::NoTopUp(field) => {
+                Self::invalid(*field, "expected none: a top-up sells nothing and earns no commission")
+            }
             OrderError::AlreadyPaid => already_paid(),
             OrderError::ChannelUnavailable => channel_unavailable(),
             OrderError::Busy(_) => Self::busy("order"),

@@ -98,7 +98,6 @@ pub(super) struct NewOrderBody {
 impl NewOrderBody {
     /// Checks what types alone cannot say.
     fn check(self, default_life_secs: i64) -> Result<NewOrder, Problem> {
-        self.check_top_up()?;
         let amount = self.checked_amount()?;
         let expires_in_secs = self.expires_in.unwrap_or(default_life_secs);
         if !(1..=MAX_LIFE_SECS).contains(&expires_in_secs) {
@@ -135,19 +134,6 @@ impl NewOrderBody {
             notify_url: self.notify_url,
             metadata: self.metadata,
         })
-    }
-
-    /// A top-up sells nothing: nothing is reserved, and nobody earns a commission.
-    fn check_top_up(&self) -> Result<(), Problem> {
-        match self.kind {
-            Some(OrderKind::TopUp) if !self.items.is_empty() => {
-                Err(Problem::invalid("items", "expected none: a top-up sells nothing"))
-            }
-            Some(OrderKind::TopUp) if self.rebate.is_some() => {
-                Err(Problem::invalid("rebate", "expected none: a top-up earns no commission"))
-            }
-            _ => Ok(()),
-        }
     }
 
     /// The amount: given, or the sum of the items; both must agree.

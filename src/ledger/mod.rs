@@ -4,7 +4,7 @@
 //! currency; a business fact is booked once, for its transaction is named after it; what is booked never changes, and
 //! is corrected by a reversal, once; a user's balance is the sum of the entries and never below zero. A booking commits
 //! with the change of state that it books. No payment waits for another one's: only users' balances are kept in place,
-//! every other account's is read together with the movements that [`fold`] has not added to it yet.
+//! every other account's is read together with the movements that [`fold()`] has not added to it yet.
 
 mod balances;
 mod books;

@@ -22,7 +22,11 @@ pub(super) async fn insert(tx: &mut Tx, postings: &[&Posting], now: OffsetDateTi
         "WITH opened AS (
              INSERT INTO accounts (account_id, created_at, updated_at)
              -- In the order of their names, as by everybody.
-             SELECT DISTINCT account_id, $8::timestamptz, $8 FROM unnest($6::text[]) AS account_id ORDER BY account_id
+             SELECT account_id, $8::timestamptz, $8
+             FROM (SELECT DISTINCT account_id FROM unnest($6::text[]) AS account_id) AS named
+             -- To look is cheaper than an insert that comes to nothing. No join: its plan could walk.
+             WHERE (SELECT account_id FROM accounts WHERE accounts.account_id = named.account_id) IS NULL
+             ORDER BY account_id
              ON CONFLICT (account_id) DO NOTHING
          ), booked AS (
              INSERT INTO ledger_transactions (transaction_id, kind, merchant_id, order_no, created_at)

@@ -9,7 +9,7 @@ use super::deadlines;
 use super::error::OrderError;
 use super::find::{self, OrderDetails};
 use super::model::{NewOrder, Order, OrderItem, OrderKey};
-use super::store;
+use super::{store, top_up};
 use crate::app::App;
 use crate::idempotency::{self, Keep};
 use crate::ids::{MerchantId, OrderNo};
@@ -29,7 +29,7 @@ pub struct Created {
 ///
 /// # Errors
 /// [`OrderError::ParamsMismatch`] names the fields in which the existing order differs;
-/// [`OrderError::OutOfStock`] and [`OrderError::UnknownSku`] reserve nothing.
+/// [`OrderError::OutOfStock`], [`OrderError::UnknownSku`] and [`OrderError::NoTopUp`] reserve nothing.
 pub async fn create(
     app: &App,
     merchant_id: &MerchantId,
@@ -38,6 +38,7 @@ pub async fn create(
 ) -> Result<Created, OrderError> {
     // Allotted once: a second run after a lost answer must meet the order of the first.
     let order_no = new.order_no.clone().unwrap_or_else(|| app.ids.order_no());
+    top_up::check(app, merchant_id, &order_no, new).await?;
     app.db.retrying(|| create_once(app, merchant_id, order_no.clone(), new, keep)).await
 }
 
@@ -92,7 +93,7 @@ async fn refused(conn: &mut Conn, key: &OrderKey, new: &NewOrder, error: DbError
 }
 
 /// The number is taken: by this very order, or by another.
-async fn compare(conn: &mut Conn, order: &Order, new: &NewOrder) -> Result<(), OrderError> {
+pub(super) async fn compare(conn: &mut Conn, order: &Order, new: &NewOrder) -> Result<(), OrderError> {
     let items = store::list_items(conn, &order.key()).await?;
     let differing = differing_fields(order, &items, new);
     if differing.is_empty() { Ok(()) } else { Err(OrderError::ParamsMismatch(differing)) }

@@ -15,6 +15,7 @@ mod find;
 mod model;
 mod refunded;
 mod store;
+mod top_up;
 
 pub use close::close;
 pub use create::{Created, create};

@@ -181,7 +181,7 @@ async fn what_makes_no_sense_about_users_and_top_ups_is_refused_and_moves_nothin
         order
     };
     let items = json!([{"sku": "TEA", "quantity": 1, "unit_price": 10}]);
-    for (field, value) in [("items", items), ("rebate", json!({"rate": "0.1"})), ("rebate", json!({}))] {
+    for (field, value) in [("items", items), ("rebate", json!({"rate": "0.1"}))] {
         let refused = app.post("/orders", top_up(field, value)).await;
         assert_eq!(refused.problem(422), "VALIDATION_FAILED");
         assert_eq!(refused.body["errors"][0]["field"], field);

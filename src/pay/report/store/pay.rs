@@ -104,9 +104,13 @@ impl Command for Pay {
                ), opened AS (
                  -- In the order of their names, as by everybody.
                  INSERT INTO accounts (account_id, created_at, updated_at)
-                 SELECT side.account_id, min(now), min(now)
-                 FROM paid, LATERAL (VALUES (debit), (credit)) AS side (account_id)
-                 GROUP BY side.account_id ORDER BY side.account_id
+                 SELECT account_id, now, now
+                 FROM (SELECT side.account_id, min(now) AS now
+                       FROM paid, LATERAL (VALUES (debit), (credit)) AS side (account_id)
+                       GROUP BY side.account_id) AS named
+                 -- To look is cheaper than an insert that comes to nothing. No join: its plan could walk.
+                 WHERE (SELECT account_id FROM accounts WHERE accounts.account_id = named.account_id) IS NULL
+                 ORDER BY account_id
                  ON CONFLICT (account_id) DO NOTHING
                ), booked AS (
                  -- Its primary key is one more word against paying twice by one attempt.
