@@ -13,6 +13,7 @@ use lapin::{Acker, Consumer};
 
 use super::delays::{Message, Outbox};
 use super::{ANSWER_WITHIN, AmqpDown, Line, ladder};
+use crate::infra::crash::effect;
 
 /// Messages in hand at most: as many fall due within the second that is waited out here.
 const IN_HAND: u16 = 4000;
@@ -180,7 +181,7 @@ async fn send_on(
     acker: &Acker,
     now_ms: i64,
 ) -> Result<(), AmqpDown> {
-    let settled = match out.send(message, now_ms, SENT_ON_WITHIN).await {
+    let settled = match effect!("timers.hop", out.send(message, now_ms, SENT_ON_WITHIN).await) {
         Err(AmqpDown::Refused) => {
             tracing::debug!("a timer could not be sent on and stays where it is");
             let again = BasicNackOptions { requeue: true, ..BasicNackOptions::default() };
