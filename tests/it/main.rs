@@ -49,4 +49,5 @@ mod storms;
 mod stray_money;
 mod tidy;
 mod timeouts;
+mod tls;
 mod webhooks;
