@@ -115,6 +115,16 @@ impl Env {
         Ok(value)
     }
 
+    /// What stands in `SSL_CERT_FILE` is read by whoever makes a connection, and would be missed there in silence.
+    fn check_authorities(&self) -> Result<(), ConfigError> {
+        let name = "SSL_CERT_FILE";
+        let Some(path) = self.text(name)? else { return Ok(()) };
+        let text = std::fs::read_to_string(path)
+            .map_err(|error| self.wrong(name, format!("it cannot be read ({error})")))?;
+        let has_some = text.contains("-----BEGIN CERTIFICATE-----");
+        if has_some { Ok(()) } else { Err(self.wrong(name, "no certificate stands in it")) }
+    }
+
     fn millis(&self, name: &'static str, low: u64, high: u64) -> Result<Duration, ConfigError> {
         Ok(Duration::from_millis(self.within(name, low, high)?))
     }
@@ -171,6 +181,7 @@ impl Config {
     /// # Errors
     /// The first variable that is missing or wrong, with what was expected.
     pub fn read(env: &Env) -> Result<Self, ConfigError> {
+        env.check_authorities()?;
         let (broker, orders) = (BrokerConfig::read(env)?, OrdersConfig::read(env)?);
         if orders.delay_queue == DelayQueue::RabbitMq && broker.url.is_none() {
             return Err(env.wrong("AMQP_URL", "it is not set, and DELAY_QUEUE=rabbitmq needs it"));

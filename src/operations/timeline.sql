@@ -71,11 +71,21 @@ FROM (
   UNION ALL
   (SELECT step.at, 7, id, 'TASK', subject, step.event, step.status,
           jsonb_build_object('action', action, 'attempts', attempts, 'last_error', last_error), NULL
-   FROM compensations,
+   FROM (SELECT * FROM compensations
+         WHERE merchant_id = $1 AND order_no = $2 AND (attempts > 0 OR action <> 'DRIVE_PAY_ORDER')
+         UNION ALL
+         -- Guards that were not tried yet are found by their attempts only.
+         SELECT guard.*
+         FROM pay_orders,
+              LATERAL (SELECT * FROM compensations
+                       WHERE subject = pay_orders.pay_order_id AND action = 'DRIVE_PAY_ORDER'
+                         AND status NOT IN ('DONE', 'DEAD') AND attempts = 0
+                       LIMIT 1) AS guard
+         WHERE pay_orders.merchant_id = $1 AND pay_orders.order_no = $2) AS task,
         LATERAL (VALUES (created_at, 'WRITTEN', 'READY'),
                         (CASE WHEN (status, attempts) <> ('READY', 0) THEN updated_at END, 'MOVED', status))
         AS step (at, event, status)
-   WHERE merchant_id = $1 AND order_no = $2 AND step.at IS NOT NULL ORDER BY step.at LIMIT $3)
+   WHERE step.at IS NOT NULL ORDER BY step.at LIMIT $3)
   UNION ALL
   (SELECT step.at, 8, 0, 'EXCEPTION', exception_id, step.event, step.status,
           jsonb_build_object('detail', detail, 'subject', subject) || step.more, NULL

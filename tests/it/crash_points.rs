@@ -26,6 +26,7 @@ const EFFECTS: &[(Story, &[&str])] = &[
     (Story::LateAndSilent, &["refunds.remake"]),
     (Story::Expire, &["orders.claim", "orders.expire", "orders.forget"]),
     (Story::ExpireOnBroker, &["timers.put", "timers.take", "timers.done"]),
+    (Story::HopOnBroker, &["timers.hop"]),
     (Story::Silent, &["pay.leave", "tasks.retry"]),
     (Story::SilentOnce, &["pay.take"]),
     (Story::PaidWhileAskedFor, &["pay.untake"]),

@@ -52,6 +52,7 @@ mod storms;
 mod stray_money;
 mod tidy;
 mod timeouts;
+mod tls;
 mod upgrade;
 mod webhooks;
 mod withdrawals;

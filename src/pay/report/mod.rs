@@ -14,7 +14,7 @@ use crate::channels::{Payment, Refusal, TradeState};
 use crate::exceptions::{self, ExceptionKind, NewException};
 use crate::infra::crash::effect;
 use crate::infra::db::{DbError, Tx};
-use crate::infra::lock::{LockGuard, Scene};
+use crate::infra::lock::{Scene, Turn};
 use crate::infra::words::words;
 use crate::ledger;
 use crate::orders::{OrderKey, OrderKind};
@@ -185,7 +185,14 @@ async fn apply_with_races(app: &App, report: &Report<'_>) -> Result<Remedy, PayE
         let facts = app.db.gather(report.question()).await?;
         let remedy = decide(&facts, report);
         if lock.is_none() {
-            lock = lock_for(app, report, &facts, &remedy).await;
+            match lock_for(app, report, &facts, &remedy).await {
+                Some(Turn::Ours(guard)) => lock = Some(guard),
+                Some(Turn::Settled(remedy)) => {
+                    announce(app, report, &facts, &remedy);
+                    return Ok(remedy);
+                }
+                None => {}
+            }
         }
         match write(app, report, &facts, &remedy).await {
             Ok(true) => {
@@ -202,13 +209,18 @@ async fn apply_with_races(app: &App, report: &Report<'_>) -> Result<Remedy, PayE
 }
 
 /// A callback takes the order's lock before it writes, and goes on without it when it cannot be had: the write is
-/// guarded either way. Whoever asks the channel holds the lock already.
-async fn lock_for(app: &App, report: &Report<'_>, facts: &Facts, remedy: &Remedy) -> Option<LockGuard> {
+/// guarded either way. One that was taken in meanwhile, by another instance, is a repeat. Whoever asks the channel
+/// holds the lock already.
+async fn lock_for(app: &App, report: &Report<'_>, facts: &Facts, remedy: &Remedy) -> Option<Turn<Remedy>> {
     if matches!(report.origin, Origin::Query) || matches!(remedy, Remedy::Repeat(_) | Remedy::Split) {
         return None;
     }
     let key = facts.matched.as_ref()?.key.lock_key();
-    app.locks.acquire(Scene::Webhook, &key).await.ok()
+    let look = || async {
+        let facts = app.db.gather(report.question()).await.ok()?;
+        Some(decide(&facts, report)).filter(|remedy| matches!(remedy, Remedy::Repeat(_)))
+    };
+    app.locks.acquire_unless(Scene::Webhook, &key, look).await.ok()
 }
 
 const LOST_RACES: [&str; 3] = ["webhook_inbox_pkey", "trades_pkey", "stray_payments_trade_once"];

@@ -238,7 +238,7 @@ const SEEDS: &[Seed] = &[
         "DELETE FROM settlements WHERE order_no = 'Z'",
     ),
     seed("settlement_of_order", "UPDATE orders SET rebate_user_id = 'v' WHERE order_no = 'Z'"),
-    seed("settlement_of_order", "UPDATE orders SET kind = 'TOPUP' WHERE order_no = 'Z'"),
+    seed_with("settlement_of_order", &["payment_booked"], "UPDATE orders SET kind = 'TOPUP' WHERE order_no = 'Z'"),
     seed("settlement_computed", "UPDATE settlements SET rate = 0.04 WHERE order_no = 'S'"),
     seed("settlement_computed", "UPDATE settlements SET factor = 0.6 WHERE order_no = 'S'"),
     seed_with(
@@ -246,9 +246,9 @@ const SEEDS: &[Seed] = &[
         &["settlement_posted", "request_effect"],
         "UPDATE settlements SET commission = 4 WHERE order_no = 'S'",
     ),
-    seed("settlement_posted", "DELETE FROM ledger_entries WHERE transaction_id = 'SETTLEMENT:m:S'"),
-    seed(
-        "settlement_clawed_back",
+    seed_with("settlement_posted", &["account_balance", "booking_balanced"], "DELETE FROM ledger_entries WHERE transaction_id = 'SETTLEMENT:m:S'"),
+    seed_with(
+        "settlement_clawed_back", &["account_balance"],
         "INSERT INTO ledger_transactions (transaction_id, kind, merchant_id, order_no, created_at)
          VALUES ('CLAW_BACK:rf_x', 'CLAW_BACK', 'm', 'S', '2029-12-31 12:00');
          INSERT INTO ledger_entries (transaction_id, account_id, amount)

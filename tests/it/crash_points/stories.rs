@@ -23,6 +23,7 @@ pub enum Story {
     LateAndSilent,
     Expire,
     ExpireOnBroker,
+    HopOnBroker,
     Silent,
     SilentOnce,
     PaidWhileAskedFor,
@@ -47,7 +48,7 @@ pub enum Story {
 impl Story {
     /// Whether its timers are on RabbitMQ.
     pub fn is_on_broker(self) -> bool {
-        matches!(self, Self::ExpireOnBroker)
+        matches!(self, Self::ExpireOnBroker | Self::HopOnBroker)
     }
 
     /// What was there before the process that dies.
@@ -115,7 +116,8 @@ impl Story {
             | Self::Late
             | Self::Nonsense
             | Self::Operator
-            | Self::ExpireOnBroker => {}
+            | Self::ExpireOnBroker
+            | Self::HopOnBroker => {}
         }
     }
 
@@ -147,8 +149,10 @@ impl Story {
                 close(service, number).await
             }
             Self::Late | Self::LateAndSilent => late(shop, service, number).await,
-            Self::ExpireOnBroker => {
-                service.post("/orders", &order(number, 1)).await?;
+            Self::ExpireOnBroker | Self::HopOnBroker => {
+                // Four seconds but for a moment: two on one queue, one on the next.
+                let life = if matches!(self, Self::HopOnBroker) { 4 } else { 1 };
+                service.post("/orders", &order(number, life)).await?;
                 service.until("its end", async || self.has_ended(shop, number).await).await
             }
             Self::Silent => silent(shop, service, number).await,
@@ -199,7 +203,9 @@ impl Story {
         let app = &shop.app;
         match self {
             Self::Buy | Self::PaidWhileAskedFor => app.status_of(number).await == "PAID",
-            Self::Cancel | Self::ExpireOnBroker => app.status_of(number).await == "CLOSED",
+            Self::Cancel | Self::ExpireOnBroker | Self::HopOnBroker => {
+                app.status_of(number).await == "CLOSED"
+            }
             Self::Expire => {
                 app.status_of(number).await == "CLOSED"
                     && app.status_of(&format!("{number}-2")).await == "CLOSED"

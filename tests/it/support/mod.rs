@@ -1,6 +1,7 @@
 //! What stories are told with.
 
 pub mod app;
+pub mod authority;
 pub mod books;
 pub mod browser;
 pub mod chance;

@@ -68,8 +68,9 @@ pub(super) const SEEDS: &[Seed] = &[
         "UPDATE ledger_entries SET amount = sign(amount) * 90 WHERE transaction_id = 'PAYMENT:po_d1';
          UPDATE accounts SET balance = balance - 10 WHERE account_id IN ('CHANNEL:sandbox:CNY', 'MERCHANT:m:CNY')",
     ),
-    seed(
+    seed_with(
         "payment_booked",
+        &["account_balance"],
         "UPDATE ledger_entries SET account_id = 'MERCHANT:m:CNY'
          WHERE transaction_id = 'PAYMENT:po_t1' AND account_id = 'USER_AVAILABLE:m:u:CNY';
          UPDATE accounts SET balance = balance + 300 WHERE account_id = 'MERCHANT:m:CNY';
@@ -129,8 +130,9 @@ pub(super) const SEEDS: &[Seed] = &[
          UPDATE accounts SET balance = balance - 100
          WHERE account_id IN ('CHANNEL:sandbox:CNY', 'SUSPENSE:sandbox:CNY')",
     ),
-    seed(
+    seed_with(
         "suspense_is_stray_money",
+        &["withdrawal_booked_right"],
         "INSERT INTO ledger_transactions (transaction_id, kind, created_at)
          VALUES ('PAYOUT:x', 'PAYOUT', '2029-12-31 12:00');
          INSERT INTO ledger_entries (transaction_id, account_id, amount)
@@ -141,9 +143,9 @@ pub(super) const SEEDS: &[Seed] = &[
     seed(
         "reversal_mirrors",
         "INSERT INTO accounts (account_id, balance, created_at, updated_at)
-         VALUES ('PAYOUTS_IN_TRANSIT:sandbox:CNY', 100, '2029-12-31 12:00', '2029-12-31 12:00');
+         VALUES ('PLATFORM_REVENUE:CNY', -100, '2029-12-31 12:00', '2029-12-31 12:00');
          UPDATE accounts SET balance = balance - 100 WHERE account_id = 'CHANNEL:sandbox:CNY';
-         UPDATE ledger_entries SET account_id = 'PAYOUTS_IN_TRANSIT:sandbox:CNY'
+         UPDATE ledger_entries SET account_id = 'PLATFORM_REVENUE:CNY'
          WHERE transaction_id = 'REVERSAL:REFUND:rf_cx' AND account_id = 'CHANNEL:sandbox:CNY'",
     ),
     seed_with(
