@@ -90,11 +90,11 @@ async fn a_run_that_is_killed_again_and_again_settles_and_counts_everything_once
     app.rebate_rule(None, "0.05").await;
     app.seed_paid_orders("K", count, 40, 30).await;
     let run_id = begin(app, 30).await;
-    let mut deaths = 0;
+    let mut deaths = 0_u32;
     while run_of(app, &run_id).await["status"] != "DONE" {
         let work = cluster.instances.iter().map(|one| {
             let (service, patience) =
-                (one.instance.app.clone(), Duration::from_millis(20) + chance.pause(150_000));
+                (one.instance.app.clone(), chance.pause(u64::from(deaths + 1) * 10_000));
             tokio::spawn(async move {
                 tokio::time::timeout(patience, settlement::run_due(&service)).await.is_err()
             })
