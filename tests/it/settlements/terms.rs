@@ -125,7 +125,8 @@ async fn a_source_of_rates_may_take_longer_than_a_lock_lives() {
     assert_eq!(others[0].problem(409), "LOCK_BUSY");
     assert_eq!((others[1].status, &others[1].body["commission"]), (200, &json!(300)));
     assert_eq!(rates.calls(), 1);
-    assert_eq!(metric(app, "payonce_lock_lost_total", &[("scene", "SETTLE")]).await - lost, 0.0);
+    let lost_since = metric(app, "payonce_lock_lost_total", &[("scene", "SETTLE")]).await;
+    assert!(lost_since <= lost, "the lock was kept: {lost_since} were lost by now, {lost} before");
 
     // The lock is lost in the middle, and another instance takes it: one of them settles.
     let (first, second) = tokio::join!(app.settle("A2"), async {
