@@ -24,6 +24,7 @@ pub const BATCH_WINDOW: Duration = Duration::from_secs(1);
 #[derive(Debug)]
 pub struct Pgbench {
     program: PathBuf,
+    psql: PathBuf,
     database: String,
     logs: PathBuf,
     /// Rows of each range.
@@ -58,7 +59,7 @@ impl Pgbench {
         if !made.success() {
             return Err("psql did not make the schema of benches/limits".into());
         }
-        Ok(Self { program, database, logs, rows, used: HashMap::new() })
+        Ok(Self { program, psql: psql.to_owned(), database, logs, rows, used: HashMap::new() })
     }
 
     /// Runs a script with so many clients.
@@ -89,9 +90,30 @@ impl Pgbench {
         Ok(Sample::new(per_second, &latencies))
     }
 
+    /// Takes all settlements back: what is measured in batches walks the rows that were measured singly.
+    pub async fn unsettle(&self) -> Result<(), Failure> {
+        let mut telling = Command::new(&self.psql);
+        telling.args(["-qX", "-v", "ON_ERROR_STOP=1", "-d", &self.database]);
+        telling.args(["-c", "UPDATE b.orders SET settled = 0 WHERE settled = 1"]);
+        telling.args([
+            "-c",
+            "DELETE FROM b.ledger WHERE kind = 2",
+            "-c",
+            "VACUUM ANALYZE",
+            "-c",
+            "CHECKPOINT",
+        ]);
+        if telling.stderr(Stdio::null()).status().await?.success() {
+            Ok(())
+        } else {
+            Err("psql did not take the settlements back".into())
+        }
+    }
+
     /// Rows for a run, never those of an earlier one: the first, and how many each client has for itself.
     fn take_rows(&mut self, name: &str, clients: usize, window: Duration) -> Result<(usize, usize), Failure> {
-        let kind = name.split('_').next().unwrap_or(name);
+        // Settlements are taken back between the two kinds of them, so each begins anew.
+        let kind = if name.starts_with("settle_") { name } else { name.split('_').next().unwrap_or(name) };
         let inserts = kind == "payurl";
         let (limit, per_second) = match name.ends_with("_batch100") {
             true => (self.rows / 100, BATCHES_PER_SECOND),

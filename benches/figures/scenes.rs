@@ -7,6 +7,7 @@ mod crowds;
 mod instances;
 mod overhead;
 mod requests;
+mod settlements;
 mod timeouts;
 
 /// Plays those whose name contains one of the words; all of them without words.
@@ -28,6 +29,9 @@ pub async fn play(stage: &mut Stage, wanted: &[String]) -> Result<(), Failure> {
     }
     if is_wanted("timeouts") {
         timeouts::all_at_once(stage).await?;
+    }
+    if is_wanted("settlement in batch") {
+        settlements::in_batch(stage).await?;
     }
     if is_wanted("lateness") {
         timeouts::lateness(stage).await?;

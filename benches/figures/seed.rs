@@ -77,6 +77,65 @@ const ATTEMPTS: [&str; 2] = [
      WHERE $4::timestamptz IS NOT NULL AND $5 + $6 + $7 >= 0",
 ];
 
+/// Paid orders, each statement with the same parameters: merchant, prefix, count, amount, instant of payment.
+const PAID: [&str; 8] = [
+    "INSERT INTO rebate_rules (merchant_id, rate, created_at, updated_at)
+     SELECT $1, 0.1, $5::timestamptz, $5 WHERE $2 <> '' AND $3::integer + $4::bigint > 0 ON CONFLICT DO NOTHING",
+    "INSERT INTO orders (merchant_id, order_no, user_id, status, amount, currency, paid_by, paid_at, expires_at, attempts,
+                         created_at, updated_at, version)
+     SELECT $1, $2 || g, 'u' || g % 100000, 'PAID', $4, 'CNY', 'po_' || lpad($2 || g, 26, '0'),
+            $5 + g * interval '1 us', $5, 1, $5, $5, 2
+     FROM generate_series(1, $3) AS g",
+    "INSERT INTO pay_orders (pay_order_id, merchant_id, order_no, payer_id, channel, status, amount, currency,
+                             pay_url, transaction_id, paid_at, expires_at, created_at, updated_at, version)
+     SELECT 'po_' || lpad($2 || g, 26, '0'), $1, $2 || g, 'u' || g % 100000, 'sandbox', 'PAID', $4, 'CNY',
+            'https://pay', 'txn_' || $2 || g, $5, $5, $5, $5, 3
+     FROM generate_series(1, $3) AS g",
+    "INSERT INTO order_history (merchant_id, order_no, pay_order_id, seq, from_status, to_status, event, created_at)
+     SELECT $1, $2 || g, CASE WHEN is_attempt THEN 'po_' || lpad($2 || g, 26, '0') ELSE '' END, seq, before, after,
+            event, $5
+     FROM generate_series(1, $3) AS g,
+          (VALUES (false, 1, NULL, 'PENDING', 'CREATED'), (false, 2, 'PENDING', 'PAID', 'PAYMENT_CONFIRMED'),
+                  (true, 1, NULL, 'INIT', 'BEGUN'), (true, 2, 'INIT', 'PAYING', 'LINK_MADE'),
+                  (true, 3, 'PAYING', 'PAID', 'PAYMENT_CONFIRMED')) AS step (is_attempt, seq, before, after, event)
+     WHERE $4::bigint > 0",
+    "INSERT INTO trades (channel, transaction_id, pay_order_id, created_at)
+     SELECT 'sandbox', 'txn_' || $2 || g, 'po_' || lpad($2 || g, 26, '0'), $5
+     FROM generate_series(1, $3) AS g WHERE $1 <> '' AND $4::bigint > 0",
+    "INSERT INTO outbox (merchant_id, order_no, event, event_version, payload, created_at)
+     SELECT $1, $2 || g, 'order.paid', 1, '{}', $5 FROM generate_series(1, $3) AS g WHERE $4::bigint > 0",
+    "INSERT INTO accounts (account_id, created_at, updated_at)
+     SELECT account_id, $5, $5
+     FROM (VALUES ('CHANNEL:sandbox:CNY'), ('MERCHANT:' || $1 || ':CNY')) AS account (account_id)
+     WHERE $2 <> '' AND $3::integer + $4::bigint > 0 ON CONFLICT DO NOTHING",
+    "WITH booked AS (
+         INSERT INTO ledger_transactions (transaction_id, kind, merchant_id, order_no, created_at)
+         SELECT 'PAYMENT:po_' || lpad($2 || g, 26, '0'), 'PAYMENT', $1, $2 || g, $5 FROM generate_series(1, $3) AS g
+     )
+     INSERT INTO ledger_entries (transaction_id, account_id, amount)
+     SELECT 'PAYMENT:po_' || lpad($2 || g, 26, '0'), account_id, amount
+     FROM generate_series(1, $3) AS g,
+          (VALUES ('CHANNEL:sandbox:CNY', $4), ('MERCHANT:' || $1 || ':CNY', -$4)) AS entry (account_id, amount)",
+];
+
+/// Orders without items that were paid at that instant, of which a tenth is earned.
+pub async fn paid_orders(
+    database_url: &str,
+    paid_at: OffsetDateTime,
+    prefix: &str,
+    count: i32,
+) -> Result<(), Failure> {
+    let mut connection = PgConnection::connect(database_url).await?;
+    let mut tx = connection.begin().await?;
+    for statement in PAID {
+        let statement =
+            sqlx::query(statement).bind(MERCHANT).bind(prefix).bind(count).bind(AMOUNT).bind(paid_at);
+        statement.execute(&mut *tx).await?;
+    }
+    tx.commit().await?;
+    Ok(connection.close().await?)
+}
+
 /// Orders without items that wait for their first pay URL, due long after the scene.
 pub async fn fresh_orders(
     database_url: &str,

@@ -19,6 +19,9 @@ const PASSED_ON: [&str; 4] = ["PATH", "HOME", "DATABASE_POOL_SIZE", "TOKIO_WORKE
 /// The secret that webhooks are signed with.
 pub const SANDBOX_SECRET: &str = "bench-sandbox-secret-0123456789";
 
+/// The operator's token.
+pub const ADMIN_TOKEN: &str = "bench-admin-token-0123456789";
+
 /// How the binary is run.
 #[derive(Clone, Debug)]
 pub struct Program {
@@ -41,7 +44,7 @@ impl Program {
             .envs(std::env::vars().filter(|(name, _)| PASSED_ON.contains(&name.as_str())))
             .env("DATABASE_URL", &self.database_url)
             .env("REDIS_URL", &self.redis_url)
-            .env("ADMIN_TOKENS", "operator:bench-admin-token-0123456789")
+            .env("ADMIN_TOKENS", format!("operator:{ADMIN_TOKEN}"))
             .env("ENCRYPTION_KEY", "bench-encryption-key-0123456789")
             .env("SANDBOX_SECRET", SANDBOX_SECRET)
             .env("RUST_LOG", "warn")

@@ -22,7 +22,7 @@ use crate::outbox::{self, Event};
 /// nothing to claim back.
 ///
 /// # Errors
-/// A constraint (`ledger_transactions_pkey`) when that refund was booked before.
+/// A constraint of the ledger when that refund was booked before.
 pub async fn claw_back_in_tx(
     tx: &mut Tx,
     key: &OrderKey,
@@ -39,7 +39,7 @@ pub async fn claw_back_in_tx(
 /// What the user owes is paid off first.
 ///
 /// # Errors
-/// A constraint (`ledger_transactions_pkey`) when that was booked before.
+/// A constraint of the ledger when that was booked before.
 pub async fn restore_in_tx(
     tx: &mut Tx,
     key: &OrderKey,

@@ -55,12 +55,12 @@ async fn look_then_settle(
         Ok(lock) => lock,
         Err(busy) => return last_look(app, key, keep, busy).await,
     };
-    // Whoever had the lock before may have settled it: nobody outside is asked in vain.
-    if rates::source(app).is_outside() {
+    if lock.has_waited() {
         facts = look(app, key).await?;
     }
     for _ in 0..MAX_ROUNDS {
         if let Some(settlement) = facts.settlement {
+            drop(lock);
             return give(app, key, keep, settlement).await;
         }
         if let Some(settled) = settle_once(app, &facts, keep, &lock).await? {

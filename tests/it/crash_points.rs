@@ -42,7 +42,16 @@ const EFFECTS: &[(Story, &[&str])] = &[
     (Story::KeyOfAnOldOrder, &["orders.keep"]),
     (Story::KeyOfAnOldLink, &["pay.keep"]),
     (Story::Nonsense, &["webhooks.unreadable"]),
-    (Story::Operator, &["merchants.create", "merchants.keys", "merchants.stock"]),
+    (
+        Story::Operator,
+        &["merchants.create", "merchants.keys", "merchants.stock", "settlement.rule", "settlement.level"],
+    ),
+    (Story::Settle, &["settlement.settle"]),
+    (Story::KeyOfAnOldSettlement, &["settlement.keep"]),
+    (
+        Story::SettleMany,
+        &["settlement.begin_run", "settlement.claim_run", "settlement.batch", "settlement.advance"],
+    ),
     (Story::Replay, &["admin_log.append"]),
     (Story::Decision, &["refunds.resolve"]),
     (

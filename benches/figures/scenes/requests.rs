@@ -29,6 +29,8 @@ pub enum Work {
     PayUrlWithOrder,
     /// A success callback, of orders spread over so many things.
     Webhook(i32),
+    /// The settlement of a paid order.
+    Settle,
 }
 
 /// A figure, or two where repeats are measured too.
@@ -62,13 +64,22 @@ const WEBHOOK: Scene = Scene {
     repeats: Some(Target::Least(2.0)),
 };
 
+const SETTLE: Scene = Scene {
+    name: "settlement",
+    work: Work::Settle,
+    clients: 32,
+    other: ("settle_cte", 32),
+    target: Target::Least(0.55),
+    repeats: None,
+};
+
 const fn more(scene: Scene, name: &'static str, clients: usize, other_clients: usize) -> Scene {
     let other = (scene.other.0, other_clients);
     Scene { name, clients, other, target: Target::Information, repeats: None, ..scene }
 }
 
 /// All of them. With 256 clients the other side has 32, where it is at its best.
-pub const SCENES: [Scene; 10] = [
+pub const SCENES: [Scene; 14] = [
     PAY_URL,
     more(PAY_URL, "pay_url at 8", 8, 8),
     more(PAY_URL, "pay_url at 64", 64, 64),
@@ -83,6 +94,10 @@ pub const SCENES: [Scene; 10] = [
         other: ("hotacct_cte", 64),
         ..more(WEBHOOK, "webhook on one hot sku", 64, 64)
     },
+    SETTLE,
+    more(SETTLE, "settlement at 8", 8, 8),
+    more(SETTLE, "settlement at 64", 64, 64),
+    more(SETTLE, "settlement at 256", 256, 32),
 ];
 
 /// Fills every table and connection a little, unmeasured, as in a service that has run for a while.
@@ -135,7 +150,9 @@ impl Scene {
             self.name.bytes().fold(0u32, |sum, byte| sum.wrapping_mul(31).wrapping_add(byte.into()));
         let prefix = format!("{initial:x}_{round}_");
         let skus = if let Work::Webhook(skus) = self.work { skus } else { 0 };
-        if self.work != Work::PayUrlWithOrder {
+        if self.work == Work::Settle {
+            seed::paid_orders(&stage.database_url, stage.clock.now(), &prefix, count).await?;
+        } else if self.work != Work::PayUrlWithOrder {
             let with_attempt = skus > 0;
             let expires_at = stage.clock.now() + LIFE;
             let orders = Orders { prefix: &prefix, count, expires_at, skus, with_attempt };
@@ -143,7 +160,7 @@ impl Scene {
         }
         let paid_at = stage.clock.now().format(&Rfc3339)?;
         let mut numbers: Vec<i32> = (1..=count).collect();
-        if skus > 0 {
+        if skus > 0 || self.work == Work::Settle {
             // The equivalent walks its orders in no order, too.
             numbers.shuffle(&mut StdRng::seed_from_u64(7));
         }
@@ -157,6 +174,10 @@ impl Scene {
             Work::PayUrlWithOrder => {
                 let more = format!(r#","amount":{AMOUNT},"currency":"CNY""#);
                 load::post("/pay/url", &stage.authorization, &pay_url_body(prefix, number, &more))
+            }
+            Work::Settle => {
+                let body = format!(r#"{{"order_no":"{order_no}"}}"#);
+                load::post("/settlements", &stage.authorization, &body)
             }
             Work::Webhook(_) => {
                 let pay_order_id = seed::pay_order_id(prefix, number);

@@ -164,12 +164,15 @@ impl Locks {
         T: Send,
         L: Future<Output = Option<T>> + Send,
     {
-        let place = self.queue.enter(key, self.queue_deadline(scene)).await.ok_or(LockBusy)?;
+        let mut place = self.queue.enter(key, self.queue_deadline(scene)).await.ok_or(LockBusy)?;
         for attempt in 1..=self.settings.tries {
             // A word for each try: what takes a failed one back, however late, must not take the next one away.
             let (token, asked_at) = (self.ids.uuid().simple().to_string(), Instant::now());
             match self.backend.try_acquire(key, &token, self.settings.ttl).await {
-                Ok(true) => return Ok(Turn::Ours(self.guard(scene, key, token, place, asked_at))),
+                Ok(true) => {
+                    place.has_waited |= attempt > 1;
+                    return Ok(Turn::Ours(self.guard(scene, key, token, place, asked_at)));
+                }
                 Ok(false) if attempt < self.settings.tries => {
                     // Boxed: most requests meet nobody.
                     if let Some(found) = Box::pin(self.pause_looking(&mut look)).await {
@@ -246,6 +249,12 @@ pub struct LockGuard {
 }
 
 impl LockGuard {
+    /// Whether somebody else had it while this one was waited for: what was read before may be over.
+    #[must_use]
+    pub fn has_waited(&self) -> bool {
+        self.place.as_ref().is_some_and(|place| place.has_waited)
+    }
+
     /// Cancelled when the lock was found to belong to somebody else: what can still be cancelled should be.
     #[must_use]
     pub fn lost(&self) -> &CancellationToken {

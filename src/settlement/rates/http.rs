@@ -70,10 +70,6 @@ impl<'a> From<&'a Question> for AskedOrder<'a> {
 
 #[async_trait]
 impl RateSource for HttpRates<'_> {
-    fn is_outside(&self) -> bool {
-        true
-    }
-
     async fn quotes(&self, questions: &[Question]) -> Result<Vec<Quote>, SourceError> {
         let asked = Asked { orders: questions.iter().map(AskedOrder::from).collect() };
         let bytes = tokio::time::timeout(self.config.deadline, self.ask(&asked)).await;

@@ -10,10 +10,6 @@ pub(super) struct ListedRates;
 
 #[async_trait]
 impl RateSource for ListedRates {
-    fn is_outside(&self) -> bool {
-        false
-    }
-
     async fn quotes(&self, questions: &[Question]) -> Result<Vec<Quote>, SourceError> {
         Ok(questions.iter().map(|question| question.listed.clone()).collect())
     }

@@ -52,9 +52,6 @@ pub struct SourceError(pub String);
 /// A source of rates. It may be slow: who asks holds no transaction and no connection, and a lock that is renewed.
 #[async_trait]
 pub trait RateSource: Send + Sync {
-    /// Whether an answer costs a call; what may have been answered meanwhile is then looked at before.
-    fn is_outside(&self) -> bool;
-
     /// A quote for each question, in their order, with a rate for each of its lines.
     ///
     /// # Errors

@@ -31,9 +31,14 @@ WITH patient AS MATERIALIZED (
   ), opened AS (
     -- In the order of their names, as by everybody.
     INSERT INTO accounts (account_id, created_at, updated_at)
-    SELECT account_id, min(now), min(now)
-    FROM settled, LATERAL (VALUES (expense), (earnings)) AS account (account_id)
-    WHERE commission > 0 GROUP BY account_id ORDER BY account_id
+    SELECT account.account_id, min(now), min(now)
+    FROM settled
+    CROSS JOIN LATERAL (VALUES (expense), (earnings)) AS account (account_id)
+    -- Asked first, because what an account is made of is costly to check. The limit makes it a look-up each.
+    LEFT JOIN LATERAL (SELECT true AS is_known FROM accounts AS known
+                       WHERE known.account_id = account.account_id LIMIT 1) AS known ON true
+    WHERE commission > 0 AND is_known IS NULL
+    GROUP BY account.account_id ORDER BY account.account_id
     ON CONFLICT (account_id) DO NOTHING
   ), booked AS (
     INSERT INTO ledger_transactions (transaction_id, kind, merchant_id, order_no, created_at)

@@ -6,6 +6,7 @@ use payonce::infra::duty::Batch;
 use payonce::settlement;
 use serde_json::{Value, json};
 
+use crate::commands;
 use crate::support::service::is_full;
 use crate::support::settling::RatesServer;
 use crate::support::{Chance, Cluster, TestApp, TestOptions};
@@ -90,11 +91,11 @@ async fn a_run_that_is_killed_again_and_again_settles_and_counts_everything_once
     app.rebate_rule(None, "0.05").await;
     app.seed_paid_orders("K", count, 40, 30).await;
     let run_id = begin(app, 30).await;
-    let mut deaths = 0;
+    let mut deaths = 0_u32;
     while run_of(app, &run_id).await["status"] != "DONE" {
         let work = cluster.instances.iter().map(|one| {
             let (service, patience) =
-                (one.instance.app.clone(), Duration::from_millis(20) + chance.pause(150_000));
+                (one.instance.app.clone(), chance.pause(u64::from(deaths + 1) * 10_000));
             tokio::spawn(async move {
                 tokio::time::timeout(patience, settlement::run_due(&service)).await.is_err()
             })
@@ -184,5 +185,31 @@ async fn a_run_waits_for_a_source_that_is_silent() {
         (&json!("DONE"), &json!(700), &Value::Null)
     );
     assert_eq!(run["commissions"], json!({"CNY": 700 * 398}));
+    app.end().await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_command_settles_by_itself() {
+    let app = TestApp::start().await;
+    app.rebate_rule(None, "0.05").await;
+    app.seed_paid_orders("X", 30, 40, 3).await;
+    let environment = commands::environment(&app.database_url, &app.redis_url);
+    let asked = ["settle", "--older-than-days", "30", "-o", "json"];
+    let dry = commands::run(&[&asked[..], &["--dry-run"]].concat(), &environment).await;
+    assert_eq!(commands::json_of(&dry)[0]["orders"], 30, "{}", commands::errors(&dry));
+    assert_eq!(app.count("settlement_runs").await, 0);
+    let without_reason = commands::run(&asked, &environment).await;
+    assert_eq!(without_reason.status.code(), Some(2));
+
+    let done = commands::run(&[&asked[..], &["--reason", "the story wants it"]].concat(), &environment).await;
+    let run = commands::json_of(&done);
+    assert_eq!(
+        (&run["status"], &run["settled"]),
+        (&json!("DONE"), &json!(30)),
+        "{}",
+        commands::errors(&done)
+    );
+    let logged = "action = 'settlements.run' AND reason = 'the story wants it'";
+    assert_eq!((app.count_where("admin_log", logged).await, app.count("settlements").await), (1, 30));
     app.end().await;
 }

@@ -139,6 +139,8 @@ impl Shop {
              UNION ALL
              SELECT 'refund ' || refund_no || ' ' || status FROM refunds WHERE status IN ('PENDING', 'PROCESSING')
              UNION ALL
+             SELECT 'run ' || run_id || ', settled ' || settled FROM settlement_runs WHERE status = 'RUNNING'
+             UNION ALL
              SELECT 'attempt ' || pay_order_id FROM pay_orders
              WHERE status = 'INIT'
                AND NOT EXISTS (SELECT 1 FROM exceptions WHERE subject = pay_order_id AND exceptions.status = 'OPEN')

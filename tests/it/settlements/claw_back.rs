@@ -1,0 +1,141 @@
+//! After refunds: what is claimed back of a commission, and given again.
+
+use futures_util::future::join_all;
+use payonce::orders::OrderKey;
+use payonce::settlement;
+use serde_json::json;
+
+use super::{AVAILABLE, EXPENSE};
+use crate::support::{Chance, TestApp};
+
+const RECEIVABLE: &str = "USER_RECEIVABLE:demo:u1:CNY";
+
+fn key_of(order_no: &str) -> OrderKey {
+    OrderKey { merchant_id: "demo".parse().expect("an id"), order_no: order_no.parse().expect("a number") }
+}
+
+/// What is left of an order changes, as within the transaction of a refund.
+async fn left(app: &TestApp, order_no: &str, left: i64, refund: &str) {
+    let key = key_of(order_no);
+    let mut tx = app.instance.app.db.begin().await.expect("a transaction");
+    let outcome = match refund.strip_prefix("back ") {
+        None => settlement::claw_back_in_tx(&mut tx, &key, left, refund, app.clock.now()).await,
+        Some(refund) => settlement::restore_in_tx(&mut tx, &key, left, refund, app.clock.now()).await,
+    };
+    tx.finish(outcome).await.expect("booked");
+}
+
+/// (available, receivable, expense), and (claimed back, status).
+async fn stands(app: &TestApp, order_no: &str) -> ((i64, i64, i64), (i64, String)) {
+    let settlement = app.settlement_of(order_no).await;
+    let balances =
+        (app.balance_of(AVAILABLE).await, app.balance_of(RECEIVABLE).await, app.balance_of(EXPENSE).await);
+    let status = settlement["status"].as_str().expect("a status").to_owned();
+    (balances, (settlement["clawed_back"].as_i64().expect("a number"), status))
+}
+
+#[tokio::test]
+async fn a_refund_claims_back_what_it_costs_and_never_more_than_a_user_has() {
+    let app = TestApp::start().await;
+    app.rebate_rule(None, "0.01").await;
+    app.paid_order("A1", json!({"user_id": "u1", "currency": "CNY", "amount": 1000})).await;
+    app.paid_order("A2", json!({"user_id": "u1", "currency": "CNY", "amount": 700})).await;
+    app.plain_paid_order("NEVER").await;
+    app.settle("A1").await.expect(201);
+    assert_eq!(stands(&app, "A1").await, ((10, 0, 10), (0, "SETTLED".into())));
+
+    // An order that was never settled has nothing to claim back.
+    left(&app, "NEVER", 0, "rf_0").await;
+    // 5 of 1000 cost a whole unit, because 9.95 is rounded down; the next 50 then cost nothing more.
+    left(&app, "A1", 995, "rf_1").await;
+    assert_eq!(stands(&app, "A1").await, ((9, 0, 9), (1, "SETTLED".into())));
+    left(&app, "A1", 945, "rf_2").await;
+    assert_eq!(stands(&app, "A1").await, ((9, 0, 9), (1, "SETTLED".into())));
+    // The channel takes the first back: what is left now was paid for by it, and stays paid for.
+    left(&app, "A1", 950, "back rf_1").await;
+    assert_eq!(stands(&app, "A1").await, ((9, 0, 9), (1, "SETTLED".into())));
+
+    // The balance was spent but for 4: the rest is owed.
+    app.sql(
+        "BEGIN; INSERT INTO accounts (account_id, created_at, updated_at)
+                VALUES ('PLATFORM_REVENUE:CNY', now(), now());
+         WITH spent AS (INSERT INTO ledger_transactions (transaction_id, kind, created_at)
+                        VALUES ('WITHDRAWAL:w1', 'WITHDRAWAL', now()))
+         INSERT INTO ledger_entries (transaction_id, account_id, amount)
+         VALUES ('WITHDRAWAL:w1', 'USER_AVAILABLE:demo:u1:CNY', 5), ('WITHDRAWAL:w1', 'PLATFORM_REVENUE:CNY', -5);
+         COMMIT",
+    )
+    .await;
+    left(&app, "A1", 0, "rf_3").await;
+    assert_eq!(stands(&app, "A1").await, ((0, 5, 0), (10, "CLAWED_BACK".into())));
+    let report = app.admin_get("/admin/audit").await.expect(200);
+    let broken: Vec<_> =
+        report.body["checks"].as_array().expect("checks").iter().filter(|c| c["violations"] != 0).collect();
+    assert!(broken.iter().all(|check| check["id"] == "settlement_follows_refunds"), "{broken:#?}");
+    assert_eq!(broken.len(), 1, "no refund asked for it");
+    // The same refund a second time changes nothing, because nothing is left to claim.
+    left(&app, "A1", 0, "rf_3").await;
+    assert_eq!(stands(&app, "A1").await, ((0, 5, 0), (10, "CLAWED_BACK".into())));
+
+    // Another commission does not pay the debt off by itself; a refund taken back does, first of all.
+    app.settle("A2").await.expect(201);
+    assert_eq!(stands(&app, "A2").await, ((7, 5, 7), (0, "SETTLED".into())));
+    left(&app, "A1", 300, "back rf_3").await;
+    assert_eq!(stands(&app, "A1").await, ((7, 2, 10), (7, "SETTLED".into())));
+    left(&app, "A1", 1000, "back rf_2").await;
+    assert_eq!(stands(&app, "A1").await, ((12, 0, 17), (0, "SETTLED".into())));
+    assert_eq!(app.find_order("A1").await["settlement"]["clawed_back"], 0);
+    let events = app.count_where("outbox", "event = 'settlement.clawed_back'").await;
+    assert_eq!(events, 4, "whoever must hear of it hears of each change");
+    app.end().await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn claims_and_commissions_on_one_balance_at_once_end_exactly() {
+    let app = TestApp::start().await;
+    let mut chance = Chance::new();
+    app.rebate_rule(None, "0.05").await;
+    app.seed_paid_orders("C", 60, 1, 1).await;
+    for number in 1..=30 {
+        app.settle(&format!("C{number}")).await.expect(201);
+    }
+    let claims = (1..=30).map(|number| {
+        let (app, pause) = (&app, chance.pause(20_000));
+        async move {
+            tokio::time::sleep(pause).await;
+            left(app, &format!("C{number}"), 0, &format!("rf_{number}")).await;
+        }
+    });
+    let claims: Vec<_> = claims.collect();
+    let settled = join_all((31..=60).map(|number| {
+        let app = &app;
+        async move { app.settle(&format!("C{number}")).await.expect(201) }
+    }));
+    tokio::join!(join_all(claims), settled);
+    let has = app.balance_of("USER_AVAILABLE:demo:u0:CNY").await;
+    let owes = app.balance_of("USER_RECEIVABLE:demo:u0:CNY").await;
+    assert_eq!(has - owes, 30 * 99);
+    assert_eq!(app.balance_of(EXPENSE).await, 30 * 99);
+    for number in 1..=30 {
+        left(&app, &format!("C{number}"), 1990, &format!("back rf_{number}")).await;
+    }
+    assert_eq!(app.balance_of("USER_AVAILABLE:demo:u0:CNY").await, 60 * 99);
+    app.end().await;
+}
+
+#[tokio::test]
+async fn one_refund_is_booked_once() {
+    let app = TestApp::start().await;
+    app.rebate_rule(None, "0.05").await;
+    app.plain_paid_order("A1").await;
+    app.settle("A1").await.expect(201);
+    left(&app, "A1", 1000, "rf_1").await;
+    let key = key_of("A1");
+    let mut tx = app.instance.app.db.begin().await.expect("a transaction");
+    let again = settlement::claw_back_in_tx(&mut tx, &key, 500, "rf_1", app.clock.now()).await;
+    let refused = tx.finish(again).await.expect_err("it was booked before");
+    assert!(refused.constraint().is_some_and(|name| name.starts_with("ledger_")), "{refused}");
+    left(&app, "A1", 1990, "back rf_1").await;
+    assert_eq!(app.balance_of(AVAILABLE).await, 99);
+    app.end().await;
+}

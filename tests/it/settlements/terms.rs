@@ -1,0 +1,190 @@
+//! Where rates come from: the tables, and an endpoint that may be slow, silent or wrong.
+
+use std::time::Duration;
+
+use futures_util::future::join_all;
+use serde_json::{Value, json};
+
+use super::{AVAILABLE, items};
+use crate::support::settling::RatesServer;
+use crate::support::{Cluster, Reply, TestApp, TestOptions, metric};
+
+#[tokio::test]
+async fn wrong_terms_change_nothing() {
+    let app = TestApp::start().await;
+    app.stock("TEA", 10).await;
+    app.rebate_rule(Some("TEA"), "0.05").await;
+    app.user_level("u1", "1.2").await;
+    let mut before = app.row_counts().await;
+    let rule = |rate: Value| json!({"merchant_id": "demo", "sku": "TEA", "rate": rate});
+    let level =
+        |factor: Value| json!({"merchant_id": "demo", "user_id": "u1", "level": "GOLD", "factor": factor});
+    for rate in [
+        json!("1.00000001"),
+        json!("-0.1"),
+        json!("0.123456789"),
+        json!(0.05),
+        json!("5%"),
+        json!(""),
+        json!(null),
+    ] {
+        let refused = app.admin_post("/admin/rebate-rules", rule(rate.clone())).await;
+        assert_eq!(refused.problem(422), "VALIDATION_FAILED", "{rate}");
+        assert_eq!(refused.body["errors"][0]["field"], "rate", "{rate}");
+    }
+    for factor in
+        [json!("0"), json!("-1"), json!("10.0001"), json!("1e3"), json!("1.00001"), json!(1), json!("NaN")]
+    {
+        let refused = app.admin_post("/admin/user-levels", level(factor.clone())).await;
+        assert_eq!(refused.problem(422), "VALIDATION_FAILED", "{factor}");
+        assert_eq!(refused.body["errors"][0]["field"], "factor", "{factor}");
+    }
+    assert_eq!(app.row_counts().await, before);
+
+    // Right ones replace what is there, and stand in the log.
+    app.rebate_rule(Some("TEA"), "1").await;
+    app.rebate_rule(None, "0.00000001").await;
+    let rules = app.admin_get("/admin/rebate-rules?merchant_id=demo").await.expect(200).body["data"].clone();
+    let told = |rule: &Value| (rule["sku"].clone(), rule["rate"].clone());
+    assert_eq!(
+        rules.as_array().expect("a page").iter().map(told).collect::<Vec<_>>(),
+        [(Value::Null, json!("0.00000001")), (json!("TEA"), json!("1"))]
+    );
+    let levels = app.admin_get("/admin/user-levels?merchant_id=demo").await.expect(200).body["data"].clone();
+    assert_eq!((&levels[0]["factor"], &levels[0]["level"]), (&json!("1.2"), &json!("GOLD")));
+    before.entry("rebate_rules".to_owned()).and_modify(|count| *count += 1);
+    before.entry("admin_log".to_owned()).and_modify(|count| *count += 2);
+    assert_eq!(app.row_counts().await, before);
+    app.end().await;
+}
+
+#[tokio::test]
+async fn what_is_not_there_has_no_terms() {
+    let app = TestApp::start().await;
+    let before = app.row_counts().await;
+    for (path, body, status, code) in [
+        (
+            "/admin/rebate-rules",
+            json!({"merchant_id": "demo", "sku": "NONE", "rate": "0.1"}),
+            422,
+            "UNKNOWN_SKU",
+        ),
+        ("/admin/rebate-rules", json!({"merchant_id": "none", "rate": "0.1"}), 404, "NOT_FOUND"),
+        (
+            "/admin/user-levels",
+            json!({"merchant_id": "none", "user_id": "u", "level": "A", "factor": "1"}),
+            404,
+            "NOT_FOUND",
+        ),
+        (
+            "/admin/user-levels",
+            json!({"merchant_id": "demo", "user_id": "u", "level": " ", "factor": "1"}),
+            422,
+            "VALIDATION_FAILED",
+        ),
+        ("/admin/settlements/run", json!({"older_than_days": 1}), 422, "VALIDATION_FAILED"),
+        ("/admin/settlements/run", json!({"older_than_days": -1, "reason": "x"}), 422, "VALIDATION_FAILED"),
+        (
+            "/admin/settlements/run",
+            json!({"older_than_days": 36501, "reason": "x"}),
+            422,
+            "VALIDATION_FAILED",
+        ),
+        (
+            "/admin/settlements/run",
+            json!({"older_than_days": 1, "merchant_id": "none", "reason": "x"}),
+            404,
+            "NOT_FOUND",
+        ),
+    ] {
+        assert_eq!(app.admin_post(path, body.clone()).await.problem(status), code, "{body}");
+    }
+    assert_eq!(app.admin_get("/admin/settlements/runs/sr_none").await.problem(404), "NOT_FOUND");
+    assert_eq!(app.row_counts().await, before);
+    app.end().await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_source_of_rates_may_take_longer_than_a_lock_lives() {
+    let rates = RatesServer::start().await;
+    let vars = [rates.vars(), vec![("LOCK_TTL_MS", "300".to_owned())]].concat();
+    let cluster = Cluster::start(2, TestOptions { vars, ..TestOptions::default() }).await;
+    let app = cluster.first();
+    app.stock("TEA", 10).await;
+    app.paid_order("A1", json!({"user_id": "u1", "currency": "CNY", "items": items(&[("TEA", 3, 500)])}))
+        .await;
+    app.plain_paid_order("A2").await;
+    rates.delay(1500);
+    let lost = metric(app, "payonce_lock_lost_total", &[("scene", "SETTLE")]).await;
+    let (slow, others) = tokio::join!(app.settle("A1"), async {
+        tokio::time::sleep(Duration::from_millis(700)).await;
+        // Twice its life is over, and the lock is held: here nobody is asked a second time.
+        join_all([cluster.turn(1).settle("A1"), app.settle("A1")]).await
+    });
+    assert_eq!(slow.expect(201).body["commission"], 300);
+    assert_eq!(others[0].problem(409), "LOCK_BUSY");
+    assert_eq!((others[1].status, &others[1].body["commission"]), (200, &json!(300)));
+    assert_eq!(rates.calls(), 1);
+    let lost_since = metric(app, "payonce_lock_lost_total", &[("scene", "SETTLE")]).await;
+    assert!(lost_since <= lost, "the lock was kept: {lost_since} were lost by now, {lost} before");
+
+    // The lock is lost in the middle, and another instance takes it: one of them settles.
+    let (first, second) = tokio::join!(app.settle("A2"), async {
+        tokio::time::sleep(Duration::from_millis(300)).await;
+        let _: i64 = app.redis_command(&["DEL", "lock:ORDER:demo:A2"]).await;
+        cluster.turn(1).settle("A2").await
+    });
+    assert_eq!(first.problem(409), "LOCK_BUSY", "who lost its lock leaves it to the other");
+    assert_eq!(second.expect(201).body["commission"], 398);
+    assert_eq!(app.settle("A2").await.expect(200).body["commission"], 398);
+    assert_eq!(app.balance_of(AVAILABLE).await, 300 + 398);
+    cluster.end().await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_source_that_is_silent_or_talks_nonsense_moves_nothing() {
+    let rates = RatesServer::start().await;
+    let mut vars = rates.vars();
+    vars[1].1 = "300".to_owned();
+    let app = TestApp::start_with(TestOptions { vars, ..TestOptions::default() }).await;
+    app.plain_paid_order("A1").await;
+    let before = app.row_counts().await;
+    let too_much =
+        format!(r#"{{"orders":[{{"rates":["0.1"],"factor":"1"}}],"more":"{}"}}"#, "x".repeat(3 << 20));
+    for answer in [
+        (500, "{}"),
+        (302, "{}"),
+        (200, "nonsense"),
+        (200, r#"{"orders":[]}"#),
+        (200, r#"{"orders":[{"rates":["1.1"],"factor":"1"}]}"#),
+        (200, r#"{"orders":[{"rates":["-0.1"],"factor":"1"}]}"#),
+        (200, r#"{"orders":[{"rates":["0.1"],"factor":"0"}]}"#),
+        (200, r#"{"orders":[{"rates":["0.1"],"factor":"10.5"}]}"#),
+        (200, r#"{"orders":[{"rates":["0.1","0.1"],"factor":"1"}]}"#),
+        (200, &too_much),
+    ] {
+        rates.says(Some(answer));
+        assert_unavailable(&app.settle("A1").await);
+    }
+    rates.says(None);
+    rates.delay(1000);
+    assert_unavailable(&app.settle("A1").await);
+    assert_eq!(app.row_counts().await, before);
+    rates.delay(0);
+    // The order's own rate goes before the source's, whose factor still counts.
+    assert_eq!(app.settle("A1").await.expect(201).body["commission"], 398);
+    let own = json!({"user_id": "u1", "currency": "CNY", "amount": 1000, "rebate": {"rate": "0.5"}});
+    app.paid_order("A2", own).await;
+    let settled = app.settle("A2").await.expect(201).body;
+    assert_eq!(
+        (&settled["commission"], &settled["rate"], &settled["factor"]),
+        (&json!(1000), &json!("0.5"), &json!("2"))
+    );
+    app.end().await;
+}
+
+#[track_caller]
+fn assert_unavailable(reply: &Reply) {
+    assert_eq!(reply.problem(503), "RATES_UNAVAILABLE");
+    assert!(reply.header("retry-after").is_some());
+}
