@@ -17,6 +17,7 @@ use crate::ids::{MerchantId, RefundId, RefundNo};
 use crate::infra::crash::effect;
 use crate::infra::db::{DbError, Tx};
 use crate::infra::lock::Scene;
+use crate::money::Amount;
 use crate::orders::{self, Order, OrderKey, OrderKind, OrderStatus};
 
 /// A refund, and whether this call made it.
@@ -147,7 +148,7 @@ async fn ask(
     };
     let terms = store::find_terms(tx, order.merchant_id.as_str(), &pay_order_id).await?;
     let left = order.amount - terms.asked;
-    let amount = new.amount.map_or(left, |amount| amount.minor());
+    let amount = new.amount.map_or(left, Amount::minor);
     if amount < 1 || amount > left {
         return Err(RefundError::ExceedsPaid(left));
     }

@@ -46,10 +46,10 @@ const EFFECTS: &[(Story, &[&str])] = &[
         Story::Operator,
         &["merchants.create", "merchants.keys", "merchants.stock", "settlement.rule", "settlement.level"],
     ),
-    (Story::Settle, &["settlement.settle"]),
-    (Story::KeyOfAnOldSettlement, &["settlement.keep"]),
+    (Story::Money(Money::Settle), &["settlement.settle"]),
+    (Story::Money(Money::KeyOfAnOldSettlement), &["settlement.keep"]),
     (
-        Story::SettleMany,
+        Story::Money(Money::SettleMany),
         &["settlement.begin_run", "settlement.claim_run", "settlement.batch", "settlement.advance"],
     ),
     (Story::Replay, &["admin_log.append"]),

@@ -16,6 +16,9 @@ pub enum Money {
     Withdraw,
     WithdrawInSilence,
     KeyOfAnOldWithdrawal,
+    Settle,
+    KeyOfAnOldSettlement,
+    SettleMany,
 }
 
 impl Money {
@@ -28,9 +31,10 @@ impl Money {
             Self::Withdraw | Self::WithdrawInSilence | Self::KeyOfAnOldWithdrawal => {
                 app.top_up(&format!("T-{number}"), &user_of(number), 1_000).await;
             }
+            Self::Settle | Self::SettleMany | Self::KeyOfAnOldSettlement => earn(app, number).await,
         }
         match self {
-            Self::Refund | Self::Withdraw => {}
+            Self::Refund | Self::Withdraw | Self::Settle | Self::SettleMany => {}
             Self::RefundAwaitingApproval => {
                 app.post("/refunds", refund(number)).await.expect(201);
                 // As it stands above a limit.
@@ -46,6 +50,7 @@ impl Money {
             Self::KeyOfAnOldWithdrawal => {
                 app.post("/withdrawals", withdrawal(number)).await.expect(201);
             }
+            Self::KeyOfAnOldSettlement => drop(app.settle(number).await.expect(201)),
         }
     }
 
@@ -74,6 +79,21 @@ impl Money {
                 let made = service.post_keyed("/withdrawals", number, &withdrawal(number)).await?;
                 assert_eq!(made.status, 200, "{}", made.text);
             }
+            Self::Settle => {
+                let settled = service.post("/settlements", &json!({"order_no": number})).await?;
+                assert!(matches!(settled.status, 200 | 201), "{}", settled.text);
+            }
+            Self::KeyOfAnOldSettlement => {
+                let body = json!({"order_no": number});
+                let settled = service.post_keyed("/settlements", number, &body).await?;
+                assert_eq!(settled.status, 200, "{}", settled.text);
+            }
+            Self::SettleMany => {
+                let body = json!({"older_than_days": 0, "reason": "the story wants it"});
+                let path = "/admin/settlements/run";
+                let begun = service.ask(Method::POST, path, OPERATOR_OF_PROCESS, Some(&body)).await?;
+                assert_eq!(begun.status, 200, "{}", begun.text);
+            }
         }
         service.until("its end", async || self.has_ended(&shop.app, number).await).await
     }
@@ -89,11 +109,24 @@ impl Money {
                 let found = app.get(&format!("/withdrawals/{number}")).await;
                 found.status == 200 && found.text_of("status") == "SUCCEEDED"
             }
-            Self::KeyOfAnOldRefund | Self::KeyOfAnOldWithdrawal => {
+            Self::Settle | Self::SettleMany => {
+                let given = format!("order_no = '{number}' AND commission = 99");
+                app.count_where("settlements", &given).await == 1
+            }
+            Self::KeyOfAnOldRefund | Self::KeyOfAnOldWithdrawal | Self::KeyOfAnOldSettlement => {
                 app.count_where("idempotency_keys", &format!("key = '{number}'")).await == 1
             }
         }
     }
+}
+
+/// An order that earns 5 %, paid as its channel knows it.
+async fn earn(app: &TestApp, number: &str) {
+    let own = json!({"order_no": number, "user_id": "u1", "currency": "CNY", "amount": 1990, "rebate": {"rate": "0.05"}});
+    app.order_with(own).await;
+    let pay_order_id = app.pay_url(number).await.expect(200).text_of("pay_order_id").to_owned();
+    app.sandbox_pay(&pay_order_id, json!({})).await.expect(200);
+    app.eventually("it is paid", async || app.status_of(number).await == "PAID").await;
 }
 
 /// Each story has a user of its own.

@@ -43,9 +43,6 @@ pub enum Story {
     Replay,
     Decision,
     Money(Money),
-    Settle,
-    KeyOfAnOldSettlement,
-    SettleMany,
 }
 
 impl Story {
@@ -106,11 +103,6 @@ impl Story {
             Self::KeyOfAnOldLink => {
                 app.order_with(order(number, 1_800)).await;
                 app.pay_url(number).await.expect(200);
-            }
-            Self::Settle | Self::SettleMany => paid_order(shop, number).await,
-            Self::KeyOfAnOldSettlement => {
-                paid_order(shop, number).await;
-                app.settle(number).await.expect(201);
             }
             Self::Decision => {
                 let key = app.merchant(&number.to_lowercase(), "hold").await;
@@ -179,24 +171,6 @@ impl Story {
                 assert_eq!(asked.status, 200, "{}", asked.text);
                 Ok(())
             }
-            Self::Settle => {
-                let settled = service.post("/settlements", &json!({"order_no": number})).await?;
-                assert!(matches!(settled.status, 200 | 201), "{}", settled.text);
-                Ok(())
-            }
-            Self::KeyOfAnOldSettlement => {
-                let body = json!({"order_no": number});
-                let settled = service.post_keyed("/settlements", number, &body).await?;
-                assert_eq!(settled.status, 200, "{}", settled.text);
-                Ok(())
-            }
-            Self::SettleMany => {
-                let body = json!({"older_than_days": 0, "reason": "the story wants it"});
-                let path = "/admin/settlements/run";
-                let begun = service.ask(Method::POST, path, OPERATOR_OF_PROCESS, Some(&body)).await?;
-                assert_eq!(begun.status, 200, "{}", begun.text);
-                service.until("its end", async || self.has_ended(shop, number).await).await
-            }
             Self::Nonsense => nonsense(shop, service, number).await,
             Self::Operator => operate(service, number).await,
             Self::Replay => {
@@ -260,11 +234,7 @@ impl Story {
             Self::Fold => app.count("account_movements").await == 0,
             Self::OldTask => app.count_where("compensations", &format!("subject = '{number}'")).await == 0,
             Self::Money(story) => story.has_ended(app, number).await,
-            Self::Settle | Self::SettleMany => {
-                let given = format!("order_no = '{number}' AND commission = 99");
-                app.count_where("settlements", &given).await == 1
-            }
-            Self::KeyOfAnOldOrder | Self::KeyOfAnOldLink | Self::KeyOfAnOldSettlement => {
+            Self::KeyOfAnOldOrder | Self::KeyOfAnOldLink => {
                 app.count_where("idempotency_keys", &format!("key = '{number}'")).await == 1
             }
             Self::Nonsense => {
@@ -397,16 +367,6 @@ async fn nonsense(shop: &Shop, service: &Service, number: &str) -> Result<(), Go
     let answered = service.webhook(bytes, &signature).await?;
     assert_eq!(answered.status, 400, "{}", answered.text);
     Ok(())
-}
-
-/// An order that earns 5 %, paid as its channel knows it.
-async fn paid_order(shop: &Shop, number: &str) {
-    let app = &shop.app;
-    let own = json!({"order_no": number, "user_id": "u1", "currency": "CNY", "amount": 1990, "rebate": {"rate": "0.05"}});
-    app.order_with(own).await;
-    let pay_order_id = app.pay_url(number).await.expect(200).text_of("pay_order_id").to_owned();
-    app.sandbox_pay(&pay_order_id, json!({})).await.expect(200);
-    app.eventually("it is paid", async || app.status_of(number).await == "PAID").await;
 }
 
 async fn operate(service: &Service, number: &str) -> Result<(), Gone> {
