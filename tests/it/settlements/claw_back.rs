@@ -77,14 +77,14 @@ async fn a_refund_claims_back_what_it_costs_and_never_more_than_a_user_has() {
                        "channel": "sandbox", "account": "a"});
     app.post("/withdrawals", spent).await.expect(201);
     app.run_until_idle().await;
-    refund(&app, "R3", 950).await;
+    refund(&app, "R3", 945).await;
     assert_eq!(stands(&app, "A1").await, ((0, 5, 0), (10, "CLAWED_BACK".into())));
     assert_eq!(app.balances_of("u1").await, [("CNY".to_owned(), 0, 0, 5)]);
 
     // Another commission does not pay the debt off by itself; a refund taken back does, first of all.
     app.settle("A2").await.expect(201);
     assert_eq!(stands(&app, "A2").await, ((7, 5, 7), (0, "SETTLED".into())));
-    taken_back("R3", 950).await;
+    taken_back("R3", 945).await;
     assert_eq!(stands(&app, "A1").await, ((11, 0, 16), (1, "SETTLED".into())));
     taken_back("R2", 50).await;
     assert_eq!(stands(&app, "A1").await, ((12, 0, 17), (0, "SETTLED".into())));
