@@ -81,8 +81,7 @@ async fn settle_all(app: &App, run: &Position, keys: &[OrderKey]) -> Result<usiz
         }
         Ok(settled) => settled,
     };
-    let label = ("source", "run");
-    metrics::counter!("payonce_orders_settled_total", label.0 => label.1)
+    metrics::counter!("payonce_orders_settled_total", "source" => "run")
         .increment(u64::try_from(settled).unwrap_or(0));
     if settled == keys.len() {
         return Ok(0);

@@ -133,6 +133,7 @@ async fn settle_once(
     let settled = Settled { settlement: settle.settlement.clone(), is_new: true };
     settle.kept = keep.map(|keep| keep.row(settled.clone()));
     let is_ours = effect!("settlement.settle", app.db.gather(settle).await)?;
+    metrics::counter!("payonce_orders_settled_total", "source" => "request").increment(u64::from(is_ours));
     Ok(is_ours.then_some(settled))
 }
 

@@ -22,7 +22,15 @@ const RACES: [Race; 21] = [
         &["exceptions::two_operators_who_decide_at_once_decide_once"],
         Some("/refunds"),
     ),
-    ("credit is settled twice", "Lago #3618", &[], Some("/settlements")),
+    (
+        "credit is settled twice",
+        "Lago #3618",
+        &[
+            "settlements::five_hundred_requests_at_once_on_one_order_are_one_settlement",
+            "settlements::many_orders_are_settled_once_each_however_many_ask_without_any_lock",
+        ],
+        None,
+    ),
     (
         "a refund is run by the webhook and again by the API's answer",
         "WooCommerce-Stripe #2724",
