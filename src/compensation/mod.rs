@@ -13,4 +13,4 @@ mod store;
 pub use forget::forget_old;
 pub use model::{Action, Drive, NewTask, Task, TaskKind, TaskStatus, TaskView, retry_after};
 pub use run::run_due;
-pub(crate) use store::{append, finish_by_subject, list, make_due, take};
+pub(crate) use store::{append, exists, finish_by_subject, list, make_due, revive, take};

@@ -189,6 +189,37 @@ pub(super) async fn set_dead(
     )
 }
 
+/// Makes a waiting task due at once, and a dead one alive with all its tries; nothing for one that is under way or
+/// done. The index of living tasks refuses a second one for the same thing.
+pub(crate) async fn revive(
+    conn: &mut Conn,
+    id: i64,
+    now: OffsetDateTime,
+) -> Result<Option<TaskView>, DbError> {
+    let task = sqlx::query_as!(
+        TaskView,
+        r#"UPDATE compensations
+           SET status = 'READY', attempts = CASE status WHEN 'DEAD' THEN 0 ELSE attempts END, due_at = $2,
+               updated_at = $2
+           WHERE id = $1 AND status IN ('READY', 'DEAD')
+           RETURNING id AS task_id, kind AS "kind: TaskKind", action AS "action: Action", subject, merchant_id,
+                     order_no, status AS "status: TaskStatus", attempts, due_at, last_error, created_at"#,
+        id,
+        now,
+    )
+    .fetch_optional(conn)
+    .await?;
+    Ok(task)
+}
+
+/// Whether there is such a task.
+pub(crate) async fn exists(conn: &mut Conn, id: i64) -> Result<bool, DbError> {
+    let found = sqlx::query_scalar!("SELECT 1 AS one FROM compensations WHERE id = $1", id)
+        .fetch_optional(conn)
+        .await?;
+    Ok(found.is_some())
+}
+
 /// Forgets up to `limit` tasks that were written before `horizon` and are done.
 pub(super) async fn delete_done_before(
     conn: &mut Conn,

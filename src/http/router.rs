@@ -60,6 +60,7 @@ fn other_routes() -> OpenApiRouter<Edge> {
         .routes(routes!(admin::system::overview))
         .routes(routes!(admin::system::delay_queue))
         .routes(routes!(admin::system::compensations))
+        .routes(routes!(admin::compensations::retry))
         .routes(routes!(admin::system::admin_log))
         .routes(routes!(admin::system::audit))
 }

@@ -61,6 +61,7 @@ const EFFECTS: &[(Story, &[&str])] = &[
     (Story::Money(Money::Refund), &["refunds.create"]),
     (Story::Money(Money::RefundAwaitingApproval), &["refunds.decide"]),
     (Story::Money(Money::KeyOfAnOldRefund), &["refunds.keep"]),
+    (Story::Money(Money::RetryOfADeadTask), &["tasks.revive"]),
     (Story::Money(Money::WithdrawInSilence), &["withdrawals.repay"]),
     (Story::Money(Money::KeyOfAnOldWithdrawal), &["withdrawals.keep"]),
 ];

@@ -239,3 +239,26 @@ async fn what_was_topped_up_and_not_withdrawn_can_be_spent_by_nobody_else() {
     assert_eq!(app.cny_of("u2").await, (0, 0));
     app.assert_books_balance().await;
 }
+
+#[tokio::test]
+async fn a_withdrawal_whose_task_was_given_up_is_driven_on_by_an_operator() {
+    let app = TestApp::start().await;
+    app.top_up("T-u1", "u1", 1_000).await;
+    app.post("/withdrawals", withdrawal("W1", "u1", 600)).await.expect(201);
+    app.give_up_task_of_withdrawal("W1").await;
+    app.clock.advance(minutes(60));
+    app.run_until_idle().await;
+    assert_eq!(app.find_withdrawal("W1").await["status"], "DEBITED");
+
+    let path = format!("/admin/compensations/{}/retry", app.task_of_withdrawal("W1").await);
+    let body = json!({"reason": "the channel is well again"});
+    let revived = app.admin_post(&path, body.clone()).await.expect(200);
+    assert_eq!((revived.text_of("status"), &revived.body["attempts"]), ("READY", &json!(0)));
+    app.run_until_idle().await;
+    assert_eq!(app.find_withdrawal("W1").await["status"], "SUCCEEDED");
+    assert_eq!(app.exceptions("status=OPEN").await.len(), 0);
+    assert_eq!(app.paid_out().await, (1, 600));
+    assert_eq!(app.admin_post(&path, body.clone()).await.problem(409), "TASK_NOT_RETRYABLE");
+    assert_eq!(app.admin_post("/admin/compensations/999/retry", body).await.problem(404), "NOT_FOUND");
+    app.end().await;
+}

@@ -7,6 +7,7 @@ use super::auth::Admin;
 use crate::admin_log::Entry;
 use crate::infra::request::request_id;
 
+pub(super) mod compensations;
 pub(super) mod exceptions;
 pub(super) mod ledger;
 pub(super) mod merchants;

@@ -19,6 +19,7 @@ pub enum Money {
     Settle,
     KeyOfAnOldSettlement,
     SettleMany,
+    RetryOfADeadTask,
 }
 
 impl Money {
@@ -28,7 +29,10 @@ impl Money {
             Self::Refund | Self::RefundAwaitingApproval | Self::KeyOfAnOldRefund => {
                 app.paid(number).await;
             }
-            Self::Withdraw | Self::WithdrawInSilence | Self::KeyOfAnOldWithdrawal => {
+            Self::Withdraw
+            | Self::WithdrawInSilence
+            | Self::KeyOfAnOldWithdrawal
+            | Self::RetryOfADeadTask => {
                 app.top_up(&format!("T-{number}"), &user_of(number), 1_000).await;
             }
             Self::Settle | Self::SettleMany | Self::KeyOfAnOldSettlement => earn(app, number).await,
@@ -49,6 +53,10 @@ impl Money {
             }
             Self::KeyOfAnOldWithdrawal => {
                 app.post("/withdrawals", withdrawal(number)).await.expect(201);
+            }
+            Self::RetryOfADeadTask => {
+                app.post("/withdrawals", withdrawal(number)).await.expect(201);
+                app.give_up_task_of_withdrawal(number).await;
             }
             Self::KeyOfAnOldSettlement => drop(app.settle(number).await.expect(201)),
         }
@@ -79,6 +87,13 @@ impl Money {
                 let made = service.post_keyed("/withdrawals", number, &withdrawal(number)).await?;
                 assert_eq!(made.status, 200, "{}", made.text);
             }
+            Self::RetryOfADeadTask => {
+                let task_id = shop.app.task_of_withdrawal(number).await;
+                let path = format!("/admin/compensations/{task_id}/retry");
+                let body = json!({"reason": "the story wants it"});
+                let done = service.ask(Method::POST, &path, OPERATOR_OF_PROCESS, Some(&body)).await?;
+                assert!(matches!(done.status, 200 | 409), "{}", done.text);
+            }
             Self::Settle => {
                 let settled = service.post("/settlements", &json!({"order_no": number})).await?;
                 assert!(matches!(settled.status, 200 | 201), "{}", settled.text);
@@ -105,7 +120,7 @@ impl Money {
                 let order = app.find_order(number).await;
                 (&order["status"], &order["refunded_amount"]) == (&json!("PARTIALLY_REFUNDED"), &json!(995))
             }
-            Self::Withdraw | Self::WithdrawInSilence => {
+            Self::Withdraw | Self::WithdrawInSilence | Self::RetryOfADeadTask => {
                 let found = app.get(&format!("/withdrawals/{number}")).await;
                 found.status == 200 && found.text_of("status") == "SUCCEEDED"
             }

@@ -5,6 +5,27 @@ use serde_json::{Value, json};
 use super::app::TestApp;
 
 impl TestApp {
+    /// The number of the task that drives a withdrawal.
+    pub async fn task_of_withdrawal(&self, withdrawal_no: &str) -> i64 {
+        let task = "SELECT task.id FROM compensations AS task
+                    JOIN withdrawals ON withdrawal_id = subject WHERE withdrawal_no = $1";
+        let mut conn = self.direct_connection().await;
+        sqlx::query_scalar(task).bind(withdrawal_no).fetch_one(&mut conn).await.expect("a task")
+    }
+
+    /// As it stands after the last try of its task.
+    pub async fn give_up_task_of_withdrawal(&self, withdrawal_no: &str) {
+        let id = self.task_of_withdrawal(withdrawal_no).await;
+        self.sql(&format!(
+            "BEGIN;
+             UPDATE compensations SET status = 'DEAD', attempts = 13 WHERE id = {id};
+             INSERT INTO exceptions (exception_id, kind, subject, detail, created_at, updated_at)
+             SELECT 'ex_' || id, 'DEAD_TASK', subject, 'silent', now(), now() FROM compensations WHERE id = {id};
+             COMMIT"
+        ))
+        .await;
+    }
+
     pub async fn find_refund(&self, refund_no: &str) -> Value {
         self.get(&format!("/refunds/{refund_no}")).await.expect(200).body
     }

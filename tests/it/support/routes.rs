@@ -55,6 +55,7 @@ impl Route {
             .replace("{order_no}", "NONE")
             .replace("{withdrawal_no}", "NONE")
             .replace("{refund_no}", "NONE")
+            .replace("{task_id}", "0")
             .replace("{user_id}", "nobody")
             .replace("{transaction_id}", "PAYMENT:po_none")
             .replace("{pay_order_id}", "po_none")
@@ -131,6 +132,7 @@ pub const ROUTES: &[Route] = &[
     Route::get("/admin/overview", Who::Viewer),
     Route::get("/admin/delay-queue", Who::Viewer),
     Route::get("/admin/compensations", Who::Viewer),
+    Route::post("/admin/compensations/{task_id}/retry", Who::Operator, r#"{"reason":"a story"}"#),
     Route::get("/admin/admin-log", Who::Viewer),
     Route::get("/admin/stray-payments", Who::Viewer),
     Route::get("/admin/ledger/trial-balance", Who::Viewer),

@@ -1,0 +1,65 @@
+//! An operator has a task tried again, also one that was given up.
+
+use time::OffsetDateTime;
+
+use crate::admin_log::{self, Entry};
+use crate::app::App;
+use crate::compensation::{self, TaskView};
+use crate::exceptions::{self, ExceptionAction, ExceptionKind};
+use crate::infra::crash::effect;
+use crate::infra::db::{DbError, Tx};
+use crate::orders::OrderKey;
+
+/// Why a task was not retried.
+#[derive(Debug, thiserror::Error)]
+pub enum RetryError {
+    /// No such task.
+    #[error("there is no such task")]
+    NotFound,
+    /// It is under way or done, or a living one drives the same thing.
+    #[error("the task is under way or done, or a living one drives the same thing")]
+    NotRetryable,
+    /// The database.
+    #[error(transparent)]
+    Db(#[from] DbError),
+}
+
+/// Makes a task due at once, with all its tries again when it was given up; what was shown to a person because of that
+/// is resolved.
+///
+/// # Errors
+/// See [`RetryError`]; nothing was changed.
+pub async fn retry_task(app: &App, task_id: i64, entry: &Entry) -> Result<TaskView, RetryError> {
+    let mut tx = app.db.begin().await?;
+    let outcome = retry_in_tx(&mut tx, task_id, entry, app.now()).await;
+    match effect!("tasks.revive", tx.finish(outcome).await) {
+        Ok(task) => {
+            app.compensation_wake.notify_one();
+            Ok(task)
+        }
+        Err(RetryError::Db(error)) if error.constraint() == Some("compensations_one_alive") => {
+            Err(RetryError::NotRetryable)
+        }
+        Err(error) => Err(error),
+    }
+}
+
+async fn retry_in_tx(
+    tx: &mut Tx,
+    task_id: i64,
+    entry: &Entry,
+    now: OffsetDateTime,
+) -> Result<TaskView, RetryError> {
+    let Some(task) = compensation::revive(tx, task_id, now).await? else {
+        let is_known = compensation::exists(tx, task_id).await?;
+        return Err(if is_known { RetryError::NotRetryable } else { RetryError::NotFound });
+    };
+    let (kind, action) = (ExceptionKind::DeadTask, ExceptionAction::None);
+    exceptions::settle_in_tx(tx, &task.subject, Some(kind), action, now).await?;
+    let order = task.merchant_id.as_deref().zip(task.order_no.as_deref());
+    let order = order.and_then(|(merchant_id, order_no)| {
+        Some(OrderKey { merchant_id: merchant_id.parse().ok()?, order_no: order_no.parse().ok()? })
+    });
+    admin_log::append_in_tx(tx, &Entry { order, ..entry.clone() }, now).await?;
+    Ok(task)
+}
