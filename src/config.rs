@@ -3,8 +3,6 @@
 //! [`VARIABLES`] is the whole list; `.env.example` is printed from it and a test compares the two. Every secret
 //! can also be given as a file, in the variable of the same name with `_FILE` behind it.
 
-use std::collections::HashMap;
-use std::fmt::Display;
 use std::net::SocketAddr;
 use std::str::FromStr;
 use std::time::Duration;
@@ -13,132 +11,10 @@ use secrecy::{ExposeSecret, SecretString};
 
 use crate::infra::redis::RedisServers;
 
+mod env;
 mod variables;
+pub use env::{ConfigError, Env, MIN_SECRET_BYTES, Strictness};
 pub use variables::{VARIABLES, Variable, env_example};
-
-/// Fewest bytes of a secret outside `dev`.
-pub const MIN_SECRET_BYTES: usize = 24;
-
-/// A variable that is missing or wrong.
-#[derive(Debug, PartialEq, Eq, thiserror::Error)]
-#[error("{name}: {problem}; expected {expected}")]
-pub struct ConfigError {
-    /// The variable's name.
-    pub name: &'static str,
-    /// What is wrong with it. Never shows the value of a secret.
-    pub problem: String,
-    /// What it should look like.
-    pub expected: &'static str,
-}
-
-/// Whether a missing or short secret is tolerated.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Strictness {
-    /// Everywhere but on a developer's machine.
-    Strict,
-    /// `payonce dev` and tests: weak secrets have weak defaults.
-    Dev,
-}
-
-/// Where variables come from: the process, or a map in tests.
-#[derive(Clone, Debug)]
-pub struct Env {
-    values: HashMap<String, String>,
-    strictness: Strictness,
-}
-
-impl Env {
-    /// The process's environment, with what a `.env` file in the working directory adds.
-    #[must_use]
-    pub fn of_process(strictness: Strictness) -> Self {
-        // A missing file is the ordinary case; what a present one says never overrides the environment.
-        let _ = dotenvy::dotenv();
-        Self { values: std::env::vars().collect(), strictness }
-    }
-
-    /// Just these variables.
-    pub fn of<'a>(strictness: Strictness, values: impl IntoIterator<Item = (&'a str, String)>) -> Self {
-        Self { values: values.into_iter().map(|(k, v)| (k.to_owned(), v)).collect(), strictness }
-    }
-
-    /// Sets a variable, whatever it was.
-    pub fn set(&mut self, name: &str, value: impl Into<String>) {
-        self.values.insert(name.to_owned(), value.into());
-    }
-
-    /// The value as it stands, without its default; an empty one counts as missing.
-    #[must_use]
-    pub fn raw(&self, name: &str) -> Option<&str> {
-        self.values.get(name).map(String::as_str).filter(|value| !value.is_empty())
-    }
-
-    /// Whether a value is given, be it in a file.
-    #[must_use]
-    pub fn is_set(&self, name: &str) -> bool {
-        self.raw(name).is_some() || self.raw(&format!("{name}_FILE")).is_some()
-    }
-
-    fn text(&self, name: &'static str) -> Result<Option<String>, ConfigError> {
-        let variable = variables::find(name);
-        if let Some(value) = self.raw(name) {
-            return Ok(Some(value.to_owned()));
-        }
-        if variable.is_secret
-            && let Some(path) = self.raw(&format!("{name}_FILE"))
-        {
-            let content = std::fs::read_to_string(path).map_err(|error| {
-                self.wrong(name, format!("the file of {name}_FILE cannot be read ({error})"))
-            })?;
-            return Ok(Some(content.trim_end_matches(['\r', '\n']).to_owned()));
-        }
-        Ok(Some(variable.default).filter(|default| !default.is_empty()).map(str::to_owned))
-    }
-
-    #[expect(clippy::unused_self, reason = "reads like the other ways to end")]
-    fn wrong(&self, name: &'static str, problem: impl Into<String>) -> ConfigError {
-        ConfigError { name, problem: problem.into(), expected: variables::find(name).expected }
-    }
-
-    fn parsed<T: FromStr<Err: Display>>(&self, name: &'static str) -> Result<T, ConfigError> {
-        let text = self.text(name)?.ok_or_else(|| self.wrong(name, "it is not set"))?;
-        text.parse().map_err(|error| self.wrong(name, format!("`{text}` is not valid ({error})")))
-    }
-
-    fn within<T>(&self, name: &'static str, low: T, high: T) -> Result<T, ConfigError>
-    where
-        T: FromStr<Err: Display> + PartialOrd + Display,
-    {
-        let value: T = self.parsed(name)?;
-        if value < low || value > high {
-            return Err(self.wrong(name, format!("{value} is not from {low} to {high}")));
-        }
-        Ok(value)
-    }
-
-    fn millis(&self, name: &'static str, low: u64, high: u64) -> Result<Duration, ConfigError> {
-        Ok(Duration::from_millis(self.within(name, low, high)?))
-    }
-
-    fn url(&self, name: &'static str, schemes: &[&str]) -> Result<Option<String>, ConfigError> {
-        let Some(text) = self.text(name)? else { return Ok(None) };
-        let url =
-            reqwest::Url::parse(&text).map_err(|error| self.wrong(name, format!("not a URL ({error})")))?;
-        if !schemes.contains(&url.scheme()) {
-            return Err(self.wrong(name, format!("the scheme `{}` is not supported", url.scheme())));
-        }
-        Ok(Some(text))
-    }
-
-    fn secret(&self, name: &'static str, dev_default: &str) -> Result<SecretString, ConfigError> {
-        let is_dev = self.strictness == Strictness::Dev;
-        match self.text(name)? {
-            Some(secret) if is_dev || secret.len() >= MIN_SECRET_BYTES => Ok(secret.into()),
-            Some(_) => Err(self.wrong(name, format!("it has fewer than {MIN_SECRET_BYTES} bytes"))),
-            None if is_dev => Ok(dev_default.into()),
-            None => Err(self.wrong(name, "it is not set")),
-        }
-    }
-}
 
 /// Everything that can be set from outside.
 #[derive(Clone, Debug)]
@@ -171,6 +47,7 @@ impl Config {
     /// # Errors
     /// The first variable that is missing or wrong, with what was expected.
     pub fn read(env: &Env) -> Result<Self, ConfigError> {
+        env.check_authorities()?;
         let (broker, orders) = (BrokerConfig::read(env)?, OrdersConfig::read(env)?);
         if orders.delay_queue == DelayQueue::RabbitMq && broker.url.is_none() {
             return Err(env.wrong("AMQP_URL", "it is not set, and DELAY_QUEUE=rabbitmq needs it"));

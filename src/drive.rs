@@ -6,7 +6,7 @@ use crate::app::App;
 use crate::compensation::{self, Action, Drive, Task};
 use crate::infra::duty::{Batch, DutyError};
 use crate::orders::{self, OrderKey};
-use crate::{pay, refunds, webhooks};
+use crate::{pay, refunds, webhooks, withdrawals};
 
 /// Drives one batch of due tasks.
 ///
@@ -27,6 +27,7 @@ async fn drive(app: App, task: Task) -> Result<Drive, String> {
             None => Ok(Drive::Done),
         },
         Action::DriveRefund => refunds::drive(&app, subject).await.map_err(Into::into),
+        Action::DriveWithdrawal => withdrawals::drive(&app, subject).await.map_err(Into::into),
         Action::RematchCallback => webhooks::rematch(&app, subject).await.map_err(Into::into),
     };
     outcome.map_err(|error| match error.source() {

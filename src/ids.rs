@@ -85,6 +85,10 @@ text_id! {
     RefundId = "rf_06H8K2M4N6P8R0T2V4X6Z8B0D2",
     /// Money taken that no order accepts: `sp_` and 26 characters.
     StrayId = "sp_06H8K2M4N6P8R0T2V4X6Z8B0D2",
+    /// The merchant's number of a withdrawal, unique per merchant.
+    WithdrawalNo = "W-1",
+    /// A withdrawal as channels know it: `wd_` and 26 characters.
+    WithdrawalId = "wd_06H8K2M4N6P8R0T2V4X6Z8B0D2",
     /// Something a person must look at: `ex_` and 26 characters.
     ExceptionId = "ex_06H8K2M4N6P8R0T2V4X6Z8B0D2",
     /// Settling many orders in batches: `sr_` and 26 characters.
@@ -170,6 +174,12 @@ impl Ids {
     #[must_use]
     pub fn stray(&self) -> StrayId {
         StrayId(self.prefixed("sp_"))
+    }
+
+    /// A new withdrawal id.
+    #[must_use]
+    pub fn withdrawal(&self) -> WithdrawalId {
+        WithdrawalId(self.prefixed("wd_"))
     }
 
     /// A new id of an exception.

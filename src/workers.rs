@@ -9,10 +9,12 @@ use crate::drive;
 use crate::idempotency;
 use crate::infra::duty::{Batch, Duty, DutyError};
 use crate::infra::telemetry;
-use crate::{compensation, orders, pay, settlement, webhooks};
+use crate::{compensation, ledger, orders, pay, settlement, webhooks};
 
 /// For what is also woken: the poll is only the net.
 const SOON: Duration = Duration::from_millis(200);
+/// For what readers add up by themselves until then.
+const EVERY_SECOND: Duration = Duration::from_secs(1);
 /// For what walks the whole database.
 const RARELY: Duration = Duration::from_secs(300);
 /// For retention.
@@ -31,6 +33,7 @@ pub fn duties(app: &App) -> Vec<Duty> {
             .woken_by(app.compensation_wake.clone()),
         duty(app, "settlement.run", at_times, |app| async move { settlement::run_due(&app).await })
             .woken_by(app.settlement_wake.clone()),
+        duty(app, "ledger.fold", EVERY_SECOND, |app| async move { ledger::fold(&app.db, app.now()).await }),
         duty(app, "webhooks.forget", HOURLY, |app| async move { webhooks::forget_old(&app).await }),
         duty(app, "idempotency.forget", HOURLY, |app| async move {
             idempotency::forget_old(&app.db, app.now()).await

@@ -23,6 +23,8 @@ words! {
         ExpireOrder = "EXPIRE_ORDER",
         /// A refund that has no result yet.
         DriveRefund = "DRIVE_REFUND",
+        /// A withdrawal that has not come to its end yet.
+        DriveWithdrawal = "DRIVE_WITHDRAWAL",
         /// A callback that came before its pay order.
         RematchCallback = "REMATCH_CALLBACK",
     }

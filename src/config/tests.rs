@@ -39,6 +39,8 @@ fn a_wrong_variable_is_named_with_what_was_expected() {
         ("AMQP_URL", "http://host"),
         ("AMQP_PREFIX", "with a space"),
         ("DELAY_QUEUE", "kafka"),
+        ("SSL_CERT_FILE", "/nowhere/ca.pem"),
+        ("SSL_CERT_FILE", "/dev/null"),
         ("BIND_ADDR", "localhost"),
         ("PUBLIC_URL", "ftp://x"),
         ("ADMIN_TOKENS", "operator:short"),

@@ -89,6 +89,12 @@ pub const VARIABLES: &[Variable] = &[
         "What the names of the queues begin with, where services share a vhost of RabbitMQ.",
     ),
     plain(
+        "SSL_CERT_FILE",
+        "",
+        "a file of certificates in PEM",
+        "Authorities that rediss, amqps and https are trusted by, in place of the machine's own; PostgreSQL has sslrootcert in its URL.",
+    ),
+    plain(
         "BIND_ADDR",
         "127.0.0.1:8080",
         "an address and a port, such as 0.0.0.0:8080",

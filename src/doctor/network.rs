@@ -94,8 +94,8 @@ async fn broker(config: &Config) -> Finding {
         Ok(amqp) => amqp,
         Err(error) => return Finding::wrong(check, error.to_string(), mend),
     };
-    match amqp.channel().await {
-        Ok(_) => Finding::fine(check, "it lets the service in"),
+    match amqp.reach().await {
+        Ok(()) => Finding::fine(check, "it lets the service in"),
         Err(AmqpDown::Failed(error)) => Finding::wrong(check, error.to_string(), mend),
         Err(error) => Finding::wrong(check, error.to_string(), mend),
     }

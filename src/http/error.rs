@@ -16,6 +16,8 @@ use crate::infra::tasks::TaskFailed;
 use crate::merchants::MerchantError;
 use crate::orders::OrderError;
 use crate::pay::PayError;
+use crate::refunds::RefundError;
+use crate::withdrawals::WithdrawalError;
 
 /// An answer that says what was wrong.
 #[derive(Clone, Debug, Serialize, utoipa::ToSchema)]
@@ -102,13 +104,20 @@ impl Problem {
         Self::new(StatusCode::NOT_FOUND, "NOT_FOUND", "there is nothing of that name here")
     }
 
+    /// A number that several merchants gave.
+    pub(super) fn ambiguous_number(what: &str) -> Self {
+        let detail = format!("several merchants have {what} of that number; add ?merchant_id=");
+        Self::new(StatusCode::CONFLICT, "AMBIGUOUS_NUMBER", detail)
+    }
+
     pub(super) fn unavailable(code: &'static str, detail: &str) -> Self {
         Self::new(StatusCode::SERVICE_UNAVAILABLE, code, detail).retry_after(1)
     }
 
-    /// Somebody else has the order in hand.
-    pub(super) fn busy() -> Self {
-        let detail = "another request is working on this order; nothing was done, repeat the same request";
+    /// Somebody else has it in hand.
+    pub(super) fn busy(what: &str) -> Self {
+        let detail =
+            format!("another request is working on this {what}; nothing was done, repeat the same request");
         Self::new(StatusCode::CONFLICT, "LOCK_BUSY", detail).retry_after(1)
     }
 
@@ -204,6 +213,17 @@ fn channel_unavailable() -> Problem {
     Problem::unavailable("CHANNEL_UNAVAILABLE", detail).retry_after(2)
 }
 
+fn insufficient_balance() -> Problem {
+    let detail = "the user's available balance does not cover the amount; nothing moved";
+    Problem::new(StatusCode::UNPROCESSABLE_ENTITY, "INSUFFICIENT_BALANCE", detail)
+}
+
+fn unknown_channel(name: &str) -> Problem {
+    let detail = format!("there is no channel {name} here; nothing was done");
+    Problem::new(StatusCode::UNPROCESSABLE_ENTITY, "UNKNOWN_CHANNEL", detail)
+        .field("channel", "expected the name of a channel of this service")
+}
+
 impl From<&OrderError> for Problem {
     fn from(error: &OrderError) -> Self {
         let unprocessable = StatusCode::UNPROCESSABLE_ENTITY;
@@ -222,9 +242,12 @@ impl From<&OrderError> for Problem {
                 Self::new(StatusCode::CONFLICT, "OUT_OF_STOCK", "nothing was reserved: not enough is left"),
                 |problem, sku| problem.field("items", format!("not enough of {sku} is left")),
             ),
+            OrderError::NoTopUp(field) => {
+                Self::invalid(*field, "expected none: a top-up sells nothing and earns no commission")
+            }
             OrderError::AlreadyPaid => already_paid(),
             OrderError::ChannelUnavailable => channel_unavailable(),
-            OrderError::Busy(_) => Self::busy(),
+            OrderError::Busy(_) => Self::busy("order"),
             OrderError::Pay(error) => Self::from(error.as_ref()),
             OrderError::Db(error) => Self::from(error),
         }
@@ -251,11 +274,7 @@ impl From<&PayError> for Problem {
                 Self::invalid("currency", "expected a currency beside the amount, to make the order with")
             }
             PayError::ParamsMismatch(fields) => params_mismatch(fields),
-            PayError::UnknownChannel(name) => {
-                let detail = format!("there is no channel {name} here; nothing was done");
-                Self::new(StatusCode::UNPROCESSABLE_ENTITY, "UNKNOWN_CHANNEL", detail)
-                    .field("channel", "expected the name of a channel of this service")
-            }
+            PayError::UnknownChannel(name) => unknown_channel(name),
             PayError::ChannelRefused(refusal) => {
                 let detail = "the channel refused the payment; the order can be tried again";
                 let problem = Self::new(StatusCode::PAYMENT_REQUIRED, "CHANNEL_REFUSED", detail);
@@ -267,7 +286,7 @@ impl From<&PayError> for Problem {
             }
             PayError::ChannelUnavailable => channel_unavailable(),
             PayError::Order(error) => Self::from(error.as_ref()),
-            PayError::Busy(_) => Self::busy(),
+            PayError::Busy(_) => Self::busy("order"),
             PayError::Db(error) => Self::from(error),
         }
     }
@@ -276,6 +295,61 @@ impl From<&PayError> for Problem {
 impl From<PayError> for Problem {
     fn from(error: PayError) -> Self {
         Self::from(&error)
+    }
+}
+
+impl From<RefundError> for Problem {
+    fn from(error: RefundError) -> Self {
+        let (conflict, unprocessable) = (StatusCode::CONFLICT, StatusCode::UNPROCESSABLE_ENTITY);
+        match error {
+            RefundError::NotFound => Self::not_found(),
+            RefundError::OrderNotFound => Self::order_not_found(),
+            RefundError::OrderNotPaid => {
+                let detail = "the order has no payment that could be given back; nothing was done";
+                Self::new(conflict, "ORDER_NOT_PAID", detail)
+            }
+            RefundError::ExceedsPaid(left) => {
+                let detail = format!("{left} minor units are left of what was paid; nothing was done");
+                Self::new(unprocessable, "REFUND_EXCEEDS_PAID", detail)
+                    .field("amount", format!("expected at most {left}"))
+            }
+            RefundError::ParamsMismatch(fields) => {
+                let names = fields.join(", ");
+                let detail = format!("the refund exists and differs in {names}; nothing was changed");
+                Self::new(unprocessable, "REFUND_PARAMS_MISMATCH", detail).differing(&fields)
+            }
+            RefundError::InsufficientBalance => insufficient_balance(),
+            RefundError::Ambiguous => Self::ambiguous_number("a refund"),
+            RefundError::SameOperator => {
+                let detail = "whoever asked for the refund may not decide over it; nothing was changed";
+                Self::new(StatusCode::FORBIDDEN, "SAME_OPERATOR", detail)
+            }
+            RefundError::NotAwaitingApproval(status) => {
+                let detail = format!("the refund is {status} and waits for nobody; nothing was changed");
+                Self::new(conflict, "REFUND_NOT_AWAITING_APPROVAL", detail)
+            }
+            RefundError::Busy(_) => Self::busy("order"),
+            RefundError::Db(error) => Self::from(error),
+        }
+    }
+}
+
+impl From<WithdrawalError> for Problem {
+    fn from(error: WithdrawalError) -> Self {
+        let unprocessable = StatusCode::UNPROCESSABLE_ENTITY;
+        match error {
+            WithdrawalError::NotFound => Self::not_found(),
+            WithdrawalError::ParamsMismatch(fields) => {
+                let fields_text = fields.join(", ");
+                let detail =
+                    format!("the withdrawal exists and differs in {fields_text}; nothing was changed");
+                Self::new(unprocessable, "WITHDRAWAL_PARAMS_MISMATCH", detail).differing(&fields)
+            }
+            WithdrawalError::InsufficientBalance => insufficient_balance(),
+            WithdrawalError::UnknownChannel(name) => unknown_channel(&name),
+            WithdrawalError::Busy(_) => Self::busy("user"),
+            WithdrawalError::Db(error) => Self::from(error),
+        }
     }
 }
 

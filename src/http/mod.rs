@@ -29,11 +29,14 @@ mod middleware;
 mod openapi;
 mod orders;
 mod pay;
+mod refunds;
 mod router;
 mod server;
 mod settlements;
+mod users;
 mod views;
 mod webhooks;
+mod withdrawals;
 mod within;
 
 pub use health::Readiness;

@@ -81,7 +81,7 @@ pub(super) struct NewOrderBody {
     /// Seconds until the order times out, 1 to 604800.
     #[schema(minimum = 1, maximum = 604_800, default = 1800)]
     expires_in: Option<i64>,
-    /// What it is for.
+    /// What it is for: a `TOPUP`, which has neither items nor rebate, is paid into the balance of `user_id`.
     kind: Option<OrderKind>,
     /// The commission's own terms.
     rebate: Option<RebateBody>,

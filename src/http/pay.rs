@@ -52,9 +52,7 @@ impl PayUrlBody {
         if is_browser && (self.amount.is_some() || self.currency.is_some()) {
             return Err(Problem::invalid("amount", "the amount comes from the order; expected none here"));
         }
-        if self.channel.is_empty() || self.channel.len() > MAX_CHANNEL {
-            return Err(Problem::invalid("channel", "expected the name of a channel"));
-        }
+        check_channel(&self.channel)?;
         check_subject(self.subject.as_deref())?;
         check_url("return_url", self.return_url.as_deref())?;
         Ok(PayUrlRequest {
@@ -69,6 +67,14 @@ impl PayUrlBody {
             return_url: self.return_url,
         })
     }
+}
+
+/// Checks what may be the name of a channel.
+pub(super) fn check_channel(channel: &str) -> Result<(), Problem> {
+    if channel.is_empty() || channel.len() > MAX_CHANNEL {
+        return Err(Problem::invalid("channel", "expected the name of a channel"));
+    }
+    Ok(())
 }
 
 /// Makes or repeats the link where the buyer pays an order.

@@ -12,7 +12,10 @@ use utoipa_axum::routes;
 use utoipa_swagger_ui::SwaggerUi;
 
 use super::error::Problem;
-use super::{Edge, admin, ambiguity, health, middleware, openapi, orders, pay, settlements, webhooks};
+use super::{
+    Edge, admin, ambiguity, health, middleware, openapi, orders, pay, refunds, settlements, users, webhooks,
+    withdrawals,
+};
 
 /// The routes that browsers may call from the pages of `CORS_ORIGINS`.
 fn browser_routes() -> OpenApiRouter<Edge> {
@@ -26,6 +29,12 @@ fn other_routes() -> OpenApiRouter<Edge> {
         .routes(routes!(orders::close))
         .routes(routes!(settlements::create))
         .routes(routes!(settlements::find))
+        .routes(routes!(refunds::create))
+        .routes(routes!(refunds::find))
+        .routes(routes!(users::balances))
+        .routes(routes!(users::entries))
+        .routes(routes!(withdrawals::create))
+        .routes(routes!(withdrawals::find))
         .routes(routes!(webhooks::receive))
         .routes(routes!(admin::merchants::create, admin::merchants::list))
         .routes(routes!(admin::merchants::rotate))
@@ -38,9 +47,14 @@ fn other_routes() -> OpenApiRouter<Edge> {
         .routes(routes!(admin::orders::list))
         .routes(routes!(admin::orders::find))
         .routes(routes!(admin::orders::timeline))
+        .routes(routes!(admin::refunds::create, admin::refunds::list))
+        .routes(routes!(admin::refunds::approve))
+        .routes(routes!(admin::refunds::reject))
         .routes(routes!(admin::exceptions::list))
         .routes(routes!(admin::exceptions::resolve))
         .routes(routes!(admin::exceptions::list_strays))
+        .routes(routes!(admin::ledger::trial_balance))
+        .routes(routes!(admin::ledger::find_transaction))
         .routes(routes!(admin::webhooks::list))
         .routes(routes!(admin::webhooks::replay))
         .routes(routes!(admin::system::overview))

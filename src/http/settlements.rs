@@ -113,7 +113,7 @@ impl From<&SettlementError> for Problem {
                 Self::new(StatusCode::UNPROCESSABLE_ENTITY, "UNKNOWN_SKU", detail)
                     .field("sku", format!("there is no sku {sku}"))
             }
-            SettlementError::Busy(_) => Self::busy(),
+            SettlementError::Busy(_) => Self::busy("order"),
             SettlementError::Db(error) => Self::from(error),
         }
     }

@@ -324,6 +324,38 @@ impl From<Refund> for RefundView {
     }
 }
 
+/// A refund as operators see it.
+#[derive(Debug, Serialize, ToSchema)]
+pub(super) struct MerchantRefundView {
+    /// Its id, as channels know it; a page starts after one.
+    #[schema(example = "rf_06H8K2M4N6P8R0T2V4X6Z8B0D2")]
+    refund_id: String,
+    /// Whose, where it is known.
+    merchant_id: Option<String>,
+    /// The stray payment that it gives back, where it is one's.
+    stray_id: Option<String>,
+    /// Whether the order's stock comes back, once all of its money has gone back.
+    return_stock: bool,
+    /// The operator who asked for it, where one did.
+    asked_by: Option<String>,
+    /// The rest, as its merchant sees it.
+    #[serde(flatten)]
+    refund: RefundView,
+}
+
+impl From<Refund> for MerchantRefundView {
+    fn from(refund: Refund) -> Self {
+        Self {
+            refund_id: refund.refund_id.clone(),
+            merchant_id: refund.merchant_id.clone(),
+            stray_id: refund.stray_id.clone(),
+            return_stock: refund.return_stock,
+            asked_by: refund.asked_by.clone(),
+            refund: refund.into(),
+        }
+    }
+}
+
 /// Money that an order did not accept.
 #[derive(Debug, Serialize, ToSchema)]
 pub(super) struct StrayPaymentView {

@@ -215,6 +215,11 @@ impl Db {
         Ok(Self { pool, statement_deadline, suspicion, ids, gatherer })
     }
 
+    /// Longest wait for the answer to a statement.
+    pub(super) const fn statement_deadline(&self) -> Duration {
+        self.statement_deadline
+    }
+
     pub(super) fn gatherer(&self) -> &Gatherer {
         &self.gatherer
     }

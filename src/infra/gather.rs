@@ -4,7 +4,8 @@
 //! share a batch and are taken up in the order in which they came; a caller that leaves changes nothing. A
 //! command that spoils its batch, or must wait for a row that somebody else holds, spoils and delays only itself:
 //! each command of such a batch is then carried out by itself, beside the lane, which goes on, so that one may be
-//! overtaken by the next of its order: every write is guarded by what it was decided on.
+//! overtaken by the next of its order: every write is guarded by what it was decided on. Behind a database that keeps
+//! silent nobody waits longer than for a statement: then they hear that nothing was tried for them.
 //!
 //! Nobody waits for a batch to fill: an idle lane takes what is there, and a batch forms by itself while the one
 //! before it commits. A commit and a round trip are then shared by as many callers as are waiting. Each kind has
@@ -14,7 +15,7 @@ use std::any::{Any, TypeId};
 use std::collections::{HashMap, HashSet, VecDeque};
 use std::fmt;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, RwLock};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use tokio::sync::{Notify, oneshot};
 
@@ -100,7 +101,7 @@ impl Db {
     pub async fn gather<C: Command>(&self, command: C) -> Result<C::Outcome, DbError> {
         let lane = self.gatherer().lane::<C>();
         let (answer, outcome) = oneshot::channel();
-        match lane.admit(Waiting { order: command.order(), command, answer }) {
+        match lane.admit(Waiting { order: command.order(), command, answer, since: Instant::now() }) {
             Admission::Full => return Err(DbError::Unavailable(sqlx::Error::PoolTimedOut)),
             Admission::Starts => drop(tokio::spawn(lane.run(self.clone()))),
             Admission::Joins => {}
@@ -114,6 +115,7 @@ struct Waiting<C: Command> {
     command: C,
     order: Option<String>,
     answer: Answer<C>,
+    since: Instant,
 }
 
 type Answer<C> = oneshot::Sender<Result<<C as Command>::Outcome, DbError>>;
@@ -169,7 +171,7 @@ impl<C: Command> Lane<C> {
         let mut conn = None;
         loop {
             self.let_others_arrive().await;
-            let batch = self.take_batch();
+            let batch = self.take_batch(db.statement_deadline());
             if !batch.is_empty() {
                 metrics::histogram!("payonce_batch_size", "kind" => C::NAME).record(batch.len() as f64);
                 settle(&db, &mut conn, batch).await;
@@ -194,14 +196,17 @@ impl<C: Command> Lane<C> {
     }
 
     /// The commands that come next, but for those whose order is in the batch already: their turn comes after it.
-    fn take_batch(&self) -> Vec<Waiting<C>> {
+    /// Those that waited for too long are turned away.
+    fn take_batch(&self, longest_wait: Duration) -> Vec<Waiting<C>> {
         let mut queue = self.queue();
         let (mut batch, mut orders): (Vec<Waiting<C>>, _) = (Vec::new(), HashSet::new());
         let mut passed_over = VecDeque::new();
         while batch.len() < self.max_batch
             && let Some(next) = queue.waiting.pop_front()
         {
-            if next.order.as_ref().is_none_or(|order| orders.insert(order.clone())) {
+            if next.since.elapsed() > longest_wait {
+                next.answer.send(Err(DbError::Unavailable(sqlx::Error::PoolTimedOut))).ok();
+            } else if next.order.as_ref().is_none_or(|order| orders.insert(order.clone())) {
                 batch.push(next);
             } else {
                 passed_over.push_back(next);

@@ -40,6 +40,8 @@ words! {
         StrayKept = "STRAY_KEPT",
         /// Money that went back, by its refund.
         Refund = "REFUND",
+        /// A top-up's money set aside to go back, by its refund.
+        RefundHold = "REFUND_HOLD",
         /// An order's commission, by its settlement.
         Settlement = "SETTLEMENT",
         /// A part of a commission claimed back, by what made it due.

@@ -2,8 +2,12 @@
 
 use time::OffsetDateTime;
 
-use super::model::Posting;
+use super::balances::{Balance, EntryFilter, UserEntry};
+use super::books::{Booking, BookingEntry, TrialRow};
+use super::model::{AccountKind, Posting, PostingKind};
+use crate::ids::{MerchantId, UserId};
 use crate::infra::db::{Conn, DbError, Tx};
+use crate::money::Currency;
 
 /// Books all of them in one statement. The trigger on `ledger_entries` checks the sums and moves the balances.
 pub(super) async fn insert(tx: &mut Tx, postings: &[&Posting], now: OffsetDateTime) -> Result<(), DbError> {
@@ -18,17 +22,24 @@ pub(super) async fn insert(tx: &mut Tx, postings: &[&Posting], now: OffsetDateTi
         "WITH opened AS (
              INSERT INTO accounts (account_id, created_at, updated_at)
              -- In the order of their names, as by everybody.
-             SELECT DISTINCT account_id, $8::timestamptz, $8 FROM unnest($6::text[]) AS account_id ORDER BY account_id
+             SELECT account_id, $8::timestamptz, $8
+             FROM (SELECT DISTINCT account_id FROM unnest($6::text[]) AS account_id) AS named
+             -- To look is cheaper than an insert that comes to nothing. No join: its plan could walk.
+             WHERE (SELECT account_id FROM accounts WHERE accounts.account_id = named.account_id) IS NULL
+             ORDER BY account_id
              ON CONFLICT (account_id) DO NOTHING
          ), booked AS (
              INSERT INTO ledger_transactions (transaction_id, kind, merchant_id, order_no, created_at)
              SELECT transaction_id, kind, merchant_id, order_no, $8
              FROM unnest($1::text[], $2::text[], $3::text[], $4::text[])
                   AS new (transaction_id, kind, merchant_id, order_no)
+             RETURNING transaction_id
          )
          INSERT INTO ledger_entries (transaction_id, account_id, amount)
          SELECT transaction_id, account_id, amount
-         FROM unnest($5::text[], $6::text[], $7::bigint[]) AS entry (transaction_id, account_id, amount)",
+         FROM unnest($5::text[], $6::text[], $7::bigint[]) AS entry (transaction_id, account_id, amount),
+              -- After the bookings: it is their key that says that a fact is booked already.
+              (SELECT count(*) FROM booked) AS first",
         &ids,
         &kinds as &[&str],
         &merchants as &[Option<&str>],
@@ -55,12 +66,16 @@ pub(super) async fn insert_reversals(
              INSERT INTO ledger_transactions (transaction_id, kind, merchant_id, order_no, reverses, created_at)
              SELECT 'REVERSAL:' || booked.transaction_id, 'REVERSAL', merchant_id, order_no, booked.transaction_id, $2
              FROM unnest($1::text[]) AS wanted (transaction_id)
-             JOIN ledger_transactions AS booked ON booked.transaction_id = wanted.transaction_id
+             -- Looked up one by one, whatever the planner believes of the tables.
+             CROSS JOIN LATERAL (SELECT * FROM ledger_transactions
+                                 WHERE transaction_id = wanted.transaction_id OFFSET 0) AS booked
              RETURNING transaction_id, reverses
          )
          INSERT INTO ledger_entries (transaction_id, account_id, amount)
          SELECT reversal.transaction_id, entry.account_id, -entry.amount
-         FROM reversal JOIN ledger_entries AS entry ON entry.transaction_id = reversal.reverses",
+         FROM reversal
+         CROSS JOIN LATERAL (SELECT account_id, amount FROM ledger_entries
+                             WHERE transaction_id = reversal.reverses OFFSET 0) AS entry",
         transaction_ids,
         now,
     )
@@ -70,4 +85,142 @@ pub(super) async fn insert_reversals(
     // Each has two entries at least.
     let is_whole = entries >= 2 * transaction_ids.len() as u64;
     if is_whole { Ok(()) } else { Err(DbError::UnexpectedRows(entries)) }
+}
+
+/// Takes up to `limit` movements out and adds them to their accounts; gives how many there were. Both see the same
+/// snapshot, and an account is there before its first movement is.
+pub(super) async fn fold_movements(conn: &mut Conn, limit: i64, now: OffsetDateTime) -> Result<i64, DbError> {
+    let folded = sqlx::query_scalar!(
+        r#"WITH taken AS (
+             DELETE FROM account_movements
+             WHERE ctid = ANY (ARRAY(SELECT ctid FROM account_movements LIMIT $1 FOR UPDATE SKIP LOCKED))
+             RETURNING account_id, amount
+         ), moved AS MATERIALIZED (
+             -- Locked in the order of their names, as by everybody.
+             SELECT accounts.account_id, change.amount
+             FROM (SELECT account_id, sum(amount)::bigint AS amount FROM taken GROUP BY account_id) AS change
+             JOIN accounts ON accounts.account_id = change.account_id
+             ORDER BY accounts.account_id FOR NO KEY UPDATE OF accounts
+         ), folded AS (
+             UPDATE accounts SET balance = accounts.balance + moved.amount, updated_at = $2
+             FROM moved WHERE accounts.account_id = moved.account_id
+         )
+         SELECT count(*) AS "count!" FROM taken"#,
+        limit,
+        now,
+    )
+    .fetch_one(conn)
+    .await?;
+    Ok(folded)
+}
+
+/// What a user has, by currency.
+pub(super) async fn list_balances(
+    conn: &mut Conn,
+    merchant_id: &MerchantId,
+    user_id: &UserId,
+) -> Result<Vec<Balance>, DbError> {
+    let balances = sqlx::query_as!(
+        Balance,
+        r#"SELECT currency AS "currency!: Currency",
+                  coalesce(sum(balance) FILTER (WHERE kind = 'USER_AVAILABLE'), 0)::bigint AS "available!",
+                  coalesce(sum(balance) FILTER (WHERE kind = 'USER_HELD'), 0)::bigint AS "held!",
+                  coalesce(sum(balance) FILTER (WHERE kind = 'USER_RECEIVABLE'), 0)::bigint AS "receivable!"
+           FROM accounts WHERE merchant_id = $1 AND user_id = $2 GROUP BY currency ORDER BY currency"#,
+        merchant_id.as_str(),
+        user_id.as_str(),
+    )
+    .fetch_all(conn)
+    .await?;
+    Ok(balances)
+}
+
+/// A page of a user's entries, newest first. Each account's are walked along the index of users' entries.
+pub(super) async fn list_entries(
+    conn: &mut Conn,
+    merchant_id: &MerchantId,
+    user_id: &UserId,
+    filter: EntryFilter,
+) -> Result<Vec<UserEntry>, DbError> {
+    let entries = sqlx::query_as!(
+        UserEntry,
+        r#"SELECT entry.entry_id, entry.transaction_id, booked.kind AS "kind!: PostingKind",
+                  account.kind AS "account!: AccountKind", account.currency AS "currency!: Currency",
+                  account.sense * entry.amount AS "amount!", booked.order_no,
+                  booked.created_at AS "created_at!"
+           FROM accounts AS account
+           CROSS JOIN LATERAL (
+               SELECT entry_id, transaction_id, amount FROM ledger_entries
+               WHERE account_id = account.account_id AND account_id LIKE 'USER\_%' AND entry_id < $4
+               ORDER BY entry_id DESC LIMIT $5
+           ) AS entry
+           -- An outer join, so that it follows the entries: none is without its transaction.
+           LEFT JOIN ledger_transactions AS booked ON booked.transaction_id = entry.transaction_id
+           WHERE account.merchant_id = $1 AND account.user_id = $2 AND ($3::text IS NULL OR account.currency = $3)
+           ORDER BY entry.entry_id DESC LIMIT $5"#,
+        merchant_id.as_str(),
+        user_id.as_str(),
+        filter.currency.as_ref().map(Currency::as_str),
+        filter.before.unwrap_or(i64::MAX),
+        filter.limit,
+    )
+    .fetch_all(conn)
+    .await?;
+    Ok(entries)
+}
+
+/// Every account's balance on its side, those of one kind and owner together.
+pub(super) async fn sum_accounts(tx: &mut Tx) -> Result<Vec<TrialRow>, DbError> {
+    let conn: &mut Conn = tx;
+    let rows = sqlx::query_as!(
+        TrialRow,
+        r#"SELECT currency AS "currency!: Currency", kind AS "kind!: AccountKind", merchant_id, channel,
+                  greatest(sum(debit), 0)::bigint AS "debit!", greatest(-sum(debit), 0)::bigint AS "credit!"
+           FROM (
+               SELECT currency, kind, merchant_id,
+                      CASE WHEN kind IN ('CHANNEL', 'PAYOUTS_IN_TRANSIT', 'SUSPENSE')
+                           THEN split_part(accounts.account_id, ':', 2) END AS channel,
+                      sense * (balance + coalesce(moved.amount, 0)) AS debit
+               FROM accounts
+               LEFT JOIN (SELECT account_id, sum(amount) AS amount FROM account_movements GROUP BY account_id)
+                    AS moved ON moved.account_id = accounts.account_id
+           ) AS account
+           GROUP BY currency, kind, merchant_id, channel ORDER BY currency, kind, merchant_id, channel"#,
+    )
+    .fetch_all(conn)
+    .await?;
+    Ok(rows)
+}
+
+/// A booking with its entries, by account.
+pub(super) async fn find_booking(conn: &mut Conn, id: &str) -> Result<Option<Booking>, DbError> {
+    let rows = sqlx::query!(
+        r#"SELECT booked.transaction_id, booked.kind AS "kind: PostingKind", booked.merchant_id, booked.order_no,
+                  booked.reverses, reversal.transaction_id AS "reversed_by?", booked.created_at,
+                  entry.account_id, entry.amount
+           FROM ledger_transactions AS booked
+           JOIN ledger_entries AS entry ON entry.transaction_id = booked.transaction_id
+           LEFT JOIN ledger_transactions AS reversal
+                  ON reversal.transaction_id = 'REVERSAL:' || booked.transaction_id
+           WHERE booked.transaction_id = $1 ORDER BY entry.account_id"#,
+        id,
+    )
+    .fetch_all(conn)
+    .await?;
+    let mut booking = None;
+    for row in rows {
+        let (debit, credit) = (row.amount.max(0), (-row.amount).max(0));
+        let booking = booking.get_or_insert_with(|| Booking {
+            transaction_id: row.transaction_id,
+            kind: row.kind,
+            merchant_id: row.merchant_id,
+            order_no: row.order_no,
+            reverses: row.reverses,
+            reversed_by: row.reversed_by,
+            created_at: row.created_at,
+            entries: Vec::new(),
+        });
+        booking.entries.push(BookingEntry { account: row.account_id, debit, credit });
+    }
+    Ok(booking)
 }

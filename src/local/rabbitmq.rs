@@ -20,6 +20,7 @@ pub struct RabbitServer {
     home: Home,
     port: u16,
     password: String,
+    config: Vec<String>,
     process: Process,
 }
 
@@ -30,11 +31,20 @@ impl RabbitServer {
     ///
     /// When RabbitMQ is missing and cannot be installed, or does not answer.
     pub async fn start(dir: &Path) -> Result<Self, LocalError> {
+        Self::start_with(dir, &[]).await
+    }
+
+    /// [`start`](Self::start), with more lines of `rabbitmq.conf`.
+    ///
+    /// # Errors
+    ///
+    /// As [`start`](Self::start).
+    pub async fn start_with(dir: &Path, config: &[String]) -> Result<Self, LocalError> {
         program().await?;
         let home = Home::prepare(dir).await?;
         let (password, port) = (home.password()?, free_port(None)?);
-        let process = run(&home, port, &password).await?;
-        Ok(Self { home, port, password, process })
+        let process = run(&home, port, &password, config).await?;
+        Ok(Self { home, port, password, config: config.to_vec(), process })
     }
 
     /// The value for `AMQP_URL`.
@@ -86,14 +96,16 @@ impl RabbitServer {
     /// When the server does not answer.
     pub async fn restart(&mut self) -> Result<(), LocalError> {
         self.stop().await?;
-        self.process = run(&self.home, self.port, &self.password).await?;
+        self.process = run(&self.home, self.port, &self.password, &self.config).await?;
         Ok(())
     }
 }
 
 /// Starts the server and waits until it takes connections.
-async fn run(home: &Home, port: u16, password: &str) -> Result<Process, LocalError> {
-    home.write_secret("rabbitmq.conf", &format!("default_user = {USER}\ndefault_pass = {password}\n"))?;
+async fn run(home: &Home, port: u16, password: &str, config: &[String]) -> Result<Process, LocalError> {
+    let more = config.join("\n");
+    let conf = format!("default_user = {USER}\ndefault_pass = {password}\n{more}\n");
+    home.write_secret("rabbitmq.conf", &conf)?;
     home.write_secret("enabled_plugins", "[].\n")?;
     let start = home.write_secret("start.sh", &start_script(home, port, &program().await?)?)?;
     let log = home.path.join("rabbitmq.log");

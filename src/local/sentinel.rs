@@ -27,9 +27,24 @@ impl SentinelServer {
         master: &RedisServer,
         agreeing: usize,
     ) -> Result<Self, LocalError> {
+        Self::start_with(dir, name, (master.port(), master.password()), agreeing, &[]).await
+    }
+
+    /// [`start`](Self::start), for a master on this port with this password, and with more lines of `sentinel.conf`.
+    ///
+    /// # Errors
+    ///
+    /// As [`start`](Self::start).
+    pub async fn start_with(
+        dir: &Path,
+        name: &str,
+        master: (u16, &str),
+        agreeing: usize,
+        config: &[String],
+    ) -> Result<Self, LocalError> {
         let program: PathBuf = redis::program().await?;
         let (home, port) = (Home::prepare(dir).await?, free_port(None)?);
-        let conf = home.write_secret("sentinel.conf", &conf(&home, port, name, master, agreeing))?;
+        let conf = home.write_secret("sentinel.conf", &conf(&home, port, name, master, agreeing, config))?;
         let log = home.path.join("sentinel.log");
         let log_mark = LogMark::new(&log);
         let args = vec![conf.display().to_string(), "--sentinel".to_owned()];
@@ -56,13 +71,21 @@ impl SentinelServer {
     }
 }
 
-fn conf(home: &Home, port: u16, name: &str, master: &RedisServer, agreeing: usize) -> String {
-    let (dir, master_port, password) = (home.path.display(), master.port(), master.password());
+fn conf(
+    home: &Home,
+    port: u16,
+    name: &str,
+    (master_port, password): (u16, &str),
+    agreeing: usize,
+    more: &[String],
+) -> String {
+    let dir = home.path.display();
     format!(
         "bind 127.0.0.1\nport {port}\ndaemonize no\ndir \"{dir}\"\nlogfile \"\"\n\
          sentinel monitor {name} 127.0.0.1 {master_port} {agreeing}\n\
          sentinel auth-pass {name} {password}\n\
          sentinel down-after-milliseconds {name} 500\n\
-         sentinel failover-timeout {name} 3000\n"
+         sentinel failover-timeout {name} 3000\n{}\n",
+        more.join("\n")
     )
 }

@@ -27,6 +27,8 @@ words! {
         Refund = "REFUND",
         /// A commission that was given, or claimed back.
         Settlement = "SETTLEMENT",
+        /// A booking of money.
+        Booking = "BOOKING",
         /// A task that drives something to its end.
         Task = "TASK",
         /// Something that a person was asked to look at.

@@ -39,7 +39,7 @@ FROM (
         AS step (at, event, status)
    WHERE merchant_id = $1 AND order_no = $2 AND step.at IS NOT NULL ORDER BY step.at LIMIT $3)
   UNION ALL
-  (SELECT step.at, 4, 0, 'SETTLEMENT', order_no, step.event, step.status,
+  (SELECT step.at, 5, 0, 'SETTLEMENT', order_no, step.event, step.status,
           jsonb_build_object('user_id', user_id, 'base_amount', base_amount, 'commission', commission,
                              'clawed_back', clawed_back, 'currency', currency), NULL
    FROM settlements,
@@ -48,15 +48,46 @@ FROM (
         AS step (at, event, status)
    WHERE merchant_id = $1 AND order_no = $2 AND step.at IS NOT NULL ORDER BY step.at LIMIT $3)
   UNION ALL
-  (SELECT step.at, 5, id, 'TASK', subject, step.event, step.status,
+  -- Found by the names of what may have been booked of the order: an index by order would cost every payment.
+  (SELECT booked.created_at, 6, 0, 'BOOKING', booked.transaction_id, booked.kind, NULL,
+          jsonb_object_agg(entry.account_id, entry.amount), NULL
+   FROM (SELECT 'PAYMENT:' || paid_by FROM orders WHERE merchant_id = $1 AND order_no = $2
+         UNION ALL
+         SELECT kind || stray_id FROM stray_payments, (VALUES ('STRAY_PAYMENT:'), ('STRAY_KEPT:')) AS of (kind)
+         WHERE merchant_id = $1 AND order_no = $2
+         UNION ALL
+         SELECT kind || refund_id
+         FROM refunds, (VALUES ('REFUND:'), ('REVERSAL:REFUND:'), ('REFUND_HOLD:'), ('REVERSAL:REFUND_HOLD:'),
+                               ('CLAW_BACK:')) AS of (kind)
+         WHERE merchant_id = $1 AND order_no = $2
+         UNION ALL
+         SELECT format('CLAW_BACK:%s:taken-back', refund_id) FROM refunds
+         WHERE merchant_id = $1 AND order_no = $2
+         UNION ALL
+         SELECT format('SETTLEMENT:%s:%s', $1, $2)) AS bookable (transaction_id)
+   JOIN ledger_transactions AS booked ON booked.transaction_id = bookable.transaction_id
+   JOIN ledger_entries AS entry ON entry.transaction_id = booked.transaction_id
+   GROUP BY booked.transaction_id ORDER BY booked.created_at LIMIT $3)
+  UNION ALL
+  (SELECT step.at, 7, id, 'TASK', subject, step.event, step.status,
           jsonb_build_object('action', action, 'attempts', attempts, 'last_error', last_error), NULL
-   FROM compensations,
+   FROM (SELECT * FROM compensations
+         WHERE merchant_id = $1 AND order_no = $2 AND (attempts > 0 OR action <> 'DRIVE_PAY_ORDER')
+         UNION ALL
+         -- Guards that were not tried yet are found by their attempts only.
+         SELECT guard.*
+         FROM pay_orders,
+              LATERAL (SELECT * FROM compensations
+                       WHERE subject = pay_orders.pay_order_id AND action = 'DRIVE_PAY_ORDER'
+                         AND status NOT IN ('DONE', 'DEAD') AND attempts = 0
+                       LIMIT 1) AS guard
+         WHERE pay_orders.merchant_id = $1 AND pay_orders.order_no = $2) AS task,
         LATERAL (VALUES (created_at, 'WRITTEN', 'READY'),
                         (CASE WHEN (status, attempts) <> ('READY', 0) THEN updated_at END, 'MOVED', status))
         AS step (at, event, status)
-   WHERE merchant_id = $1 AND order_no = $2 AND step.at IS NOT NULL ORDER BY step.at LIMIT $3)
+   WHERE step.at IS NOT NULL ORDER BY step.at LIMIT $3)
   UNION ALL
-  (SELECT step.at, 6, 0, 'EXCEPTION', exception_id, step.event, step.status,
+  (SELECT step.at, 8, 0, 'EXCEPTION', exception_id, step.event, step.status,
           jsonb_build_object('detail', detail, 'subject', subject) || step.more, NULL
    FROM exceptions,
         LATERAL (VALUES (created_at, kind, 'OPEN', '{}'::jsonb),
@@ -65,7 +96,7 @@ FROM (
         AS step (at, event, status, more)
    WHERE merchant_id = $1 AND order_no = $2 AND step.at IS NOT NULL ORDER BY step.at LIMIT $3)
   UNION ALL
-  (SELECT step.at, 7, id, 'EVENT', id::text, outbox.event, step.status, payload, NULL
+  (SELECT step.at, 9, id, 'EVENT', id::text, outbox.event, step.status, payload, NULL
    FROM outbox,
         LATERAL (VALUES (created_at, 'WRITTEN'), (published_at, 'PUBLISHED')) AS step (at, status)
    WHERE merchant_id = $1 AND order_no = $2 AND step.at IS NOT NULL ORDER BY step.at LIMIT $3)

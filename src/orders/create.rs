@@ -1,6 +1,7 @@
 //! Making an order: one statement writes it, its lines, its reservations and its first line of history.
 //!
-//! Round trips: 1, commits: 1, also with an idempotency key; a repeat by number reads the order and commits nothing.
+//! Round trips: 1, commits: 1, both shared with whoever makes an order at the same time (see
+//! [`crate::infra::gather`]), also with an idempotency key; a repeat by number reads the order and commits nothing.
 //! The number's primary key makes an order once, the CHECK on the stock is what refuses to oversell.
 
 use std::collections::BTreeMap;
@@ -9,7 +10,8 @@ use super::deadlines;
 use super::error::OrderError;
 use super::find::{self, OrderDetails};
 use super::model::{NewOrder, Order, OrderItem, OrderKey};
-use super::store;
+use super::store::{self, Make};
+use super::top_up;
 use crate::app::App;
 use crate::idempotency::{self, Keep};
 use crate::ids::{MerchantId, OrderNo};
@@ -25,11 +27,14 @@ pub struct Created {
     pub is_new: bool,
 }
 
+/// Rounds of "write, else look why not": each round that is lost to a neighbour of the same batch is one.
+const MAX_ROUNDS: usize = 8;
+
 /// Makes an order, or gives back the one of that number when it is the same; keeps the answer where that is asked.
 ///
 /// # Errors
 /// [`OrderError::ParamsMismatch`] names the fields in which the existing order differs;
-/// [`OrderError::OutOfStock`] and [`OrderError::UnknownSku`] reserve nothing.
+/// [`OrderError::OutOfStock`], [`OrderError::UnknownSku`] and [`OrderError::NoTopUp`] reserve nothing.
 pub async fn create(
     app: &App,
     merchant_id: &MerchantId,
@@ -38,6 +43,7 @@ pub async fn create(
 ) -> Result<Created, OrderError> {
     // Allotted once: a second run after a lost answer must meet the order of the first.
     let order_no = new.order_no.clone().unwrap_or_else(|| app.ids.order_no());
+    top_up::check(app, merchant_id, &order_no, new).await?;
     app.db.retrying(|| create_once(app, merchant_id, order_no.clone(), new, keep)).await
 }
 
@@ -51,18 +57,26 @@ async fn create_once(
     let order = Order::newly_made(merchant_id.clone(), order_no, new, app.now());
     let (key, expires_at) = (order.key(), order.expires_at);
     let made = Created { details: OrderDetails::of_new(order, new.items.clone()), is_new: true };
-    let kept = keep.map(|keep| keep.row(made.clone()));
-
-    let mut conn = app.db.conn().await?;
-    let inserted =
-        effect!("orders.create", store::insert(&mut conn, &made.details.order, new, kept.as_ref()).await);
-    if let Err(error) = inserted {
-        refused(&mut conn, &key, new, error).await?;
-        drop(conn);
-        return repeated(app, &key, keep).await;
+    for _ in 0..MAX_ROUNDS {
+        let outcome = effect!("orders.create", app.db.gather(make(&made, new, keep)).await);
+        if matches!(outcome, Ok(true)) {
+            deadlines::schedule(app, &key, expires_at);
+            return Ok(made);
+        }
+        if Box::pin(is_there(app, &key, new, outcome.err())).await? {
+            return repeated(app, &key, keep).await;
+        }
     }
-    deadlines::schedule(app, &key, expires_at);
-    Ok(made)
+    Err(OrderError::OutOfStock(wanted(new).into_keys().collect()))
+}
+
+fn make(made: &Created, new: &NewOrder, keep: Option<&Keep<Created>>) -> Make {
+    Make {
+        order: made.details.order.clone(),
+        items: new.items.clone(),
+        notify_url: new.notify_url.clone(),
+        kept: keep.map(|keep| keep.row(made.clone())),
+    }
 }
 
 /// The answer to a repeat: the order as it stands by now.
@@ -76,23 +90,29 @@ async fn repeated(app: &App, key: &OrderKey, keep: Option<&Keep<Created>>) -> Re
     Ok(repeated)
 }
 
-/// Some constraint refused. Which one is met first says nothing, so the number is looked at before all else: a
-/// repeat gets its order also when nothing is left in stock. No error means that the order is there, and is the same.
-async fn refused(conn: &mut Conn, key: &OrderKey, new: &NewOrder, error: DbError) -> Result<(), OrderError> {
-    let Some(constraint) = error.constraint() else { return Err(error.into()) };
-    if let Some(order) = store::find(conn, key).await? {
-        return compare(conn, &order, new).await;
+/// Why it was not made: `true` when it is there already, and is the same; `false` when nothing speaks against it any
+/// more. The number is looked at before all else: a repeat gets its order also when nothing is left in stock.
+async fn is_there(
+    app: &App,
+    key: &OrderKey,
+    new: &NewOrder,
+    mut error: Option<DbError>,
+) -> Result<bool, OrderError> {
+    if let Some(error) = error.take_if(|error| error.constraint().is_none()) {
+        return Err(error.into());
     }
-    match constraint {
-        "stock_reservations_sku_fkey" | "skus_lock_stock_within_stock" => {
-            Err(unmet(conn, &key.merchant_id, new).await?)
-        }
-        _ => Err(error.into()),
+    let mut conn = app.db.conn().await?;
+    if let Some(order) = store::find(&mut conn, key).await? {
+        return compare(&mut conn, &order, new).await.map(|()| true);
     }
+    if let Some(error) = error {
+        return Err(error.into());
+    }
+    unmet(&mut conn, &key.merchant_id, new).await?.map_or(Ok(false), Err)
 }
 
 /// The number is taken: by this very order, or by another.
-async fn compare(conn: &mut Conn, order: &Order, new: &NewOrder) -> Result<(), OrderError> {
+pub(super) async fn compare(conn: &mut Conn, order: &Order, new: &NewOrder) -> Result<(), OrderError> {
     let items = store::list_items(conn, &order.key()).await?;
     let differing = differing_fields(order, &items, new);
     if differing.is_empty() { Ok(()) } else { Err(OrderError::ParamsMismatch(differing)) }
@@ -122,8 +142,13 @@ fn wanted(new: &NewOrder) -> BTreeMap<String, i64> {
     wanted
 }
 
-/// What cannot be had: things that are not on sale before things that may be there again later.
-async fn unmet(conn: &mut Conn, merchant_id: &MerchantId, new: &NewOrder) -> Result<OrderError, DbError> {
+/// What cannot be had: things that are not on sale before things that may be there again later. Nothing, when all was
+/// freed meanwhile, or when there is enough for this order, but was not for all that came at the same time.
+async fn unmet(
+    conn: &mut Conn,
+    merchant_id: &MerchantId,
+    new: &NewOrder,
+) -> Result<Option<OrderError>, DbError> {
     let wanted = wanted(new);
     let skus: Vec<String> = wanted.keys().cloned().collect();
     let free = store::free_stock(conn, merchant_id, &skus).await?;
@@ -132,9 +157,8 @@ async fn unmet(conn: &mut Conn, merchant_id: &MerchantId, new: &NewOrder) -> Res
     };
     let unknown = those(&|sku| !free.contains_key(sku));
     if !unknown.is_empty() {
-        return Ok(OrderError::UnknownSku(unknown));
+        return Ok(Some(OrderError::UnknownSku(unknown)));
     }
     let lacking = those(&|sku| free.get(sku) < wanted.get(sku));
-    // Freed again meanwhile: what was refused is still refused, and all that was asked for is named.
-    Ok(OrderError::OutOfStock(if lacking.is_empty() { skus } else { lacking }))
+    Ok((!lacking.is_empty()).then_some(OrderError::OutOfStock(lacking)))
 }

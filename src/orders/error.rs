@@ -19,6 +19,9 @@ pub enum OrderError {
     /// Not enough is left of these.
     #[error("not enough stock of {}", .0.join(", "))]
     OutOfStock(Vec<String>),
+    /// A top-up that has a field which none has.
+    #[error("a top-up has no {0}")]
+    NoTopUp(&'static str),
     /// It was paid, so it cannot be closed.
     #[error("the order is already paid")]
     AlreadyPaid,

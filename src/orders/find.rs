@@ -9,7 +9,7 @@ use super::model::{Order, OrderItem, OrderKey, OrderStatus, SettleStatus};
 use super::store::{self, ListFilter};
 use crate::app::App;
 use crate::ids::{MerchantId, OrderNo};
-use crate::infra::db::Tx;
+use crate::infra::db::{Conn, DbError, Tx};
 use crate::pay::{self, Attempt};
 use crate::refunds::{self, Refund, StrayPayment};
 use crate::settlement::{self, Settlement};
@@ -52,6 +52,11 @@ impl OrderDetails {
 /// The order of that number by itself.
 pub(super) async fn order(app: &App, key: &OrderKey) -> Result<Order, OrderError> {
     store::find(&mut app.db.conn().await?, key).await?.ok_or(OrderError::NotFound)
+}
+
+/// The same on a connection of the caller's.
+pub(crate) async fn find_in(conn: &mut Conn, key: &OrderKey) -> Result<Option<Order>, DbError> {
+    store::find(conn, key).await
 }
 
 /// The order of that number with all that belongs to it.

@@ -13,15 +13,19 @@ mod error;
 mod expire;
 mod find;
 mod model;
+mod refunded;
 mod store;
+mod top_up;
 
 pub use close::close;
 pub use create::{Created, create};
 pub use delay_queue::{DelayQueue, delay_queue};
 pub use error::OrderError;
 pub use expire::{expire_due, expire_one, sweep_due};
+pub(crate) use find::find_in;
 pub use find::{OrderDetails, details, list, list_of_number, wait_for_change};
 pub use model::{
     CloseReason, InvalidTransition, NewOrder, Order, OrderEvent, OrderItem, OrderKey, OrderKind, OrderStatus,
     SettleStatus,
 };
+pub(crate) use refunded::{lock_in_tx, return_stock_in_tx, set_refunded_in_tx};

@@ -33,6 +33,14 @@ words! {
         DeadlinePassed = "DEADLINE_PASSED",
         /// The merchant closed it.
         Cancelled = "CANCELLED",
+        /// A part of its money went back.
+        RefundedInPart = "REFUNDED_IN_PART",
+        /// All of its money, or the rest of it, went back.
+        RefundedInFull = "REFUNDED_IN_FULL",
+        /// The channel took a refund back; another part stays refunded.
+        RefundReversedInPart = "REFUND_REVERSED_IN_PART",
+        /// The channel took a refund back; nothing is refunded any more.
+        RefundReversedInFull = "REFUND_REVERSED_IN_FULL",
     }
 }
 
@@ -56,6 +64,10 @@ impl OrderStatus {
         match (self, event) {
             (S::Pending, E::PaymentConfirmed) => Ok(S::Paid),
             (S::Pending, E::DeadlinePassed | E::Cancelled) => Ok(S::Closed),
+            (S::Paid | S::PartiallyRefunded, E::RefundedInPart) => Ok(S::PartiallyRefunded),
+            (S::Paid | S::PartiallyRefunded, E::RefundedInFull) => Ok(S::Refunded),
+            (S::PartiallyRefunded | S::Refunded, E::RefundReversedInPart) => Ok(S::PartiallyRefunded),
+            (S::PartiallyRefunded | S::Refunded, E::RefundReversedInFull) => Ok(S::Paid),
             (from, event) => Err(InvalidTransition { from, event }),
         }
     }
@@ -268,6 +280,14 @@ mod tests {
             (S::Pending, E::PaymentConfirmed, S::Paid),
             (S::Pending, E::DeadlinePassed, S::Closed),
             (S::Pending, E::Cancelled, S::Closed),
+            (S::Paid, E::RefundedInPart, S::PartiallyRefunded),
+            (S::PartiallyRefunded, E::RefundedInPart, S::PartiallyRefunded),
+            (S::Paid, E::RefundedInFull, S::Refunded),
+            (S::PartiallyRefunded, E::RefundedInFull, S::Refunded),
+            (S::PartiallyRefunded, E::RefundReversedInPart, S::PartiallyRefunded),
+            (S::Refunded, E::RefundReversedInPart, S::PartiallyRefunded),
+            (S::PartiallyRefunded, E::RefundReversedInFull, S::Paid),
+            (S::Refunded, E::RefundReversedInFull, S::Paid),
         ];
         for &from in S::ALL {
             for &event in E::ALL {

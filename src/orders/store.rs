@@ -5,89 +5,20 @@
 
 use std::collections::HashMap;
 
-use rust_decimal::Decimal;
 use serde_json::Value;
 use time::OffsetDateTime;
 
-use super::model::{CloseReason, NewOrder, Order, OrderItem, OrderKey, OrderKind, OrderStatus, SettleStatus};
+use super::model::{CloseReason, Order, OrderItem, OrderKey, OrderKind, OrderStatus, SettleStatus};
 use crate::compensation::TaskStatus;
-use crate::idempotency::Kept;
 use crate::ids::{MerchantId, OrderNo, Sku, UserId};
 use crate::infra::db::{Conn, DbError, Tx};
 use crate::money::Currency;
 use crate::outbox::Event;
 
-/// Writes a new order with its lines, reservations and first line of history, and holds its stock.
-///
-/// The primary key refuses a number that is taken; the foreign key of the reservations an unknown sku; the
-/// CHECK on `skus` more than there is; that of `idempotency_keys` a key that was answered. Any refusal leaves
-/// nothing behind.
-pub(super) async fn insert(
-    conn: &mut Conn,
-    order: &Order,
-    new: &NewOrder,
-    kept: Option<&Kept>,
-) -> Result<(), DbError> {
-    let skus: Vec<String> = new.items.iter().map(|item| item.sku.to_string()).collect();
-    let quantities: Vec<i64> = new.items.iter().map(|item| item.quantity).collect();
-    let unit_prices: Vec<i64> = new.items.iter().map(|item| item.unit_price).collect();
-    sqlx::query!(
-        r#"WITH line AS (
-             SELECT line_no::smallint, sku, quantity, unit_price
-             FROM unnest($11::text[], $12::bigint[], $13::bigint[]) WITH ORDINALITY
-                  AS line (sku, quantity, unit_price, line_no)
-           ), held AS MATERIALIZED (
-             -- Locked in the order of their names, so that two orders over the same things cannot deadlock.
-             SELECT skus.sku, wanted.quantity
-             FROM skus JOIN (SELECT sku, sum(quantity)::bigint AS quantity FROM line GROUP BY sku) AS wanted
-                       USING (sku)
-             WHERE skus.merchant_id = $1
-             ORDER BY skus.sku
-             FOR UPDATE OF skus
-           ), taken AS (
-             UPDATE skus SET lock_stock = skus.lock_stock + held.quantity, updated_at = $10
-             FROM held WHERE skus.merchant_id = $1 AND skus.sku = held.sku
-           ), items AS (
-             INSERT INTO order_items (merchant_id, order_no, line_no, sku, quantity, unit_price)
-             SELECT $1, $2, line_no, sku, quantity, unit_price FROM line
-           ), reserved AS (
-             INSERT INTO stock_reservations (merchant_id, order_no, line_no, sku, quantity, created_at, updated_at)
-             SELECT $1, $2, line_no, sku, quantity, $10, $10 FROM line
-           ), history AS (
-             INSERT INTO order_history (merchant_id, order_no, seq, to_status, event, created_at)
-             VALUES ($1, $2, 1, 'PENDING', 'CREATED', $10)
-           ), kept AS (
-             INSERT INTO idempotency_keys (merchant_id, key, request_hash, order_no, status, body, created_at)
-             SELECT $1, $17, $18, $2, $19, $20, $10 WHERE $17::text IS NOT NULL
-           )
-           INSERT INTO orders (merchant_id, order_no, user_id, kind, amount, currency, rebate_user_id, rebate_rate,
-                               subject, notify_url, metadata, expires_at, created_at, updated_at)
-           VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $14, $15, $16, $9, $10, $10)"#,
-        order.merchant_id.as_str(),
-        order.order_no.as_str(),
-        order.user_id.as_str(),
-        order.kind.as_str(),
-        order.amount,
-        order.currency.as_str(),
-        order.rebate_user_id.as_ref().map(UserId::as_str),
-        order.rebate_rate as Option<Decimal>,
-        order.expires_at,
-        order.created_at,
-        &skus,
-        &quantities,
-        &unit_prices,
-        order.subject.as_deref(),
-        new.notify_url.as_deref(),
-        order.metadata.clone() as Option<Value>,
-        kept.map(|kept| kept.request.key.as_str()),
-        kept.map(|kept| kept.request.request_hash.as_slice()),
-        kept.map(Kept::status),
-        kept.map(|kept| kept.answer.body.as_slice()),
-    )
-    .execute(conn)
-    .await?;
-    Ok(())
-}
+mod make;
+pub(super) mod refunded;
+
+pub(super) use make::Make;
 
 /// The order of that number.
 pub(super) async fn find(conn: &mut Conn, key: &OrderKey) -> Result<Option<Order>, DbError> {

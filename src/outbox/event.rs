@@ -106,6 +106,21 @@ pub enum Event {
         /// Of what.
         currency: Currency,
     },
+    /// A withdrawal came to its end.
+    WithdrawalFinished {
+        /// The withdrawal's number.
+        withdrawal_no: String,
+        /// Whose money.
+        user_id: String,
+        /// `SUCCEEDED` or `REVERSED`.
+        status: &'static str,
+        /// Minor units.
+        amount: i64,
+        /// Of what.
+        currency: Currency,
+        /// Why it was refused.
+        failure: Option<String>,
+    },
 }
 
 impl Event {
@@ -120,6 +135,7 @@ impl Event {
             Self::StrayPaymentReceived { .. } => "stray_payment.received",
             Self::RefundFinished { .. } => "refund.finished",
             Self::RefundReversed { .. } => "refund.reversed",
+            Self::WithdrawalFinished { .. } => "withdrawal.finished",
         }
     }
 

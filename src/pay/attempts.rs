@@ -31,6 +31,11 @@ pub async fn find_of_merchant(
     attempt.filter(|attempt| attempt.merchant_id == *merchant_id).ok_or(PayError::NotFound)
 }
 
+/// The attempt of that id.
+pub(crate) async fn find_attempt(conn: &mut Conn, pay_order_id: &str) -> Result<Option<Attempt>, DbError> {
+    store::find(conn, pay_order_id).await
+}
+
 /// The live attempt of an order.
 ///
 /// # Errors

@@ -14,8 +14,8 @@ pub mod report;
 mod store;
 mod sweep;
 
-pub(crate) use attempts::list_attempts;
 pub use attempts::{drive, find_live_attempt, find_of_merchant};
+pub(crate) use attempts::{find_attempt, list_attempts};
 pub use end::{end_attempt, end_by_id};
 pub use error::PayError;
 pub(crate) use model::money_of;

@@ -22,7 +22,7 @@ use crate::compensation::{self, Action, NewTask};
 use crate::idempotency::{self, Keep};
 use crate::ids::{MerchantId, OrderNo, PayOrderId, UserId};
 use crate::infra::crash::effect;
-use crate::infra::lock::{LockBusy, LockGuard, Scene};
+use crate::infra::lock::{LockBusy, LockGuard, Scene, Turn};
 use crate::money::{Amount, Currency};
 use crate::orders::{self, NewOrder, OrderError, OrderKey, OrderKind, OrderStatus};
 
@@ -155,8 +155,10 @@ async fn look_then_make(app: &App, asked: Asked<'_>) -> Result<PayUrl, PayError>
     if let Step::Answer(link) = decide(&facts, request, app.now())? {
         return give(app, asked, link).await;
     }
-    match app.locks.acquire(Scene::GeneratePayUrl, &request.key().lock_key()).await {
-        Ok(lock) => make(app, Asked { lock: Some(&lock), ..asked }, facts).await,
+    let look = || settled(app, request);
+    match app.locks.acquire_unless(Scene::GeneratePayUrl, &request.key().lock_key(), look).await {
+        Ok(Turn::Ours(lock)) => make(app, Asked { lock: Some(&lock), ..asked }, facts).await,
+        Ok(Turn::Settled(link)) => give(app, asked, link?).await,
         Err(busy) => {
             // One last look: the winner's answer is usually there.
             let facts = find(app, request).await?.ok_or(PayError::OrderNotFound)?;
@@ -168,6 +170,17 @@ async fn look_then_make(app: &App, asked: Asked<'_>) -> Result<PayUrl, PayError>
                 Step::Begin | Step::Replace(_) => Err(PayError::Busy(busy)),
             }
         }
+    }
+}
+
+/// The answer, where whoever holds the lock has settled it meanwhile.
+async fn settled(app: &App, request: &PayUrlRequest) -> Option<Result<PayUrl, PayError>> {
+    // What cannot be read now is read with the lock.
+    let facts = find(app, request).await.ok()??;
+    match decide(&facts, request, app.now()) {
+        Ok(Step::Answer(link)) => Some(Ok(link)),
+        Ok(Step::Begin | Step::DriveOn(_) | Step::Replace(_)) => None,
+        Err(error) => Some(Err(error)),
     }
 }
 

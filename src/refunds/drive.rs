@@ -1,6 +1,7 @@
 //! Driving a refund to its end: asked for once, then asked about, under the same number.
 
-use super::model::{Refund, RefundStatus, StrayPayment};
+use super::collected::{Collected, find_with_refund};
+use super::model::{Refund, RefundStatus};
 use super::result::{RefundReport, Source, apply_result};
 use super::store;
 use crate::app::App;
@@ -15,14 +16,14 @@ use crate::pay::PayError;
 /// # Errors
 /// When the database is away: the task tries again.
 pub async fn drive(app: &App, refund_id: &str) -> Result<Drive, PayError> {
-    let Some((refund, stray)) = store::find_with_stray(&mut app.db.conn().await?, refund_id).await? else {
+    let Some((refund, collected)) = find_with_refund(&mut app.db.conn().await?, refund_id).await? else {
         return Ok(Drive::Done);
     };
-    let Some(channel) = app.channels.get(&stray.channel) else {
-        return Ok(Drive::Again(format!("there is no channel {} here", stray.channel)));
+    let Some(channel) = app.channels.get(collected.channel()) else {
+        return Ok(Drive::Again(format!("there is no channel {} here", collected.channel())));
     };
-    let Some(call) = call(&refund, &stray)? else {
-        learn(app, refund_id, &RefundState::Failed(not_ours(&stray)), Source::Call).await?;
+    let Some(call) = call(&refund, &collected)? else {
+        learn(app, refund_id, &RefundState::Failed(not_ours(&collected)), Source::Call).await?;
         return Ok(Drive::Done);
     };
     let (source, state) = match refund.status {
@@ -89,24 +90,26 @@ async fn ask(channel: &dyn Channel, call: &RefundCall) -> Result<RefundState, Ca
 }
 
 /// Money of a trade whose name cannot be one of ours: no channel call can name it, so a person must see to it.
-fn not_ours(stray: &StrayPayment) -> Refusal {
+fn not_ours(collected: &Collected) -> Refusal {
     Refusal {
         code: "TRADE_NOT_OURS".to_owned(),
-        message: format!("`{}` is no pay order of this service", stray.out_trade_no),
+        message: format!("`{}` is no pay order of this service", collected.out_trade_no()),
     }
 }
 
 /// What the channel is asked for; `None` when it took the money for a trade that is none of ours.
-fn call(refund: &Refund, stray: &StrayPayment) -> Result<Option<RefundCall>, DbError> {
+fn call(refund: &Refund, collected: &Collected) -> Result<Option<RefundCall>, DbError> {
     let decode = |error: crate::ids::InvalidId| DbError::Other(sqlx::Error::Decode(Box::new(error)));
-    let Ok(pay_order_id) = stray.out_trade_no.parse() else { return Ok(None) };
+    let Ok(pay_order_id) = collected.out_trade_no().parse() else { return Ok(None) };
     let money = crate::pay::money_of(refund.amount, refund.currency)?;
-    let taken = crate::pay::money_of(stray.amount, stray.currency)?;
-    let trade = TradeRef { pay_order_id, channel_ref: None, money: taken, expires_at: stray.paid_at };
+    let (amount, currency) = collected.taken();
+    let taken = crate::pay::money_of(amount, currency)?;
+    let (channel_ref, expires_at) = (collected.channel_ref(), collected.expires_at());
+    let trade = TradeRef { pay_order_id, channel_ref, money: taken, expires_at };
     Ok(Some(RefundCall {
         refund_id: refund.refund_id.parse().map_err(decode)?,
         trade,
-        transaction_id: stray.transaction_id.clone(),
+        transaction_id: collected.transaction_id().to_owned(),
         money,
         taken,
         reason: refund.reason.clone(),

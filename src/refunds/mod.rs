@@ -1,21 +1,33 @@
-//! Refunds, and stray money: what a channel took that no order accepts.
+//! Refunds of orders, and stray money: what a channel took that no order accepts.
 //!
-//! Always true: stray money is one row, unique by channel and trade number, and never unowned: it is being
+//! Always true: refunds that have not failed never exceed what their payment collected; an order moves on a refund's
+//! success and not on its request, and back only when the channel takes one back; a top-up's money is set aside before
+//! it may go back; above the merchant's limit a refund waits for an operator who did not ask for it. stray money is one row, unique by channel and trade number, and never unowned: it is being
 //! refunded by a task, kept by a person's decision, or an open exception waits for one. A refund has one id for
 //! life, so asking the channel again never moves money twice; an unknown result stays `PROCESSING` until the
-//! channel says what became of it. The order's own status is not touched by a stray payment's refund.
+//! channel says what became of it. The order's own status is not touched by a stray payment's refund. Each of these
+//! changes stands in the books (`book`), which its own transaction writes.
 
+mod approve;
+mod book;
+mod collected;
+mod create;
 mod drive;
+mod error;
 mod model;
+mod payment;
 mod resolve;
 mod result;
 mod store;
 mod stray;
 
+pub use approve::{Decision, decide, list};
+pub use create::{AskedBy, Created, create, find};
 pub use drive::drive;
+pub use error::RefundError;
 pub use model::{
-    NewStray, Refund, RefundEvent, RefundStatus, StrayEvent, StrayPayment, StrayPolicy, StrayReason,
-    StrayStatus,
+    NewRefund, NewStray, Refund, RefundEvent, RefundStatus, StrayEvent, StrayPayment, StrayPolicy,
+    StrayReason, StrayStatus,
 };
 pub use resolve::{ResolveError, resolve_exception};
 pub use result::{Applied, Claim, RefundReport, Source, apply_result, preview_result};

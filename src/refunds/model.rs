@@ -3,8 +3,9 @@
 use time::OffsetDateTime;
 
 use crate::channels::Payment;
+use crate::ids::{OrderNo, RefundNo};
 use crate::infra::words::words;
-use crate::money::Currency;
+use crate::money::{Amount, Currency};
 use crate::orders::OrderKey;
 
 words! {
@@ -32,15 +33,21 @@ words! {
         Succeeded = "SUCCEEDED",
         /// The channel refused for good, or took the refund back.
         Failed = "FAILED",
+        /// An operator let it go.
+        Approved = "APPROVED",
+        /// An operator did not.
+        Rejected = "REJECTED",
     }
 }
 
 impl RefundStatus {
-    /// The part of a refund's life that is driven here; `None` for what is absent from it.
+    /// The whole life of a refund; `None` for what is absent from it.
     #[must_use]
     pub const fn after(self, event: RefundEvent) -> Option<Self> {
         use {RefundEvent as E, RefundStatus as S};
         match (self, event) {
+            (S::AwaitingApproval, E::Approved) => Some(S::Pending),
+            (S::AwaitingApproval, E::Rejected) => Some(S::Failed),
             (S::Pending, E::Requested) => Some(S::Processing),
             (S::Pending | S::Processing, E::Succeeded) => Some(S::Succeeded),
             // After a success it is the channel's own reversal.
@@ -190,6 +197,41 @@ pub struct Refund {
     pub failure: Option<String>,
     /// The channel's number of it, once it was made.
     pub channel_refund_id: Option<String>,
+    /// Whether the order's stock comes back once all of its money has gone back.
+    pub return_stock: bool,
+    /// The operator who asked for it; nobody where a merchant did, or the service itself.
+    pub asked_by: Option<String>,
+}
+
+/// A refund to ask for.
+#[derive(Clone, Debug)]
+pub struct NewRefund {
+    /// The merchant's number.
+    pub refund_no: RefundNo,
+    /// Of which order.
+    pub order_no: OrderNo,
+    /// How much; what is left of the payment by default.
+    pub amount: Option<Amount>,
+    /// Why.
+    pub reason: String,
+    /// Whether the order's stock comes back once all of its money has gone back.
+    pub return_stock: bool,
+}
+
+impl Refund {
+    /// The fields in which a repeat differs; one that names no amount takes any.
+    pub(super) fn differing_fields(&self, new: &NewRefund) -> Vec<&'static str> {
+        let is_of_order = self.stray_id.is_none() && self.order_no.as_deref() == Some(new.order_no.as_str());
+        [
+            ("order_no", is_of_order),
+            ("amount", new.amount.is_none_or(|amount| amount.minor() == self.amount)),
+            ("reason", self.reason == new.reason),
+            ("return_stock", self.return_stock == new.return_stock),
+        ]
+        .into_iter()
+        .filter_map(|(field, is_same)| (!is_same).then_some(field))
+        .collect()
+    }
 }
 
 #[cfg(test)]
@@ -200,6 +242,8 @@ mod tests {
     fn every_pair_of_state_and_event_is_decided() {
         use {RefundEvent as E, RefundStatus as S};
         let allowed = [
+            (S::AwaitingApproval, E::Approved, S::Pending),
+            (S::AwaitingApproval, E::Rejected, S::Failed),
             (S::Pending, E::Requested, S::Processing),
             (S::Pending, E::Succeeded, S::Succeeded),
             (S::Processing, E::Succeeded, S::Succeeded),

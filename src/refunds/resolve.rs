@@ -2,11 +2,12 @@
 
 use time::OffsetDateTime;
 
+use super::collected::lock_with_refund;
+use super::create::append_task_in_tx;
 use super::model::{Refund, RefundStatus, StrayStatus};
 use super::{store, stray};
 use crate::admin_log::{self, Entry};
 use crate::app::App;
-use crate::compensation::{self, Action, NewTask};
 use crate::exceptions::{self, Exception, ExceptionAction, ExceptionKind, ExceptionStatus};
 use crate::infra::crash::effect;
 use crate::infra::db::{DbError, Tx};
@@ -84,7 +85,7 @@ async fn resolve_in_tx(
         if action != ExceptionAction::Refund {
             return Err(ResolveError::MoneyWaits);
         }
-        drive_on_in_tx(tx, &refund, now).await?;
+        append_task_in_tx(tx, &refund, now).await?;
         exceptions::resolve_in_tx(tx, exception_id, action, by, reason, now).await?;
         return exceptions::lock(tx, exception_id).await?.ok_or(ResolveError::NotFound);
     }
@@ -105,19 +106,8 @@ async fn unfinished_refund(tx: &mut Tx, exception: &Exception) -> Result<Option<
     if exception.kind != ExceptionKind::DeadTask {
         return Ok(None);
     }
-    let found = store::lock_with_stray(tx, &exception.subject).await?;
+    let found = lock_with_refund(tx, &exception.subject).await?;
     let is_unfinished =
         |refund: &Refund| matches!(refund.status, RefundStatus::Pending | RefundStatus::Processing);
     Ok(found.map(|(refund, _)| refund).filter(is_unfinished))
-}
-
-async fn drive_on_in_tx(tx: &mut Tx, refund: &Refund, now: OffsetDateTime) -> Result<(), DbError> {
-    let task = NewTask {
-        action: Action::DriveRefund,
-        subject: &refund.refund_id,
-        merchant_id: refund.merchant_id.as_deref(),
-        order_no: refund.order_no.as_deref(),
-        due_at: now,
-    };
-    compensation::append(tx, &task, now).await
 }

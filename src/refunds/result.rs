@@ -2,8 +2,9 @@
 
 use time::OffsetDateTime;
 
-use super::model::{Refund, RefundEvent, RefundStatus, StrayEvent, StrayPayment};
-use super::store;
+use super::collected::{Collected, find_with_refund, lock_with_refund};
+use super::model::{Refund, RefundEvent, RefundStatus};
+use super::{book, payment, store, stray};
 use crate::app::App;
 use crate::channels::RefundState;
 use crate::exceptions::{self, ExceptionAction, ExceptionKind, NewException};
@@ -81,10 +82,10 @@ pub async fn preview_result(app: &App, report: &RefundReport<'_>) -> Result<(App
         RefundState::Failed(_) => RefundEvent::Failed,
         RefundState::Processing | RefundState::Unseen => return Ok((Applied::Yes, false)),
     };
-    let found = store::find_with_stray(&mut app.db.conn().await?, report.refund_id).await?;
+    let found = find_with_refund(&mut app.db.conn().await?, report.refund_id).await?;
     Ok(match found {
         None => (Applied::Unknown, false),
-        Some((refund, stray)) if !is_as_asked(report, &refund, &stray) => (Applied::Mismatch, true),
+        Some((refund, collected)) if !is_as_asked(report, &refund, &collected) => (Applied::Mismatch, true),
         Some((refund, _)) if is_contradiction(&refund, event) => (Applied::Contradiction, true),
         Some((refund, _)) => (Applied::Yes, refund.status.after(event).is_some()),
     })
@@ -98,43 +99,44 @@ async fn apply_in_tx(app: &App, tx: &mut Tx, report: &RefundReport<'_>) -> Resul
         RefundState::Failed(refusal) => (RefundEvent::Failed, None, Some(refusal.to_string())),
         RefundState::Processing | RefundState::Unseen => return Ok(Applied::Yes),
     };
-    let Some((refund, stray)) = store::lock_with_stray(tx, report.refund_id).await? else {
+    let Some((refund, collected)) = lock_with_refund(tx, report.refund_id).await? else {
         return Ok(Applied::Unknown);
     };
-    if !is_as_asked(report, &refund, &stray) {
+    if !is_as_asked(report, &refund, &collected) {
         open_mismatch_in_tx(app, tx, report, &refund).await?;
         return Ok(Applied::Mismatch);
     }
     let now = app.now();
     if is_contradiction(&refund, event) {
-        open_contradiction_in_tx(app, tx, &refund, &stray, channel_refund_id, now).await?;
+        open_contradiction_in_tx(app, tx, &refund, &collected, channel_refund_id, now).await?;
         return Ok(Applied::Contradiction);
     }
     let is_late_refusal = refund.status == RefundStatus::Succeeded && matches!(report.source, Source::Call);
     let Some(to) = refund.status.after(event).filter(|_| !is_late_refusal) else { return Ok(Applied::Yes) };
 
     store::set_result(tx, &refund, to, channel_refund_id, failure.as_deref(), now).await?;
-    let stray_event =
-        if to == RefundStatus::Succeeded { StrayEvent::RefundSucceeded } else { StrayEvent::RefundFailed };
-    store::move_stray(tx, &stray, stray.status, stray_event, now).await?;
-    match failure {
-        None => {
-            exceptions::settle_in_tx(tx, &stray.stray_id, None, ExceptionAction::Refund, now).await?;
-        }
-        Some(failure) => open_refused_in_tx(app, tx, &stray, &failure).await?,
+    match &collected {
+        Collected::Stray(stray) => stray::end_refund_in_tx(app, tx, stray, failure.as_deref(), now).await?,
+        Collected::Payment(payment) => payment::end_refund_in_tx(tx, payment, &refund, to, now).await?,
     }
     // Its task may have been given up before.
     let (kind, none) = (ExceptionKind::DeadTask, ExceptionAction::None);
     exceptions::settle_in_tx(tx, &refund.refund_id, Some(kind), none, now).await?;
     announce_in_tx(tx, &refund, to, now).await?;
+    if to == RefundStatus::Succeeded {
+        book::post_refunded_in_tx(tx, &refund, &collected, now).await?;
+    } else {
+        let had_succeeded = refund.status == RefundStatus::Succeeded;
+        book::reverse_in_tx(tx, &refund, &collected, had_succeeded, now).await?;
+    }
     Ok(Applied::Yes)
 }
 
 /// Whether a callback speaks of this very refund: its channel, its amount, its currency.
-fn is_as_asked(report: &RefundReport<'_>, refund: &Refund, stray: &StrayPayment) -> bool {
+fn is_as_asked(report: &RefundReport<'_>, refund: &Refund, collected: &Collected) -> bool {
     let Source::Callback(claim) = report.source else { return true };
     let is_same = |money: Money| (money.amount.minor(), money.currency) == (refund.amount, refund.currency);
-    claim.channel == stray.channel && claim.money.is_none_or(is_same)
+    claim.channel == collected.channel() && claim.money.is_none_or(is_same)
 }
 
 /// Whether money went back of which we know that it did not. Once known to have been made, a refund that failed was
@@ -144,7 +146,7 @@ fn is_contradiction(refund: &Refund, event: RefundEvent) -> bool {
         && refund.channel_refund_id.is_none()
 }
 
-async fn announce_in_tx(
+pub(super) async fn announce_in_tx(
     tx: &mut Tx,
     refund: &Refund,
     to: RefundStatus,
@@ -190,14 +192,19 @@ async fn open_contradiction_in_tx(
     app: &App,
     tx: &mut Tx,
     refund: &Refund,
-    stray: &StrayPayment,
+    collected: &Collected,
     channel_refund_id: Option<&str>,
     now: OffsetDateTime,
 ) -> Result<(), DbError> {
     store::set_made_after_all(tx, refund, channel_refund_id.unwrap_or_default(), now).await?;
     let detail = format!(
-        "{} had refused refund {} of {} {} (minor units) and made it after all: what {} holds of trade {} has gone back",
-        stray.channel, refund.refund_no, refund.amount, refund.currency, stray.stray_id, stray.transaction_id
+        "{} had refused refund {} of {} {} (minor units) and made it after all: so much of trade {} for {} has gone back",
+        collected.channel(),
+        refund.refund_no,
+        refund.amount,
+        refund.currency,
+        collected.transaction_id(),
+        collected.out_trade_no()
     );
     let exception = NewException {
         kind: ExceptionKind::Contradiction,
@@ -207,25 +214,4 @@ async fn open_contradiction_in_tx(
         detail: &detail,
     };
     exceptions::open_in_tx(tx, &app.ids, &exception, now).await
-}
-
-/// The channel keeps the money: a person must see to it.
-async fn open_refused_in_tx(
-    app: &App,
-    tx: &mut Tx,
-    stray: &StrayPayment,
-    failure: &str,
-) -> Result<(), DbError> {
-    let detail = format!(
-        "the channel refused to give back {} {} (minor units) of trade {}: {failure}",
-        stray.amount, stray.currency, stray.transaction_id
-    );
-    let exception = NewException {
-        kind: ExceptionKind::StrayMoney,
-        merchant_id: stray.merchant_id.as_deref(),
-        order_no: stray.order_no.as_deref(),
-        subject: &stray.stray_id,
-        detail: &detail,
-    };
-    exceptions::open_in_tx(tx, &app.ids, &exception, app.now()).await
 }

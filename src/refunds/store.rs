@@ -8,6 +8,12 @@ use crate::infra::db::{Conn, DbError, Tx, expect_one_row};
 use crate::money::Currency;
 use crate::orders::OrderKey;
 
+mod asked;
+
+pub(super) use asked::{
+    find_by_number, find_terms, insert_refund, is_stock_wanted_back, list_ids_of_number, list_refunds,
+};
+
 /// Writes stray money down; the primary key of `trades` refuses the same money twice, be it stray or not.
 pub(super) async fn insert_stray(
     tx: &mut Tx,
@@ -172,12 +178,12 @@ pub(super) async fn set_made_after_all(
 }
 
 /// The refund of that id.
-async fn find_refund(conn: &mut Conn, refund_id: &str) -> Result<Option<Refund>, DbError> {
+pub(super) async fn find_refund(conn: &mut Conn, refund_id: &str) -> Result<Option<Refund>, DbError> {
     let refund = sqlx::query_as!(
         Refund,
         r#"SELECT refund_id, refund_no, merchant_id, order_no, pay_order_id, stray_id, amount,
                   currency AS "currency: Currency", status AS "status: RefundStatus", reason, failure,
-                  channel_refund_id
+                  channel_refund_id, return_stock, asked_by
            FROM refunds WHERE refund_id = $1"#,
         refund_id,
     )
@@ -195,7 +201,7 @@ pub(super) async fn lock_stray(tx: &mut Tx, stray_id: &str) -> Result<Option<Str
     find_stray(conn, stray_id).await
 }
 
-async fn find_stray(conn: &mut Conn, stray_id: &str) -> Result<Option<StrayPayment>, DbError> {
+pub(super) async fn find_stray(conn: &mut Conn, stray_id: &str) -> Result<Option<StrayPayment>, DbError> {
     let stray = sqlx::query_as!(
         StrayPayment,
         r#"SELECT stray_id, channel, transaction_id, out_trade_no, pay_order_id, merchant_id, order_no, amount,
@@ -209,31 +215,13 @@ async fn find_stray(conn: &mut Conn, stray_id: &str) -> Result<Option<StrayPayme
     Ok(stray)
 }
 
-/// A stray payment's refund and what it gives back.
-pub(super) async fn find_with_stray(
-    conn: &mut Conn,
-    refund_id: &str,
-) -> Result<Option<(Refund, StrayPayment)>, DbError> {
-    let Some(refund) = find_refund(conn, refund_id).await? else { return Ok(None) };
-    let Some(stray_id) = refund.stray_id.clone() else { return Ok(None) };
-    Ok(find_stray(conn, &stray_id).await?.map(|stray| (refund, stray)))
-}
-
-/// The same, both locked: the stray payment's row first.
-pub(super) async fn lock_with_stray(
-    tx: &mut Tx,
-    refund_id: &str,
-) -> Result<Option<(Refund, StrayPayment)>, DbError> {
-    let Some(stray_id) = find_refund(tx, refund_id).await?.and_then(|refund| refund.stray_id) else {
-        return Ok(None);
-    };
-    let Some(stray) = lock_stray(tx, &stray_id).await? else { return Ok(None) };
+/// Locks a refund, after what it gives back.
+pub(super) async fn lock_refund(tx: &mut Tx, refund_id: &str) -> Result<(), DbError> {
     let conn: &mut Conn = tx;
     sqlx::query!("SELECT 1 AS one FROM refunds WHERE refund_id = $1 FOR UPDATE", refund_id)
         .fetch_optional(conn)
         .await?;
-    // Read again under the locks: its state may have moved while we waited.
-    Ok(find_refund(tx, refund_id).await?.map(|refund| (refund, stray)))
+    Ok(())
 }
 
 /// All refunds of an order, oldest first.
@@ -242,7 +230,7 @@ pub(crate) async fn list_of_order(conn: &mut Conn, key: &OrderKey) -> Result<Vec
         Refund,
         r#"SELECT refund_id, refund_no, merchant_id, order_no, pay_order_id, stray_id, amount,
                   currency AS "currency: Currency", status AS "status: RefundStatus", reason, failure,
-                  channel_refund_id
+                  channel_refund_id, return_stock, asked_by
            FROM refunds WHERE merchant_id = $1 AND order_no = $2 ORDER BY created_at, refund_id"#,
         key.merchant_id.as_str(),
         key.order_no.as_str(),

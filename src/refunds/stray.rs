@@ -3,16 +3,16 @@
 use time::OffsetDateTime;
 
 use super::model::{NewStray, StrayEvent, StrayPayment, StrayPolicy, StrayReason, StrayStatus};
-use super::store;
+use super::{book, store};
 use crate::app::App;
 use crate::compensation::{self, Action, NewTask};
-use crate::exceptions::{self, ExceptionKind, NewException};
+use crate::exceptions::{self, ExceptionAction, ExceptionKind, NewException};
 use crate::infra::db::{DbError, Tx};
 use crate::outbox::{self, Event};
 
 /// Writes stray money down and follows the merchant's policy, in the transaction of the callback that reported
 /// it: a refund with its task, or an exception for a person. A wrong amount always opens an exception; it
-/// resolves itself when its refund succeeds.
+/// resolves itself when its refund succeeds. The money is booked to suspense.
 pub(crate) async fn hold_stray_in_tx(
     app: &App,
     tx: &mut Tx,
@@ -28,6 +28,7 @@ pub(crate) async fn hold_stray_in_tx(
     if !is_refunded || new.reason == StrayReason::AmountMismatch {
         open_exception_in_tx(app, tx, &stray, now).await?;
     }
+    book::post_taken_in_tx(tx, &stray, now).await?;
     metrics::counter!("payonce_stray_payments_total", "reason" => new.reason.as_str()).increment(1);
     Ok(())
 }
@@ -68,6 +69,48 @@ async fn open_exception_in_tx(
     exceptions::open_in_tx(tx, &app.ids, &exception, now).await
 }
 
+/// A refund of a locked stray payment came to its end: it is back, or held again.
+pub(super) async fn end_refund_in_tx(
+    app: &App,
+    tx: &mut Tx,
+    stray: &StrayPayment,
+    failure: Option<&str>,
+    now: OffsetDateTime,
+) -> Result<(), DbError> {
+    match failure {
+        None => {
+            store::move_stray(tx, stray, stray.status, StrayEvent::RefundSucceeded, now).await?;
+            exceptions::settle_in_tx(tx, &stray.stray_id, None, ExceptionAction::Refund, now).await?;
+            Ok(())
+        }
+        Some(failure) => {
+            store::move_stray(tx, stray, stray.status, StrayEvent::RefundFailed, now).await?;
+            open_refused_in_tx(app, tx, stray, failure).await
+        }
+    }
+}
+
+/// The channel keeps the money: a person must see to it.
+async fn open_refused_in_tx(
+    app: &App,
+    tx: &mut Tx,
+    stray: &StrayPayment,
+    failure: &str,
+) -> Result<(), DbError> {
+    let detail = format!(
+        "the channel refused to give back {} {} (minor units) of trade {}: {failure}",
+        stray.amount, stray.currency, stray.transaction_id
+    );
+    let exception = NewException {
+        kind: ExceptionKind::StrayMoney,
+        merchant_id: stray.merchant_id.as_deref(),
+        order_no: stray.order_no.as_deref(),
+        subject: &stray.stray_id,
+        detail: &detail,
+    };
+    exceptions::open_in_tx(tx, &app.ids, &exception, app.now()).await
+}
+
 /// Sends a held stray payment back: a refund row, its task, and the state that says so.
 pub(super) async fn refund_in_tx(
     app: &App,
@@ -94,7 +137,8 @@ pub(super) async fn keep_in_tx(
     stray: &StrayPayment,
     now: OffsetDateTime,
 ) -> Result<(), DbError> {
-    store::move_stray(tx, stray, StrayStatus::Held, StrayEvent::Kept, now).await
+    store::move_stray(tx, stray, StrayStatus::Held, StrayEvent::Kept, now).await?;
+    book::post_kept_in_tx(tx, stray, now).await
 }
 
 /// A page of stray payments, newest first.

@@ -17,7 +17,7 @@ use crate::support::{TestApp, stores};
 
 mod seeds;
 
-use seeds::{SEEDS, Seed};
+use seeds::Seed;
 
 /// The moment that the world and the seeds are written for.
 const NOW: OffsetDateTime = datetime!(2030-01-01 00:00 UTC);
@@ -78,7 +78,7 @@ async fn every_check_sees_its_violation() {
     let db = database().await;
     let mut tx = world(&db).await;
     let mut wrong = Vec::new();
-    for seed in SEEDS {
+    for seed in seeds::all() {
         run(&mut tx, "SAVEPOINT healthy").await;
         run(&mut tx, seed.sql).await;
         let report = audit::run_checks(&mut tx, NOW).await.unwrap();
@@ -104,7 +104,7 @@ async fn every_check_has_a_seed() {
     let report = audit::audit(&database().await, NOW).await.unwrap();
     let mut ids: Vec<_> = report.checks.iter().map(|check| check.id).collect();
     for id in &ids {
-        assert!(SEEDS.iter().any(|seed| seed.check == *id), "nothing seeds a violation of {id}");
+        assert!(seeds::all().any(|seed| seed.check == *id), "nothing seeds a violation of {id}");
     }
     let all = ids.len();
     ids.sort_unstable();
@@ -117,7 +117,7 @@ async fn every_check_has_a_seed() {
 async fn eventual_checks_wait_for_their_grace() {
     let db = database().await;
     let mut tx = world(&db).await;
-    for seed in SEEDS {
+    for seed in seeds::all() {
         run(&mut tx, "SAVEPOINT healthy").await;
         run(&mut tx, seed.sql).await;
         let report = audit::run_checks(&mut tx, datetime!(2029-12-31 12:00 UTC)).await.unwrap();

@@ -39,7 +39,10 @@ const UNDOCUMENTED: [&str; 17] = [
 ];
 
 /// Routes that make what they name, where another merchant's number is as good as any.
-const CREATING: [(&str, &str); 1] = [("POST", "/orders")];
+/// With what the stranger gets: a balance is theirs too, and has nothing in it.
+const CREATING: [(&str, &str, u16); 2] = [("POST", "/orders", 201), ("POST", "/withdrawals", 422)];
+/// Routes that list what belongs to something, where another merchant's has nothing.
+const LISTING: [&str; 2] = ["/users/{user_id}/balances", "/users/{user_id}/entries"];
 
 /// A documented route.
 #[derive(Debug)]
@@ -228,6 +231,7 @@ fn assert_examples(name: &str, told: &Value) {
 #[tokio::test]
 async fn the_examples_can_be_sent_as_they_are() {
     let app = TestApp::start().await;
+    app.top_up("T-u1", "u1", 1_000).await;
     app.stock("TEA", 10).await;
     for operation in operations(&app).await {
         let Some(body) = operation.body().filter(|_| operation.told["tags"][0] != "webhooks") else {
@@ -256,12 +260,26 @@ async fn the_examples_can_be_sent_as_they_are() {
 async fn on_every_route_what_is_another_merchants_is_not_there() {
     let app = TestApp::start().await;
     let pay_order_id = app.order_to_pay("MINE").await;
-    let theirs = [("order_no", "MINE"), ("pay_order_id", pay_order_id.as_str())];
+    app.top_up("MINE-2", "rich", 5000).await;
+    let withdrawal = json!({"withdrawal_no": "MINE", "user_id": "rich", "amount": 500, "currency": "CNY",
+                            "channel": "sandbox", "account": "a"});
+    app.post("/withdrawals", withdrawal).await.expect(201);
+    app.post("/refunds", json!({"refund_no": "MINE", "order_no": "MINE-2", "amount": 1})).await.expect(201);
+    let theirs = [
+        ("order_no", "MINE"),
+        ("pay_order_id", pay_order_id.as_str()),
+        ("withdrawal_no", "MINE"),
+        ("refund_no", "MINE"),
+        ("user_id", "rich"),
+    ];
     let stranger =
         app.admin_post("/admin/merchants", json!({"merchant_id": "second", "name": "Second"})).await;
     let stranger = stranger.expect(201);
     let before = app.find_order("MINE").await;
-    let creates = |one: &Operation| CREATING.contains(&(one.method.as_str(), one.path.as_str()));
+    let creates = |one: &Operation| {
+        let made = CREATING.iter().find(|(method, path, _)| (*method, *path) == (&one.method, &one.path));
+        made.map(|(.., status)| *status)
+    };
     let mut operations = operations(&app).await;
     operations.retain(|operation| operation.takes("secret_key"));
     // What a stranger makes under the same number comes last, so that it is in nobody's way.
@@ -270,8 +288,12 @@ async fn on_every_route_what_is_another_merchants_is_not_there() {
     for operation in &operations {
         let (path, body) = in_strange_hands(operation, &theirs);
         let is_for_browsers = operation.takes("publishable_key");
+        let of_a_stranger = match () {
+            () if LISTING.contains(&operation.path.as_str()) => 200,
+            () => creates(operation).unwrap_or(404),
+        };
         for (token, expected) in [
-            (stranger.text_of("secret_key"), if creates(operation) { 201 } else { 404 }),
+            (stranger.text_of("secret_key"), of_a_stranger),
             (stranger.text_of("publishable_key"), if is_for_browsers { 404 } else { 403 }),
             (PUBLISHABLE_KEY, if is_for_browsers { 200 } else { 403 }),
             (OPERATOR, 403),
@@ -281,6 +303,9 @@ async fn on_every_route_what_is_another_merchants_is_not_there() {
             let method = operation.method.parse().expect("a method");
             let reply = app.call(method, &path, token, body.as_ref()).await;
             assert_eq!(reply.status, expected, "{} with {token:?}: {}", operation.name(), reply.text);
+            if reply.status == 200 && LISTING.contains(&operation.path.as_str()) {
+                assert_eq!(reply.body["data"], json!([]), "{}: {}", operation.name(), reply.text);
+            }
         }
     }
     assert_eq!(app.find_order("MINE").await, before, "nothing of it moved");

@@ -10,7 +10,9 @@ use crate::support::servers::Broker;
 use crate::support::service::{Gone, LIMIT, Shop};
 use crate::tidy::effects;
 
+mod money;
 mod stories;
+use money::Money;
 use stories::Story;
 
 /// Every effect of the service, by the story that comes upon it.
@@ -24,6 +26,7 @@ const EFFECTS: &[(Story, &[&str])] = &[
     (Story::LateAndSilent, &["refunds.remake"]),
     (Story::Expire, &["orders.claim", "orders.expire", "orders.forget"]),
     (Story::ExpireOnBroker, &["timers.put", "timers.take", "timers.done"]),
+    (Story::HopOnBroker, &["timers.hop"]),
     (Story::Silent, &["pay.leave", "tasks.retry"]),
     (Story::SilentOnce, &["pay.take"]),
     (Story::PaidWhileAskedFor, &["pay.untake"]),
@@ -35,6 +38,7 @@ const EFFECTS: &[(Story, &[&str])] = &[
     (Story::OldCallback, &["webhooks.forget"]),
     (Story::OldAnswer, &["idempotency.forget"]),
     (Story::OldTask, &["compensation.forget"]),
+    (Story::Fold, &["ledger.fold"]),
     (Story::KeyOfAnOldOrder, &["orders.keep"]),
     (Story::KeyOfAnOldLink, &["pay.keep"]),
     (Story::Nonsense, &["webhooks.unreadable"]),
@@ -42,14 +46,23 @@ const EFFECTS: &[(Story, &[&str])] = &[
         Story::Operator,
         &["merchants.create", "merchants.keys", "merchants.stock", "settlement.rule", "settlement.level"],
     ),
-    (Story::Settle, &["settlement.settle"]),
-    (Story::KeyOfAnOldSettlement, &["settlement.keep"]),
+    (Story::Money(Money::Settle), &["settlement.settle"]),
+    (Story::Money(Money::KeyOfAnOldSettlement), &["settlement.keep"]),
     (
-        Story::SettleMany,
+        Story::Money(Money::SettleMany),
         &["settlement.begin_run", "settlement.claim_run", "settlement.batch", "settlement.advance"],
     ),
     (Story::Replay, &["admin_log.append"]),
     (Story::Decision, &["refunds.resolve"]),
+    (
+        Story::Money(Money::Withdraw),
+        &["withdrawals.create", "withdrawals.begin", "withdrawals.pay", "withdrawals.finish"],
+    ),
+    (Story::Money(Money::Refund), &["refunds.create"]),
+    (Story::Money(Money::RefundAwaitingApproval), &["refunds.decide"]),
+    (Story::Money(Money::KeyOfAnOldRefund), &["refunds.keep"]),
+    (Story::Money(Money::WithdrawInSilence), &["withdrawals.repay"]),
+    (Story::Money(Money::KeyOfAnOldWithdrawal), &["withdrawals.keep"]),
 ];
 
 #[test]
@@ -94,7 +107,8 @@ async fn die_at_each(story: Story, names: &[&str]) -> Vec<Death> {
     for name in names {
         for side in ["before", "after"] {
             let point = format!("{name}.{side}");
-            let number = format!("{story:?}-{}", point.replace('.', "-"));
+            let story_name = format!("{story:?}").replace(['(', ')'], "");
+            let number = format!("{story_name}-{}", point.replace('.', "-"));
             let settled_after = die_at(&shop, story, &point, &number).await;
             deaths.push(Death { point, settled_after });
         }

@@ -8,7 +8,7 @@ use async_trait::async_trait;
 use payonce::config::RedisConfig;
 use payonce::ids::Ids;
 use payonce::infra::clock::Clock;
-use payonce::infra::lock::{BackendUnavailable, LockBackend, LockSettings, Locks, Scene, backend_on};
+use payonce::infra::lock::{BackendUnavailable, LockBackend, LockSettings, Locks, Scene, Turn, backend_on};
 use payonce::infra::redis::Redis;
 use sqlx::{AssertSqlSafe, Executor};
 use tokio::time::sleep;
@@ -202,6 +202,27 @@ async fn three_tries_a_tenth_of_a_second_apart_then_busy() {
     let after = metric(&app, "payonce_lock_acquire_total", &labels).await;
     assert!(after >= before + 3.0, "{before} → {after}");
     app.end().await;
+}
+
+#[tokio::test]
+async fn who_waits_hears_of_the_holders_work_before_the_next_try() {
+    let redis = fresh_redis().await;
+    let held = locks(&redis.url()).acquire(Scene::Webhook, KEY).await.expect("free");
+    let patient = LockSettings { pause: Duration::from_secs(20), ..LockSettings::with_ttl(TTL) };
+    let (there, asked, is_done) = (locks_with(&redis.url(), patient), Instant::now(), AtomicU32::new(0));
+    let look = || async { (is_done.load(Ordering::SeqCst) == 1).then_some("done") };
+    let (turn, ()) = tokio::join!(there.acquire_unless(Scene::Webhook, KEY, look), async {
+        sleep(millis(100)).await;
+        is_done.store(1, Ordering::SeqCst);
+    });
+    assert!(matches!(turn, Ok(Turn::Settled("done"))), "{turn:?}");
+    assert!(asked.elapsed() < Duration::from_secs(2), "{:?}", asked.elapsed());
+
+    // It neither took the lock nor kept its place in the queue.
+    drop(held);
+    assert!(released_within(&redis.url(), Duration::from_secs(1)).await);
+    let free = there.acquire_unless(Scene::Webhook, KEY, || async { Some("done") }).await;
+    assert!(matches!(free, Ok(Turn::Ours(_))), "what is free is taken without a look: {free:?}");
 }
 
 #[tokio::test]

@@ -3,6 +3,7 @@
 use std::collections::BTreeSet;
 use std::time::Duration;
 
+use payonce::channels::sandbox::{FaultKind, FaultOp};
 use reqwest::Method;
 use serde_json::{Value, json};
 use sqlx::Executor;
@@ -20,6 +21,28 @@ fn steps(entries: &[Value]) -> Vec<(&str, &str)> {
         .iter()
         .map(|entry| (entry["kind"].as_str().expect("a kind"), entry["event"].as_str().expect("an event")))
         .collect()
+}
+
+#[tokio::test]
+async fn a_timeline_tells_of_a_task_before_and_after_it_was_tried() {
+    let app = TestApp::start().await;
+    app.order("T3").await;
+    app.fault(FaultOp::Create, FaultKind::TimeoutBefore, 2, Some(1_500)).await;
+    assert_eq!(app.pay_url("T3").await.problem(503), "CHANNEL_UNAVAILABLE");
+    let tasks = async |app: &TestApp| -> Vec<(String, i64)> {
+        let entries = data(&app.admin_get("/admin/orders/T3/timeline").await.expect(200));
+        let tasks = entries.iter().filter(|entry| entry["kind"] == "TASK" && entry["event"] == "MOVED");
+        let shown = |task: &Value| {
+            (task["status"].as_str().expect("a word").to_owned(), task["details"]["attempts"].as_i64())
+        };
+        tasks.map(shown).map(|(status, attempts)| (status, attempts.expect("a number"))).collect()
+    };
+    assert_eq!(data(&app.admin_get("/admin/orders/T3/timeline").await.expect(200)).len(), 3);
+    assert_eq!(tasks(&app).await, [], "nobody tried it");
+    app.clock.advance(Duration::from_secs(2));
+    app.run_until_idle().await;
+    assert_eq!(tasks(&app).await, [("READY".to_owned(), 1)]);
+    app.end().await;
 }
 
 #[tokio::test]
@@ -51,8 +74,18 @@ async fn a_timeline_tells_everything_that_touched_an_order_in_order() {
     assert!(instants.is_sorted(), "{times:?}");
     let steps = steps(&entries);
     let kinds: BTreeSet<&str> = steps.iter().map(|(kind, _)| *kind).collect();
-    let all =
-        ["ADMIN", "ATTEMPT", "CALLBACK", "EVENT", "EXCEPTION", "ORDER", "REFUND", "STRAY_PAYMENT", "TASK"];
+    let all = [
+        "ADMIN",
+        "ATTEMPT",
+        "BOOKING",
+        "CALLBACK",
+        "EVENT",
+        "EXCEPTION",
+        "ORDER",
+        "REFUND",
+        "STRAY_PAYMENT",
+        "TASK",
+    ];
     assert_eq!(kinds, BTreeSet::from(all), "{steps:?}");
     let place = |kind: &str, event: &str| {
         let found = steps.iter().position(|step| *step == (kind, event));
@@ -61,10 +94,12 @@ async fn a_timeline_tells_everything_that_touched_an_order_in_order() {
     let story = [
         place("CALLBACK", "RECEIVED"),
         place("STRAY_PAYMENT", "LATE_PAYMENT"),
+        place("BOOKING", "STRAY_PAYMENT"),
         place("EXCEPTION", "STRAY_MONEY"),
         place("ADMIN", "exceptions.resolve"),
         place("REFUND", "ASKED"),
         place("REFUND", "MOVED"),
+        place("BOOKING", "REFUND"),
     ];
     assert!(story.is_sorted(), "the cause before what it brought about: {steps:?}");
     let admin = &entries[place("ADMIN", "exceptions.resolve")];

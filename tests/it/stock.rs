@@ -108,6 +108,50 @@ async fn orders_over_the_same_things_in_opposite_order_never_deadlock() {
     app.end().await;
 }
 
+/// What an order of the crowd below must be answered.
+fn expected_of(n: usize, free_at_the_end: i64) -> (Value, Vec<(u16, &'static str)>) {
+    let quantity = i64::try_from(n % 7).expect("small") + 1;
+    let number = format!("A{n}");
+    match n % 6 {
+        0 => (order(&number, &[("TEA", 1), ("MOON", 1)]), vec![(422, "UNKNOWN_SKU")]),
+        1 => (order(&number, &[("CUP", 1), ("TEA", 5_000)]), vec![(409, "OUT_OF_STOCK")]),
+        2 => (order("OLD", &[("POT", 1)]), vec![(200, "")]),
+        3 => (order("OLD", &[("POT", 2)]), vec![(422, "ORDER_PARAMS_MISMATCH")]),
+        // Who is refused wanted more than there is left when all is over.
+        _ if quantity > free_at_the_end => {
+            (order(&number, &[("CUP", 1), ("TEA", quantity)]), vec![(201, ""), (409, "OUT_OF_STOCK")])
+        }
+        _ => (order(&number, &[("CUP", 1), ("TEA", quantity)]), vec![(201, "")]),
+    }
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn orders_that_cannot_be_made_are_in_nobodys_way() {
+    let app = TestApp::start().await;
+    for (sku, stock) in [("CUP", 1_000), ("POT", 1), ("TEA", 150)] {
+        app.stock(sku, stock).await;
+    }
+    app.order_with(order("OLD", &[("POT", 1)])).await;
+    let bodies = (0..300).map(|n| expected_of(n, 0).0);
+    let replies = join_all(bodies.map(|body| app.post("/orders", body))).await;
+
+    let free = 150 - app.stock_of("TEA").await.1;
+    assert!((0..7).contains(&free), "{free} are left, and somebody wanted one");
+    for (n, reply) in replies.iter().enumerate() {
+        let (body, allowed) = expected_of(n, free);
+        let answer = (reply.status, reply.body["code"].as_str().unwrap_or_default());
+        assert!(
+            allowed.contains(&answer),
+            "{body} was answered {answer:?} with {free} left, not {allowed:?}"
+        );
+    }
+    let made = i64::try_from(count_of(&replies, 201)).expect("few");
+    assert_eq!((app.count("orders").await, app.stock_of("CUP").await.1), (made + 1, made));
+    assert_eq!(app.count_where("stock_reservations", "sku = 'TEA'").await, made);
+    assert_eq!(deadlocks(&app).await, 0);
+    app.end().await;
+}
+
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn two_hundred_buyers_of_a_hundred_things_get_exactly_a_hundred() {
     let cluster = Cluster::start(2, TestOptions::default()).await;

@@ -1,9 +1,11 @@
 //! Storms: five hundred equal requests cost one execution, with Redis and without.
 
+use std::collections::BTreeSet;
 use std::time::{Duration, Instant};
 
 use futures_util::future::join_all;
 use payonce::channels::sandbox::FaultOp;
+use serde_json::json;
 use sqlx::{Connection, PgConnection};
 
 use crate::support::{Chance, Cluster, Reply, TestApp, TestOptions};
@@ -13,7 +15,7 @@ const STORM: usize = 500;
 async fn start() -> Cluster {
     // The deadline of production: five hundred requests of a debug build keep a call waiting for a while.
     let vars = vec![("CHANNEL_DEADLINE_MS", "5000".to_owned())];
-    Cluster::start(3, TestOptions { vars, ..TestOptions::default() }).await
+    Cluster::start(4, TestOptions { vars, ..TestOptions::default() }).await
 }
 
 async fn kill_redis(cluster: &mut Cluster) {
@@ -42,7 +44,11 @@ async fn assert_one_execution(cluster: &Cluster, order_no: &str, replies: &[Repl
         replies.iter().find(|r| r.status != 200)
     );
     assert_eq!(replies.len(), STORM);
-    assert!(replies.iter().all(|reply| reply.body == replies[0].body), "all got the same link");
+    assert_eq!(
+        BTreeSet::from_iter(replies.iter().map(|reply| &reply.text)).len(),
+        1,
+        "all got the same link"
+    );
     let app = cluster.first();
     assert_eq!(app.attempt_statuses(order_no).await, ["PAYING"]);
     assert_eq!(app.count("sandbox.trades").await, 1);
@@ -91,6 +97,34 @@ async fn five_hundred_equal_requests_wait_for_a_slow_channel_together_also_witho
     let replies = storm(&cluster, "A1").await;
     assert_one_execution(&cluster, "A1", &replies).await;
     cluster.end().await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn five_hundred_equal_callbacks_are_one_with_redis_and_without() {
+    for has_redis in [true, false] {
+        let mut cluster = start().await;
+        cluster.first().stock("mug", 1).await;
+        let body = json!({"order_no": "A1", "user_id": "u1", "currency": "CNY",
+                          "items": [{"sku": "mug", "quantity": 1, "unit_price": 1990}]});
+        cluster.first().order_with(body).await;
+        let id = cluster.first().pay_url("A1").await.expect(200).text_of("pay_order_id").to_owned();
+        if !has_redis {
+            kill_redis(&mut cluster).await;
+        }
+        let callback = cluster.first().success("e1", &id, "t1", 1990);
+        let replies = join_all((0..STORM).map(|n| cluster.turn(n).webhook(&callback))).await;
+        assert!(
+            replies.iter().all(|reply| (reply.status, reply.text.as_str()) == (200, "SUCCESS")),
+            "all alike"
+        );
+        let app = cluster.first();
+        assert_eq!(app.status_of("A1").await, "PAID");
+        assert_eq!(app.stock_of("mug").await, (0, 0), "taken once");
+        for (table, condition) in [("webhook_inbox", "true"), ("outbox", "event = 'order.paid'")] {
+            assert_eq!(app.count_where(table, condition).await, 1, "{table}");
+        }
+        cluster.end().await;
+    }
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]

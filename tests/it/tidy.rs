@@ -16,7 +16,7 @@ const LONGEST_FUNCTION: usize = 70;
 /// What excuses a longer one, with its reason: a single statement and its parameters.
 const EXCUSE: &str = "#[expect(clippy::too_many_lines";
 /// How many are excused.
-const EXCUSED_FUNCTIONS: usize = 1;
+const EXCUSED_FUNCTIONS: usize = 2;
 /// Lines of half of the files in `src` at most; 120 is the wish.
 const MEDIAN_FILE: usize = 110;
 /// Lines of half of the functions in `src` at most; 12 is the wish.

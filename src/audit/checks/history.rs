@@ -15,7 +15,15 @@ pub(super) const CHECKS: &[Definition] = &[
                    ('', 'CREATED', 'PENDING'),
                    ('PENDING', 'PAYMENT_CONFIRMED', 'PAID'),
                    ('PENDING', 'DEADLINE_PASSED', 'CLOSED'),
-                   ('PENDING', 'CANCELLED', 'CLOSED'))
+                   ('PENDING', 'CANCELLED', 'CLOSED'),
+                   ('PAID', 'REFUNDED_IN_PART', 'PARTIALLY_REFUNDED'),
+                   ('PAID', 'REFUNDED_IN_FULL', 'REFUNDED'),
+                   ('PARTIALLY_REFUNDED', 'REFUNDED_IN_PART', 'PARTIALLY_REFUNDED'),
+                   ('PARTIALLY_REFUNDED', 'REFUNDED_IN_FULL', 'REFUNDED'),
+                   ('PARTIALLY_REFUNDED', 'REFUND_REVERSED_IN_PART', 'PARTIALLY_REFUNDED'),
+                   ('REFUNDED', 'REFUND_REVERSED_IN_PART', 'PARTIALLY_REFUNDED'),
+                   ('PARTIALLY_REFUNDED', 'REFUND_REVERSED_IN_FULL', 'PAID'),
+                   ('REFUNDED', 'REFUND_REVERSED_IN_FULL', 'PAID'))
            AND pay_order_id = ''
             OR (coalesce(from_status, ''), event, to_status) NOT IN (
                    ('', 'BEGUN', 'INIT'),

@@ -16,6 +16,7 @@ mod announced;
 mod attempts;
 mod callbacks;
 mod history;
+mod ledger;
 mod paid;
 mod refunds;
 mod requests;
@@ -23,10 +24,12 @@ mod settlements;
 mod stock;
 mod strays;
 mod unfinished;
+mod withdrawals;
 
 /// Every check, in the order of the invariants.
 pub(super) fn all() -> impl Iterator<Item = &'static Definition> {
     [
+        ledger::CHECKS,
         refunds::CHECKS,
         paid::CHECKS,
         strays::CHECKS,
@@ -38,6 +41,7 @@ pub(super) fn all() -> impl Iterator<Item = &'static Definition> {
         announced::CHECKS,
         settlements::CHECKS,
         unfinished::CHECKS,
+        withdrawals::CHECKS,
     ]
     .into_iter()
     .flatten()

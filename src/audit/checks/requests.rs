@@ -22,13 +22,13 @@ pub(super) const CHECKS: &[Definition] = &[
          SELECT format('key %s of %s: made order %s at %s, which was made at %s', key, kept.merchant_id,
                        kept.order_no, kept.created_at, orders.created_at)
          FROM idempotency_keys AS kept JOIN orders USING (merchant_id, order_no)
-         WHERE kept.status = 201 AND orders.created_at <> kept.created_at
-           AND convert_from(kept.body, 'UTF8')::jsonb ->> 'commission' IS NULL
+         -- Answers that are an order's, and not of something else that belongs to one.
+         WHERE kept.status = 201 AND convert_from(kept.body, 'UTF8')::jsonb ? 'close_reason'
+           AND orders.created_at <> kept.created_at
          UNION ALL
          SELECT format('order %s/%s: made by %s requests', merchant_id, order_no, count(*))
          FROM idempotency_keys AS kept
-         WHERE kept.status = 201 AND order_no IS NOT NULL
-           AND convert_from(kept.body, 'UTF8')::jsonb ->> 'commission' IS NULL
+         WHERE kept.status = 201 AND convert_from(kept.body, 'UTF8')::jsonb ? 'close_reason'
          GROUP BY merchant_id, order_no HAVING count(*) > 1
          UNION ALL
          SELECT format('key %s of %s: closed order %s, which is %s', key, kept.merchant_id, kept.order_no,

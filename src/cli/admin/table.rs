@@ -26,6 +26,8 @@ pub(super) const DEEDS: &[Deed] = &[
     get("exceptions", "/admin/exceptions"),
     post("resolve-exception", "/admin/exceptions/{exception_id}/resolve"),
     get("stray-payments", "/admin/stray-payments"),
+    get("trial-balance", "/admin/ledger/trial-balance"),
+    get("booking", "/admin/ledger/transactions/{transaction_id}"),
     get("compensations", "/admin/compensations"),
     get("webhooks", "/admin/webhooks"),
     post("replay-webhook", "/admin/webhooks/{webhook_id}/replay"),

@@ -8,8 +8,10 @@ use crate::admin_log::Entry;
 use crate::infra::request::request_id;
 
 pub(super) mod exceptions;
+pub(super) mod ledger;
 pub(super) mod merchants;
 pub(super) mod orders;
+pub(super) mod refunds;
 pub(super) mod settlements;
 pub(super) mod skus;
 pub(super) mod system;

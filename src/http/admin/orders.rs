@@ -2,7 +2,6 @@
 
 use axum::Json;
 use axum::extract::State;
-use axum::http::StatusCode;
 use serde::Deserialize;
 
 use super::super::Edge;
@@ -71,7 +70,7 @@ async fn view(edge: &Edge, key: &OrderKey) -> Result<OrderView, Problem> {
 pub(in crate::http) struct WhoseParams {
     /// The merchant.
     #[param(value_type = Option<String>)]
-    merchant_id: Option<MerchantId>,
+    pub(super) merchant_id: Option<MerchantId>,
 }
 
 /// The order that a number means.
@@ -87,10 +86,7 @@ pub(super) async fn key_of(
     match (keys.pop(), keys.is_empty()) {
         (None, _) => Err(orders::OrderError::NotFound.into()),
         (Some(key), true) => Ok(key),
-        (Some(_), false) => {
-            let detail = "several merchants have an order of that number; add ?merchant_id=";
-            Err(Problem::new(StatusCode::CONFLICT, "AMBIGUOUS_NUMBER", detail))
-        }
+        (Some(_), false) => Err(Problem::ambiguous_number("an order")),
     }
 }
 

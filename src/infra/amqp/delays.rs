@@ -13,7 +13,7 @@ use tokio::sync::Mutex;
 
 use super::inbox::Inbox;
 use super::ladder::{self, Names};
-use super::{ANSWER_WITHIN, Amqp, AmqpDown, answered};
+use super::{ANSWER_WITHIN, Amqp, AmqpDown, ConnectionNo, Line};
 
 /// Longest wait for the broker's word that it has a new member; without it, the sweep finds what it stands for.
 const PUT_WITHIN: Duration = Duration::from_secs(1);
@@ -76,7 +76,7 @@ impl Delays {
     pub async fn count(&self) -> Result<(i64, i64), AmqpDown> {
         let out = &self.0.out;
         let channel = out.writing().await?;
-        answered(ANSWER_WITHIN, ladder::count(&channel, &out.names)).await
+        channel.answered(ANSWER_WITHIN, ladder::count(&channel, &out.names)).await
     }
 
     /// Forgets members that were taken, for good.
@@ -90,31 +90,31 @@ impl Delays {
 pub(super) struct Outbox {
     amqp: Amqp,
     names: Names,
-    channel: Mutex<Option<Channel>>,
+    channel: Mutex<Option<Line>>,
 }
 
 impl Outbox {
     /// A channel for the inbox, and the name of the queue that it reads.
-    pub(super) async fn reading(&self) -> Result<(Channel, String), AmqpDown> {
+    pub(super) async fn reading(&self) -> Result<(Line, String), AmqpDown> {
         let channel = self.amqp.channel().await?;
-        answered(ANSWER_WITHIN, ladder::declare(&channel, &self.names)).await?;
+        channel.answered(ANSWER_WITHIN, ladder::declare(&channel, &self.names)).await?;
         Ok((channel, self.names.due()))
     }
 
-    async fn writing(&self) -> Result<Channel, AmqpDown> {
+    async fn writing(&self) -> Result<Line, AmqpDown> {
         let mut cached = self.channel.lock().await;
         if let Some(channel) = cached.as_ref().filter(|channel| channel.status().connected()) {
             return Ok(channel.clone());
         }
         let channel = self.amqp.channel().await?;
-        answered(ANSWER_WITHIN, ladder::declare(&channel, &self.names)).await?;
-        answered(ANSWER_WITHIN, channel.confirm_select(ConfirmSelectOptions::default())).await?;
+        channel.answered(ANSWER_WITHIN, ladder::declare(&channel, &self.names)).await?;
+        channel.answered(ANSWER_WITHIN, channel.confirm_select(ConfirmSelectOptions::default())).await?;
         Ok(cached.insert(channel).clone())
     }
 
     /// Gives up the connection, where the broker keeps silent on it.
-    pub(super) async fn hang_up(&self) {
-        self.amqp.hang_up().await;
+    pub(super) async fn hang_up(&self, connection: ConnectionNo) {
+        self.amqp.hang_up(connection).await;
     }
 
     /// Sends a message to the step that fits, and waits so long for the broker's word. A word that comes later is not
@@ -132,11 +132,11 @@ impl Outbox {
         };
         let body = serde_json::to_vec(message).map_err(|_| AmqpDown::Refused)?;
         let channel = self.writing().await?;
-        let outcome = answered(within, publish(&channel, queue, &body)).await;
+        let outcome = channel.answered(within, publish(&channel, queue, &body)).await;
         if outcome.is_err() {
             // A queue may have been deleted, or the broker keep silent: the next channel finds out, and declares all of
             // them. Whoever sent beside us may have made that one already.
-            self.channel.lock().await.take_if(|cached| cached.id() == channel.id());
+            self.channel.lock().await.take_if(|cached| cached.is(&channel));
         }
         outcome
     }

@@ -4,16 +4,16 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
 
 use futures_util::{FutureExt, StreamExt, TryStreamExt};
-use lapin::Acker;
 use lapin::message::Delivery;
 use lapin::options::{
     BasicAckOptions, BasicConsumeOptions, BasicNackOptions, BasicQosOptions, BasicRejectOptions,
 };
 use lapin::types::FieldTable;
-use lapin::{Channel, Consumer};
+use lapin::{Acker, Consumer};
 
 use super::delays::{Message, Outbox};
-use super::{ANSWER_WITHIN, AmqpDown, answered, ladder};
+use super::{ANSWER_WITHIN, AmqpDown, Line, ladder};
+use crate::infra::crash::effect;
 
 /// Messages in hand at most: as many fall due within the second that is waited out here.
 const IN_HAND: u16 = 4000;
@@ -34,7 +34,7 @@ pub(super) struct Inbox {
 
 #[derive(Debug)]
 struct Session {
-    channel: Channel,
+    channel: Line,
     consumer: Consumer,
 }
 
@@ -66,14 +66,16 @@ impl Inbox {
         now_ms: i64,
         is_known: impl Fn(&str) -> bool,
     ) -> Result<(), AmqpDown> {
-        let arrived = self.drain(out, now_ms, is_known).await?;
+        let (line, arrived) = self.drain(out, now_ms, is_known).await?;
         for acker in arrived.unreadable {
             tracing::error!("a message of the delay queue cannot be read and was parked");
             metrics::counter!("payonce_delay_queue_parked_total").increment(1);
-            answered(ANSWER_WITHIN, acker.reject(BasicRejectOptions { requeue: false })).await?;
+            let parked = acker.reject(BasicRejectOptions { requeue: false });
+            line.answered(ANSWER_WITHIN, parked).await?;
         }
         let early = futures_util::stream::iter(arrived.early.into_iter().map(Ok));
-        let send_on = |(message, acker)| async move { send_on(out, &message, &acker, now_ms).await };
+        let line = &line;
+        let send_on = |(message, acker)| async move { send_on(out, line, &message, &acker, now_ms).await };
         early.try_for_each_concurrent(SENT_ON_AT_ONCE, send_on).await
     }
 
@@ -84,8 +86,8 @@ impl Inbox {
         tracing::debug!(%error, "RabbitMQ will deliver some messages once more");
         self.session = None;
         self.held.clear();
-        if matches!(error, AmqpDown::Silent) {
-            out.hang_up().await;
+        if let AmqpDown::Silent(Some(connection)) = error {
+            out.hang_up(*connection).await;
         }
     }
 
@@ -94,15 +96,17 @@ impl Inbox {
         out: &Outbox,
         now_ms: i64,
         is_known: impl Fn(&str) -> bool,
-    ) -> Result<Arrived, AmqpDown> {
-        let is_open = self.session.as_ref().is_some_and(|session| session.channel.status().connected());
-        if !is_open {
-            self.held.clear();
-            self.session = Some(Session::open(out).await?);
-        }
-        let mut arrived = Arrived::default();
+    ) -> Result<(Line, Arrived), AmqpDown> {
+        self.session.take_if(|session| !session.channel.status().connected());
+        let mut session = match self.session.take() {
+            Some(session) => session,
+            None => {
+                self.held.clear();
+                Session::open(out).await?
+            }
+        };
+        let (line, mut arrived) = (session.channel.clone(), Arrived::default());
         for _ in 0..IN_HAND {
-            let Some(session) = &mut self.session else { break };
             match session.consumer.next().now_or_never() {
                 None => break,
                 Some(Some(delivery)) => self.sort(delivery?, now_ms, &is_known, &mut arrived),
@@ -110,7 +114,8 @@ impl Inbox {
                 Some(None) => return Err(AmqpDown::Refused),
             }
         }
-        Ok(arrived)
+        self.session = Some(session);
+        Ok((line, arrived))
     }
 
     fn sort(
@@ -150,7 +155,8 @@ impl Inbox {
         let ended: Vec<Acker> =
             places.iter().filter_map(|place| self.held.remove(place)).map(|(_, acker)| acker).collect();
         let acknowledged = ended.iter().map(|acker| acker.ack(BasicAckOptions::default()));
-        let outcome = answered(ANSWER_WITHIN, futures_util::future::try_join_all(acknowledged)).await;
+        let Some(line) = self.session.as_ref().map(|session| session.channel.clone()) else { return };
+        let outcome = line.answered(ANSWER_WITHIN, futures_util::future::try_join_all(acknowledged)).await;
         self.end_session_after(out, outcome.as_ref().err()).await;
     }
 }
@@ -158,26 +164,32 @@ impl Inbox {
 impl Session {
     async fn open(out: &Outbox) -> Result<Self, AmqpDown> {
         let (channel, queue) = out.reading().await?;
-        answered(ANSWER_WITHIN, channel.basic_qos(IN_HAND, BasicQosOptions::default())).await?;
+        channel.answered(ANSWER_WITHIN, channel.basic_qos(IN_HAND, BasicQosOptions::default())).await?;
         let (options, arguments) = (BasicConsumeOptions::default(), FieldTable::default());
         let consuming = channel.basic_consume(queue.into(), "".into(), options, arguments);
-        let consumer = answered(ANSWER_WITHIN, consuming).await?;
+        let consumer = channel.answered(ANSWER_WITHIN, consuming).await?;
         Ok(Self { channel, consumer })
     }
 }
 
 /// To the next step; acknowledged here only when the broker has it there. After a silence it may have it or not:
 /// then nothing more is said of it on this session.
-async fn send_on(out: &Outbox, message: &Message, acker: &Acker, now_ms: i64) -> Result<(), AmqpDown> {
-    let settled = match out.send(message, now_ms, SENT_ON_WITHIN).await {
+async fn send_on(
+    out: &Outbox,
+    line: &Line,
+    message: &Message,
+    acker: &Acker,
+    now_ms: i64,
+) -> Result<(), AmqpDown> {
+    let settled = match effect!("timers.hop", out.send(message, now_ms, SENT_ON_WITHIN).await) {
         Err(AmqpDown::Refused) => {
             tracing::debug!("a timer could not be sent on and stays where it is");
             let again = BasicNackOptions { requeue: true, ..BasicNackOptions::default() };
-            answered(ANSWER_WITHIN, acker.nack(again)).await
+            line.answered(ANSWER_WITHIN, acker.nack(again)).await
         }
         sent => {
             sent?;
-            answered(ANSWER_WITHIN, acker.ack(BasicAckOptions::default())).await
+            line.answered(ANSWER_WITHIN, acker.ack(BasicAckOptions::default())).await
         }
     };
     settled.map(drop)

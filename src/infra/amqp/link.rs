@@ -11,12 +11,12 @@ use std::time::{Duration, Instant};
 use async_compat::Compat;
 use lapin::tcp::{AsyncTcpStream, TLSConfig};
 use lapin::uri::{AMQPScheme, AMQPUri};
-use lapin::{Channel, Connection, ConnectionProperties};
+use lapin::{Connection, ConnectionProperties};
 use socket2::{SockRef, Socket};
 use tokio::net::TcpStream;
 use tokio::task::JoinHandle;
 
-use super::AmqpDown;
+use super::{AmqpDown, ConnectionNo, Line};
 
 /// Longest wait for a socket.
 const DIAL_WITHIN: Duration = Duration::from_millis(1000);
@@ -34,6 +34,8 @@ const FORGOTTEN_AFTER: Duration = Duration::from_secs(30);
 pub(super) struct Link {
     wire: Option<Wire>,
     connecting: Option<JoinHandle<Result<Wire, AmqpDown>>>,
+    /// Of the latest connection.
+    number: ConnectionNo,
     is_away: bool,
     failures: u32,
     left_alone_until: Option<Instant>,
@@ -44,8 +46,13 @@ impl Link {
         self.left_alone_until.is_some_and(|until| Instant::now() < until)
     }
 
+    /// Whether this is the connection that there is now.
+    pub(super) fn is_on(&self, connection: ConnectionNo) -> bool {
+        self.wire.is_some() && self.number == connection
+    }
+
     /// May be cancelled: an attempt that is under way is waited for by the next who asks.
-    pub(super) async fn open_channel(&mut self, uri: &AMQPUri) -> Result<Channel, AmqpDown> {
+    pub(super) async fn open_channel(&mut self, uri: &AMQPUri) -> Result<Line, AmqpDown> {
         self.wire.take_if(|wire| !wire.connection.status().connected());
         let wire = match self.wire.take() {
             Some(wire) => wire,
@@ -53,14 +60,17 @@ impl Link {
                 let connecting = self.connecting.get_or_insert_with(|| tokio::spawn(connect(uri.clone())));
                 let made = connecting.await;
                 self.connecting = None;
-                made.map_err(|_| AmqpDown::Silent)??
+                let made = made.map_err(|_| AmqpDown::Silent(None))??;
+                self.number.0 += 1;
+                made
             }
         };
         let wire = self.wire.insert(wire);
         if wire.connection.status().blocked() {
             return Err(AmqpDown::Blocked);
         }
-        Ok(wire.connection.create_channel().await?)
+        let channel = wire.connection.create_channel().await?;
+        Ok(Line { channel, connection: self.number })
     }
 
     /// Says once that the broker went away, and once that it is back.

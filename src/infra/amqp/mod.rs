@@ -5,6 +5,7 @@
 //! Nothing that must survive is only there: what cannot be sent is found by a sweep over the database.
 
 use std::fmt;
+use std::ops::Deref;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -34,9 +35,9 @@ pub enum AmqpDown {
     /// It failed a moment ago and is left alone for now.
     #[error("RabbitMQ is being left alone after a failure")]
     LeftAlone,
-    /// It did not answer in time.
+    /// It did not answer in time, on this connection if there was one.
     #[error("RabbitMQ did not answer in time")]
-    Silent,
+    Silent(Option<ConnectionNo>),
     /// It takes nothing in until it has memory and disk again, and says so.
     #[error("RabbitMQ takes nothing in for want of memory or disk")]
     Blocked,
@@ -47,6 +48,11 @@ pub enum AmqpDown {
     #[error("RabbitMQ failed")]
     Failed(#[from] lapin::Error),
 }
+
+/// Tells connections apart that were made one after another: a silence is held against the one that it was met on,
+/// also when somebody hears of it only after there is another.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct ConnectionNo(u64);
 
 /// `AMQP_URL` cannot be read.
 #[derive(Debug, thiserror::Error)]
@@ -79,16 +85,22 @@ impl Amqp {
         Ok(Self(Arc::new(Inside { uri, link: Mutex::default() })))
     }
 
-    /// A channel of its own on the shared connection.
+    /// Asks the broker for a channel, and leaves it at that.
     ///
     /// # Errors
     /// [`AmqpDown`] when the broker cannot be had now.
-    pub async fn channel(&self) -> Result<Channel, AmqpDown> {
+    pub async fn reach(&self) -> Result<(), AmqpDown> {
+        // Dropping the channel closes it.
+        self.channel().await.map(drop)
+    }
+
+    /// A channel of its own on the shared connection.
+    async fn channel(&self) -> Result<Line, AmqpDown> {
         let mut link = self.0.link.lock().await;
         if link.is_left_alone() {
             return Err(AmqpDown::LeftAlone);
         }
-        let outcome = answered(CHANNEL_WITHIN, link.open_channel(&self.0.uri)).await;
+        let outcome = answered(CHANNEL_WITHIN, None, link.open_channel(&self.0.uri)).await;
         link.judge(&outcome);
         outcome
     }
@@ -96,24 +108,61 @@ impl Amqp {
     /// Whether the broker answers right now. Whoever asks may leave: the asking comes to its end.
     pub async fn answers(&self) -> bool {
         let amqp = self.clone();
-        // Dropping the channel closes it.
-        let asking = tokio::spawn(async move { amqp.channel().await.is_ok() });
+        let asking = tokio::spawn(async move { amqp.reach().await.is_ok() });
         asking.await.unwrap_or(false)
     }
 
-    /// Gives up a connection on which nothing is answered any more.
-    async fn hang_up(&self) {
+    /// Gives up the connection on which nothing is answered any more, unless somebody did so before.
+    async fn hang_up(&self, connection: ConnectionNo) {
         let mut link = self.0.link.lock().await;
-        if !link.is_left_alone() {
-            link.judge::<()>(&Err(AmqpDown::Silent));
+        if link.is_on(connection) && !link.is_left_alone() {
+            link.judge::<()>(&Err(AmqpDown::Silent(Some(connection))));
         }
     }
 }
 
+/// A channel, and the connection that it is on.
+#[derive(Clone, Debug)]
+struct Line {
+    channel: Channel,
+    connection: ConnectionNo,
+}
+
+impl Deref for Line {
+    type Target = Channel;
+
+    fn deref(&self) -> &Channel {
+        &self.channel
+    }
+}
+
+impl Line {
+    /// Numbers of channels begin anew with each connection.
+    fn is(&self, other: &Self) -> bool {
+        (self.connection, self.channel.id()) == (other.connection, other.channel.id())
+    }
+
+    /// What the broker answers on this channel, unless it takes longer.
+    async fn answered<T, E>(
+        &self,
+        within: Duration,
+        exchange: impl Future<Output = Result<T, E>>,
+    ) -> Result<T, AmqpDown>
+    where
+        AmqpDown: From<E>,
+    {
+        answered(within, Some(self.connection), exchange).await
+    }
+}
+
 /// What the broker answers, unless it takes longer.
-async fn answered<T, E>(within: Duration, exchange: impl Future<Output = Result<T, E>>) -> Result<T, AmqpDown>
+async fn answered<T, E>(
+    within: Duration,
+    connection: Option<ConnectionNo>,
+    exchange: impl Future<Output = Result<T, E>>,
+) -> Result<T, AmqpDown>
 where
     AmqpDown: From<E>,
 {
-    Ok(tokio::time::timeout(within, exchange).await.map_err(|_| AmqpDown::Silent)??)
+    Ok(tokio::time::timeout(within, exchange).await.map_err(|_| AmqpDown::Silent(connection))??)
 }

@@ -6,6 +6,8 @@
 //!
 //! Cost: one round trip before the work; the release is not waited for.
 
+use std::convert::Infallible;
+use std::future::ready;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
@@ -40,6 +42,8 @@ words! {
         Settle = "SETTLE",
         /// Giving money back.
         Refund = "REFUND",
+        /// Sending a user's money out.
+        Withdraw = "WITHDRAW",
         /// Serving a request that has an idempotency key.
         Request = "REQUEST",
     }
@@ -50,6 +54,17 @@ words! {
 #[error("somebody else is working on this right now")]
 pub struct LockBusy;
 
+/// What waiting for a lock came to.
+#[derive(Debug)]
+pub enum Turn<T> {
+    /// The lock is ours.
+    Ours(LockGuard),
+    /// Its holder has done meanwhile what it was wanted for.
+    Settled(T),
+}
+
+/// How often whoever waits looks whether the holder has done the work already.
+const LOOK_EVERY: Duration = Duration::from_millis(25);
 /// Pause between two tries to clear away a lock that may have stayed behind.
 const CLEAR_AWAY_EVERY: Duration = Duration::from_millis(100);
 
@@ -104,11 +119,33 @@ impl Locks {
     /// # Errors
     /// [`LockBusy`] when somebody else kept it through all tries. A backend that is down is no error.
     pub async fn acquire(&self, scene: Scene, key: &str) -> Result<LockGuard, LockBusy> {
+        match self.acquire_unless(scene, key, || ready(None::<Infallible>)).await? {
+            Turn::Ours(guard) => Ok(guard),
+            Turn::Settled(never) => match never {},
+        }
+    }
+
+    /// Takes the lock, unless `look` finds, while somebody else has it, that its holder did the work: of many who
+    /// bring the same to several instances, one works and the others hear of it at once, not at their next try.
+    ///
+    /// # Errors
+    /// As [`Locks::acquire`].
+    pub async fn acquire_unless<T, L>(
+        &self,
+        scene: Scene,
+        key: &str,
+        look: impl FnMut() -> L + Send,
+    ) -> Result<Turn<T>, LockBusy>
+    where
+        T: Send,
+        L: Future<Output = Option<T>> + Send,
+    {
         let started = Instant::now();
-        let outcome = self.acquire_in_turn(scene, key).await;
+        let outcome = self.acquire_in_turn(scene, key, look).await;
         let label = match &outcome {
-            Ok(guard) if guard.held.is_some() => "acquired",
-            Ok(_) => "degraded",
+            Ok(Turn::Ours(guard)) if guard.held.is_some() => "acquired",
+            Ok(Turn::Ours(_)) => "degraded",
+            Ok(Turn::Settled(_)) => "settled",
             Err(LockBusy) => "busy",
         };
         metrics::counter!("payonce_lock_acquire_total", "scene" => scene.as_str(), "outcome" => label)
@@ -117,7 +154,16 @@ impl Locks {
         outcome
     }
 
-    async fn acquire_in_turn(&self, scene: Scene, key: &str) -> Result<LockGuard, LockBusy> {
+    async fn acquire_in_turn<T, L>(
+        &self,
+        scene: Scene,
+        key: &str,
+        mut look: impl FnMut() -> L + Send,
+    ) -> Result<Turn<T>, LockBusy>
+    where
+        T: Send,
+        L: Future<Output = Option<T>> + Send,
+    {
         let mut place = self.queue.enter(key, self.queue_deadline(scene)).await.ok_or(LockBusy)?;
         for attempt in 1..=self.settings.tries {
             // A word for each try: what takes a failed one back, however late, must not take the next one away.
@@ -125,29 +171,56 @@ impl Locks {
             match self.backend.try_acquire(key, &token, self.settings.ttl).await {
                 Ok(true) => {
                     place.has_waited |= attempt > 1;
-                    return Ok(self.guard(scene, key, token, place, asked_at));
+                    return Ok(Turn::Ours(self.guard(scene, key, token, place, asked_at)));
                 }
-                Ok(false) if attempt < self.settings.tries => tokio::time::sleep(self.jittered_pause()).await,
+                Ok(false) if attempt < self.settings.tries => {
+                    // Boxed: most requests meet nobody.
+                    if let Some(found) = Box::pin(self.pause_looking(&mut look)).await {
+                        return Ok(Turn::Settled(found));
+                    }
+                }
                 Ok(false) => {}
                 Err(error) => {
                     tracing::debug!(lock.key = key, %error, "the lock's backend is unavailable, going on without");
                     if let BackendUnavailable::NoAnswer(_) = error {
                         tokio::spawn(self.lease(key, token).clear_away());
                     }
-                    return Ok(LockGuard { held: None, lost: CancellationToken::new(), place: Some(place) });
+                    let lost = CancellationToken::new();
+                    return Ok(Turn::Ours(LockGuard { held: None, lost, place: Some(place) }));
                 }
             }
         }
         Err(LockBusy)
     }
 
+    /// The pause before the next try. No try is under way meanwhile, so none is ever given up with its grant unheard.
+    async fn pause_looking<T, L>(&self, look: &mut (impl FnMut() -> L + Send)) -> Option<T>
+    where
+        L: Future<Output = Option<T>> + Send,
+    {
+        let next_try_at = Instant::now() + self.jittered_pause();
+        loop {
+            let left = next_try_at.saturating_duration_since(Instant::now());
+            if left.is_zero() {
+                return None;
+            }
+            tokio::time::sleep(left.min(LOOK_EVERY)).await;
+            if let Some(found) = look().await {
+                return Some(found);
+            }
+        }
+    }
+
     /// A channel does not wait long for an answer, and its callback can be applied without the lock.
     fn queue_deadline(&self, scene: Scene) -> Duration {
         match scene {
             Scene::Webhook => self.settings.queue_deadline.min(WEBHOOK_QUEUE_DEADLINE),
-            Scene::GeneratePayUrl | Scene::Close | Scene::Settle | Scene::Refund | Scene::Request => {
-                self.settings.queue_deadline
-            }
+            Scene::GeneratePayUrl
+            | Scene::Close
+            | Scene::Settle
+            | Scene::Refund
+            | Scene::Withdraw
+            | Scene::Request => self.settings.queue_deadline,
         }
     }
 

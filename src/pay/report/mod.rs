@@ -2,7 +2,8 @@
 //! closes that come too late.
 //!
 //! Read, decide, write. The write names what it was decided on; when it meets nothing, somebody else was faster
-//! and everything is read again. Round trips of a first payment: 2, commits: 1; of a repeat: 1 and none.
+//! and everything is read again. Round trips of a first payment: 2, commits: 1, its booking among what they write; of
+//! a repeat: 1 and none.
 
 use time::OffsetDateTime;
 
@@ -13,9 +14,10 @@ use crate::channels::{Payment, Refusal, TradeState};
 use crate::exceptions::{self, ExceptionKind, NewException};
 use crate::infra::crash::effect;
 use crate::infra::db::{DbError, Tx};
-use crate::infra::lock::{LockGuard, Scene};
+use crate::infra::lock::{Scene, Turn};
 use crate::infra::words::words;
-use crate::orders::OrderKey;
+use crate::ledger;
+use crate::orders::{OrderKey, OrderKind};
 use crate::outbox::Event;
 use crate::refunds::{self, NewStray, StrayReason};
 
@@ -183,7 +185,14 @@ async fn apply_with_races(app: &App, report: &Report<'_>) -> Result<Remedy, PayE
         let facts = app.db.gather(report.question()).await?;
         let remedy = decide(&facts, report);
         if lock.is_none() {
-            lock = lock_for(app, report, &facts, &remedy).await;
+            match lock_for(app, report, &facts, &remedy).await {
+                Some(Turn::Ours(guard)) => lock = Some(guard),
+                Some(Turn::Settled(remedy)) => {
+                    announce(app, report, &facts, &remedy);
+                    return Ok(remedy);
+                }
+                None => {}
+            }
         }
         match write(app, report, &facts, &remedy).await {
             Ok(true) => {
@@ -200,13 +209,18 @@ async fn apply_with_races(app: &App, report: &Report<'_>) -> Result<Remedy, PayE
 }
 
 /// A callback takes the order's lock before it writes, and goes on without it when it cannot be had: the write is
-/// guarded either way. Whoever asks the channel holds the lock already.
-async fn lock_for(app: &App, report: &Report<'_>, facts: &Facts, remedy: &Remedy) -> Option<LockGuard> {
+/// guarded either way. One that was taken in meanwhile, by another instance, is a repeat. Whoever asks the channel
+/// holds the lock already.
+async fn lock_for(app: &App, report: &Report<'_>, facts: &Facts, remedy: &Remedy) -> Option<Turn<Remedy>> {
     if matches!(report.origin, Origin::Query) || matches!(remedy, Remedy::Repeat(_) | Remedy::Split) {
         return None;
     }
     let key = facts.matched.as_ref()?.key.lock_key();
-    app.locks.acquire(Scene::Webhook, &key).await.ok()
+    let look = || async {
+        let facts = app.db.gather(report.question()).await.ok()?;
+        Some(decide(&facts, report)).filter(|remedy| matches!(remedy, Remedy::Repeat(_)))
+    };
+    app.locks.acquire_unless(Scene::Webhook, &key, look).await.ok()
 }
 
 const LOST_RACES: [&str; 3] = ["webhook_inbox_pkey", "trades_pkey", "stray_payments_trade_once"];
@@ -354,6 +368,9 @@ fn pay(matched: &Matched, report: &Report<'_>, payment: &Payment, now: OffsetDat
         transaction_id: payment.transaction_id.clone(),
         paid_at: payment.paid_at,
     };
+    let topped_up = (matched.order_kind == OrderKind::TopUp).then_some(matched.user_id.as_str());
+    let (merchant_id, currency) = (matched.key.merchant_id.as_str(), payment.money.currency);
+    let (debit, credit) = ledger::payment_accounts(report.channel, merchant_id, topped_up, currency);
     let body = match report.origin {
         Origin::Callback { body, .. } => Some(body.to_vec()),
         Origin::Rematch { .. } | Origin::Replay { .. } | Origin::Query => None,
@@ -362,6 +379,8 @@ fn pay(matched: &Matched, report: &Report<'_>, payment: &Payment, now: OffsetDat
         channel: report.channel.to_owned(),
         matched: matched.clone(),
         payment: payment.clone(),
+        debit,
+        credit,
         announcement,
         event_id: report.origin.event_id().map(str::to_owned),
         body,

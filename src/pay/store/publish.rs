@@ -58,11 +58,15 @@ impl Command for Publish {
                  SELECT merchant_id, key, request_hash, order_no, answer_status, body, now
                  FROM linked WHERE key IS NOT NULL
                ), unneeded AS (
-                 -- The guard was never needed: no trace of it.
-                 DELETE FROM compensations USING linked
-                 WHERE compensations.merchant_id = linked.merchant_id AND compensations.order_no = linked.order_no
-                   AND compensations.action = 'DRIVE_PAY_ORDER' AND compensations.subject = linked.pay_order_id
-                   AND compensations.status = ANY($14)
+                 -- The guard was never needed: no trace of it. Looked up one by one and in these words, so that the
+                 -- plan has no other way than its unique index.
+                 DELETE FROM compensations
+                 WHERE id = ANY (ARRAY(
+                           SELECT (SELECT guard.id FROM compensations AS guard
+                                   WHERE guard.subject = linked.pay_order_id AND guard.action = 'DRIVE_PAY_ORDER'
+                                     AND guard.status NOT IN ('DONE', 'DEAD'))
+                           FROM linked))
+                   AND status = ANY($14)
                )
                SELECT place AS "place!" FROM linked"#,
             &column(batch, |new| new.pay_order_id.as_str()) as &[&str],

@@ -1,5 +1,8 @@
 //! One violation after the other.
 
+mod books;
+mod withdrawals;
+
 /// A way to break the healthy world, and what must notice.
 pub(super) struct Seed {
     /// The check that it is for.
@@ -17,12 +20,17 @@ const fn seed_with(check: &'static str, also: &'static [&'static str], sql: &'st
     Seed { check, also, sql }
 }
 
-pub(super) const SEEDS: &[Seed] = &[
+/// All of them, in the order of the invariants.
+pub(super) fn all() -> impl Iterator<Item = &'static Seed> {
+    books::SEEDS.iter().chain(withdrawals::SEEDS).chain(SEEDS)
+}
+
+const SEEDS: &[Seed] = &[
     // 3
     seed("refunds_within_source", "UPDATE refunds SET amount = 101 WHERE refund_id = 'rf_d'"),
     seed_with(
         "refunds_within_source",
-        &["stray_refund"],
+        &["refund_booked", "stray_refund"],
         "UPDATE refunds SET amount = 101 WHERE refund_id = 'rf_c1'",
     ),
     seed("refund_source", "UPDATE refunds SET currency = 'USD' WHERE refund_id = 'rf_d'"),
@@ -35,20 +43,20 @@ pub(super) const SEEDS: &[Seed] = &[
     // 4
     seed_with(
         "order_paid_by",
-        &["attempt_asks_for_its_order"],
+        &["attempt_asks_for_its_order", "payment_booked"],
         "UPDATE orders SET currency = 'USD' WHERE order_no = 'D'",
     ),
     seed_with(
         "order_paid_by",
-        &["callback_applied", "paid_attempt_owned", "refund_source", "trade_owner"],
+        &["callback_applied", "paid_attempt_owned", "payment_booked", "refund_source", "trade_owner"],
         "ALTER TABLE orders DROP CONSTRAINT orders_paid_by_matches;
          UPDATE orders SET paid_by = NULL WHERE order_no = 'D'",
     ),
     seed("order_lines_add_up", "UPDATE order_items SET unit_price = 51 WHERE order_no = 'P'"),
-    seed("stray_refund", "UPDATE refunds SET amount = 99 WHERE refund_id = 'rf_c1'"),
+    seed_with("stray_refund", &["refund_booked"], "UPDATE refunds SET amount = 99 WHERE refund_id = 'rf_c1'"),
     seed_with(
         "stray_refund",
-        &["stray_announced", "trade_owner"],
+        &["stray_announced", "stray_booked", "trade_owner"],
         "INSERT INTO stray_payments (stray_id, channel, transaction_id, out_trade_no, amount, currency, reason,
                                      status, paid_at, created_at, updated_at)
          VALUES ('sp_x', 'sandbox', 'T-x', 'x', 1, 'CNY', 'UNKNOWN_ORDER', 'REFUNDED', '2029-12-31 12:00',
@@ -230,7 +238,7 @@ pub(super) const SEEDS: &[Seed] = &[
         "DELETE FROM settlements WHERE order_no = 'Z'",
     ),
     seed("settlement_of_order", "UPDATE orders SET rebate_user_id = 'v' WHERE order_no = 'Z'"),
-    seed("settlement_of_order", "UPDATE orders SET kind = 'TOPUP' WHERE order_no = 'Z'"),
+    seed_with("settlement_of_order", &["payment_booked"], "UPDATE orders SET kind = 'TOPUP' WHERE order_no = 'Z'"),
     seed("settlement_computed", "UPDATE settlements SET rate = 0.04 WHERE order_no = 'S'"),
     seed("settlement_computed", "UPDATE settlements SET factor = 0.6 WHERE order_no = 'S'"),
     seed_with(
@@ -238,9 +246,9 @@ pub(super) const SEEDS: &[Seed] = &[
         &["settlement_posted", "request_effect"],
         "UPDATE settlements SET commission = 4 WHERE order_no = 'S'",
     ),
-    seed("settlement_posted", "DELETE FROM ledger_entries WHERE transaction_id = 'SETTLEMENT:m:S'"),
-    seed(
-        "settlement_clawed_back",
+    seed_with("settlement_posted", &["account_balance", "booking_balanced"], "DELETE FROM ledger_entries WHERE transaction_id = 'SETTLEMENT:m:S'"),
+    seed_with(
+        "settlement_clawed_back", &["account_balance"],
         "INSERT INTO ledger_transactions (transaction_id, kind, merchant_id, order_no, created_at)
          VALUES ('CLAW_BACK:rf_x', 'CLAW_BACK', 'm', 'S', '2029-12-31 12:00');
          INSERT INTO ledger_entries (transaction_id, account_id, amount)

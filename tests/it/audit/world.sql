@@ -6,12 +6,13 @@ VALUES ('m', 'Merchant', '\x00', '2029-12-31 12:00', '2029-12-31 12:00');
 INSERT INTO skus (merchant_id, sku, stock, lock_stock, created_at, updated_at)
 VALUES ('m', 'a', 100, 2, '2029-12-31 12:00', '2029-12-31 12:00');
 
--- P waits for money, D is paid (its first attempt was given up), C was closed and paid late.
-INSERT INTO orders (merchant_id, order_no, user_id, status, close_reason, amount, currency, paid_by, paid_at,
+-- P waits for money, D is paid (its first attempt was given up), C was closed and paid late, T topped its user up.
+INSERT INTO orders (merchant_id, order_no, user_id, kind, status, close_reason, amount, currency, paid_by, paid_at,
                     expires_at, attempts, created_at, updated_at, version)
-VALUES ('m', 'P', 'u', 'PENDING', NULL, 100, 'CNY', NULL, NULL, '2030-01-02', 1, '2029-12-31 12:00', '2029-12-31 12:00', 1),
-       ('m', 'D', 'u', 'PAID', NULL, 100, 'CNY', 'po_d1', '2029-12-31 12:00', '2029-12-31 12:30', 2, '2029-12-31 12:00', '2029-12-31 12:00', 2),
-       ('m', 'C', 'u', 'CLOSED', 'TIMEOUT', 100, 'CNY', NULL, NULL, '2029-12-31 12:30', 2, '2029-12-31 12:00', '2029-12-31 12:00', 2);
+VALUES ('m', 'P', 'u', 'SALE', 'PENDING', NULL, 100, 'CNY', NULL, NULL, '2030-01-02', 1, '2029-12-31 12:00', '2029-12-31 12:00', 1),
+       ('m', 'D', 'u', 'SALE', 'PAID', NULL, 100, 'CNY', 'po_d1', '2029-12-31 12:00', '2029-12-31 12:30', 2, '2029-12-31 12:00', '2029-12-31 12:00', 2),
+       ('m', 'C', 'u', 'SALE', 'CLOSED', 'TIMEOUT', 100, 'CNY', NULL, NULL, '2029-12-31 12:30', 2, '2029-12-31 12:00', '2029-12-31 12:00', 2),
+       ('m', 'T', 'u', 'TOPUP', 'PAID', NULL, 300, 'CNY', 'po_t1', '2029-12-31 12:00', '2029-12-31 12:30', 1, '2029-12-31 12:00', '2029-12-31 12:00', 2);
 INSERT INTO order_items
 VALUES ('m', 'P', 1, 'a', 2, 50), ('m', 'D', 1, 'a', 1, 100), ('m', 'C', 1, 'a', 4, 25);
 INSERT INTO stock_reservations
@@ -25,12 +26,16 @@ VALUES ('po_p1', 'm', 'P', 'u', 'sandbox', 'PAYING', 100, 'CNY', 'https://pay', 
        ('po_d0', 'm', 'D', 'u', 'sandbox', 'CLOSED', 100, 'CNY', 'https://pay', NULL, NULL, '2029-12-31 12:30', '2029-12-31 12:00', '2029-12-31 12:00', 3),
        ('po_d1', 'm', 'D', 'u', 'sandbox', 'PAID', 100, 'CNY', 'https://pay', 'T-d1', '2029-12-31 12:00', '2029-12-31 12:30', '2029-12-31 12:00', '2029-12-31 12:00', 3),
        ('po_c0', 'm', 'C', 'u', 'sandbox', 'CLOSED', 100, 'CNY', 'https://pay', NULL, NULL, '2029-12-31 12:30', '2029-12-31 12:00', '2029-12-31 12:00', 3),
-       ('po_c1', 'm', 'C', 'u', 'sandbox', 'PAID', 100, 'CNY', NULL, 'T-c1', '2029-12-31 12:00', '2029-12-31 12:30', '2029-12-31 12:00', '2029-12-31 12:00', 3);
+       ('po_c1', 'm', 'C', 'u', 'sandbox', 'PAID', 100, 'CNY', NULL, 'T-c1', '2029-12-31 12:00', '2029-12-31 12:30', '2029-12-31 12:00', '2029-12-31 12:00', 3),
+       ('po_t1', 'm', 'T', 'u', 'sandbox', 'PAID', 300, 'CNY', 'https://pay', 'T-t1', '2029-12-31 12:00', '2029-12-31 12:30', '2029-12-31 12:00', '2029-12-31 12:00', 3);
 INSERT INTO order_history (merchant_id, order_no, pay_order_id, seq, from_status, to_status, event, created_at)
 SELECT 'm', order_no, pay_order_id, seq, from_status, to_status, event, '2029-12-31 12:00'
 FROM (VALUES ('P', '', 1, NULL, 'PENDING', 'CREATED'),
              ('D', '', 1, NULL, 'PENDING', 'CREATED'), ('D', '', 2, 'PENDING', 'PAID', 'PAYMENT_CONFIRMED'),
              ('C', '', 1, NULL, 'PENDING', 'CREATED'), ('C', '', 2, 'PENDING', 'CLOSED', 'DEADLINE_PASSED'),
+             ('T', '', 1, NULL, 'PENDING', 'CREATED'), ('T', '', 2, 'PENDING', 'PAID', 'PAYMENT_CONFIRMED'),
+             ('T', 'po_t1', 1, NULL, 'INIT', 'BEGUN'), ('T', 'po_t1', 2, 'INIT', 'PAYING', 'LINK_MADE'),
+             ('T', 'po_t1', 3, 'PAYING', 'PAID', 'PAYMENT_CONFIRMED'),
              ('P', 'po_p1', 1, NULL, 'INIT', 'BEGUN'), ('P', 'po_p1', 2, 'INIT', 'PAYING', 'LINK_MADE'),
              ('D', 'po_d0', 1, NULL, 'INIT', 'BEGUN'), ('D', 'po_d0', 2, 'INIT', 'PAYING', 'LINK_MADE'),
              ('D', 'po_d0', 3, 'PAYING', 'CLOSED', 'ATTEMPT_CLOSED'),
@@ -42,7 +47,7 @@ FROM (VALUES ('P', '', 1, NULL, 'PENDING', 'CREATED'),
              ('C', 'po_c1', 3, 'CLOSED', 'PAID', 'PAYMENT_CONFIRMED'))
      AS change (order_no, pay_order_id, seq, from_status, to_status, event);
 
--- Stray: C's late money is back, D's second money is held, D's wrong money is on its way back, nobody's is kept.
+-- Stray: C's late money is back (after a refusal, and after a refund that the channel took back), D's second money is held, D's wrong money is on its way back, nobody's is kept.
 INSERT INTO stray_payments (stray_id, channel, transaction_id, out_trade_no, pay_order_id, merchant_id, order_no,
                             amount, currency, reason, status, paid_at, created_at, updated_at)
 SELECT stray_id, 'sandbox', transaction_id, out_trade_no, pay_order_id, merchant_id, order_no, amount, currency,
@@ -59,6 +64,7 @@ INSERT INTO refunds (refund_id, merchant_id, refund_no, order_no, pay_order_id, 
 SELECT refund_id, 'm', refund_id, order_no, pay_order_id, stray_id, amount, 'CNY', status, 'R', failure,
        '2029-12-31 12:00', '2029-12-31 12:00'
 FROM (VALUES ('rf_c0', 'C', NULL, 'sp_c', 100, 'FAILED', 'no'), ('rf_c1', 'C', NULL, 'sp_c', 100, 'SUCCEEDED', NULL),
+             ('rf_cx', 'C', NULL, 'sp_c', 100, 'FAILED', 'taken back'),
              ('rf_r', 'D', NULL, 'sp_r', 70, 'PENDING', NULL), ('rf_d', 'D', 'po_d1', NULL, 40, 'PROCESSING', NULL))
      AS refund (refund_id, order_no, pay_order_id, stray_id, amount, status, failure);
 
@@ -73,12 +79,15 @@ FROM (VALUES ('e1', 'po_d1', 'm', 'D', 'APPLIED', '2029-12-31 12:00'),
 
 INSERT INTO outbox (merchant_id, order_no, event, event_version, payload, created_at)
 VALUES ('m', 'D', 'order.paid', 1, '{}', '2029-12-31 12:00'),
+       ('m', 'T', 'order.paid', 1, '{}', '2029-12-31 12:00'),
        ('m', 'C', 'order.closed', 1, '{}', '2029-12-31 12:00'),
        ('m', 'C', 'stray_payment.received', 1, '{"stray_id": "sp_c"}', '2029-12-31 12:00'),
        ('m', 'D', 'stray_payment.received', 1, '{"stray_id": "sp_d"}', '2029-12-31 12:00'),
        ('m', 'D', 'stray_payment.received', 1, '{"stray_id": "sp_r"}', '2029-12-31 12:00'),
        (NULL, NULL, 'stray_payment.received', 1, '{"stray_id": "sp_k"}', '2029-12-31 12:00'),
        ('m', 'C', 'refund.finished', 1, '{"refund_no": "rf_c0", "status": "FAILED"}', '2029-12-31 12:00'),
+       ('m', 'C', 'refund.finished', 1, '{"refund_no": "rf_cx", "status": "SUCCEEDED"}', '2029-12-31 12:00'),
+       ('m', 'C', 'refund.reversed', 1, '{"refund_no": "rf_cx"}', '2029-12-31 12:00'),
        ('m', 'C', 'refund.finished', 1, '{"refund_no": "rf_c1", "status": "SUCCEEDED"}', '2029-12-31 12:00');
 
 INSERT INTO compensations (kind, action, subject, status, due_at, created_at, updated_at)
@@ -103,6 +112,44 @@ INSERT INTO idempotency_keys (merchant_id, key, request_hash, order_no, status, 
 VALUES ('m', 'made P', sha256('1'), 'P', 201, '{"order_no": "P", "close_reason": null}', '2029-12-31 12:00'),
        ('m', 'linked P', sha256('2'), 'P', 200, '{"pay_order_id": "po_p1", "pay_url": "https://pay"}', '2029-12-31 12:00'),
        ('m', 'closed C', sha256('3'), 'C', 200, '{"order_no": "C", "close_reason": "CANCELLED"}', '2029-12-31 12:00');
+
+-- ==== the books, and what came after them ====
+-- All above is a world of the version before the books: `upgrade.rs` migrates it. What a later version adds or changes
+-- stands below.
+
+-- Triggers are off, so the balances are written here too: two of them are not folded yet.
+INSERT INTO accounts (account_id, balance, created_at, updated_at)
+SELECT account_id, balance, '2029-12-31 12:00', '2029-12-31 12:00'
+FROM (VALUES ('CHANNEL:sandbox:CNY', 500), ('CHANNEL:sandbox:USD', 5), ('SUSPENSE:sandbox:CNY', 170),
+             ('SUSPENSE:sandbox:USD', 0), ('MERCHANT:m:CNY', 0), ('USER_AVAILABLE:m:u:CNY', 300),
+             ('PLATFORM_REVENUE:USD', 5))
+     AS account (account_id, balance);
+INSERT INTO account_movements VALUES ('CHANNEL:sandbox:CNY', 70), ('MERCHANT:m:CNY', 40), ('MERCHANT:m:CNY', 60);
+INSERT INTO ledger_transactions (transaction_id, kind, merchant_id, order_no, reverses, created_at)
+SELECT transaction_id, kind, merchant_id, order_no, reverses, '2029-12-31 12:00'
+FROM (VALUES ('PAYMENT:po_d1', 'PAYMENT', 'm', 'D', NULL), ('PAYMENT:po_t1', 'PAYMENT', 'm', 'T', NULL),
+             ('STRAY_PAYMENT:sp_c', 'STRAY_PAYMENT', 'm', 'C', NULL),
+             ('STRAY_PAYMENT:sp_d', 'STRAY_PAYMENT', 'm', 'D', NULL),
+             ('STRAY_PAYMENT:sp_r', 'STRAY_PAYMENT', 'm', 'D', NULL),
+             ('STRAY_PAYMENT:sp_k', 'STRAY_PAYMENT', NULL, NULL, NULL),
+             ('STRAY_KEPT:sp_k', 'STRAY_KEPT', NULL, NULL, NULL),
+             ('REFUND:rf_cx', 'REFUND', 'm', 'C', NULL), ('REFUND:rf_c1', 'REFUND', 'm', 'C', NULL),
+             ('REVERSAL:REFUND:rf_cx', 'REVERSAL', 'm', 'C', 'REFUND:rf_cx'))
+     AS booked (transaction_id, kind, merchant_id, order_no, reverses);
+INSERT INTO ledger_entries (transaction_id, account_id, amount)
+SELECT transaction_id, side.account_id, side.amount
+FROM (VALUES ('PAYMENT:po_d1', 'CHANNEL:sandbox:CNY', 'MERCHANT:m:CNY', 100),
+             ('PAYMENT:po_t1', 'CHANNEL:sandbox:CNY', 'USER_AVAILABLE:m:u:CNY', 300),
+             ('STRAY_PAYMENT:sp_c', 'CHANNEL:sandbox:CNY', 'SUSPENSE:sandbox:CNY', 100),
+             ('STRAY_PAYMENT:sp_d', 'CHANNEL:sandbox:CNY', 'SUSPENSE:sandbox:CNY', 100),
+             ('STRAY_PAYMENT:sp_r', 'CHANNEL:sandbox:CNY', 'SUSPENSE:sandbox:CNY', 70),
+             ('STRAY_PAYMENT:sp_k', 'CHANNEL:sandbox:USD', 'SUSPENSE:sandbox:USD', 5),
+             ('STRAY_KEPT:sp_k', 'SUSPENSE:sandbox:USD', 'PLATFORM_REVENUE:USD', 5),
+             ('REFUND:rf_cx', 'SUSPENSE:sandbox:CNY', 'CHANNEL:sandbox:CNY', 100),
+             ('REVERSAL:REFUND:rf_cx', 'CHANNEL:sandbox:CNY', 'SUSPENSE:sandbox:CNY', 100),
+             ('REFUND:rf_c1', 'SUSPENSE:sandbox:CNY', 'CHANNEL:sandbox:CNY', 100))
+     AS moved (transaction_id, debit, credit, amount),
+     LATERAL (VALUES (debit, moved.amount), (credit, -moved.amount)) AS side (account_id, amount);
 
 -- Commissions: S is paid and settled at 5 % by half, of Z nothing was earned; a run has come to its end, one goes on.
 INSERT INTO orders (merchant_id, order_no, user_id, status, amount, currency, paid_by, paid_at, expires_at, attempts,
@@ -156,4 +203,56 @@ SELECT DISTINCT account_id, '2029-12-31 12:00'::timestamptz, '2029-12-31 12:00':
 ON CONFLICT (account_id) DO NOTHING;
 UPDATE accounts SET balance = balance + sense * moved.amount
 FROM (SELECT account_id, sum(amount) AS amount FROM commission_entry GROUP BY account_id) AS moved
+WHERE accounts.account_id = moved.account_id;
+
+-- Withdrawals of u: one set aside, one on its way, one that arrived, one that was refused.
+INSERT INTO withdrawals (withdrawal_id, merchant_id, withdrawal_no, user_id, amount, currency, channel, account, status,
+                         failure, channel_payout_id, created_at, updated_at, version)
+SELECT withdrawal_id, 'm', withdrawal_id, 'u', amount, 'CNY', 'sandbox', 'a', status, failure, payout,
+       '2029-12-31 12:00', '2029-12-31 12:00', version
+FROM (VALUES ('wd_d', 20, 'DEBITED', NULL, NULL, 2), ('wd_p', 30, 'PAYING', NULL, NULL, 3),
+             ('wd_s', 10, 'SUCCEEDED', NULL, 'P-s', 4), ('wd_r', 40, 'REVERSED', 'no', NULL, 5))
+     AS sent (withdrawal_id, amount, status, failure, payout, version);
+INSERT INTO withdrawal_legs (withdrawal_id, leg, status, created_at, updated_at)
+SELECT withdrawal_id, leg, status, '2029-12-31 12:00', '2029-12-31 12:00'
+FROM (VALUES ('wd_d', 'DEBIT', 'SUCCEEDED'), ('wd_d', 'PAYOUT', 'PENDING'),
+             ('wd_p', 'DEBIT', 'SUCCEEDED'), ('wd_p', 'PAYOUT', 'PROCESSING'),
+             ('wd_s', 'DEBIT', 'SUCCEEDED'), ('wd_s', 'PAYOUT', 'SUCCEEDED'),
+             ('wd_r', 'DEBIT', 'SUCCEEDED'), ('wd_r', 'PAYOUT', 'FAILED'), ('wd_r', 'REVERSAL', 'SUCCEEDED'))
+     AS leg (withdrawal_id, leg, status);
+INSERT INTO withdrawal_history (withdrawal_id, seq, from_status, to_status, event, created_at)
+SELECT withdrawal_id, seq, from_status, to_status, event, '2029-12-31 12:00'
+FROM withdrawals
+JOIN (VALUES ('', 1, NULL, 'CREATED', 'CREATED'), ('', 2, 'CREATED', 'DEBITED', 'DEBITED'),
+             ('', 3, 'DEBITED', 'PAYING', 'PAYOUT_ASKED'), ('SUCCEEDED', 4, 'PAYING', 'SUCCEEDED', 'PAYOUT_SUCCEEDED'),
+             ('REVERSED', 4, 'PAYING', 'REVERSING', 'PAYOUT_REFUSED'), ('REVERSED', 5, 'REVERSING', 'REVERSED', 'GIVEN_BACK'))
+     AS change (of_status, seq, from_status, to_status, event) ON seq <= version AND of_status IN ('', status);
+INSERT INTO outbox (merchant_id, order_no, event, event_version, payload, created_at)
+SELECT 'm', NULL, 'withdrawal.finished', 1,
+       jsonb_build_object('withdrawal_no', withdrawal_no, 'status', status), '2029-12-31 12:00'
+FROM withdrawals WHERE status IN ('SUCCEEDED', 'REVERSED');
+INSERT INTO compensations (kind, action, subject, status, due_at, created_at, updated_at)
+SELECT 'REDO_BUSINESS', 'DRIVE_WITHDRAWAL', withdrawal_id, 'READY', '2030-01-01 00:01', '2029-12-31 12:00', '2029-12-31 12:00'
+FROM withdrawals WHERE status IN ('DEBITED', 'PAYING');
+CREATE TEMPORARY TABLE withdrawal_entry ON COMMIT DROP AS
+SELECT kind, kind || ':' || withdrawal_id AS transaction_id, NULL::text AS reverses, side.account_id,
+       sign * amount AS amount, status
+FROM withdrawals,
+     (VALUES ('WITHDRAWAL', 'USER_AVAILABLE:m:u:CNY', 1), ('WITHDRAWAL', 'USER_HELD:m:u:CNY', -1),
+             ('PAYOUT', 'PAYOUTS_IN_TRANSIT:sandbox:CNY', 1), ('PAYOUT', 'CHANNEL:sandbox:CNY', -1),
+             ('PAYOUT_DONE', 'USER_HELD:m:u:CNY', 1), ('PAYOUT_DONE', 'PAYOUTS_IN_TRANSIT:sandbox:CNY', -1))
+     AS side (kind, account_id, sign)
+WHERE kind = 'WITHDRAWAL' OR kind = 'PAYOUT' AND status <> 'DEBITED' OR kind = 'PAYOUT_DONE' AND status = 'SUCCEEDED';
+INSERT INTO withdrawal_entry
+SELECT 'REVERSAL', 'REVERSAL:' || transaction_id, transaction_id, account_id, -amount, status
+FROM withdrawal_entry WHERE status = 'REVERSED';
+INSERT INTO ledger_transactions (transaction_id, kind, merchant_id, reverses, created_at)
+SELECT DISTINCT transaction_id, kind, 'm', reverses, '2029-12-31 12:00'::timestamptz FROM withdrawal_entry;
+INSERT INTO ledger_entries (transaction_id, account_id, amount)
+SELECT transaction_id, account_id, amount FROM withdrawal_entry;
+INSERT INTO accounts (account_id, created_at, updated_at)
+SELECT DISTINCT account_id, '2029-12-31 12:00'::timestamptz, '2029-12-31 12:00'::timestamptz FROM withdrawal_entry
+ON CONFLICT (account_id) DO NOTHING;
+UPDATE accounts SET balance = balance + sense * moved.amount
+FROM (SELECT account_id, sum(amount) AS amount FROM withdrawal_entry GROUP BY account_id) AS moved
 WHERE accounts.account_id = moved.account_id;

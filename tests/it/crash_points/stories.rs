@@ -8,11 +8,12 @@ use serde_json::{Value, json};
 use sqlx::Connection;
 use tokio::time::sleep;
 
+use super::money::Money;
 use crate::support::SECRET_KEY;
 use crate::support::service::{Gone, OPERATOR_OF_PROCESS, Service, Shop};
 
 /// Longer than anybody waits for a channel here.
-const SILENCE_MS: u32 = 1_200;
+pub(super) const SILENCE_MS: u32 = 1_200;
 
 #[derive(Clone, Copy, Debug)]
 pub enum Story {
@@ -22,6 +23,7 @@ pub enum Story {
     LateAndSilent,
     Expire,
     ExpireOnBroker,
+    HopOnBroker,
     Silent,
     SilentOnce,
     PaidWhileAskedFor,
@@ -33,21 +35,20 @@ pub enum Story {
     OldCallback,
     OldAnswer,
     OldTask,
+    Fold,
     KeyOfAnOldOrder,
     KeyOfAnOldLink,
     Nonsense,
     Operator,
     Replay,
     Decision,
-    Settle,
-    KeyOfAnOldSettlement,
-    SettleMany,
+    Money(Money),
 }
 
 impl Story {
     /// Whether its timers are on RabbitMQ.
     pub fn is_on_broker(self) -> bool {
-        matches!(self, Self::ExpireOnBroker)
+        matches!(self, Self::ExpireOnBroker | Self::HopOnBroker)
     }
 
     /// What was there before the process that dies.
@@ -87,6 +88,11 @@ impl Story {
                 let last_try = "attempts = 12, due_at = now()";
                 app.sql(&format!("UPDATE compensations SET {last_try} WHERE order_no = '{number}'")).await;
             }
+            Self::Fold => {
+                let id = app.order_to_pay(number).await;
+                app.sandbox_pay(&id, json!({})).await.expect(200);
+                app.eventually("it is paid", async || app.status_of(number).await == "PAID").await;
+            }
             Self::EmptiedRedis => {
                 app.order(number).await;
                 let _: () = app.redis_command(&["FLUSHALL"]).await;
@@ -98,23 +104,20 @@ impl Story {
                 app.order_with(order(number, 1_800)).await;
                 app.pay_url(number).await.expect(200);
             }
-            Self::Settle | Self::SettleMany => paid_order(shop, number).await,
-            Self::KeyOfAnOldSettlement => {
-                paid_order(shop, number).await;
-                app.settle(number).await.expect(201);
-            }
             Self::Decision => {
                 let key = app.merchant(&number.to_lowercase(), "hold").await;
                 app.late_money_as(&key, number).await;
                 app.eventually("its money is held", async || exception_of(shop, number).await.is_some())
                     .await;
             }
+            Self::Money(story) => story.prepare(app, number).await,
             Self::Buy
             | Self::Cancel
             | Self::Late
             | Self::Nonsense
             | Self::Operator
-            | Self::ExpireOnBroker => {}
+            | Self::ExpireOnBroker
+            | Self::HopOnBroker => {}
         }
     }
 
@@ -146,8 +149,10 @@ impl Story {
                 close(service, number).await
             }
             Self::Late | Self::LateAndSilent => late(shop, service, number).await,
-            Self::ExpireOnBroker => {
-                service.post("/orders", &order(number, 1)).await?;
+            Self::ExpireOnBroker | Self::HopOnBroker => {
+                // Four seconds but for a moment: two on one queue, one on the next.
+                let life = if matches!(self, Self::HopOnBroker) { 4 } else { 1 };
+                service.post("/orders", &order(number, life)).await?;
                 service.until("its end", async || self.has_ended(shop, number).await).await
             }
             Self::Silent => silent(shop, service, number).await,
@@ -166,24 +171,6 @@ impl Story {
                 assert_eq!(asked.status, 200, "{}", asked.text);
                 Ok(())
             }
-            Self::Settle => {
-                let settled = service.post("/settlements", &json!({"order_no": number})).await?;
-                assert!(matches!(settled.status, 200 | 201), "{}", settled.text);
-                Ok(())
-            }
-            Self::KeyOfAnOldSettlement => {
-                let body = json!({"order_no": number});
-                let settled = service.post_keyed("/settlements", number, &body).await?;
-                assert_eq!(settled.status, 200, "{}", settled.text);
-                Ok(())
-            }
-            Self::SettleMany => {
-                let body = json!({"older_than_days": 0, "reason": "the story wants it"});
-                let path = "/admin/settlements/run";
-                let begun = service.ask(Method::POST, path, OPERATOR_OF_PROCESS, Some(&body)).await?;
-                assert_eq!(begun.status, 200, "{}", begun.text);
-                service.until("its end", async || self.has_ended(shop, number).await).await
-            }
             Self::Nonsense => nonsense(shop, service, number).await,
             Self::Operator => operate(service, number).await,
             Self::Replay => {
@@ -194,6 +181,7 @@ impl Story {
                 Ok(())
             }
             Self::Decision => decide(shop, service, number).await,
+            Self::Money(story) => story.tell(shop, service, number).await,
             Self::Expire
             | Self::DeadLink
             | Self::WaitingTask
@@ -201,7 +189,8 @@ impl Story {
             | Self::EmptiedRedis
             | Self::OldCallback
             | Self::OldAnswer
-            | Self::OldTask => service.until("its end", async || self.has_ended(shop, number).await).await,
+            | Self::OldTask
+            | Self::Fold => service.until("its end", async || self.has_ended(shop, number).await).await,
         }
     }
 
@@ -214,7 +203,9 @@ impl Story {
         let app = &shop.app;
         match self {
             Self::Buy | Self::PaidWhileAskedFor => app.status_of(number).await == "PAID",
-            Self::Cancel | Self::ExpireOnBroker => app.status_of(number).await == "CLOSED",
+            Self::Cancel | Self::ExpireOnBroker | Self::HopOnBroker => {
+                app.status_of(number).await == "CLOSED"
+            }
             Self::Expire => {
                 app.status_of(number).await == "CLOSED"
                     && app.status_of(&format!("{number}-2")).await == "CLOSED"
@@ -240,12 +231,10 @@ impl Story {
                 app.count_where("webhook_inbox", &format!("event_id = '{number}'")).await == 0
             }
             Self::OldAnswer => app.count_where("idempotency_keys", &format!("key = '{number}'")).await == 0,
+            Self::Fold => app.count("account_movements").await == 0,
             Self::OldTask => app.count_where("compensations", &format!("subject = '{number}'")).await == 0,
-            Self::Settle | Self::SettleMany => {
-                let given = format!("order_no = '{number}' AND commission = 99");
-                app.count_where("settlements", &given).await == 1
-            }
-            Self::KeyOfAnOldOrder | Self::KeyOfAnOldLink | Self::KeyOfAnOldSettlement => {
+            Self::Money(story) => story.has_ended(app, number).await,
+            Self::KeyOfAnOldOrder | Self::KeyOfAnOldLink => {
                 app.count_where("idempotency_keys", &format!("key = '{number}'")).await == 1
             }
             Self::Nonsense => {
@@ -378,16 +367,6 @@ async fn nonsense(shop: &Shop, service: &Service, number: &str) -> Result<(), Go
     let answered = service.webhook(bytes, &signature).await?;
     assert_eq!(answered.status, 400, "{}", answered.text);
     Ok(())
-}
-
-/// An order that earns 5 %, paid as its channel knows it.
-async fn paid_order(shop: &Shop, number: &str) {
-    let app = &shop.app;
-    let own = json!({"order_no": number, "user_id": "u1", "currency": "CNY", "amount": 1990, "rebate": {"rate": "0.05"}});
-    app.order_with(own).await;
-    let pay_order_id = app.pay_url(number).await.expect(200).text_of("pay_order_id").to_owned();
-    app.sandbox_pay(&pay_order_id, json!({})).await.expect(200);
-    app.eventually("it is paid", async || app.status_of(number).await == "PAID").await;
 }
 
 async fn operate(service: &Service, number: &str) -> Result<(), Gone> {

@@ -34,55 +34,59 @@ async fn stands(app: &TestApp, order_no: &str) -> ((i64, i64, i64), (i64, String
     (balances, (settlement["clawed_back"].as_i64().expect("a number"), status))
 }
 
+/// An order that is paid through the sandbox, which can give it back.
+async fn sell(app: &TestApp, order_no: &str, amount: i64) -> String {
+    app.order_with(json!({"order_no": order_no, "user_id": "u1", "currency": "CNY", "amount": amount})).await;
+    let paid = app.pay_url(order_no).await.expect(200).text_of("pay_order_id").to_owned();
+    app.sandbox_pay(&paid, json!({})).await.expect(200);
+    app.run_until_idle().await;
+    paid
+}
+
+async fn refund(app: &TestApp, refund_no: &str, amount: i64) {
+    let body = json!({"refund_no": refund_no, "order_no": "A1", "amount": amount});
+    app.post("/refunds", body).await.expect(201);
+    app.run_until_idle().await;
+    assert_eq!(app.find_refund(refund_no).await["status"], "SUCCEEDED");
+}
+
 #[tokio::test]
 async fn a_refund_claims_back_what_it_costs_and_never_more_than_a_user_has() {
     let app = TestApp::start().await;
     app.rebate_rule(None, "0.01").await;
-    app.paid_order("A1", json!({"user_id": "u1", "currency": "CNY", "amount": 1000})).await;
-    app.paid_order("A2", json!({"user_id": "u1", "currency": "CNY", "amount": 700})).await;
-    app.plain_paid_order("NEVER").await;
+    let paid = sell(&app, "A1", 1000).await;
+    sell(&app, "A2", 700).await;
     app.settle("A1").await.expect(201);
     assert_eq!(stands(&app, "A1").await, ((10, 0, 10), (0, "SETTLED".into())));
+    let taken_back = async |refund_no: &str, amount: i64| {
+        let id = app.refund_id(refund_no).await;
+        app.tell_refund(&format!("back-{refund_no}"), &id, &paid, amount, "FAILED").await;
+    };
 
-    // An order that was never settled has nothing to claim back.
-    left(&app, "NEVER", 0, "rf_0").await;
     // 5 of 1000 cost a whole unit, because 9.95 is rounded down; the next 50 then cost nothing more.
-    left(&app, "A1", 995, "rf_1").await;
+    refund(&app, "R1", 5).await;
     assert_eq!(stands(&app, "A1").await, ((9, 0, 9), (1, "SETTLED".into())));
-    left(&app, "A1", 945, "rf_2").await;
+    refund(&app, "R2", 50).await;
     assert_eq!(stands(&app, "A1").await, ((9, 0, 9), (1, "SETTLED".into())));
     // The channel takes the first back: what is left now was paid for by it, and stays paid for.
-    left(&app, "A1", 950, "back rf_1").await;
+    taken_back("R1", 5).await;
     assert_eq!(stands(&app, "A1").await, ((9, 0, 9), (1, "SETTLED".into())));
 
     // The balance was spent but for 4: the rest is owed.
-    app.sql(
-        "BEGIN; INSERT INTO accounts (account_id, created_at, updated_at)
-                VALUES ('PLATFORM_REVENUE:CNY', now(), now());
-         WITH spent AS (INSERT INTO ledger_transactions (transaction_id, kind, created_at)
-                        VALUES ('WITHDRAWAL:w1', 'WITHDRAWAL', now()))
-         INSERT INTO ledger_entries (transaction_id, account_id, amount)
-         VALUES ('WITHDRAWAL:w1', 'USER_AVAILABLE:demo:u1:CNY', 5), ('WITHDRAWAL:w1', 'PLATFORM_REVENUE:CNY', -5);
-         COMMIT",
-    )
-    .await;
-    left(&app, "A1", 0, "rf_3").await;
+    let spent = json!({"withdrawal_no": "W1", "user_id": "u1", "amount": 5, "currency": "CNY",
+                       "channel": "sandbox", "account": "a"});
+    app.post("/withdrawals", spent).await.expect(201);
+    app.run_until_idle().await;
+    refund(&app, "R3", 945).await;
     assert_eq!(stands(&app, "A1").await, ((0, 5, 0), (10, "CLAWED_BACK".into())));
-    let report = app.admin_get("/admin/audit").await.expect(200);
-    let broken: Vec<_> =
-        report.body["checks"].as_array().expect("checks").iter().filter(|c| c["violations"] != 0).collect();
-    assert!(broken.iter().all(|check| check["id"] == "settlement_follows_refunds"), "{broken:#?}");
-    assert_eq!(broken.len(), 1, "no refund asked for it");
-    // The same refund a second time changes nothing, because nothing is left to claim.
-    left(&app, "A1", 0, "rf_3").await;
-    assert_eq!(stands(&app, "A1").await, ((0, 5, 0), (10, "CLAWED_BACK".into())));
+    assert_eq!(app.balances_of("u1").await, [("CNY".to_owned(), 0, 0, 5)]);
 
     // Another commission does not pay the debt off by itself; a refund taken back does, first of all.
     app.settle("A2").await.expect(201);
     assert_eq!(stands(&app, "A2").await, ((7, 5, 7), (0, "SETTLED".into())));
-    left(&app, "A1", 300, "back rf_3").await;
-    assert_eq!(stands(&app, "A1").await, ((7, 2, 10), (7, "SETTLED".into())));
-    left(&app, "A1", 1000, "back rf_2").await;
+    taken_back("R3", 945).await;
+    assert_eq!(stands(&app, "A1").await, ((11, 0, 16), (1, "SETTLED".into())));
+    taken_back("R2", 50).await;
     assert_eq!(stands(&app, "A1").await, ((12, 0, 17), (0, "SETTLED".into())));
     assert_eq!(app.find_order("A1").await["settlement"]["clawed_back"], 0);
     let events = app.count_where("outbox", "event = 'settlement.clawed_back'").await;

@@ -1,6 +1,8 @@
 //! What stories are told with.
 
 pub mod app;
+pub mod authority;
+pub mod books;
 pub mod browser;
 pub mod chance;
 pub mod cluster;
@@ -11,6 +13,7 @@ mod keyed;
 mod money;
 mod paying;
 pub mod raw;
+pub mod refunding;
 pub mod reply;
 pub mod routes;
 pub mod servers;

@@ -53,6 +53,10 @@ impl Route {
         self.path
             .replace("{merchant_id}", "demo")
             .replace("{order_no}", "NONE")
+            .replace("{withdrawal_no}", "NONE")
+            .replace("{refund_no}", "NONE")
+            .replace("{user_id}", "nobody")
+            .replace("{transaction_id}", "PAYMENT:po_none")
             .replace("{pay_order_id}", "po_none")
             .replace("{exception_id}", "ex_none")
             .replace("{webhook_id}", "sandbox:none")
@@ -74,6 +78,24 @@ pub const ROUTES: &[Route] = &[
     Route::get("/pay/{pay_order_id}", Who::AnyKey),
     Route::post("/settlements", Who::Secret, r#"{"order_no":"NONE"}"#),
     Route::get("/settlements/{order_no}", Who::Secret),
+    Route::post(
+        "/withdrawals",
+        Who::Secret,
+        r#"{"withdrawal_no":"R1","user_id":"u1","amount":1,"currency":"CNY","channel":"sandbox","account":"a"}"#,
+    ),
+    Route::get("/withdrawals/{withdrawal_no}", Who::Secret),
+    Route::post("/refunds", Who::Secret, r#"{"refund_no":"R1","order_no":"NONE"}"#),
+    Route::get("/refunds/{refund_no}", Who::Secret),
+    Route::post(
+        "/admin/refunds",
+        Who::Operator,
+        r#"{"refund_no":"R1","order_no":"NONE","reason":"a story"}"#,
+    ),
+    Route::get("/admin/refunds", Who::Viewer),
+    Route::post("/admin/refunds/{refund_no}/approve", Who::Operator, r#"{"reason":"a story"}"#),
+    Route::post("/admin/refunds/{refund_no}/reject", Who::Operator, r#"{"reason":"a story"}"#),
+    Route::get("/users/{user_id}/balances", Who::Secret),
+    Route::get("/users/{user_id}/entries", Who::Secret),
     Route::post("/webhooks/{channel}", Who::Channel, "{}"),
     Route::post("/admin/merchants", Who::Operator, r#"{"merchant_id":"r2","name":"Second"}"#),
     Route::get("/admin/merchants", Who::Viewer),
@@ -111,6 +133,8 @@ pub const ROUTES: &[Route] = &[
     Route::get("/admin/compensations", Who::Viewer),
     Route::get("/admin/admin-log", Who::Viewer),
     Route::get("/admin/stray-payments", Who::Viewer),
+    Route::get("/admin/ledger/trial-balance", Who::Viewer),
+    Route::get("/admin/ledger/transactions/{transaction_id}", Who::Viewer),
     Route::get("/admin/audit", Who::Viewer),
     Route::get("/livez", Who::Anyone),
     Route::get("/readyz", Who::Anyone),

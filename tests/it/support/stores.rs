@@ -82,6 +82,17 @@ pub async fn fresh_database() -> String {
     with_database(&url, &name)
 }
 
+/// A database of the story's own without any table, for what earlier versions left; gives its URL.
+pub async fn empty_database() -> String {
+    let url = shared().await.postgres.socket_url();
+    let mut admin = PgConnection::connect(&url).await.expect("connect");
+    let name = fresh_name();
+    run(&mut admin, format!("DROP DATABASE IF EXISTS {name} WITH (FORCE)")).await;
+    run(&mut admin, format!("CREATE DATABASE {name}")).await;
+    admin.close().await.expect("close");
+    with_database(&url, &name)
+}
+
 async fn run(conn: &mut PgConnection, statement: String) {
     conn.execute(AssertSqlSafe(statement)).await.expect("statement");
 }

@@ -3,7 +3,7 @@ use time::OffsetDateTime;
 use super::*;
 use crate::channels::{Payment, Refusal};
 use crate::money::{Amount, Currency, Money};
-use crate::orders::OrderKey;
+use crate::orders::{OrderKey, OrderKind};
 use crate::pay::model::PayStatus;
 use crate::pay::report::store::Matched;
 use crate::refunds::StrayPolicy;
@@ -22,6 +22,7 @@ fn facts(order_status: OrderStatus, attempt_status: PayStatus) -> Facts {
         key: OrderKey { merchant_id: "demo".parse().unwrap(), order_no: "A1".parse().unwrap() },
         pay_order_id: "po_1".into(),
         user_id: "u1".into(),
+        order_kind: OrderKind::Sale,
         order_status,
         order_money: (1990, cny()),
         order_attempts: 1,

@@ -4,7 +4,7 @@ use crate::ids::{MerchantId, OrderNo};
 use crate::infra::db::{Conn, DbError};
 use crate::infra::gather::{Command, Patience, column, in_places};
 use crate::money::Currency;
-use crate::orders::{OrderKey, OrderStatus};
+use crate::orders::{OrderKey, OrderKind, OrderStatus};
 use crate::pay::model::PayStatus;
 use crate::pay::report::Verdict;
 use crate::refunds::{StrayPolicy, StrayReason};
@@ -28,6 +28,7 @@ pub(in crate::pay::report) struct Matched {
     pub(in crate::pay::report) key: OrderKey,
     pub(in crate::pay::report) pay_order_id: String,
     pub(in crate::pay::report) user_id: String,
+    pub(in crate::pay::report) order_kind: OrderKind,
     pub(in crate::pay::report) order_status: OrderStatus,
     pub(in crate::pay::report) order_money: (i64, Currency),
     pub(in crate::pay::report) order_attempts: i32,
@@ -63,7 +64,8 @@ impl Command for FindFacts {
                       attempt.merchant_id AS "merchant_id?: MerchantId", attempt.order_no AS "order_no?: OrderNo",
                       attempt.status AS "attempt_status?: PayStatus", attempt.version AS "attempt_version?",
                       attempt.amount AS "attempt_amount?", attempt.currency AS "attempt_currency?: Currency",
-                      orders.user_id AS "user_id?", orders.status AS "order_status?: OrderStatus",
+                      orders.user_id AS "user_id?", orders.kind AS "order_kind?: OrderKind",
+                      orders.status AS "order_status?: OrderStatus",
                       orders.amount AS "order_amount?", orders.currency AS "order_currency?: Currency",
                       orders.attempts AS "order_attempts?", merchants.stray_money AS "stray_money?: StrayPolicy"
                FROM unnest($1::text[], $2::text[], $3::text[], $4::text[]) WITH ORDINALITY
@@ -91,6 +93,7 @@ impl Command for FindFacts {
                     key: OrderKey { merchant_id: row.merchant_id?, order_no: row.order_no? },
                     pay_order_id: row.pay_order_id,
                     user_id: row.user_id?,
+                    order_kind: row.order_kind?,
                     order_status: row.order_status?,
                     order_money: (row.order_amount?, row.order_currency?),
                     order_attempts: row.order_attempts?,

@@ -6,20 +6,25 @@ use super::Matched;
 use crate::channels::Payment;
 use crate::infra::db::{Conn, DbError};
 use crate::infra::gather::{Command, Patience, column, met};
+use crate::ledger::Account;
 use crate::orders::OrderStatus;
 use crate::outbox::Event;
 
-/// Pays an order: the callback, the order, the attempt, its stock, the history, the event, and a task for every
-/// other live attempt, in one statement and so in one commit. `false` when the order is not as it was read.
+/// Pays an order: the callback, the order, the attempt, its stock, the booking, the history, the event, and a task for
+/// every other live attempt, in one statement and so in one commit. `false` when the order is not as it was read.
 ///
 /// It decides alike with a locked read: the order's row is written first and only while it is `PENDING`, of that
 /// amount, and without an attempt that was begun since; whoever comes second waits for that row and then meets
-/// nothing. Stock rows are locked in the order of their names, as everywhere.
+/// nothing. Stock rows are locked in the order of their names, as everywhere, and so are the users' balances that
+/// top-ups move. No sale waits for the balance of its channel or merchant (`ledger`).
 #[derive(Debug)]
 pub(in crate::pay::report) struct Pay {
     pub(in crate::pay::report) channel: String,
     pub(in crate::pay::report) matched: Matched,
     pub(in crate::pay::report) payment: Payment,
+    /// The accounts that the money moves between.
+    pub(in crate::pay::report) debit: Account,
+    pub(in crate::pay::report) credit: Account,
     pub(in crate::pay::report) announcement: Event,
     /// The callback that says so, if one does.
     pub(in crate::pay::report) event_id: Option<String>,
@@ -47,9 +52,11 @@ impl Command for Pay {
                      version = orders.version + 1, updated_at = new.now
                  FROM unnest($1::text[], $2::text[], $3::text[], $4::timestamptz[], $5::timestamptz[],
                              $6::bigint[], $7::text[], $8::integer[], $9::text[], $10::text[], $11::smallint[],
-                             $12::jsonb[], $13::text[], $14::text[], $15::bytea[]) WITH ORDINALITY
+                             $12::jsonb[], $13::text[], $14::text[], $15::bytea[], $18::text[], $19::text[])
+                      WITH ORDINALITY
                       AS new (merchant_id, order_no, pay_order_id, paid_at, now, amount, currency, attempts_seen,
-                              transaction_id, event, event_version, payload, channel, event_id, body, place),
+                              transaction_id, event, event_version, payload, channel, event_id, body, debit, credit,
+                              place),
                       patient
                  WHERE orders.merchant_id = new.merchant_id AND orders.order_no = new.order_no
                    AND orders.status = $17 AND orders.amount = new.amount
@@ -94,6 +101,26 @@ impl Command for Pay {
                  SET stock = skus.stock - sold.quantity, lock_stock = skus.lock_stock - sold.quantity,
                      updated_at = sold.now
                  FROM sold WHERE skus.merchant_id = sold.merchant_id AND skus.sku = sold.sku
+               ), opened AS (
+                 -- In the order of their names, as by everybody.
+                 INSERT INTO accounts (account_id, created_at, updated_at)
+                 SELECT account_id, now, now
+                 FROM (SELECT side.account_id, min(now) AS now
+                       FROM paid, LATERAL (VALUES (debit), (credit)) AS side (account_id)
+                       GROUP BY side.account_id) AS named
+                 -- To look is cheaper than an insert that comes to nothing. No join: its plan could walk.
+                 WHERE (SELECT account_id FROM accounts WHERE accounts.account_id = named.account_id) IS NULL
+                 ORDER BY account_id
+                 ON CONFLICT (account_id) DO NOTHING
+               ), booked AS (
+                 -- Its primary key is one more word against paying twice by one attempt.
+                 INSERT INTO ledger_transactions (transaction_id, kind, merchant_id, order_no, created_at)
+                 SELECT 'PAYMENT:' || pay_order_id, 'PAYMENT', merchant_id, order_no, now FROM paid
+               ), entered AS (
+                 INSERT INTO ledger_entries (transaction_id, account_id, amount)
+                 SELECT 'PAYMENT:' || pay_order_id, side.account_id, side.amount
+                 FROM paid,
+                      LATERAL (VALUES (debit, paid.amount), (credit, -paid.amount)) AS side (account_id, amount)
                ), announced AS (
                  INSERT INTO outbox (merchant_id, order_no, event, event_version, payload, created_at)
                  SELECT merchant_id, order_no, event, event_version, payload, now FROM paid
@@ -137,6 +164,8 @@ impl Command for Pay {
             &column(batch, |new| new.body.as_deref()) as &[Option<&[u8]>],
             patience.millis(),
             OrderStatus::Pending.as_str(),
+            &column(batch, |new| new.debit.as_str()) as &[&str],
+            &column(batch, |new| new.credit.as_str()) as &[&str],
         )
         .fetch_all(conn)
         .await?;

@@ -1,0 +1,163 @@
+//! Invariants 1 and 2, the books: they are balanced, and say of each fact exactly what it moved.
+//!
+//! What a feature books is compared entry by entry with what its own rows say should be booked: a missing booking, one
+//! too many, a wrong amount, account, merchant or order all show as a difference. A booking counts as long as it is not
+//! reversed. Settlements, withdrawals and holds have checks of their own beside these, and say what users' `USER_HELD`
+//! and the payouts in transit must come to.
+
+use super::{Definition, check};
+
+pub(super) const CHECKS: &[Definition] = &[
+    check!(
+        "booking_balanced",
+        Always,
+        "each booking has two entries or more, which sum to zero in each currency",
+        "SELECT format('booking %s: %s entries that come to %s %s', transaction_id, coalesce(entries, 0),
+                       coalesce(off, 0), currencies)
+         FROM ledger_transactions AS booked
+         FULL JOIN (SELECT transaction_id, sum(entries) AS entries, sum(abs(amount)) AS off,
+                           string_agg(currency, ' ' ORDER BY currency) AS currencies
+                    FROM (SELECT transaction_id, right(account_id, 3) AS currency, count(*) AS entries,
+                                 sum(amount) AS amount
+                          FROM ledger_entries GROUP BY transaction_id, right(account_id, 3)) AS side
+                    GROUP BY transaction_id) AS entered USING (transaction_id)
+         WHERE booked.kind IS NULL OR coalesce(entries, 0) < 2 OR off <> 0",
+    ),
+    check!(
+        "account_balance",
+        Always,
+        "each account's balance, with what is not folded into it yet, is the sum of its entries; a user's is so alone",
+        "SELECT format('account %s: balance %s and movements of %s, entries say %s', account_id, balance,
+                       coalesce(moved.amount, 0), sense * coalesce(booked.amount, 0))
+         FROM accounts
+         FULL JOIN (SELECT account_id, sum(amount) AS amount FROM ledger_entries GROUP BY account_id) AS booked
+              USING (account_id)
+         FULL JOIN (SELECT account_id, sum(amount) AS amount FROM account_movements GROUP BY account_id) AS moved
+              USING (account_id)
+         WHERE balance IS NULL OR balance + coalesce(moved.amount, 0) <> sense * coalesce(booked.amount, 0)
+            OR user_id IS NOT NULL AND moved.amount IS NOT NULL",
+    ),
+    check!(
+        "user_balance_not_negative",
+        Always,
+        "no user's balance is below zero",
+        "SELECT format('account %s: %s', account_id, balance)
+         FROM accounts WHERE user_id IS NOT NULL AND balance < 0",
+    ),
+    check!(
+        "payment_booked",
+        Always,
+        "the attempt that paid an order has one booking, of the order's amount: a sale's credits its merchant, a top-up's its user",
+        "SELECT format('booking %s: %s on %s for order %s/%s, which says %s for %s/%s', transaction_id,
+                       coalesce(booked.amount, 0), account_id, booked.merchant_id, booked.order_no,
+                       coalesce(due.amount, 0), due.merchant_id, due.order_no)
+         FROM (SELECT 'PAYMENT:' || paid_by AS transaction_id, side.account_id, side.amount, orders.merchant_id,
+                      orders.order_no
+               FROM orders
+               JOIN pay_orders AS payer ON payer.pay_order_id = orders.paid_by
+               CROSS JOIN LATERAL (VALUES
+                   ('CHANNEL:' || payer.channel || ':' || orders.currency, orders.amount),
+                   (CASE orders.kind
+                        WHEN 'TOPUP' THEN 'USER_AVAILABLE:' || orders.merchant_id || ':' || orders.user_id
+                        ELSE 'MERCHANT:' || orders.merchant_id END || ':' || orders.currency,
+                    -orders.amount)) AS side (account_id, amount)) AS due
+         FULL JOIN (SELECT entry.transaction_id, entry.account_id, entry.amount, merchant_id, order_no
+                    FROM ledger_transactions AS booked
+                    JOIN ledger_entries AS entry ON entry.transaction_id = booked.transaction_id
+                    WHERE booked.kind = 'PAYMENT'
+                      AND NOT EXISTS (SELECT 1 FROM ledger_transactions WHERE reverses = booked.transaction_id)) AS booked
+              USING (transaction_id, account_id)
+         WHERE (due.amount, due.merchant_id, due.order_no)
+               IS DISTINCT FROM (booked.amount, booked.merchant_id, booked.order_no)",
+    ),
+    check!(
+        "stray_booked",
+        Always,
+        "each stray payment has one booking to suspense, of the amount taken, and a KEPT one another to its keeper",
+        "SELECT format('booking %s: %s on %s for order %s/%s, its stray payment says %s for %s/%s', transaction_id,
+                       coalesce(booked.amount, 0), account_id, booked.merchant_id, booked.order_no,
+                       coalesce(due.amount, 0), due.merchant_id, due.order_no)
+         FROM (SELECT side.kind || ':' || stray_id AS transaction_id, side.account_id, side.amount, merchant_id,
+                      order_no
+               FROM stray_payments AS stray
+               CROSS JOIN LATERAL (VALUES
+                   ('STRAY_PAYMENT', 'CHANNEL:' || channel || ':' || currency, amount),
+                   ('STRAY_PAYMENT', 'SUSPENSE:' || channel || ':' || currency, -amount),
+                   ('STRAY_KEPT', 'SUSPENSE:' || channel || ':' || currency, amount),
+                   ('STRAY_KEPT', coalesce('MERCHANT:' || merchant_id, 'PLATFORM_REVENUE') || ':' || currency,
+                    -amount)) AS side (kind, account_id, amount)
+               WHERE side.kind = 'STRAY_PAYMENT' OR stray.status = 'KEPT') AS due
+         FULL JOIN (SELECT entry.transaction_id, entry.account_id, entry.amount, merchant_id, order_no
+                    FROM ledger_transactions AS booked
+                    JOIN ledger_entries AS entry ON entry.transaction_id = booked.transaction_id
+                    WHERE booked.kind IN ('STRAY_PAYMENT', 'STRAY_KEPT')
+                      AND NOT EXISTS (SELECT 1 FROM ledger_transactions WHERE reverses = booked.transaction_id)) AS booked
+              USING (transaction_id, account_id)
+         WHERE (due.amount, due.merchant_id, due.order_no)
+               IS DISTINCT FROM (booked.amount, booked.merchant_id, booked.order_no)",
+    ),
+    check!(
+        "refund_booked",
+        Always,
+        "each SUCCEEDED refund has one booking, from its source to its channel, and no other refund has one that stands",
+        "SELECT format('booking %s: %s on %s for order %s/%s, its refund says %s for %s/%s', transaction_id,
+                       coalesce(booked.amount, 0), account_id, booked.merchant_id, booked.order_no,
+                       coalesce(due.amount, 0), due.merchant_id, due.order_no)
+         FROM (SELECT 'REFUND:' || refund_id AS transaction_id, side.account_id, side.amount, refund.merchant_id,
+                      refund.order_no
+               FROM refunds AS refund
+               LEFT JOIN stray_payments AS stray ON stray.stray_id = refund.stray_id
+               LEFT JOIN pay_orders AS payer ON payer.pay_order_id = refund.pay_order_id
+               LEFT JOIN orders ON orders.merchant_id = payer.merchant_id AND orders.order_no = payer.order_no
+               CROSS JOIN LATERAL (VALUES
+                   (CASE WHEN stray.stray_id IS NOT NULL THEN 'SUSPENSE:' || stray.channel
+                         -- What was set aside of the balance when the refund was asked for.
+                         WHEN orders.kind = 'TOPUP' THEN 'USER_HELD:' || orders.merchant_id || ':' || orders.user_id
+                         ELSE 'MERCHANT:' || refund.merchant_id END || ':' || refund.currency, refund.amount),
+                   ('CHANNEL:' || coalesce(stray.channel, payer.channel) || ':' || refund.currency, -refund.amount))
+                   AS side (account_id, amount)
+               WHERE refund.status = 'SUCCEEDED') AS due
+         FULL JOIN (SELECT entry.transaction_id, entry.account_id, entry.amount, merchant_id, order_no
+                    FROM ledger_transactions AS booked
+                    JOIN ledger_entries AS entry ON entry.transaction_id = booked.transaction_id
+                    WHERE booked.kind = 'REFUND'
+                      AND NOT EXISTS (SELECT 1 FROM ledger_transactions WHERE reverses = booked.transaction_id)) AS booked
+              USING (transaction_id, account_id)
+         WHERE (due.amount, due.merchant_id, due.order_no)
+               IS DISTINCT FROM (booked.amount, booked.merchant_id, booked.order_no)",
+    ),
+    check!(
+        "suspense_is_stray_money",
+        Always,
+        "a channel's suspense account holds what its stray payments are HELD or REFUNDING with",
+        "SELECT format('account %s: holds %s, stray payments say %s', account_id, coalesce(booked.amount, 0),
+                       coalesce(stray.amount, 0))
+         FROM (SELECT 'SUSPENSE:' || channel || ':' || currency AS account_id, sum(amount) AS amount
+               FROM stray_payments WHERE status IN ('HELD', 'REFUNDING') GROUP BY 1) AS stray
+         FULL JOIN (SELECT account_id, balance + coalesce(moved.amount, 0) AS amount
+                    FROM accounts
+                    LEFT JOIN (SELECT account_id, sum(amount) AS amount FROM account_movements GROUP BY account_id)
+                         AS moved USING (account_id)
+                    WHERE kind = 'SUSPENSE') AS booked USING (account_id)
+         WHERE coalesce(stray.amount, 0) <> coalesce(booked.amount, 0)",
+    ),
+    check!(
+        "reversal_mirrors",
+        Always,
+        "a reversal books the opposite of one booking, which has no other reversal",
+        "SELECT format('reversal of %s: %s on %s, which had %s', transaction_id, coalesce(undone.amount, 0),
+                       account_id, coalesce(done.amount, 0))
+         FROM (SELECT reverses AS transaction_id, entry.account_id, entry.amount
+               FROM ledger_transactions AS reversal
+               JOIN ledger_entries AS entry ON entry.transaction_id = reversal.transaction_id
+               WHERE reverses IS NOT NULL) AS undone
+         FULL JOIN (SELECT entry.transaction_id, entry.account_id, entry.amount
+                    FROM ledger_transactions AS reversal
+                    JOIN ledger_entries AS entry ON entry.transaction_id = reversal.reverses) AS done
+              USING (transaction_id, account_id)
+         WHERE done.amount IS DISTINCT FROM -undone.amount
+         UNION ALL
+         SELECT format('booking %s: %s reversals', reverses, count(*))
+         FROM ledger_transactions WHERE reverses IS NOT NULL GROUP BY reverses HAVING count(*) > 1",
+    ),
+];

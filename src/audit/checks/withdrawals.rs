@@ -1,0 +1,140 @@
+//! Invariants 1, 2, 7 and 8, as far as users' money goes out: what is set aside, what is on its way, and nothing of it
+//! twice.
+
+use super::{Definition, check};
+
+pub(super) const CHECKS: &[Definition] = &[
+    check!(
+        "withdrawal_booked",
+        Always,
+        "a withdrawal's bookings are those of its state: set aside, handed to the channel, arrived, or taken back",
+        "SELECT format('withdrawal %s: %s, but booked are %s', withdrawal_id, status, coalesce(booked.kinds, 'nothing'))
+         FROM withdrawals
+         LEFT JOIN (
+             SELECT split_part(coalesce(reverses, transaction_id), ':', 2) AS withdrawal_id,
+                    string_agg(CASE WHEN reverses IS NULL THEN kind ELSE 'no ' || split_part(reverses, ':', 1) END,
+                               ', ' ORDER BY kind = 'REVERSAL', kind <> 'WITHDRAWAL', transaction_id) AS kinds
+             FROM ledger_transactions
+             WHERE split_part(coalesce(reverses, transaction_id), ':', 1) IN ('WITHDRAWAL', 'PAYOUT', 'PAYOUT_DONE')
+             GROUP BY 1
+         ) AS booked USING (withdrawal_id)
+         WHERE booked.kinds IS DISTINCT FROM
+               CASE status WHEN 'DEBITED' THEN 'WITHDRAWAL'
+                           WHEN 'PAYING' THEN 'WITHDRAWAL, PAYOUT'
+                           WHEN 'SUCCEEDED' THEN 'WITHDRAWAL, PAYOUT, PAYOUT_DONE'
+                           WHEN 'REVERSED' THEN 'WITHDRAWAL, PAYOUT, no PAYOUT, no WITHDRAWAL' END",
+    ),
+    check!(
+        "withdrawal_booked_right",
+        Always,
+        "a withdrawal's bookings move its amount between the accounts of its user and its channel",
+        "SELECT format('%s moves %s on %s', transaction_id, entry.amount, entry.account_id)
+         FROM ledger_transactions AS booked
+         JOIN ledger_entries AS entry USING (transaction_id)
+         LEFT JOIN withdrawals AS w ON w.withdrawal_id = split_part(transaction_id, ':', 2)
+         WHERE booked.kind IN ('WITHDRAWAL', 'PAYOUT', 'PAYOUT_DONE')
+           AND (entry.account_id, entry.amount) NOT IN (
+                   (format('USER_AVAILABLE:%s:%s:%s', w.merchant_id, w.user_id, w.currency),
+                    CASE booked.kind WHEN 'WITHDRAWAL' THEN w.amount END),
+                   (format('USER_HELD:%s:%s:%s', w.merchant_id, w.user_id, w.currency),
+                    CASE booked.kind WHEN 'WITHDRAWAL' THEN -w.amount WHEN 'PAYOUT_DONE' THEN w.amount END),
+                   (format('PAYOUTS_IN_TRANSIT:%s:%s', w.channel, w.currency),
+                    CASE booked.kind WHEN 'PAYOUT' THEN w.amount WHEN 'PAYOUT_DONE' THEN -w.amount END),
+                   (format('CHANNEL:%s:%s', w.channel, w.currency),
+                    CASE booked.kind WHEN 'PAYOUT' THEN -w.amount END))
+               IS NOT FALSE",
+    ),
+    check!(
+        "held_is_open",
+        Always,
+        "what is held of a user's money is the open part of the user's withdrawals and of top-ups that go back",
+        "SELECT format('%s holds %s, open are %s', coalesce(held.account_id, open.account_id),
+                       coalesce(held.balance, 0), coalesce(open.amount, 0))
+         FROM (SELECT account_id, balance FROM accounts WHERE kind = 'USER_HELD' AND balance <> 0) AS held
+         FULL JOIN (SELECT format('USER_HELD:%s:%s:%s', merchant_id, user_id, currency) AS account_id,
+                           sum(amount) AS amount
+                    FROM (SELECT merchant_id, user_id, currency, amount FROM withdrawals
+                          WHERE status IN ('DEBITED', 'PAYING', 'REVERSING')
+                          UNION ALL
+                          SELECT orders.merchant_id, user_id, refunds.currency, refunds.amount
+                          FROM refunds JOIN orders ON orders.paid_by = refunds.pay_order_id
+                          WHERE kind = 'TOPUP'
+                            AND refunds.status IN ('AWAITING_APPROVAL', 'PENDING', 'PROCESSING')) AS kept
+                    GROUP BY 1) AS open
+                USING (account_id)
+         WHERE coalesce(held.balance, 0) <> coalesce(open.amount, 0)",
+    ),
+    check!(
+        "payouts_in_transit",
+        Always,
+        "what is on its way out through a channel is what its withdrawals in PAYING say",
+        "SELECT format('%s has %s, on their way are %s', coalesce(transit.account_id, asked.account_id),
+                       coalesce(transit.balance, 0), coalesce(asked.amount, 0))
+         FROM (SELECT account_id, accounts.balance + coalesce(sum(moved.amount), 0) AS balance
+               FROM accounts LEFT JOIN account_movements AS moved USING (account_id)
+               WHERE kind = 'PAYOUTS_IN_TRANSIT' GROUP BY account_id, accounts.balance) AS transit
+         FULL JOIN (SELECT format('PAYOUTS_IN_TRANSIT:%s:%s', channel, currency) AS account_id,
+                           sum(amount) AS amount
+                    FROM withdrawals WHERE status = 'PAYING' GROUP BY 1) AS asked
+                USING (account_id)
+         WHERE coalesce(transit.balance, 0) <> coalesce(asked.amount, 0)",
+    ),
+    check!(
+        "withdrawal_legs",
+        Always,
+        "a withdrawal's legs are where its state says",
+        "SELECT format('withdrawal %s: %s, its legs are %s', withdrawal_id, withdrawals.status,
+                       coalesce(legs.tale, 'not there'))
+         FROM withdrawals
+         LEFT JOIN (SELECT withdrawal_id, string_agg(leg || ' ' || status, ', ' ORDER BY leg) AS tale
+                    FROM withdrawal_legs GROUP BY withdrawal_id) AS legs USING (withdrawal_id)
+         WHERE legs.tale IS DISTINCT FROM
+               CASE withdrawals.status
+                   WHEN 'DEBITED' THEN 'DEBIT SUCCEEDED, PAYOUT PENDING'
+                   WHEN 'PAYING' THEN 'DEBIT SUCCEEDED, PAYOUT PROCESSING'
+                   WHEN 'SUCCEEDED' THEN 'DEBIT SUCCEEDED, PAYOUT SUCCEEDED'
+                   WHEN 'REVERSED' THEN 'DEBIT SUCCEEDED, PAYOUT FAILED, REVERSAL SUCCEEDED' END",
+    ),
+    check!(
+        "withdrawal_history",
+        Always,
+        "every change of a withdrawal's state has its row, along allowed edges, ending in the present state",
+        "SELECT format('withdrawal %s: %s at version %s, its history is %s', withdrawal_id, status, version,
+                       coalesce(history.tale, 'not there'))
+         FROM withdrawals
+         LEFT JOIN (SELECT withdrawal_id, count(*) AS changes, max(seq) AS last,
+                           string_agg(to_status, ' ' ORDER BY seq) AS tale,
+                           string_agg(coalesce(from_status, ''), ' ' ORDER BY seq) AS past
+                    FROM withdrawal_history GROUP BY withdrawal_id) AS history USING (withdrawal_id)
+         WHERE (history.changes = version AND history.last = version
+                AND ltrim(history.past) || ' ' || status = history.tale
+                AND history.tale = CASE status
+                        WHEN 'DEBITED' THEN 'CREATED DEBITED'
+                        WHEN 'PAYING' THEN 'CREATED DEBITED PAYING'
+                        WHEN 'SUCCEEDED' THEN 'CREATED DEBITED PAYING SUCCEEDED'
+                        WHEN 'REVERSED' THEN 'CREATED DEBITED PAYING REVERSING REVERSED' END) IS NOT TRUE",
+    ),
+    check!(
+        "withdrawal_announced",
+        Always,
+        "a withdrawal's end is told once, and nothing else of it",
+        "SELECT format('withdrawal %s: %s, announced as %s', coalesce(w.withdrawal_no, told.withdrawal_no),
+                       coalesce(w.status, 'not there'), coalesce(tale, 'nothing'))
+         FROM withdrawals AS w
+         FULL JOIN (SELECT merchant_id, payload ->> 'withdrawal_no' AS withdrawal_no,
+                           string_agg(payload ->> 'status', ' ' ORDER BY id) AS tale
+                    FROM outbox WHERE event = 'withdrawal.finished' GROUP BY 1, 2) AS told
+                ON told.merchant_id = w.merchant_id AND told.withdrawal_no = w.withdrawal_no
+         WHERE (CASE WHEN w.status IN ('SUCCEEDED', 'REVERSED') THEN tale = w.status
+                     ELSE tale IS NULL AND w.withdrawal_id IS NOT NULL END) IS NOT TRUE",
+    ),
+    check!(
+        "withdrawal_unfinished",
+        Eventual,
+        "no withdrawal is under way for 60 s and left alone",
+        "SELECT format('withdrawal %s: %s since %s', withdrawal_id, status, updated_at)
+         FROM withdrawals
+         WHERE status IN ('CREATED', 'DEBITED', 'PAYING', 'REVERSING') AND updated_at < $1 - interval '60 s'
+           AND NOT EXISTS (SELECT 1 FROM owned WHERE subject = withdrawal_id)",
+    ),
+];

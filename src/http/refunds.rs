@@ -1,0 +1,102 @@
+//! `/refunds`: ask for, look at.
+
+use axum::Json;
+use axum::extract::State;
+use axum::http::StatusCode;
+use axum::response::Response;
+use serde::Deserialize;
+use utoipa::ToSchema;
+
+use super::Edge;
+use super::auth::SecretKey;
+use super::error::Problem;
+use super::extract::PathId;
+use super::idempotency::{IdempotencyKey, Keyed, answer};
+use super::views::RefundView;
+use crate::idempotency::Answer;
+use crate::ids::{OrderNo, RefundNo};
+use crate::money::Amount;
+use crate::refunds::{self, AskedBy, Created, NewRefund};
+
+/// Characters of a reason at most.
+const MAX_REASON: usize = 256;
+/// The reason of a refund that names none.
+const NO_REASON: &str = "requested";
+
+/// A refund to ask for.
+#[derive(Debug, Deserialize, ToSchema)]
+#[serde(deny_unknown_fields)]
+#[schema(example = json!({"refund_no": "R-1", "order_no": "A-1", "amount": 500, "reason": "one cup was broken"}))]
+pub(super) struct NewRefundBody {
+    /// Your number.
+    refund_no: RefundNo,
+    /// Which order.
+    order_no: OrderNo,
+    /// Minor units; by default what is left of the payment.
+    amount: Option<Amount>,
+    /// Why, in 1 to 256 characters; the buyer may read it.
+    #[schema(min_length = 1, max_length = 256)]
+    reason: Option<String>,
+    /// Whether the order's stock comes back, once all of its money has gone back.
+    #[serde(default)]
+    return_stock: bool,
+}
+
+impl NewRefundBody {
+    fn check(self) -> Result<NewRefund, Problem> {
+        let reason = self.reason.unwrap_or_else(|| NO_REASON.to_owned());
+        if reason.trim().is_empty() || reason.chars().count() > MAX_REASON {
+            return Err(Problem::invalid("reason", format!("expected 1 to {MAX_REASON} characters")));
+        }
+        Ok(NewRefund {
+            refund_no: self.refund_no,
+            order_no: self.order_no,
+            amount: self.amount,
+            reason,
+            return_stock: self.return_stock,
+        })
+    }
+}
+
+/// Gives an order's money back, all of what is left or a part. The answer does not wait for the channel: look at the
+/// refund, or listen to `refund.finished`, for its end. The same number gives the money back once.
+#[utoipa::path(post, path = "/refunds", tag = "refunds", request_body = NewRefundBody,
+    params(IdempotencyKey), security(("secret_key" = [])),
+    responses(
+        (status = 201, body = RefundView,
+         description = "Written down: `PENDING`, or `AWAITING_APPROVAL` above your limit"),
+        (status = 200, body = RefundView, description = "It was there already, and is the same"),
+        (status = 404, body = Problem, description = "`ORDER_NOT_FOUND`"),
+        (status = 409, body = Problem, description = "`ORDER_NOT_PAID`, `LOCK_BUSY`"),
+        (status = 422, body = Problem, description = "`VALIDATION_FAILED`, `REFUND_EXCEEDS_PAID`,
+         `REFUND_PARAMS_MISMATCH`, `INSUFFICIENT_BALANCE` (a top-up that was spent): nothing moved"),
+    ))]
+pub(super) async fn create(
+    State(edge): State<Edge>,
+    SecretKey(caller): SecretKey,
+    Keyed { body, key }: Keyed<NewRefundBody>,
+) -> Result<Response, Problem> {
+    let new = body.check()?;
+    edge.once(key.of(&caller), created, |app, keep| async move {
+        refunds::create(&app, &caller.merchant_id, &new, AskedBy::Merchant(keep.as_ref())).await
+    })
+    .await
+}
+
+fn created(Created { refund, is_new }: Created) -> Answer {
+    let status = if is_new { StatusCode::CREATED } else { StatusCode::OK };
+    answer(status, &RefundView::from(refund))
+}
+
+/// The refund of that number.
+#[utoipa::path(get, path = "/refunds/{refund_no}", tag = "refunds",
+    params(("refund_no" = RefundNo, Path, description = "The refund's number")),
+    security(("secret_key" = [])),
+    responses((status = 200, body = RefundView), (status = 404, body = Problem, description = "`NOT_FOUND`")))]
+pub(super) async fn find(
+    State(edge): State<Edge>,
+    SecretKey(caller): SecretKey,
+    PathId(refund_no): PathId<RefundNo>,
+) -> Result<Json<RefundView>, Problem> {
+    Ok(Json(refunds::find(&edge.app, &caller.merchant_id, &refund_no).await?.into()))
+}

@@ -1,0 +1,91 @@
+//! The decision over a refund above its merchant's limit, by an operator who did not ask for it.
+
+use time::OffsetDateTime;
+
+use super::collected::lock_with_refund;
+use super::create::append_task_in_tx;
+use super::error::RefundError;
+use super::model::{Refund, RefundEvent, RefundStatus};
+use super::{book, result, store};
+use crate::admin_log::{self, Entry};
+use crate::app::App;
+use crate::ids::{MerchantId, RefundNo};
+use crate::infra::crash::effect;
+use crate::infra::db::Tx;
+use crate::infra::words::words;
+
+words! {
+    /// What an operator decides.
+    pub enum Decision {
+        /// The money goes back.
+        Approve = "APPROVE",
+        /// It stays.
+        Reject = "REJECT",
+    }
+}
+
+/// Carries an operator's decision out.
+///
+/// # Errors
+/// [`RefundError::SameOperator`] for whoever asked for it; [`RefundError::NotAwaitingApproval`] when it was decided
+/// before; [`RefundError::Ambiguous`] when two merchants have such a refund: nothing was changed.
+pub async fn decide(
+    app: &App,
+    merchant_id: Option<&MerchantId>,
+    refund_no: &RefundNo,
+    decision: Decision,
+    entry: &Entry,
+) -> Result<Refund, RefundError> {
+    let mut ids = store::list_ids_of_number(&mut app.db.conn().await?, merchant_id, refund_no).await?;
+    let id = ids.pop().ok_or(RefundError::NotFound)?;
+    if !ids.is_empty() {
+        return Err(RefundError::Ambiguous);
+    }
+    let mut tx = app.db.begin().await?;
+    let outcome = decide_in_tx(&mut tx, &id, decision, entry, app.now()).await;
+    let refund = effect!("refunds.decide", tx.finish(outcome).await)?;
+    app.compensation_wake.notify_one();
+    Ok(refund)
+}
+
+async fn decide_in_tx(
+    tx: &mut Tx,
+    refund_id: &str,
+    decision: Decision,
+    entry: &Entry,
+    now: OffsetDateTime,
+) -> Result<Refund, RefundError> {
+    let (refund, collected) = lock_with_refund(tx, refund_id).await?.ok_or(RefundError::NotFound)?;
+    let event = match decision {
+        Decision::Approve => RefundEvent::Approved,
+        Decision::Reject => RefundEvent::Rejected,
+    };
+    let to = refund.status.after(event).ok_or(RefundError::NotAwaitingApproval(refund.status))?;
+    if refund.asked_by.as_deref() == Some(entry.actor.as_str()) {
+        return Err(RefundError::SameOperator);
+    }
+    let failure = (to == RefundStatus::Failed).then(|| format!("rejected: {}", entry.reason));
+    store::set_result(tx, &refund, to, None, failure.as_deref(), now).await?;
+    admin_log::append_in_tx(tx, &Entry { order: refund.order_key(), ..entry.clone() }, now).await?;
+    if to == RefundStatus::Pending {
+        append_task_in_tx(tx, &refund, now).await?;
+    } else {
+        result::announce_in_tx(tx, &refund, to, now).await?;
+        book::reverse_in_tx(tx, &refund, &collected, false, now).await?;
+    }
+    Ok(Refund { status: to, failure, ..refund })
+}
+
+/// A page of refunds, newest first.
+///
+/// # Errors
+/// When the database cannot be reached.
+pub async fn list(
+    app: &App,
+    status: Option<RefundStatus>,
+    starting_after: Option<&str>,
+    limit: usize,
+) -> Result<Vec<Refund>, RefundError> {
+    let limit = i64::try_from(limit).unwrap_or(i64::MAX);
+    Ok(store::list_refunds(&mut app.db.conn().await?, status, starting_after, limit).await?)
+}

@@ -1,0 +1,141 @@
+//! Where the money of a refund was collected: by the attempt that paid an order, or as stray money.
+
+use time::OffsetDateTime;
+
+use super::model::{Refund, StrayPayment};
+use super::store;
+use crate::infra::db::{Conn, DbError, Tx};
+use crate::ledger::Account;
+use crate::money::Currency;
+use crate::orders::{self, Order, OrderKey, OrderKind};
+use crate::pay::{self, Attempt};
+
+/// What a refund gives back.
+#[derive(Clone, Debug)]
+pub(super) enum Collected {
+    /// What paid an order, or a part of it.
+    Payment(Box<Payment>),
+    /// Stray money, all of it.
+    Stray(Box<StrayPayment>),
+}
+
+/// The attempt that paid an order.
+#[derive(Clone, Debug)]
+pub(super) struct Payment {
+    pub(super) attempt: Attempt,
+    pub(super) order: Order,
+}
+
+/// What a refund gives back, as it stands.
+pub(super) async fn find(conn: &mut Conn, refund: &Refund) -> Result<Option<Collected>, DbError> {
+    if let Some(stray_id) = &refund.stray_id {
+        let stray = store::find_stray(conn, stray_id).await?;
+        return Ok(stray.map(Box::new).map(Collected::Stray));
+    }
+    let Some(id) = &refund.pay_order_id else { return Ok(None) };
+    let Some(attempt) = pay::find_attempt(conn, id).await? else { return Ok(None) };
+    let order = orders::find_in(conn, &attempt.order_key()).await?;
+    Ok(order.map(|order| Collected::Payment(Box::new(Payment { attempt, order }))))
+}
+
+/// A refund and what it gives back.
+pub(super) async fn find_with_refund(
+    conn: &mut Conn,
+    refund_id: &str,
+) -> Result<Option<(Refund, Collected)>, DbError> {
+    let Some(refund) = store::find_refund(conn, refund_id).await? else { return Ok(None) };
+    Ok(find(conn, &refund).await?.map(|collected| (refund, collected)))
+}
+
+/// The same, both locked: the order or the stray payment first, as by everybody.
+pub(super) async fn lock_with_refund(
+    tx: &mut Tx,
+    refund_id: &str,
+) -> Result<Option<(Refund, Collected)>, DbError> {
+    let Some(refund) = store::find_refund(tx, refund_id).await? else { return Ok(None) };
+    match (&refund.stray_id, refund.order_key()) {
+        (Some(stray_id), _) => drop(store::lock_stray(tx, stray_id).await?),
+        (None, Some(key)) => drop(orders::lock_in_tx(tx, &key).await?),
+        (None, None) => {}
+    }
+    store::lock_refund(tx, refund_id).await?;
+    // Read again under the locks: its state may have moved while we waited.
+    find_with_refund(tx, refund_id).await
+}
+
+impl Collected {
+    pub(super) fn channel(&self) -> &str {
+        match self {
+            Self::Payment(payment) => &payment.attempt.channel,
+            Self::Stray(stray) => &stray.channel,
+        }
+    }
+
+    /// The channel's number of the trade that took the money.
+    pub(super) fn transaction_id(&self) -> &str {
+        match self {
+            Self::Payment(payment) => payment.attempt.transaction_id.as_deref().unwrap_or_default(),
+            Self::Stray(stray) => &stray.transaction_id,
+        }
+    }
+
+    /// The pay order that the channel knows the trade by.
+    pub(super) fn out_trade_no(&self) -> &str {
+        match self {
+            Self::Payment(payment) => payment.attempt.pay_order_id.as_str(),
+            Self::Stray(stray) => &stray.out_trade_no,
+        }
+    }
+
+    /// The channel's own id of the trade, where it has one.
+    pub(super) fn channel_ref(&self) -> Option<String> {
+        match self {
+            Self::Payment(payment) => payment.attempt.channel_ref.clone(),
+            Self::Stray(_) => None,
+        }
+    }
+
+    /// What the trade took in all.
+    pub(super) fn taken(&self) -> (i64, Currency) {
+        match self {
+            Self::Payment(payment) => (payment.attempt.amount, payment.attempt.currency),
+            Self::Stray(stray) => (stray.amount, stray.currency),
+        }
+    }
+
+    /// When its link died, or would have.
+    pub(super) fn expires_at(&self) -> OffsetDateTime {
+        match self {
+            Self::Payment(payment) => payment.attempt.expires_at,
+            Self::Stray(stray) => stray.paid_at,
+        }
+    }
+
+    /// Whose books the money leaves when it goes back: the suspense account, the merchant's, or what was set aside of
+    /// its user's top-up.
+    pub(super) fn account(&self) -> Account {
+        match self {
+            Self::Stray(stray) => Account::suspense(&stray.channel, stray.currency),
+            Self::Payment(payment) => {
+                let Order { merchant_id, user_id, currency, .. } = &payment.order;
+                match payment.order.kind {
+                    OrderKind::Sale => Account::merchant(merchant_id.as_str(), *currency),
+                    OrderKind::TopUp => Account::user_held(merchant_id.as_str(), user_id.as_str(), *currency),
+                }
+            }
+        }
+    }
+
+    /// Whether the money had to be set aside before it may go back: a user could have spent it meanwhile.
+    pub(super) fn is_set_aside(&self) -> bool {
+        matches!(self, Self::Payment(payment) if payment.order.kind == OrderKind::TopUp)
+    }
+}
+
+impl Refund {
+    /// The order that it belongs to, where it is known.
+    pub(super) fn order_key(&self) -> Option<OrderKey> {
+        let (merchant_id, order_no) = (self.merchant_id.as_deref()?, self.order_no.as_deref()?);
+        Some(OrderKey { merchant_id: merchant_id.parse().ok()?, order_no: order_no.parse().ok()? })
+    }
+}

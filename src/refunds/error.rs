@@ -1,0 +1,61 @@
+//! What can go wrong with a refund, in its own words.
+
+use super::model::RefundStatus;
+use crate::infra::db::{DbError, MaybeTransient};
+use crate::infra::lock::LockBusy;
+
+/// Why a refund was not made, found or decided.
+#[derive(Debug, thiserror::Error)]
+pub enum RefundError {
+    /// No such refund of this merchant.
+    #[error("there is no such refund")]
+    NotFound,
+    /// No such order of this merchant.
+    #[error("there is no such order")]
+    OrderNotFound,
+    /// There is no money of it to give back.
+    #[error("the order is not paid")]
+    OrderNotPaid,
+    /// More than what is left of the payment; so many minor units are.
+    #[error("only {0} is left of what was paid")]
+    ExceedsPaid(i64),
+    /// The number is taken by a refund that differs in these fields.
+    #[error("a refund of this number exists and differs in {}", .0.join(", "))]
+    ParamsMismatch(Vec<&'static str>),
+    /// What a top-up brought was spent.
+    #[error("the user's available balance does not cover it")]
+    InsufficientBalance,
+    /// Several merchants have a refund of that number.
+    #[error("several merchants have a refund of that number")]
+    Ambiguous,
+    /// Who asked for it may not decide over it.
+    #[error("whoever asked for the refund may not decide over it")]
+    SameOperator,
+    /// It does not wait for a decision.
+    #[error("the refund is {0}")]
+    NotAwaitingApproval(RefundStatus),
+    /// Somebody else is working on the order.
+    #[error(transparent)]
+    Busy(#[from] LockBusy),
+    /// The database.
+    #[error(transparent)]
+    Db(#[from] DbError),
+}
+
+impl RefundError {
+    /// A user's balance that does not cover what is set aside has its own word.
+    pub(super) fn of(error: Self) -> Self {
+        match error {
+            Self::Db(error) if error.constraint() == Some(crate::ledger::USER_BALANCE_CONSTRAINT) => {
+                Self::InsufficientBalance
+            }
+            other => other,
+        }
+    }
+}
+
+impl MaybeTransient for RefundError {
+    fn is_transient(&self) -> bool {
+        matches!(self, Self::Db(error) if error.is_transient())
+    }
+}

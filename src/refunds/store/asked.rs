@@ -1,0 +1,147 @@
+//! The rows of refunds that somebody asks for.
+
+use time::OffsetDateTime;
+
+use crate::ids::{MerchantId, RefundNo};
+use crate::infra::db::{Conn, DbError, Tx};
+use crate::money::Currency;
+use crate::refunds::model::{Refund, RefundStatus};
+
+/// What decides over a new refund of a payment.
+#[derive(Debug)]
+pub(in crate::refunds) struct Terms {
+    /// Minor units of its refunds that have not failed.
+    pub(in crate::refunds) asked: i64,
+    /// Above so many minor units an operator must let it go.
+    pub(in crate::refunds) approval_above: Option<i64>,
+}
+
+/// What decides over a new refund of a payment, whose order is locked.
+pub(in crate::refunds) async fn find_terms(
+    tx: &mut Tx,
+    merchant_id: &str,
+    pay_order_id: &str,
+) -> Result<Terms, DbError> {
+    let conn: &mut Conn = tx;
+    let terms = sqlx::query_as!(
+        Terms,
+        r#"SELECT refund_approval_above AS approval_above,
+                  (SELECT coalesce(sum(amount), 0)::bigint FROM refunds
+                   WHERE pay_order_id = $2 AND status <> 'FAILED') AS "asked!"
+           FROM merchants WHERE merchant_id = $1"#,
+        merchant_id,
+        pay_order_id,
+    )
+    .fetch_one(conn)
+    .await?;
+    Ok(terms)
+}
+
+/// Writes a refund of an order.
+pub(in crate::refunds) async fn insert_refund(
+    tx: &mut Tx,
+    refund: &Refund,
+    now: OffsetDateTime,
+) -> Result<(), DbError> {
+    let conn: &mut Conn = tx;
+    sqlx::query!(
+        "INSERT INTO refunds (refund_id, merchant_id, refund_no, order_no, pay_order_id, amount, currency, status,
+                              reason, return_stock, asked_by, created_at, updated_at)
+         VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12, $12)",
+        refund.refund_id,
+        refund.merchant_id,
+        refund.refund_no,
+        refund.order_no,
+        refund.pay_order_id,
+        refund.amount,
+        refund.currency.as_str(),
+        refund.status.as_str(),
+        refund.reason,
+        refund.return_stock,
+        refund.asked_by,
+        now,
+    )
+    .execute(conn)
+    .await?;
+    Ok(())
+}
+
+/// Whether a refund that gave a payment's money back wants the stock back too.
+pub(in crate::refunds) async fn is_stock_wanted_back(
+    tx: &mut Tx,
+    pay_order_id: &str,
+) -> Result<bool, DbError> {
+    let conn: &mut Conn = tx;
+    let is_wanted = sqlx::query_scalar!(
+        r#"SELECT EXISTS (SELECT 1 FROM refunds
+                          WHERE pay_order_id = $1 AND status = 'SUCCEEDED' AND return_stock) AS "is_wanted!""#,
+        pay_order_id,
+    )
+    .fetch_one(conn)
+    .await?;
+    Ok(is_wanted)
+}
+
+/// The refund of that number of a merchant.
+pub(in crate::refunds) async fn find_by_number(
+    conn: &mut Conn,
+    merchant_id: &MerchantId,
+    refund_no: &RefundNo,
+) -> Result<Option<Refund>, DbError> {
+    let refund = sqlx::query_as!(
+        Refund,
+        r#"SELECT refund_id, refund_no, merchant_id, order_no, pay_order_id, stray_id, amount,
+                  currency AS "currency: Currency", status AS "status: RefundStatus", reason, failure,
+                  channel_refund_id, return_stock, asked_by
+           FROM refunds WHERE merchant_id = $1 AND refund_no = $2"#,
+        merchant_id.as_str(),
+        refund_no.as_str(),
+    )
+    .fetch_optional(conn)
+    .await?;
+    Ok(refund)
+}
+
+/// The ids of the refunds of that number, of one merchant or of whichever; two already say that it is ambiguous.
+pub(in crate::refunds) async fn list_ids_of_number(
+    conn: &mut Conn,
+    merchant_id: Option<&MerchantId>,
+    refund_no: &RefundNo,
+) -> Result<Vec<String>, DbError> {
+    // Each merchant is looked up in the index of its numbers: there is none over numbers alone.
+    let ids = sqlx::query_scalar!(
+        "SELECT refund.refund_id
+         FROM merchants
+         JOIN refunds AS refund ON refund.merchant_id = merchants.merchant_id AND refund.refund_no = $2
+         WHERE $1::text IS NULL OR merchants.merchant_id = $1 LIMIT 2",
+        merchant_id.map(MerchantId::as_str),
+        refund_no.as_str(),
+    )
+    .fetch_all(conn)
+    .await?;
+    Ok(ids)
+}
+
+/// A page of refunds, newest first: those before `starting_after`, which is an id of the page before.
+pub(in crate::refunds) async fn list_refunds(
+    conn: &mut Conn,
+    status: Option<RefundStatus>,
+    starting_after: Option<&str>,
+    limit: i64,
+) -> Result<Vec<Refund>, DbError> {
+    let refunds = sqlx::query_as!(
+        Refund,
+        r#"SELECT refund_id, refund_no, merchant_id, order_no, pay_order_id, stray_id, amount,
+                  currency AS "currency: Currency", status AS "status: RefundStatus", reason, failure,
+                  channel_refund_id, return_stock, asked_by
+           FROM refunds
+           WHERE ($1::text IS NULL OR status = $1) AND ($2::text IS NULL OR refund_id < $2)
+           ORDER BY refund_id DESC LIMIT $3"#,
+        status.map(RefundStatus::as_str),
+        starting_after,
+        limit,
+    )
+    .fetch_all(conn)
+    .await?;
+    Ok(refunds)
+}

@@ -1,0 +1,174 @@
+//! Driving a withdrawal to its end: the channel is asked once, then asked about, under the same number.
+
+use time::OffsetDateTime;
+
+use super::error::WithdrawalError;
+use super::model::{LegKind, LegStatus, Withdrawal, WithdrawalEvent, WithdrawalStatus};
+use super::store::{self, Move};
+use crate::app::App;
+use crate::channels::{CallError, Channel, PayoutCall, PayoutState, Refusal};
+use crate::compensation::Drive;
+use crate::exceptions::{self, ExceptionAction, ExceptionKind};
+use crate::infra::crash::effect;
+use crate::infra::db::{DbError, Tx};
+use crate::ledger;
+use crate::outbox::{self, Event};
+
+/// Drives one withdrawal a step further.
+///
+/// # Errors
+/// When the database is away: the task tries again.
+pub async fn drive(app: &App, withdrawal_id: &str) -> Result<Drive, WithdrawalError> {
+    let found = store::find(&mut app.db.conn().await?, withdrawal_id).await?;
+    let Some(withdrawal) = found else { return Ok(Drive::Done) };
+    let Some(channel) = app.channels.get(&withdrawal.channel) else {
+        return Ok(Drive::Again(format!("there is no channel {} here", withdrawal.channel)));
+    };
+    let call = PayoutCall {
+        payout_id: withdrawal.withdrawal_id.to_string(),
+        money: crate::pay::money_of(withdrawal.amount, withdrawal.currency)?,
+        account: withdrawal.account.clone(),
+    };
+    let state = match withdrawal.status {
+        WithdrawalStatus::Debited => {
+            if !begin(app, &withdrawal).await? {
+                return Ok(Drive::Again("another worker is at it".into()));
+            }
+            effect!("withdrawals.pay", channel.payout(&call).await)
+        }
+        WithdrawalStatus::Paying => ask_then_redo(channel.as_ref(), &call).await,
+        // Written only together with what follows them, or at the end.
+        WithdrawalStatus::Created
+        | WithdrawalStatus::Reversing
+        | WithdrawalStatus::Succeeded
+        | WithdrawalStatus::Reversed => return Ok(Drive::Done),
+    };
+    match state {
+        Ok(PayoutState::Succeeded { channel_payout_id }) => {
+            finish(app, withdrawal_id, &Ok(channel_payout_id)).await
+        }
+        Ok(PayoutState::Failed(refusal)) | Err(CallError::Refused(refusal)) => {
+            finish(app, withdrawal_id, &Err(refusal)).await
+        }
+        Ok(PayoutState::Processing | PayoutState::Unseen) => Ok(Drive::Again("the channel is at it".into())),
+        Err(error) => Ok(Drive::Again(error.to_string())),
+    }
+}
+
+/// From here on the channel may have been asked. `false` when another worker was faster.
+async fn begin(app: &App, withdrawal: &Withdrawal) -> Result<bool, DbError> {
+    let now = app.now();
+    let mut tx = app.db.begin().await?;
+    let begun = async {
+        let asked = Move::to(WithdrawalEvent::PayoutAsked, LegKind::Payout, LegStatus::Processing);
+        if !store::set_status(&mut tx, withdrawal, &asked, now).await? {
+            return Ok(false);
+        }
+        ledger::post_in_tx(&mut tx, &[withdrawal.payout()], now).await?;
+        Ok(true)
+    }
+    .await;
+    effect!("withdrawals.begin", tx.finish(begun).await)
+}
+
+/// An unknown result is asked about first; only a payout that the channel never saw is asked for again, and under the
+/// same number. A refusal then may only mean "done already", so it counts when the channel still knows of none.
+async fn ask_then_redo(channel: &dyn Channel, call: &PayoutCall) -> Result<PayoutState, CallError> {
+    match ask(channel, call).await {
+        Ok(PayoutState::Unseen) => {}
+        known => return known,
+    }
+    let paid = effect!("withdrawals.repay", channel.payout(call).await);
+    if !matches!(paid, Err(CallError::Refused(_))) {
+        return paid;
+    }
+    match ask(channel, call).await {
+        Ok(PayoutState::Unseen) => paid,
+        known => known,
+    }
+}
+
+/// Asks what became of a payout. A refusal to answer is no result of it.
+async fn ask(channel: &dyn Channel, call: &PayoutCall) -> Result<PayoutState, CallError> {
+    match channel.query_payout(call).await {
+        Err(CallError::Refused(refusal)) => Err(CallError::Silent(refusal.to_string())),
+        outcome => outcome,
+    }
+}
+
+/// Writes the end; one that is there already stays.
+async fn finish(
+    app: &App,
+    withdrawal_id: &str,
+    result: &Result<String, Refusal>,
+) -> Result<Drive, WithdrawalError> {
+    app.db
+        .retrying(|| async {
+            let mut tx = app.db.begin().await?;
+            let finished = finish_in_tx(&mut tx, withdrawal_id, result, app.now()).await;
+            effect!("withdrawals.finish", tx.finish(finished).await)
+        })
+        .await?;
+    Ok(Drive::Done)
+}
+
+async fn finish_in_tx(
+    tx: &mut Tx,
+    withdrawal_id: &str,
+    result: &Result<String, Refusal>,
+    now: OffsetDateTime,
+) -> Result<(), DbError> {
+    let Some(withdrawal) = store::lock(tx, withdrawal_id).await? else { return Ok(()) };
+    if withdrawal.status != WithdrawalStatus::Paying {
+        return Ok(());
+    }
+    let (status, failure) = match result {
+        Ok(channel_payout_id) => {
+            succeed_in_tx(tx, &withdrawal, channel_payout_id, now).await?;
+            (WithdrawalStatus::Succeeded, None)
+        }
+        Err(refusal) => {
+            let failure = refusal.to_string();
+            give_back_in_tx(tx, &withdrawal, &failure, now).await?;
+            (WithdrawalStatus::Reversed, Some(failure))
+        }
+    };
+    // Its task may have been given up before.
+    let (kind, none) = (ExceptionKind::DeadTask, ExceptionAction::None);
+    exceptions::settle_in_tx(tx, withdrawal_id, Some(kind), none, now).await?;
+    let event = Event::WithdrawalFinished {
+        withdrawal_no: withdrawal.withdrawal_no.to_string(),
+        user_id: withdrawal.user_id.to_string(),
+        status: status.as_str(),
+        amount: withdrawal.amount,
+        currency: withdrawal.currency,
+        failure,
+    };
+    outbox::append_in_tx(tx, Some(withdrawal.merchant_id.as_str()), None, &event, now).await
+}
+
+async fn succeed_in_tx(
+    tx: &mut Tx,
+    withdrawal: &Withdrawal,
+    channel_payout_id: &str,
+    now: OffsetDateTime,
+) -> Result<(), DbError> {
+    let succeeded = Move::to(WithdrawalEvent::PayoutSucceeded, LegKind::Payout, LegStatus::Succeeded);
+    store::move_locked(tx, withdrawal, &succeeded.known_as(channel_payout_id), now).await?;
+    ledger::post_in_tx(tx, &[withdrawal.payout_done()], now).await
+}
+
+/// Nothing has gone out: what was booked on the way is taken back, and the user has the money again.
+async fn give_back_in_tx(
+    tx: &mut Tx,
+    withdrawal: &Withdrawal,
+    failure: &str,
+    now: OffsetDateTime,
+) -> Result<(), DbError> {
+    let refused = Move::to(WithdrawalEvent::PayoutRefused, LegKind::Payout, LegStatus::Failed);
+    let reversing = store::move_locked(tx, withdrawal, &refused.because(failure), now).await?;
+    ledger::reverse_in_tx(tx, &withdrawal.bookings_to_reverse(), now).await?;
+    let given_back = Move::to(WithdrawalEvent::GivenBack, LegKind::Reversal, LegStatus::Succeeded);
+    store::move_locked(tx, &reversing, &given_back, now).await?;
+    Ok(())
+}

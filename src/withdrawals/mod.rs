@@ -1,0 +1,23 @@
+//! Withdrawals: a user's money sent out through a channel, once.
+//!
+//! Always true: the money is set aside in the transaction that writes the withdrawal, so nobody can spend it twice;
+//! the channel is asked only afterwards, by a task from that same transaction, and always under the same number; an
+//! unknown result is asked about and never taken for a refusal; a final refusal gives everything back. What is set
+//! aside is the user's held balance until the end. Each leg (`DEBIT`, `PAYOUT`, `REVERSAL`) has its own status and its
+//! own booking: `WITHDRAWAL` (available → held), `PAYOUT` (channel → in transit), `PAYOUT_DONE` (in transit → held,
+//! which ends both), or the reversals of the first two. `model::WithdrawalStatus::after` is the whole life.
+
+mod create;
+mod drive;
+mod error;
+mod find;
+mod model;
+mod store;
+
+pub use create::{Created, create};
+pub use drive::drive;
+pub use error::WithdrawalError;
+pub use find::find;
+pub use model::{
+    Leg, LegKind, LegStatus, NewWithdrawal, Withdrawal, WithdrawalDetails, WithdrawalEvent, WithdrawalStatus,
+};

@@ -1,0 +1,175 @@
+//! The rows of `withdrawals`, `withdrawal_legs` and `withdrawal_history`.
+
+use time::OffsetDateTime;
+
+use super::model::{Leg, LegKind, LegStatus, Withdrawal, WithdrawalEvent, WithdrawalStatus};
+use crate::ids::{MerchantId, UserId, WithdrawalId, WithdrawalNo};
+use crate::infra::db::{Conn, DbError, Tx};
+use crate::money::Currency;
+
+/// Writes a withdrawal whose money is set aside by the same transaction: its birth and its debit.
+pub(super) async fn insert(tx: &mut Tx, new: &Withdrawal, legs: &[Leg]) -> Result<(), DbError> {
+    let conn: &mut Conn = tx;
+    sqlx::query!(
+        "WITH withdrawal AS (
+             INSERT INTO withdrawals (withdrawal_id, merchant_id, withdrawal_no, user_id, amount, currency, channel,
+                                      account, status, created_at, updated_at, version)
+             VALUES ($1, $2, $3, $4, $5, $6, $7, $8, 'DEBITED', $9, $9, 2)
+         ), history AS (
+             INSERT INTO withdrawal_history (withdrawal_id, seq, from_status, to_status, event, created_at)
+             VALUES ($1, 1, NULL, 'CREATED', 'CREATED', $9), ($1, 2, 'CREATED', 'DEBITED', 'DEBITED', $9)
+         )
+         INSERT INTO withdrawal_legs (withdrawal_id, leg, status, created_at, updated_at)
+         SELECT $1, leg, status, $9, $9 FROM unnest($10::text[], $11::text[]) AS new (leg, status)",
+        new.withdrawal_id.as_str(),
+        new.merchant_id.as_str(),
+        new.withdrawal_no.as_str(),
+        new.user_id.as_str(),
+        new.amount,
+        new.currency.as_str(),
+        new.channel,
+        new.account,
+        new.created_at,
+        &legs.iter().map(|leg| leg.leg.as_str()).collect::<Vec<_>>() as &[&str],
+        &legs.iter().map(|leg| leg.status.as_str()).collect::<Vec<_>>() as &[&str],
+    )
+    .execute(conn)
+    .await?;
+    Ok(())
+}
+
+/// One step of a withdrawal, and of the leg that takes it.
+#[derive(Clone, Debug)]
+pub(super) struct Move<'a> {
+    event: WithdrawalEvent,
+    leg: LegKind,
+    leg_status: LegStatus,
+    failure: Option<&'a str>,
+    channel_payout_id: Option<&'a str>,
+}
+
+impl<'a> Move<'a> {
+    pub(super) const fn to(event: WithdrawalEvent, leg: LegKind, leg_status: LegStatus) -> Self {
+        Self { event, leg, leg_status, failure: None, channel_payout_id: None }
+    }
+
+    pub(super) const fn because(self, failure: &'a str) -> Self {
+        Self { failure: Some(failure), ..self }
+    }
+
+    pub(super) const fn known_as(self, channel_payout_id: &'a str) -> Self {
+        Self { channel_payout_id: Some(channel_payout_id), ..self }
+    }
+}
+
+/// Moves a withdrawal along its table; `false` when it is not where it was read.
+pub(super) async fn set_status(
+    tx: &mut Tx,
+    from: &Withdrawal,
+    step: &Move<'_>,
+    now: OffsetDateTime,
+) -> Result<bool, DbError> {
+    let Some(to) = from.status.after(step.event) else { return Ok(false) };
+    let conn: &mut Conn = tx;
+    let moved = sqlx::query!(
+        "WITH moved AS (
+             UPDATE withdrawals
+             SET status = $3, failure = coalesce($4, failure), channel_payout_id = coalesce($5, channel_payout_id),
+                 version = version + 1, updated_at = $6
+             WHERE withdrawal_id = $1 AND status = $2
+             RETURNING withdrawal_id, version
+         ), leg AS (
+             INSERT INTO withdrawal_legs (withdrawal_id, leg, status, created_at, updated_at)
+             SELECT withdrawal_id, $8, $9, $6, $6 FROM moved
+             ON CONFLICT (withdrawal_id, leg)
+                 DO UPDATE SET status = excluded.status, updated_at = excluded.updated_at
+         )
+         INSERT INTO withdrawal_history (withdrawal_id, seq, from_status, to_status, event, created_at)
+         SELECT withdrawal_id, version, $2, $3, $7, $6 FROM moved",
+        from.withdrawal_id.as_str(),
+        from.status.as_str(),
+        to.as_str(),
+        step.failure,
+        step.channel_payout_id,
+        now,
+        step.event.as_str(),
+        step.leg.as_str(),
+        step.leg_status.as_str(),
+    )
+    .execute(conn)
+    .await?;
+    Ok(moved.rows_affected() == 1)
+}
+
+/// The same for one that is locked, so it is where it was read. Gives it as it stands then.
+pub(super) async fn move_locked(
+    tx: &mut Tx,
+    from: &Withdrawal,
+    step: &Move<'_>,
+    now: OffsetDateTime,
+) -> Result<Withdrawal, DbError> {
+    match (set_status(tx, from, step, now).await?, from.status.after(step.event)) {
+        (true, Some(status)) => Ok(Withdrawal { status, ..from.clone() }),
+        _ => Err(DbError::UnexpectedRows(0)),
+    }
+}
+
+/// The withdrawal of that id.
+pub(super) async fn find(conn: &mut Conn, withdrawal_id: &str) -> Result<Option<Withdrawal>, DbError> {
+    let found = sqlx::query_as!(
+        Withdrawal,
+        r#"SELECT withdrawal_id AS "withdrawal_id: WithdrawalId", merchant_id AS "merchant_id: MerchantId",
+                  withdrawal_no AS "withdrawal_no: WithdrawalNo", user_id AS "user_id: UserId", amount,
+                  currency AS "currency: Currency", channel, account, status AS "status: WithdrawalStatus",
+                  failure, channel_payout_id, created_at
+           FROM withdrawals WHERE withdrawal_id = $1"#,
+        withdrawal_id,
+    )
+    .fetch_optional(conn)
+    .await?;
+    Ok(found)
+}
+
+/// The same, locked.
+pub(super) async fn lock(tx: &mut Tx, withdrawal_id: &str) -> Result<Option<Withdrawal>, DbError> {
+    let conn: &mut Conn = tx;
+    sqlx::query!("SELECT 1 AS one FROM withdrawals WHERE withdrawal_id = $1 FOR UPDATE", withdrawal_id)
+        .fetch_optional(&mut *conn)
+        .await?;
+    find(conn, withdrawal_id).await
+}
+
+/// The withdrawal of that number of a merchant.
+pub(super) async fn find_by_number(
+    conn: &mut Conn,
+    merchant_id: &MerchantId,
+    withdrawal_no: &WithdrawalNo,
+) -> Result<Option<Withdrawal>, DbError> {
+    let found = sqlx::query_as!(
+        Withdrawal,
+        r#"SELECT withdrawal_id AS "withdrawal_id: WithdrawalId", merchant_id AS "merchant_id: MerchantId",
+                  withdrawal_no AS "withdrawal_no: WithdrawalNo", user_id AS "user_id: UserId", amount,
+                  currency AS "currency: Currency", channel, account, status AS "status: WithdrawalStatus",
+                  failure, channel_payout_id, created_at
+           FROM withdrawals WHERE merchant_id = $1 AND withdrawal_no = $2"#,
+        merchant_id.as_str(),
+        withdrawal_no.as_str(),
+    )
+    .fetch_optional(conn)
+    .await?;
+    Ok(found)
+}
+
+/// The legs of a withdrawal, in their order.
+pub(super) async fn list_legs(conn: &mut Conn, withdrawal_id: &WithdrawalId) -> Result<Vec<Leg>, DbError> {
+    let legs = sqlx::query_as!(
+        Leg,
+        r#"SELECT leg AS "leg: LegKind", status AS "status: LegStatus", created_at, updated_at
+           FROM withdrawal_legs WHERE withdrawal_id = $1
+           ORDER BY array_position(ARRAY['DEBIT', 'PAYOUT', 'REVERSAL'], leg)"#,
+        withdrawal_id.as_str(),
+    )
+    .fetch_all(conn)
+    .await?;
+    Ok(legs)
+}

@@ -1,0 +1,162 @@
+//! Violations of the books, one after the other. Where only one check is meant, balances are made to fit.
+
+use super::{Seed, seed, seed_with};
+
+pub(super) const SEEDS: &[Seed] = &[
+    // 1
+    seed(
+        "booking_balanced",
+        "INSERT INTO ledger_transactions (transaction_id, kind, created_at)
+         VALUES ('PAYOUT:x', 'PAYOUT', '2029-12-31 12:00')",
+    ),
+    seed_with(
+        "booking_balanced",
+        &["withdrawal_booked_right"],
+        "INSERT INTO ledger_transactions (transaction_id, kind, created_at)
+         VALUES ('PAYOUT:x', 'PAYOUT', '2029-12-31 12:00');
+         INSERT INTO ledger_entries (transaction_id, account_id, amount)
+         VALUES ('PAYOUT:x', 'CHANNEL:sandbox:CNY', 1), ('PAYOUT:x', 'PLATFORM_REVENUE:USD', -1);
+         UPDATE accounts SET balance = balance + 1
+         WHERE account_id IN ('CHANNEL:sandbox:CNY', 'PLATFORM_REVENUE:USD')",
+    ),
+    seed(
+        "booking_balanced",
+        "INSERT INTO ledger_entries (transaction_id, account_id, amount)
+         VALUES ('PAYOUT:x', 'CHANNEL:sandbox:USD', 1), ('PAYOUT:x', 'PLATFORM_REVENUE:USD', -1);
+         UPDATE accounts SET balance = balance + 1
+         WHERE account_id IN ('CHANNEL:sandbox:USD', 'PLATFORM_REVENUE:USD')",
+    ),
+    seed_with(
+        "booking_balanced",
+        &["account_balance", "payment_booked"],
+        "UPDATE ledger_entries SET amount = 99 WHERE transaction_id = 'PAYMENT:po_d1' AND amount = 100",
+    ),
+    seed("account_balance", "UPDATE accounts SET balance = balance + 1 WHERE kind = 'MERCHANT'"),
+    seed("account_balance", "DELETE FROM account_movements WHERE account_id = 'MERCHANT:m:CNY' AND amount = 40"),
+    seed("account_balance", "INSERT INTO account_movements VALUES ('USER_AVAILABLE:m:u:CNY', 0)"),
+    seed("account_balance", "INSERT INTO account_movements VALUES ('MERCHANT:nobody:CNY', 1)"),
+    seed("account_balance", "DELETE FROM accounts WHERE account_id = 'PLATFORM_REVENUE:USD'"),
+    seed_with(
+        "user_balance_not_negative",
+        &["withdrawal_booked_right"],
+        "ALTER TABLE accounts DROP CONSTRAINT accounts_user_balance_not_negative;
+         INSERT INTO ledger_transactions (transaction_id, kind, created_at)
+         VALUES ('PAYOUT:x', 'PAYOUT', '2029-12-31 12:00');
+         INSERT INTO ledger_entries (transaction_id, account_id, amount)
+         VALUES ('PAYOUT:x', 'USER_AVAILABLE:m:v:CNY', 1), ('PAYOUT:x', 'MERCHANT:m:CNY', -1);
+         INSERT INTO accounts (account_id, balance, created_at, updated_at)
+         VALUES ('USER_AVAILABLE:m:v:CNY', -1, '2029-12-31 12:00', '2029-12-31 12:00');
+         UPDATE accounts SET balance = balance + 1 WHERE account_id = 'MERCHANT:m:CNY'",
+    ),
+    // 2
+    seed(
+        "payment_booked",
+        "DELETE FROM ledger_entries WHERE transaction_id = 'PAYMENT:po_d1';
+         DELETE FROM ledger_transactions WHERE transaction_id = 'PAYMENT:po_d1';
+         UPDATE accounts SET balance = balance - 100 WHERE account_id IN ('CHANNEL:sandbox:CNY', 'MERCHANT:m:CNY')",
+    ),
+    seed(
+        "payment_booked",
+        "INSERT INTO ledger_transactions (transaction_id, kind, merchant_id, order_no, created_at)
+         VALUES ('PAYMENT:po_p1', 'PAYMENT', 'm', 'P', '2029-12-31 12:00');
+         INSERT INTO ledger_entries (transaction_id, account_id, amount)
+         VALUES ('PAYMENT:po_p1', 'CHANNEL:sandbox:CNY', 100), ('PAYMENT:po_p1', 'MERCHANT:m:CNY', -100);
+         UPDATE accounts SET balance = balance + 100 WHERE account_id IN ('CHANNEL:sandbox:CNY', 'MERCHANT:m:CNY')",
+    ),
+    seed(
+        "payment_booked",
+        "UPDATE ledger_entries SET amount = sign(amount) * 90 WHERE transaction_id = 'PAYMENT:po_d1';
+         UPDATE accounts SET balance = balance - 10 WHERE account_id IN ('CHANNEL:sandbox:CNY', 'MERCHANT:m:CNY')",
+    ),
+    seed_with(
+        "payment_booked",
+        &["account_balance"],
+        "UPDATE ledger_entries SET account_id = 'MERCHANT:m:CNY'
+         WHERE transaction_id = 'PAYMENT:po_t1' AND account_id = 'USER_AVAILABLE:m:u:CNY';
+         UPDATE accounts SET balance = balance + 300 WHERE account_id = 'MERCHANT:m:CNY';
+         UPDATE accounts SET balance = 0 WHERE account_id = 'USER_AVAILABLE:m:u:CNY'",
+    ),
+    seed(
+        "payment_booked",
+        "UPDATE ledger_transactions SET order_no = 'P' WHERE transaction_id = 'PAYMENT:po_d1'",
+    ),
+    seed(
+        "payment_booked",
+        "INSERT INTO ledger_transactions (transaction_id, kind, merchant_id, order_no, reverses, created_at)
+         SELECT 'REVERSAL:' || transaction_id, 'REVERSAL', merchant_id, order_no, transaction_id, created_at
+         FROM ledger_transactions WHERE transaction_id = 'PAYMENT:po_d1';
+         INSERT INTO ledger_entries (transaction_id, account_id, amount)
+         SELECT 'REVERSAL:' || transaction_id, account_id, -amount
+         FROM ledger_entries WHERE transaction_id = 'PAYMENT:po_d1';
+         UPDATE accounts SET balance = balance - 100 WHERE account_id IN ('CHANNEL:sandbox:CNY', 'MERCHANT:m:CNY')",
+    ),
+    seed(
+        "stray_booked",
+        "UPDATE ledger_transactions SET order_no = 'P' WHERE transaction_id = 'STRAY_PAYMENT:sp_d'",
+    ),
+    seed_with(
+        "stray_booked",
+        &["suspense_is_stray_money"],
+        "DELETE FROM ledger_entries WHERE transaction_id = 'STRAY_PAYMENT:sp_d';
+         DELETE FROM ledger_transactions WHERE transaction_id = 'STRAY_PAYMENT:sp_d';
+         UPDATE accounts SET balance = balance - 100
+         WHERE account_id IN ('CHANNEL:sandbox:CNY', 'SUSPENSE:sandbox:CNY')",
+    ),
+    seed_with(
+        "stray_booked",
+        &["suspense_is_stray_money"],
+        "DELETE FROM ledger_entries WHERE transaction_id = 'STRAY_KEPT:sp_k';
+         DELETE FROM ledger_transactions WHERE transaction_id = 'STRAY_KEPT:sp_k';
+         UPDATE accounts SET balance = 5 - balance
+         WHERE account_id IN ('SUSPENSE:sandbox:USD', 'PLATFORM_REVENUE:USD')",
+    ),
+    seed(
+        "refund_booked",
+        "UPDATE ledger_transactions SET merchant_id = NULL WHERE transaction_id = 'REFUND:rf_c1'",
+    ),
+    seed_with(
+        "refund_booked",
+        &["suspense_is_stray_money"],
+        "DELETE FROM ledger_entries WHERE transaction_id = 'REFUND:rf_c1';
+         DELETE FROM ledger_transactions WHERE transaction_id = 'REFUND:rf_c1';
+         UPDATE accounts SET balance = balance + 100
+         WHERE account_id IN ('CHANNEL:sandbox:CNY', 'SUSPENSE:sandbox:CNY')",
+    ),
+    seed_with(
+        "refund_booked",
+        &["suspense_is_stray_money"],
+        "DELETE FROM ledger_entries WHERE transaction_id = 'REVERSAL:REFUND:rf_cx';
+         DELETE FROM ledger_transactions WHERE transaction_id = 'REVERSAL:REFUND:rf_cx';
+         UPDATE accounts SET balance = balance - 100
+         WHERE account_id IN ('CHANNEL:sandbox:CNY', 'SUSPENSE:sandbox:CNY')",
+    ),
+    seed_with(
+        "suspense_is_stray_money",
+        &["withdrawal_booked_right"],
+        "INSERT INTO ledger_transactions (transaction_id, kind, created_at)
+         VALUES ('PAYOUT:x', 'PAYOUT', '2029-12-31 12:00');
+         INSERT INTO ledger_entries (transaction_id, account_id, amount)
+         VALUES ('PAYOUT:x', 'SUSPENSE:sandbox:CNY', 1), ('PAYOUT:x', 'MERCHANT:m:CNY', -1);
+         UPDATE accounts SET balance = balance - 1 WHERE account_id = 'SUSPENSE:sandbox:CNY';
+         UPDATE accounts SET balance = balance + 1 WHERE account_id = 'MERCHANT:m:CNY'",
+    ),
+    seed(
+        "reversal_mirrors",
+        "INSERT INTO accounts (account_id, balance, created_at, updated_at)
+         VALUES ('PLATFORM_REVENUE:CNY', -100, '2029-12-31 12:00', '2029-12-31 12:00');
+         UPDATE accounts SET balance = balance - 100 WHERE account_id = 'CHANNEL:sandbox:CNY';
+         UPDATE ledger_entries SET account_id = 'PLATFORM_REVENUE:CNY'
+         WHERE transaction_id = 'REVERSAL:REFUND:rf_cx' AND account_id = 'CHANNEL:sandbox:CNY'",
+    ),
+    seed_with(
+        "reversal_mirrors",
+        &["suspense_is_stray_money"],
+        "ALTER TABLE ledger_transactions DROP CONSTRAINT ledger_transactions_reversal_matches;
+         INSERT INTO ledger_transactions (transaction_id, kind, reverses, created_at)
+         VALUES ('REVERSAL:again', 'REVERSAL', 'REFUND:rf_cx', '2029-12-31 12:00');
+         INSERT INTO ledger_entries (transaction_id, account_id, amount)
+         VALUES ('REVERSAL:again', 'CHANNEL:sandbox:CNY', 100), ('REVERSAL:again', 'SUSPENSE:sandbox:CNY', -100);
+         UPDATE accounts SET balance = balance + 100
+         WHERE account_id IN ('CHANNEL:sandbox:CNY', 'SUSPENSE:sandbox:CNY')",
+    ),
+];

@@ -1,0 +1,46 @@
+//! Violations of withdrawals, one after the other.
+
+use super::{Seed, seed, seed_with};
+
+pub(super) const SEEDS: &[Seed] = &[
+    seed_with(
+        "withdrawal_booked",
+        &["payouts_in_transit"],
+        "INSERT INTO ledger_transactions (transaction_id, kind, merchant_id, created_at)
+         VALUES ('PAYOUT:wd_d', 'PAYOUT', 'm', '2029-12-31 12:00');
+         INSERT INTO ledger_entries (transaction_id, account_id, amount)
+         VALUES ('PAYOUT:wd_d', 'PAYOUTS_IN_TRANSIT:sandbox:CNY', 20), ('PAYOUT:wd_d', 'CHANNEL:sandbox:CNY', -20);
+         UPDATE accounts SET balance = balance - 20 WHERE account_id = 'CHANNEL:sandbox:CNY';
+         UPDATE accounts SET balance = balance + 20 WHERE account_id = 'PAYOUTS_IN_TRANSIT:sandbox:CNY'",
+    ),
+    seed_with(
+        "withdrawal_booked_right",
+        &["held_is_open"],
+        "UPDATE withdrawals SET user_id = 'v' WHERE withdrawal_id = 'wd_p'",
+    ),
+    seed_with("held_is_open", &["account_balance"], "UPDATE accounts SET balance = balance + 1 WHERE kind = 'USER_HELD'"),
+    seed_with(
+        "held_is_open",
+        &["withdrawal_booked_right"],
+        "UPDATE withdrawals SET amount = 21 WHERE withdrawal_id = 'wd_d'",
+    ),
+    seed_with(
+        "payouts_in_transit",
+        &["account_balance"],
+        "INSERT INTO account_movements VALUES ('PAYOUTS_IN_TRANSIT:sandbox:CNY', 1)",
+    ),
+    seed("withdrawal_legs", "UPDATE withdrawal_legs SET status = 'SUCCEEDED' WHERE withdrawal_id = 'wd_p'"),
+    seed("withdrawal_legs", "DELETE FROM withdrawal_legs WHERE withdrawal_id = 'wd_r' AND leg = 'REVERSAL'"),
+    seed("withdrawal_history", "DELETE FROM withdrawal_history WHERE withdrawal_id = 'wd_s' AND seq = 4"),
+    seed("withdrawal_history", "UPDATE withdrawals SET version = 9 WHERE withdrawal_id = 'wd_d'"),
+    seed(
+        "withdrawal_announced",
+        "DELETE FROM outbox WHERE event = 'withdrawal.finished' AND payload ->> 'withdrawal_no' = 'wd_s'",
+    ),
+    seed(
+        "withdrawal_announced",
+        "INSERT INTO outbox (merchant_id, event, event_version, payload, created_at)
+         VALUES ('m', 'withdrawal.finished', 1, '{\"withdrawal_no\": \"wd_p\", \"status\": \"SUCCEEDED\"}', '2029-12-31 12:00')",
+    ),
+    seed("withdrawal_unfinished", "DELETE FROM compensations WHERE subject = 'wd_p'"),
+];

@@ -1,0 +1,144 @@
+//! Stories of money that goes back, or out, and whose process dies.
+
+use payonce::channels::sandbox::{FaultKind, FaultOp};
+use reqwest::Method;
+use serde_json::{Value, json};
+
+use super::stories::SILENCE_MS;
+use crate::support::TestApp;
+use crate::support::service::{Gone, OPERATOR_OF_PROCESS, Service, Shop};
+
+#[derive(Clone, Copy, Debug)]
+pub enum Money {
+    Refund,
+    RefundAwaitingApproval,
+    KeyOfAnOldRefund,
+    Withdraw,
+    WithdrawInSilence,
+    KeyOfAnOldWithdrawal,
+    Settle,
+    KeyOfAnOldSettlement,
+    SettleMany,
+}
+
+impl Money {
+    /// What was there before the process that dies.
+    pub async fn prepare(self, app: &TestApp, number: &str) {
+        match self {
+            Self::Refund | Self::RefundAwaitingApproval | Self::KeyOfAnOldRefund => {
+                app.paid(number).await;
+            }
+            Self::Withdraw | Self::WithdrawInSilence | Self::KeyOfAnOldWithdrawal => {
+                app.top_up(&format!("T-{number}"), &user_of(number), 1_000).await;
+            }
+            Self::Settle | Self::SettleMany | Self::KeyOfAnOldSettlement => earn(app, number).await,
+        }
+        match self {
+            Self::Refund | Self::Withdraw | Self::Settle | Self::SettleMany => {}
+            Self::RefundAwaitingApproval => {
+                app.post("/refunds", refund(number)).await.expect(201);
+                // As it stands above a limit.
+                let of_it = format!("IN (SELECT refund_id FROM refunds WHERE refund_no = '{number}')");
+                app.sql(&format!("DELETE FROM compensations WHERE subject {of_it}")).await;
+                app.sql(&format!("UPDATE refunds SET status = 'AWAITING_APPROVAL' WHERE refund_id {of_it}"))
+                    .await;
+            }
+            Self::KeyOfAnOldRefund => drop(app.post("/refunds", refund(number)).await.expect(201)),
+            Self::WithdrawInSilence => {
+                app.fault(FaultOp::Payout, FaultKind::TimeoutBefore, 1, Some(SILENCE_MS)).await;
+            }
+            Self::KeyOfAnOldWithdrawal => {
+                app.post("/withdrawals", withdrawal(number)).await.expect(201);
+            }
+            Self::KeyOfAnOldSettlement => drop(app.settle(number).await.expect(201)),
+        }
+    }
+
+    /// What the client does, up to the end that it waits for.
+    pub async fn tell(self, shop: &Shop, service: &Service, number: &str) -> Result<(), Gone> {
+        match self {
+            Self::Refund => {
+                let made = service.post("/refunds", &refund(number)).await?;
+                assert!(matches!(made.status, 200 | 201), "{}", made.text);
+            }
+            Self::RefundAwaitingApproval => {
+                let path = format!("/admin/refunds/{number}/approve");
+                let body = json!({"reason": "the story wants it"});
+                let done = service.ask(Method::POST, &path, OPERATOR_OF_PROCESS, Some(&body)).await?;
+                assert!(matches!(done.status, 200 | 409), "{}", done.text);
+            }
+            Self::KeyOfAnOldRefund => {
+                let made = service.post_keyed("/refunds", number, &refund(number)).await?;
+                assert_eq!(made.status, 200, "{}", made.text);
+            }
+            Self::Withdraw | Self::WithdrawInSilence => {
+                let made = service.post("/withdrawals", &withdrawal(number)).await?;
+                assert!(matches!(made.status, 200 | 201), "{}", made.text);
+            }
+            Self::KeyOfAnOldWithdrawal => {
+                let made = service.post_keyed("/withdrawals", number, &withdrawal(number)).await?;
+                assert_eq!(made.status, 200, "{}", made.text);
+            }
+            Self::Settle => {
+                let settled = service.post("/settlements", &json!({"order_no": number})).await?;
+                assert!(matches!(settled.status, 200 | 201), "{}", settled.text);
+            }
+            Self::KeyOfAnOldSettlement => {
+                let body = json!({"order_no": number});
+                let settled = service.post_keyed("/settlements", number, &body).await?;
+                assert_eq!(settled.status, 200, "{}", settled.text);
+            }
+            Self::SettleMany => {
+                let body = json!({"older_than_days": 0, "reason": "the story wants it"});
+                let path = "/admin/settlements/run";
+                let begun = service.ask(Method::POST, path, OPERATOR_OF_PROCESS, Some(&body)).await?;
+                assert_eq!(begun.status, 200, "{}", begun.text);
+            }
+        }
+        service.until("its end", async || self.has_ended(&shop.app, number).await).await
+    }
+
+    pub async fn has_ended(self, app: &TestApp, number: &str) -> bool {
+        match self {
+            // Half of its money, so that what is done twice shows.
+            Self::Refund | Self::RefundAwaitingApproval => {
+                let order = app.find_order(number).await;
+                (&order["status"], &order["refunded_amount"]) == (&json!("PARTIALLY_REFUNDED"), &json!(995))
+            }
+            Self::Withdraw | Self::WithdrawInSilence => {
+                let found = app.get(&format!("/withdrawals/{number}")).await;
+                found.status == 200 && found.text_of("status") == "SUCCEEDED"
+            }
+            Self::Settle | Self::SettleMany => {
+                let given = format!("order_no = '{number}' AND commission = 99");
+                app.count_where("settlements", &given).await == 1
+            }
+            Self::KeyOfAnOldRefund | Self::KeyOfAnOldWithdrawal | Self::KeyOfAnOldSettlement => {
+                app.count_where("idempotency_keys", &format!("key = '{number}'")).await == 1
+            }
+        }
+    }
+}
+
+/// An order that earns 5 %, paid as its channel knows it.
+async fn earn(app: &TestApp, number: &str) {
+    let own = json!({"order_no": number, "user_id": "u1", "currency": "CNY", "amount": 1990, "rebate": {"rate": "0.05"}});
+    app.order_with(own).await;
+    let pay_order_id = app.pay_url(number).await.expect(200).text_of("pay_order_id").to_owned();
+    app.sandbox_pay(&pay_order_id, json!({})).await.expect(200);
+    app.eventually("it is paid", async || app.status_of(number).await == "PAID").await;
+}
+
+/// Each story has a user of its own.
+fn user_of(number: &str) -> String {
+    format!("u-{number}")
+}
+
+fn refund(number: &str) -> Value {
+    json!({"refund_no": number, "order_no": number, "amount": 995})
+}
+
+fn withdrawal(number: &str) -> Value {
+    json!({"withdrawal_no": number, "user_id": user_of(number), "amount": 600, "currency": "CNY",
+           "channel": "sandbox", "account": "u@example.com"})
+}
