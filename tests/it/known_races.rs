@@ -19,8 +19,11 @@ const RACES: [Race; 21] = [
     (
         "two concurrent refunds of 60 on a payment of 100 both succeed",
         "Hyperswitch #13182",
-        &["exceptions::two_operators_who_decide_at_once_decide_once"],
-        Some("/refunds"),
+        &[
+            "exceptions::two_operators_who_decide_at_once_decide_once",
+            "refunds::of_two_refunds_of_sixty_percent_at_once_one_is_made",
+        ],
+        None,
     ),
     (
         "credit is settled twice",

@@ -26,7 +26,7 @@ fn items(lines: &[(&str, i64, i64)]) -> Value {
 }
 
 #[tokio::test]
-async fn without_any_rule_nothing_is_given_and_nothing_booked() {
+async fn without_a_rule_nothing_is_earned_and_nothing_is_booked() {
     let app = TestApp::start().await;
     app.plain_paid_order("NO-RULE").await;
     let settled = app.settle("NO-RULE").await.expect(201);
