@@ -42,6 +42,7 @@ mod pay_url_keys;
 mod pay_url_silence;
 mod plans;
 mod races;
+mod random_money;
 mod redlock;
 mod refund_workers;
 mod refunds;

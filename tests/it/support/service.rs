@@ -139,6 +139,9 @@ impl Shop {
              UNION ALL
              SELECT 'refund ' || refund_no || ' ' || status FROM refunds WHERE status IN ('PENDING', 'PROCESSING')
              UNION ALL
+             SELECT 'withdrawal ' || withdrawal_no || ' ' || status FROM withdrawals
+             WHERE status NOT IN ('SUCCEEDED', 'REVERSED')
+             UNION ALL
              SELECT 'run ' || run_id || ', settled ' || settled FROM settlement_runs WHERE status = 'RUNNING'
              UNION ALL
              SELECT 'attempt ' || pay_order_id FROM pay_orders
