@@ -25,15 +25,15 @@ pub(super) async fn end_refund_in_tx(
         _ => return Ok(()),
     };
     let (key, left) = (order.key(), order.amount - refunded_amount);
-    if to == RefundStatus::Succeeded {
-        settlement::claw_back_in_tx(tx, &key, left, &refund.refund_id, now).await?;
-    } else {
-        settlement::restore_in_tx(tx, &key, left, &refund.refund_id, now).await?;
-    }
     let status = orders::set_refunded_in_tx(tx, order, refunded_amount, now).await?;
     let id = payment.attempt.pay_order_id.as_str();
     if status == OrderStatus::Refunded && store::is_stock_wanted_back(tx, id).await? {
         orders::return_stock_in_tx(tx, &key, now).await?;
     }
-    Ok(())
+    // Balances are locked after the stock, as by payments.
+    if to == RefundStatus::Succeeded {
+        settlement::claw_back_in_tx(tx, &key, left, &refund.refund_id, now).await
+    } else {
+        settlement::restore_in_tx(tx, &key, left, &refund.refund_id, now).await
+    }
 }

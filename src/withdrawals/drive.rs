@@ -2,13 +2,14 @@
 
 use time::OffsetDateTime;
 
+use super::create::append_task_in_tx;
 use super::error::WithdrawalError;
 use super::model::{LegKind, LegStatus, Withdrawal, WithdrawalEvent, WithdrawalStatus};
 use super::store::{self, Move};
 use crate::app::App;
 use crate::channels::{CallError, Channel, PayoutCall, PayoutState, Refusal};
 use crate::compensation::Drive;
-use crate::exceptions::{self, ExceptionAction, ExceptionKind};
+use crate::exceptions::{self, ExceptionAction, ExceptionKind, NewException};
 use crate::infra::crash::effect;
 use crate::infra::db::{DbError, Tx};
 use crate::ledger;
@@ -52,6 +53,18 @@ pub async fn drive(app: &App, withdrawal_id: &str) -> Result<Drive, WithdrawalEr
         }
         Ok(PayoutState::Processing | PayoutState::Unseen) => Ok(Drive::Again("the channel is at it".into())),
         Err(error) => Ok(Drive::Again(error.to_string())),
+    }
+}
+
+/// Has a withdrawal driven on whose task was given up, and locks it; one that has ended stays as it is.
+pub(crate) async fn drive_on_in_tx(
+    tx: &mut Tx,
+    withdrawal_id: &str,
+    now: OffsetDateTime,
+) -> Result<(), DbError> {
+    match store::lock(tx, withdrawal_id).await? {
+        Some(withdrawal) if !withdrawal.status.is_end() => append_task_in_tx(tx, &withdrawal, now).await,
+        _ => Ok(()),
     }
 }
 
@@ -105,7 +118,7 @@ async fn finish(
     app.db
         .retrying(|| async {
             let mut tx = app.db.begin().await?;
-            let finished = finish_in_tx(&mut tx, withdrawal_id, result, app.now()).await;
+            let finished = finish_in_tx(app, &mut tx, withdrawal_id, result, app.now()).await;
             effect!("withdrawals.finish", tx.finish(finished).await)
         })
         .await?;
@@ -113,14 +126,19 @@ async fn finish(
 }
 
 async fn finish_in_tx(
+    app: &App,
     tx: &mut Tx,
     withdrawal_id: &str,
     result: &Result<String, Refusal>,
     now: OffsetDateTime,
 ) -> Result<(), DbError> {
     let Some(withdrawal) = store::lock(tx, withdrawal_id).await? else { return Ok(()) };
-    if withdrawal.status != WithdrawalStatus::Paying {
-        return Ok(());
+    match (withdrawal.status, result) {
+        (WithdrawalStatus::Paying, _) => {}
+        (WithdrawalStatus::Reversed, Ok(channel_payout_id)) => {
+            return open_contradiction_in_tx(app, tx, &withdrawal, channel_payout_id, now).await;
+        }
+        _ => return Ok(()),
     }
     let (status, failure) = match result {
         Ok(channel_payout_id) => {
@@ -171,4 +189,31 @@ async fn give_back_in_tx(
     let given_back = Move::to(WithdrawalEvent::GivenBack, LegKind::Reversal, LegStatus::Succeeded);
     store::move_locked(tx, &reversing, &given_back, now).await?;
     Ok(())
+}
+
+/// The money went out although the channel had refused to send it, and the user has it again: a person must hear of it.
+async fn open_contradiction_in_tx(
+    app: &App,
+    tx: &mut Tx,
+    withdrawal: &Withdrawal,
+    channel_payout_id: &str,
+    now: OffsetDateTime,
+) -> Result<(), DbError> {
+    let detail = format!(
+        "{} had refused withdrawal {} of {} {} (minor units) and made it after all as {channel_payout_id}: user {} has \
+         so much twice",
+        withdrawal.channel,
+        withdrawal.withdrawal_no,
+        withdrawal.amount,
+        withdrawal.currency,
+        withdrawal.user_id
+    );
+    let exception = NewException {
+        kind: ExceptionKind::Contradiction,
+        merchant_id: Some(withdrawal.merchant_id.as_str()),
+        order_no: None,
+        subject: withdrawal.withdrawal_id.as_str(),
+        detail: &detail,
+    };
+    exceptions::open_in_tx(tx, &app.ids, &exception, now).await
 }

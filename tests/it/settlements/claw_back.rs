@@ -143,3 +143,59 @@ async fn one_refund_is_booked_once() {
     assert_eq!(app.balance_of(AVAILABLE).await, 99);
     app.end().await;
 }
+
+#[tokio::test]
+async fn a_refund_that_waits_for_stock_keeps_nobody_from_a_balance() {
+    let app = TestApp::start().await;
+    app.rebate_rule(None, "0.05").await;
+    app.stock("TEA", 5).await;
+    let items = json!([{"sku": "TEA", "quantity": 1, "unit_price": 1990}]);
+    app.order_with(json!({"order_no": "A1", "user_id": "u1", "currency": "CNY", "items": items})).await;
+    let paid = app.pay_url("A1").await.expect(200).text_of("pay_order_id").to_owned();
+    app.sandbox_pay(&paid, json!({})).await.expect(200);
+    app.run_until_idle().await;
+    app.settle("A1").await.expect(201);
+    let body = json!({"refund_no": "R1", "order_no": "A1", "return_stock": true});
+    app.post("/refunds", body).await.expect(201);
+
+    // Whoever has the stock, as a payment has it, wants a balance next, as one of a top-up beside it does.
+    let mut other = app.direct_connection().await;
+    let mut other = sqlx::Connection::begin(&mut other).await.expect("a transaction");
+    sqlx::query("SELECT 1 FROM skus FOR UPDATE").execute(&mut *other).await.expect("the stock");
+    let mut watch = app.direct_connection().await;
+    let meanwhile = async {
+        let waiting = "SELECT EXISTS (SELECT 1 FROM pg_stat_activity
+                       WHERE datname = current_database() AND wait_event_type = 'Lock')";
+        while !sqlx::query_scalar::<_, bool>(waiting).fetch_one(&mut watch).await.expect("a look") {
+            tokio::time::sleep(std::time::Duration::from_millis(5)).await;
+        }
+        let balance = "SELECT 1 FROM accounts WHERE user_id = 'u1' FOR UPDATE NOWAIT";
+        let free = sqlx::query(balance).execute(&mut *other).await;
+        other.rollback().await.expect("the end");
+        free
+    };
+    let ((), free) = tokio::join!(app.run_until_idle(), meanwhile);
+    assert!(free.is_ok(), "{free:?}");
+    assert_eq!(stands(&app, "A1").await, ((0, 0, 0), (99, "CLAWED_BACK".into())));
+    assert_eq!(app.stock_of("TEA").await, (5, 0));
+    app.end().await;
+}
+
+#[tokio::test]
+async fn the_largest_order_earns_and_gives_back_to_the_last_unit() {
+    let app = TestApp::start().await;
+    app.rebate_rule(None, "1").await;
+    app.user_level("u1", "10").await;
+    let most = 1_000_000_000_000_i64;
+    let paid = sell(&app, "A1", most).await;
+    app.settle("A1").await.expect(201);
+    assert_eq!(stands(&app, "A1").await, ((10 * most, 0, 10 * most), (0, "SETTLED".into())));
+    refund(&app, "R1", 1).await;
+    assert_eq!(stands(&app, "A1").await.1, (10, "SETTLED".into()));
+    refund(&app, "R2", most - 1).await;
+    assert_eq!(stands(&app, "A1").await, ((0, 0, 0), (10 * most, "CLAWED_BACK".into())));
+    let id = app.refund_id("R2").await;
+    app.tell_refund("back", &id, &paid, most - 1, "FAILED").await;
+    assert_eq!(stands(&app, "A1").await.1, (10, "SETTLED".into()));
+    app.end().await;
+}

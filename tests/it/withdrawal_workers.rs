@@ -1,0 +1,93 @@
+//! Withdrawals whose worker was given up, or overtaken: the money goes out once, and a person hears of what is wrong.
+
+use payonce::channels::sandbox::{FaultKind, FaultOp};
+use payonce::compensation::Drive;
+use payonce::withdrawals;
+use serde_json::{Value, json};
+
+use crate::support::TestApp;
+
+/// A withdrawal of 600 CNY that waits for its worker; gives the number that the channel will know it by.
+async fn pending_withdrawal(app: &TestApp) -> String {
+    app.top_up("T-u1", "u1", 1_000).await;
+    let body = json!({"withdrawal_no": "W1", "user_id": "u1", "amount": 600, "currency": "CNY",
+                      "channel": "sandbox", "account": "u@example.com"});
+    app.post("/withdrawals", body).await.expect(201);
+    let id = sqlx::query_scalar("SELECT withdrawal_id FROM withdrawals");
+    id.fetch_one(&mut app.direct_connection().await).await.expect("its id")
+}
+
+async fn status(app: &TestApp) -> Value {
+    app.get("/withdrawals/W1").await.expect(200).body["status"].clone()
+}
+
+async fn drive(app: &TestApp, id: &str) -> Drive {
+    withdrawals::drive(&app.instance.app, id).await.expect("a worker")
+}
+
+#[tokio::test]
+async fn a_withdrawal_that_was_given_up_is_driven_on_by_a_decision() {
+    let app = TestApp::start().await;
+    pending_withdrawal(&app).await;
+    app.fault(FaultOp::Payout, FaultKind::TimeoutAfter, 1, Some(1_200)).await;
+    // Its last try: the channel makes the payout and keeps silent.
+    app.sql("UPDATE compensations SET attempts = 12 WHERE status = 'READY'").await;
+    app.run_until_idle().await;
+    assert_eq!(status(&app).await, "PAYING");
+    let given_up = app.open_exception().await;
+    assert_eq!(given_up["kind"], "DEAD_TASK");
+
+    for action in ["REFUND", "KEEP"] {
+        assert_eq!(app.resolve(&given_up, action).await.problem(409), "NO_MONEY_HELD", "{action}");
+    }
+    app.resolve(&given_up, "NONE").await.expect(200);
+    app.run_until_idle().await;
+    assert_eq!(status(&app).await, "SUCCEEDED", "it was asked about under the same number");
+    assert_eq!(app.cny_of("u1").await, (400, 0));
+    assert_eq!(app.count("sandbox.payouts").await, 1);
+    app.end().await;
+}
+
+#[tokio::test]
+async fn money_that_went_out_after_a_refusal_is_shown_to_a_person() {
+    let app = TestApp::start().await;
+    let id = pending_withdrawal(&app).await;
+    // The slower worker's call takes long and is carried out; the faster one's is refused meanwhile.
+    app.fault(FaultOp::Payout, FaultKind::Delay, 1, Some(600)).await;
+    app.fault(FaultOp::Payout, FaultKind::Refuse, 1, None).await;
+    let overtake = async {
+        app.eventually("the slower one has called", async || {
+            let faults = app.gateway.list_faults().await.expect("faults");
+            faults.iter().filter(|fault| fault.op == FaultOp::Payout).count() == 1
+        })
+        .await;
+        assert_eq!(drive(&app, &id).await, Drive::Done);
+        assert_eq!(status(&app).await, "REVERSED");
+    };
+    let (slower, ()) = tokio::join!(drive(&app, &id), overtake);
+    assert_eq!(slower, Drive::Done);
+
+    let told = app.open_exception().await;
+    assert_eq!((&told["kind"], &told["subject"]), (&json!("CONTRADICTION"), &json!(id)));
+    assert!(told["detail"].as_str().is_some_and(|detail| detail.contains("W1")), "{told}");
+    assert_eq!(status(&app).await, "REVERSED");
+    assert_eq!(app.count("sandbox.payouts").await, 1);
+    app.resolve(&told, "NONE").await.expect(200);
+    app.run_until_idle().await;
+    assert_eq!(status(&app).await, "REVERSED", "what has ended is not driven on");
+    app.end().await;
+}
+
+#[tokio::test]
+async fn a_payout_without_a_result_is_money_at_risk() {
+    let app = TestApp::start().await;
+    pending_withdrawal(&app).await;
+    app.fault(FaultOp::Payout, FaultKind::TimeoutBefore, 1, Some(1_200)).await;
+    app.run_until_idle().await;
+    let at_risk = async || app.admin_get("/admin/overview").await.expect(200).body["money_at_risk"].clone();
+    assert_eq!(at_risk().await, json!([{"currency": "CNY", "amount": 600}]));
+    app.clock.advance(crate::support::minutes(1));
+    app.run_until_idle().await;
+    assert_eq!(at_risk().await, json!([{"currency": "CNY", "amount": 0}]));
+    app.end().await;
+}
