@@ -36,10 +36,10 @@ pub(crate) async fn finish_by_subject(
     sqlx::query!(
         "WITH unneeded AS (
              DELETE FROM compensations
-             WHERE action = $1 AND subject = $2 AND status = 'READY' AND attempts = 0
+             WHERE action = $1 AND subject = $2 AND status NOT IN ('DONE', 'DEAD') AND attempts = 0
          )
          UPDATE compensations SET status = 'DONE', updated_at = $3
-         WHERE action = $1 AND subject = $2 AND status IN ('READY', 'RUNNING') AND attempts > 0",
+         WHERE action = $1 AND subject = $2 AND status NOT IN ('DONE', 'DEAD') AND attempts > 0",
         action.as_str(),
         subject,
         now,
@@ -87,12 +87,13 @@ pub(crate) async fn make_due(
          -- A worker's own tries follow the schedule; requests that fail in between must not use them up.
          SET due_at = CASE WHEN attempts = 0 THEN $3 ELSE greatest($3, updated_at + interval '1 minute') END,
              last_error = $4, updated_at = $5
-         WHERE action = $1 AND subject = $2 AND status = 'READY'",
+         WHERE action = $1 AND subject = $2 AND status NOT IN ('DONE', 'DEAD') AND status = $6",
         action.as_str(),
         subject,
         due_at,
         error,
         now,
+        TaskStatus::Ready.as_str(),
     )
     .execute(conn)
     .await?;

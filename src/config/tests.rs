@@ -41,6 +41,7 @@ fn a_wrong_variable_is_named_with_what_was_expected() {
         ("DELAY_QUEUE", "kafka"),
         ("SSL_CERT_FILE", "/nowhere/ca.pem"),
         ("SSL_CERT_FILE", "/dev/null"),
+        ("SSL_CERT_FILE", ""),
         ("BIND_ADDR", "localhost"),
         ("PUBLIC_URL", "ftp://x"),
         ("ADMIN_TOKENS", "operator:short"),

@@ -211,7 +211,7 @@ impl Db {
             })
             .connect_lazy_with(options);
         let statement_deadline = config.statement_deadline + Duration::from_secs(1);
-        let gatherer = Gatherer::new(config.max_batch);
+        let gatherer = Gatherer::new(config.max_batch, config.pool_size);
         Ok(Self { pool, statement_deadline, suspicion, ids, gatherer })
     }
 

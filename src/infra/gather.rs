@@ -4,7 +4,8 @@
 //! share a batch and are taken up in the order in which they came; a caller that leaves changes nothing. A
 //! command that spoils its batch, or must wait for a row that somebody else holds, spoils and delays only itself:
 //! each command of such a batch is then carried out by itself, beside the lane, which goes on, so that one may be
-//! overtaken by the next of its order: every write is guarded by what it was decided on. Behind a database that keeps
+//! overtaken by the next of its order: every write is guarded by what it was decided on. However many want a row that
+//! somebody else holds, a quarter of the connections waits for it. Behind a database that keeps
 //! silent nobody waits longer than for a statement: then they hear that nothing was tried for them.
 //!
 //! Nobody waits for a batch to fill: an idle lane takes what is there, and a batch forms by itself while the one
@@ -17,7 +18,7 @@ use std::fmt;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, RwLock};
 use std::time::{Duration, Instant};
 
-use tokio::sync::{Notify, oneshot};
+use tokio::sync::{Notify, Semaphore, oneshot};
 
 use super::db::{Conn, Db, DbError};
 
@@ -59,6 +60,8 @@ impl Patience {
 
 /// Commands that may wait in one lane; whoever comes then is turned away, and nothing was written for them.
 const MAX_WAITING: usize = 4096;
+/// How long a command waits for a place among those that wait for somebody else's row.
+const PLACE_WITHIN: Duration = Duration::from_secs(2);
 /// How long a lane without work keeps its connection.
 const LINGER: Duration = Duration::from_millis(20);
 
@@ -67,6 +70,8 @@ const LINGER: Duration = Duration::from_millis(20);
 pub(super) struct Gatherer {
     lanes: Arc<RwLock<HashMap<TypeId, Arc<dyn Any + Send + Sync>>>>,
     max_batch: usize,
+    /// For those who wait for somebody else's row, each with a connection.
+    waiting_room: Arc<Semaphore>,
 }
 
 impl fmt::Debug for Gatherer {
@@ -76,9 +81,11 @@ impl fmt::Debug for Gatherer {
 }
 
 impl Gatherer {
-    /// Batches of at most so many commands; with 1 every command is carried out alone.
-    pub(super) fn new(max_batch: usize) -> Self {
-        Self { lanes: Arc::default(), max_batch: max_batch.max(1) }
+    /// Batches of at most so many commands; with 1 every command is carried out alone. Of so many connections a
+    /// quarter is for waiting.
+    pub(super) fn new(max_batch: usize, pool_size: u32) -> Self {
+        let waiting_room = Arc::new(Semaphore::new((pool_size / 4).max(1) as usize));
+        Self { lanes: Arc::default(), max_batch: max_batch.max(1), waiting_room }
     }
 
     fn lane<C: Command>(&self) -> Arc<Lane<C>> {
@@ -289,9 +296,22 @@ async fn answer_alone<C: Command>(db: Db, command: C, answer: Answer<C>) {
     answer.send(carry_out_alone(&db, command).await).ok();
 }
 
+/// Whoever has to wait for somebody else's row waits where places are few: a row that many want would otherwise take
+/// every connection, and make all wait who want another.
 async fn carry_out_alone<C: Command>(db: &Db, command: C) -> Result<C::Outcome, DbError> {
+    match try_alone(db, &command, Patience::IN_LANE).await {
+        Err(lost @ DbError::Contended(_)) => {
+            let place = db.gatherer().waiting_room.acquire();
+            let Ok(_place) = tokio::time::timeout(PLACE_WITHIN, place).await else { return Err(lost) };
+            try_alone(db, &command, Patience::ALONE).await
+        }
+        outcome => outcome,
+    }
+}
+
+async fn try_alone<C: Command>(db: &Db, command: &C, patience: Patience) -> Result<C::Outcome, DbError> {
     let mut conn = db.conn().await?;
-    let outcomes = carry_out(std::slice::from_ref(&command), Patience::ALONE, &mut conn).await?;
+    let outcomes = carry_out(std::slice::from_ref(command), patience, &mut conn).await?;
     outcomes.into_iter().next().ok_or(DbError::UnexpectedRows(0))
 }
 

@@ -146,7 +146,7 @@ async fn ask(
         (OrderStatus::Pending | OrderStatus::Closed, _) | (_, None) => return Err(RefundError::OrderNotPaid),
         (_, Some(pay_order_id)) => pay_order_id.clone(),
     };
-    let terms = store::find_terms(tx, order.merchant_id.as_str(), &pay_order_id).await?;
+    let terms = store::find_terms(tx, &order.key(), &pay_order_id).await?;
     let left = order.amount - terms.asked;
     let amount = new.amount.map_or(left, Amount::minor);
     if amount < 1 || amount > left {

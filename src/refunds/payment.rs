@@ -27,7 +27,7 @@ pub(super) async fn end_refund_in_tx(
     let (key, left) = (order.key(), order.amount - refunded_amount);
     let status = orders::set_refunded_in_tx(tx, order, refunded_amount, now).await?;
     let id = payment.attempt.pay_order_id.as_str();
-    if status == OrderStatus::Refunded && store::is_stock_wanted_back(tx, id).await? {
+    if status == OrderStatus::Refunded && store::is_stock_wanted_back(tx, &key, id).await? {
         orders::return_stock_in_tx(tx, &key, now).await?;
     }
     // Balances are locked after the stock, as by payments.

@@ -238,6 +238,20 @@ async fn it_is_had_within_three_tries_when_the_holder_ends() {
 }
 
 #[tokio::test]
+async fn who_waited_knows_it_also_when_redis_dies_meanwhile() {
+    let mut redis = fresh_redis().await;
+    let held = locks(&redis.url()).acquire(Scene::Refund, KEY).await.expect("free");
+    let there = locks_with(&redis.url(), LockSettings { pause: millis(1000), ..LockSettings::with_ttl(TTL) });
+    let (guard, ()) = tokio::join!(there.acquire(Scene::Refund, KEY), async {
+        sleep(millis(100)).await;
+        redis.kill().await.expect("killed");
+    });
+    let guard = guard.expect("the work goes on");
+    assert!(guard.is_degraded() && guard.has_waited(), "what was read before may be over");
+    drop(held);
+}
+
+#[tokio::test]
 async fn without_redis_the_process_keeps_its_own_order() {
     let mut redis = fresh_redis().await;
     let locks = Locks::new(

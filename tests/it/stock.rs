@@ -1,7 +1,10 @@
 //! Stock: held by orders, never oversold, given back once.
 
+use std::time::{Duration, Instant};
+
 use futures_util::future::join_all;
 use serde_json::{Value, json};
+use sqlx::{Connection, PgConnection};
 
 use crate::support::{Cluster, Reply, TestApp, TestOptions, minutes};
 
@@ -149,6 +152,41 @@ async fn orders_that_cannot_be_made_are_in_nobodys_way() {
     assert_eq!((app.count("orders").await, app.stock_of("CUP").await.1), (made + 1, made));
     assert_eq!(app.count_where("stock_reservations", "sku = 'TEA'").await, made);
     assert_eq!(deadlocks(&app).await, 0);
+    app.end().await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_thing_that_somebody_holds_does_not_hold_up_orders_for_others() {
+    let app = TestApp::start().await;
+    app.stock("POT", 100).await;
+    app.stock("TEA", 100).await;
+    let mut somebody = PgConnection::connect(&app.database_url).await.expect("connect");
+    let mut held = somebody.begin().await.expect("a transaction");
+    let hold = "SELECT 1 FROM skus WHERE sku = 'POT' FOR UPDATE";
+    sqlx::query(hold).execute(&mut *held).await.expect("held");
+
+    // Three for each connection that the service has.
+    let waiting = join_all((0..48).map(|n| {
+        let app = &app;
+        async move { app.post("/orders", order(&format!("P{n}"), &[("POT", 1)])).await }
+    }));
+    let others = async {
+        for round in 0..10 {
+            let asks = (0..5).map(|n| app.post("/orders", order(&format!("T{round}-{n}"), &[("TEA", 1)])));
+            assert_eq!(count_of(&join_all(asks).await, 201), 5);
+        }
+        let answered_at = Instant::now();
+        tokio::time::sleep(Duration::from_secs(1)).await;
+        held.rollback().await.expect("let go");
+        answered_at
+    };
+    let asked_at = Instant::now();
+    let (waiting, answered_at) = tokio::join!(waiting, others);
+    // Less than what one of them waits for its row.
+    let others_took = answered_at - asked_at;
+    assert!(others_took < Duration::from_secs(2), "{others_took:?}");
+    assert_eq!(count_of(&waiting, 201), 48, "{waiting:?}");
+    assert_eq!((app.stock_of("POT").await, app.stock_of("TEA").await), ((100, 48), (100, 50)));
     app.end().await;
 }
 

@@ -127,6 +127,29 @@ async fn five_hundred_equal_callbacks_are_one_with_redis_and_without() {
     }
 }
 
+/// Who waits for the other's lock must not take the other's money for its own.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn of_two_trades_that_come_at_once_one_pays_and_one_is_stray() {
+    let cluster = start().await;
+    let app = cluster.first();
+    for order_no in ["A1", "A2", "A3", "A4"] {
+        let id = app.order_to_pay(order_no).await;
+        let callbacks = ["first", "second"].map(|trade| {
+            let name = format!("{order_no}-{trade}");
+            app.success(&name, &id, &name, 1990)
+        });
+        let replies = join_all((0..24).map(|n| cluster.turn(n / 2).webhook(&callbacks[n % 2]))).await;
+        assert!(replies.iter().all(|reply| (reply.status, reply.text.as_str()) == (200, "SUCCESS")));
+        assert_eq!(app.status_of(order_no).await, "PAID");
+    }
+    assert_eq!(app.count("stray_payments").await, 4);
+    for verdict in ["APPLIED", "STRAY"] {
+        assert_eq!(app.count_where("webhook_inbox", &format!("verdict = '{verdict}'")).await, 4, "{verdict}");
+    }
+    assert_eq!(app.count("webhook_inbox").await, 8);
+    cluster.end().await;
+}
+
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn an_order_that_somebody_holds_does_not_hold_up_the_others() {
     let app = TestApp::start().await;

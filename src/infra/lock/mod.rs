@@ -168,11 +168,9 @@ impl Locks {
         for attempt in 1..=self.settings.tries {
             // A word for each try: what takes a failed one back, however late, must not take the next one away.
             let (token, asked_at) = (self.ids.uuid().simple().to_string(), Instant::now());
+            place.has_waited |= attempt > 1;
             match self.backend.try_acquire(key, &token, self.settings.ttl).await {
-                Ok(true) => {
-                    place.has_waited |= attempt > 1;
-                    return Ok(Turn::Ours(self.guard(scene, key, token, place, asked_at)));
-                }
+                Ok(true) => return Ok(Turn::Ours(self.guard(scene, key, token, place, asked_at))),
                 Ok(false) if attempt < self.settings.tries => {
                     // Boxed: most requests meet nobody.
                     if let Some(found) = Box::pin(self.pause_looking(&mut look)).await {

@@ -5,6 +5,7 @@ use time::OffsetDateTime;
 use crate::ids::{MerchantId, RefundNo};
 use crate::infra::db::{Conn, DbError, Tx};
 use crate::money::Currency;
+use crate::orders::OrderKey;
 use crate::refunds::model::{Refund, RefundStatus};
 
 /// What decides over a new refund of a payment.
@@ -19,17 +20,20 @@ pub(in crate::refunds) struct Terms {
 /// What decides over a new refund of a payment, whose order is locked.
 pub(in crate::refunds) async fn find_terms(
     tx: &mut Tx,
-    merchant_id: &str,
+    order: &OrderKey,
     pay_order_id: &str,
 ) -> Result<Terms, DbError> {
     let conn: &mut Conn = tx;
+    // Refunds are looked up by their order: there is no index over attempts.
     let terms = sqlx::query_as!(
         Terms,
         r#"SELECT refund_approval_above AS approval_above,
                   (SELECT coalesce(sum(amount), 0)::bigint FROM refunds
-                   WHERE pay_order_id = $2 AND status <> 'FAILED') AS "asked!"
-           FROM merchants WHERE merchant_id = $1"#,
-        merchant_id,
+                   WHERE refunds.merchant_id = $1 AND order_no = $2 AND pay_order_id = $3
+                     AND status <> 'FAILED') AS "asked!"
+           FROM merchants WHERE merchants.merchant_id = $1"#,
+        order.merchant_id.as_str(),
+        order.order_no.as_str(),
         pay_order_id,
     )
     .fetch_one(conn)
@@ -69,12 +73,16 @@ pub(in crate::refunds) async fn insert_refund(
 /// Whether a refund that gave a payment's money back wants the stock back too.
 pub(in crate::refunds) async fn is_stock_wanted_back(
     tx: &mut Tx,
+    order: &OrderKey,
     pay_order_id: &str,
 ) -> Result<bool, DbError> {
     let conn: &mut Conn = tx;
     let is_wanted = sqlx::query_scalar!(
         r#"SELECT EXISTS (SELECT 1 FROM refunds
-                          WHERE pay_order_id = $1 AND status = 'SUCCEEDED' AND return_stock) AS "is_wanted!""#,
+                          WHERE merchant_id = $1 AND order_no = $2 AND pay_order_id = $3
+                            AND status = 'SUCCEEDED' AND return_stock) AS "is_wanted!""#,
+        order.merchant_id.as_str(),
+        order.order_no.as_str(),
         pay_order_id,
     )
     .fetch_one(conn)

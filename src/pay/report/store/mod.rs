@@ -4,6 +4,7 @@ use time::OffsetDateTime;
 
 use super::{Origin, Report, Verdict};
 use crate::channels::{Payment, Refusal};
+use crate::compensation::TaskStatus;
 use crate::infra::db::{Conn, DbError, Tx, expect_one_row};
 use crate::orders::OrderStatus;
 use crate::pay::model::{PayEvent, PayStatus};
@@ -135,20 +136,21 @@ pub(super) async fn move_attempt(
                  WHERE pay_order_id = $1 AND status = $2 AND version = $9
                  RETURNING merchant_id, order_no, version
              ), unneeded AS (
-                 -- A guard that was never needed leaves no row.
+                 -- A guard that was never needed leaves no row. In the words of its unique index: there is no other way.
                  DELETE FROM compensations
                  WHERE action IN ('DRIVE_PAY_ORDER', 'CLOSE_PAY_ORDER') AND subject = $1
-                   AND status = 'READY' AND attempts = 0
+                   AND status NOT IN ('DONE', 'DEAD') AND attempts = 0
              ), finished AS (
                  UPDATE compensations SET status = 'DONE', updated_at = $8
                  WHERE action IN ('DRIVE_PAY_ORDER', 'CLOSE_PAY_ORDER') AND subject = $1
-                   AND status IN ('READY', 'RUNNING') AND attempts > 0
+                   AND status NOT IN ('DONE', 'DEAD') AND attempts > 0
              ), unblocked AS (
                  -- An order past its deadline was waiting for this very attempt to end.
                  UPDATE compensations SET due_at = $8, updated_at = $8
                  FROM moved
                  WHERE action = 'EXPIRE_ORDER' AND subject = moved.merchant_id || ':' || moved.order_no
-                   AND compensations.status = 'READY' AND due_at > $8
+                   AND compensations.status NOT IN ('DONE', 'DEAD') AND compensations.status = $11
+                   AND due_at > $8
              )
              INSERT INTO order_history (merchant_id, order_no, pay_order_id, seq, from_status, to_status, event,
                                         created_at)
@@ -163,6 +165,7 @@ pub(super) async fn move_attempt(
             now,
             matched.attempt_version,
             event.as_str(),
+            TaskStatus::Ready.as_str(),
         )
         .execute(conn)
         .await?,
