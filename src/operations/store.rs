@@ -72,6 +72,9 @@ pub(super) async fn count_unfinished(conn: &mut Conn) -> Result<Vec<Counted>, Db
              (SELECT 'refund', status, created_at FROM refunds
               WHERE status IN ('AWAITING_APPROVAL', 'PENDING', 'PROCESSING') ORDER BY created_at LIMIT 100000)
              UNION ALL
+             (SELECT 'withdrawal', status, created_at FROM withdrawals
+              WHERE status IN ('CREATED', 'DEBITED', 'PAYING', 'REVERSING') ORDER BY created_at LIMIT 100000)
+             UNION ALL
              (SELECT 'task', status, created_at FROM compensations WHERE status IN ('READY', 'RUNNING')
               ORDER BY due_at LIMIT 100000)
              UNION ALL

@@ -189,8 +189,8 @@ async fn money_that_has_not_come_to_rest_is_summed_once() {
     let report = audit::run_checks(&mut tx, NOW).await.unwrap();
     let risk: Vec<_> =
         report.money_at_risk.iter().map(|risk| (risk.currency.as_str(), risk.amount)).collect();
-    // HELD 100, REFUNDING 70 and its refund, PROCESSING 40; the kept dollars are at rest.
-    assert_eq!(risk, [("CNY", 210), ("USD", 0)]);
+    // HELD 100, REFUNDING 70 and its refund, PROCESSING 40, PAYING 30; the kept dollars are at rest.
+    assert_eq!(risk, [("CNY", 240), ("USD", 0)]);
 }
 
 /// Who waits for a table in the story's database.

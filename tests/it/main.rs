@@ -55,4 +55,5 @@ mod timeouts;
 mod tls;
 mod upgrade;
 mod webhooks;
+mod withdrawal_workers;
 mod withdrawals;

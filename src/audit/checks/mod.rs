@@ -99,8 +99,8 @@ macro_rules! check {
 }
 use check;
 
-/// Money that has not come to rest: stray and not yet back or kept, or on its way back from a paid order. A
-/// stray payment's own refund is the same money, and is counted once.
+/// Money that has not come to rest: stray and not yet back or kept, on its way back from a paid order, or on its way out
+/// to a user. A stray payment's own refund is the same money, and is counted once.
 pub(crate) async fn money_at_risk(conn: &mut Conn) -> Result<Vec<MoneyAtRisk>, DbError> {
     let rows = sqlx::query_as!(
         MoneyAtRisk,
@@ -111,6 +111,8 @@ pub(crate) async fn money_at_risk(conn: &mut Conn) -> Result<Vec<MoneyAtRisk>, D
                SELECT currency, amount, status IN ('HELD', 'REFUNDING') AS is_at_risk FROM stray_payments
                UNION ALL
                SELECT currency, amount, status IN ('PENDING', 'PROCESSING') FROM refunds WHERE stray_id IS NULL
+               UNION ALL
+               SELECT currency, amount, status IN ('PAYING', 'REVERSING') FROM withdrawals
            ) AS money
            GROUP BY currency ORDER BY currency"#,
     )
