@@ -12,6 +12,7 @@ use crate::exceptions::{self, Exception, ExceptionAction, ExceptionKind, Excepti
 use crate::infra::crash::effect;
 use crate::infra::db::{DbError, Tx};
 use crate::orders::OrderKey;
+use crate::withdrawals;
 
 /// Why a decision was not carried out.
 #[derive(Debug, thiserror::Error)]
@@ -34,7 +35,8 @@ pub enum ResolveError {
 }
 
 /// Resolves an exception: `REFUND` and `KEEP` decide over the stray payment that it is about, `NONE` says that
-/// nothing is left to do, and is refused while money is held.
+/// nothing is left to decide, and is refused while money is held. A refund whose task was given up is driven on by
+/// `REFUND`, a withdrawal by `NONE`.
 ///
 /// # Errors
 /// See [`ResolveError`]; nothing was changed.
@@ -73,14 +75,18 @@ async fn resolve_in_tx(
     now: OffsetDateTime,
 ) -> Result<Exception, ResolveError> {
     let (by, reason) = (entry.actor.as_str(), entry.reason.as_str());
-    // The stray payment first, as whoever ends its refund does: neither then waits for the other in a circle.
+    // What it is about first, as whoever brings that to its end does: neither then waits for the other in a circle.
     let subject = exceptions::find_subject(tx, exception_id).await?.ok_or(ResolveError::NotFound)?;
     let stray = store::lock_stray(tx, &subject).await?;
+    let refund = lock_with_refund(tx, &subject).await?.map(|(refund, _)| refund);
+    if action == ExceptionAction::None {
+        withdrawals::drive_on_in_tx(tx, &subject, now).await?;
+    }
     let exception = exceptions::lock(tx, exception_id).await?.ok_or(ResolveError::NotFound)?;
     if exception.status != ExceptionStatus::Open {
         return Err(ResolveError::AlreadyResolved);
     }
-    if let Some(refund) = unfinished_refund(tx, &exception).await? {
+    if let Some(refund) = refund.filter(|refund| is_given_up(refund, &exception)) {
         // Its money is on its way and nobody drives it any more: it can only be driven on.
         if action != ExceptionAction::Refund {
             return Err(ResolveError::MoneyWaits);
@@ -101,13 +107,8 @@ async fn resolve_in_tx(
     exceptions::lock(tx, exception_id).await?.ok_or(ResolveError::NotFound)
 }
 
-/// The refund whose task was given up, if that is what the exception says.
-async fn unfinished_refund(tx: &mut Tx, exception: &Exception) -> Result<Option<Refund>, DbError> {
-    if exception.kind != ExceptionKind::DeadTask {
-        return Ok(None);
-    }
-    let found = lock_with_refund(tx, &exception.subject).await?;
-    let is_unfinished =
-        |refund: &Refund| matches!(refund.status, RefundStatus::Pending | RefundStatus::Processing);
-    Ok(found.map(|(refund, _)| refund).filter(is_unfinished))
+/// Whether the exception says that the refund's task was given up, and it has not come to its end since.
+fn is_given_up(refund: &Refund, exception: &Exception) -> bool {
+    exception.kind == ExceptionKind::DeadTask
+        && matches!(refund.status, RefundStatus::Pending | RefundStatus::Processing)
 }

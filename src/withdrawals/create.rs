@@ -2,6 +2,8 @@
 //!
 //! Round trips: 6 (look, BEGIN, withdrawal, booking, task, COMMIT), 7 with an idempotency key; commits: 1.
 
+use time::OffsetDateTime;
+
 use super::error::WithdrawalError;
 use super::find;
 use super::model::{NewWithdrawal, Withdrawal, WithdrawalDetails};
@@ -100,6 +102,19 @@ async fn create_in_tx(tx: &mut Tx, made: &WithdrawalDetails, kept: Option<&Kept>
     let now = withdrawal.created_at;
     store::insert(tx, withdrawal, legs).await?;
     ledger::post_in_tx(tx, &[withdrawal.debit()], now).await?;
+    append_task_in_tx(tx, withdrawal, now).await?;
+    match kept {
+        Some(kept) => idempotency::insert(tx, kept, None, now).await,
+        None => Ok(()),
+    }
+}
+
+/// The task that sends the money out, from the transaction that says so.
+pub(super) async fn append_task_in_tx(
+    tx: &mut Tx,
+    withdrawal: &Withdrawal,
+    now: OffsetDateTime,
+) -> Result<(), DbError> {
     let task = NewTask {
         action: Action::DriveWithdrawal,
         subject: withdrawal.withdrawal_id.as_str(),
@@ -107,11 +122,7 @@ async fn create_in_tx(tx: &mut Tx, made: &WithdrawalDetails, kept: Option<&Kept>
         order_no: None,
         due_at: now,
     };
-    compensation::append(tx, &task, now).await?;
-    match kept {
-        Some(kept) => idempotency::insert(tx, kept, None, now).await,
-        None => Ok(()),
-    }
+    compensation::append(tx, &task, now).await
 }
 
 /// The answer to a repeat: the withdrawal as it stands by now, when it is the same.

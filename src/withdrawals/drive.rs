@@ -2,6 +2,7 @@
 
 use time::OffsetDateTime;
 
+use super::create::append_task_in_tx;
 use super::error::WithdrawalError;
 use super::model::{LegKind, LegStatus, Withdrawal, WithdrawalEvent, WithdrawalStatus};
 use super::store::{self, Move};
@@ -52,6 +53,18 @@ pub async fn drive(app: &App, withdrawal_id: &str) -> Result<Drive, WithdrawalEr
         }
         Ok(PayoutState::Processing | PayoutState::Unseen) => Ok(Drive::Again("the channel is at it".into())),
         Err(error) => Ok(Drive::Again(error.to_string())),
+    }
+}
+
+/// Has a withdrawal driven on whose task was given up, and locks it; one that has ended stays as it is.
+pub(crate) async fn drive_on_in_tx(
+    tx: &mut Tx,
+    withdrawal_id: &str,
+    now: OffsetDateTime,
+) -> Result<(), DbError> {
+    match store::lock(tx, withdrawal_id).await? {
+        Some(withdrawal) if !withdrawal.status.is_end() => append_task_in_tx(tx, &withdrawal, now).await,
+        _ => Ok(()),
     }
 }
 

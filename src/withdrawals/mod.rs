@@ -16,6 +16,7 @@ mod store;
 
 pub use create::{Created, create};
 pub use drive::drive;
+pub(crate) use drive::drive_on_in_tx;
 pub use error::WithdrawalError;
 pub use find::find;
 pub use model::{

@@ -55,6 +55,12 @@ impl WithdrawalStatus {
             _ => None,
         }
     }
+
+    /// Whether the money has come to rest.
+    #[must_use]
+    pub const fn is_end(self) -> bool {
+        matches!(self, Self::Succeeded | Self::Reversed)
+    }
 }
 
 words! {

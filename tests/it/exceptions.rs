@@ -336,3 +336,34 @@ async fn a_refund_told_for_another_account_is_shown_to_a_person() {
     assert_eq!(app.find_order_as(&key, "X11").await["refunds"][0]["status"], "PROCESSING");
     app.end().await;
 }
+
+#[tokio::test]
+async fn a_decision_over_a_given_up_refund_waits_for_the_refund_that_ends() {
+    let (app, _) = staffed().await;
+    app.paid("X12").await;
+    app.fault(FaultOp::Refund, FaultKind::TimeoutBefore, 1, Some(1500)).await;
+    app.post("/refunds", json!({"refund_no": "R1", "order_no": "X12", "amount": 700})).await.expect(201);
+    app.sql("UPDATE compensations SET attempts = 12 WHERE status = 'READY'").await;
+    app.run_until_idle().await;
+    let exception = app.open_exception().await;
+    assert_eq!(exception["kind"], "DEAD_TASK");
+
+    // A refund's end locks the order, then the refund, then what is open about it.
+    let mut ending = app.direct_connection().await;
+    let mut ending = sqlx::Connection::begin(&mut ending).await.expect("a transaction");
+    let lock = "SELECT 1 FROM orders WHERE order_no = 'X12' FOR UPDATE";
+    sqlx::query(lock).execute(&mut *ending).await.expect("the lock");
+    let end = async {
+        tokio::time::sleep(Duration::from_millis(300)).await;
+        let settle = "UPDATE exceptions SET updated_at = updated_at WHERE status = 'OPEN'";
+        let settled = sqlx::query(settle).execute(&mut *ending).await;
+        ending.commit().await.expect("the commit");
+        settled
+    };
+    let (reply, settled) = tokio::join!(app.resolve(&exception, "REFUND"), end);
+    assert!(settled.is_ok(), "{settled:?}");
+    assert_eq!(reply.status, 200, "{reply:?}");
+    app.run_until_idle().await;
+    assert_eq!(app.refunded("X12").await, ("PARTIALLY_REFUNDED".into(), 700));
+    app.end().await;
+}

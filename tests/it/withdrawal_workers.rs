@@ -26,6 +26,29 @@ async fn drive(app: &TestApp, id: &str) -> Drive {
 }
 
 #[tokio::test]
+async fn a_withdrawal_that_was_given_up_is_driven_on_by_a_decision() {
+    let app = TestApp::start().await;
+    pending_withdrawal(&app).await;
+    app.fault(FaultOp::Payout, FaultKind::TimeoutAfter, 1, Some(1_200)).await;
+    // Its last try: the channel makes the payout and keeps silent.
+    app.sql("UPDATE compensations SET attempts = 12 WHERE status = 'READY'").await;
+    app.run_until_idle().await;
+    assert_eq!(status(&app).await, "PAYING");
+    let given_up = app.open_exception().await;
+    assert_eq!(given_up["kind"], "DEAD_TASK");
+
+    for action in ["REFUND", "KEEP"] {
+        assert_eq!(app.resolve(&given_up, action).await.problem(409), "NO_MONEY_HELD", "{action}");
+    }
+    app.resolve(&given_up, "NONE").await.expect(200);
+    app.run_until_idle().await;
+    assert_eq!(status(&app).await, "SUCCEEDED", "it was asked about under the same number");
+    assert_eq!(app.cny_of("u1").await, (400, 0));
+    assert_eq!(app.count("sandbox.payouts").await, 1);
+    app.end().await;
+}
+
+#[tokio::test]
 async fn a_payout_without_a_result_is_money_at_risk() {
     let app = TestApp::start().await;
     pending_withdrawal(&app).await;
