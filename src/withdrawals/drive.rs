@@ -9,7 +9,7 @@ use super::store::{self, Move};
 use crate::app::App;
 use crate::channels::{CallError, Channel, PayoutCall, PayoutState, Refusal};
 use crate::compensation::Drive;
-use crate::exceptions::{self, ExceptionAction, ExceptionKind};
+use crate::exceptions::{self, ExceptionAction, ExceptionKind, NewException};
 use crate::infra::crash::effect;
 use crate::infra::db::{DbError, Tx};
 use crate::ledger;
@@ -118,7 +118,7 @@ async fn finish(
     app.db
         .retrying(|| async {
             let mut tx = app.db.begin().await?;
-            let finished = finish_in_tx(&mut tx, withdrawal_id, result, app.now()).await;
+            let finished = finish_in_tx(app, &mut tx, withdrawal_id, result, app.now()).await;
             effect!("withdrawals.finish", tx.finish(finished).await)
         })
         .await?;
@@ -126,14 +126,19 @@ async fn finish(
 }
 
 async fn finish_in_tx(
+    app: &App,
     tx: &mut Tx,
     withdrawal_id: &str,
     result: &Result<String, Refusal>,
     now: OffsetDateTime,
 ) -> Result<(), DbError> {
     let Some(withdrawal) = store::lock(tx, withdrawal_id).await? else { return Ok(()) };
-    if withdrawal.status != WithdrawalStatus::Paying {
-        return Ok(());
+    match (withdrawal.status, result) {
+        (WithdrawalStatus::Paying, _) => {}
+        (WithdrawalStatus::Reversed, Ok(channel_payout_id)) => {
+            return open_contradiction_in_tx(app, tx, &withdrawal, channel_payout_id, now).await;
+        }
+        _ => return Ok(()),
     }
     let (status, failure) = match result {
         Ok(channel_payout_id) => {
@@ -184,4 +189,31 @@ async fn give_back_in_tx(
     let given_back = Move::to(WithdrawalEvent::GivenBack, LegKind::Reversal, LegStatus::Succeeded);
     store::move_locked(tx, &reversing, &given_back, now).await?;
     Ok(())
+}
+
+/// The money went out although the channel had refused to send it, and the user has it again: a person must hear of it.
+async fn open_contradiction_in_tx(
+    app: &App,
+    tx: &mut Tx,
+    withdrawal: &Withdrawal,
+    channel_payout_id: &str,
+    now: OffsetDateTime,
+) -> Result<(), DbError> {
+    let detail = format!(
+        "{} had refused withdrawal {} of {} {} (minor units) and made it after all as {channel_payout_id}: user {} has \
+         so much twice",
+        withdrawal.channel,
+        withdrawal.withdrawal_no,
+        withdrawal.amount,
+        withdrawal.currency,
+        withdrawal.user_id
+    );
+    let exception = NewException {
+        kind: ExceptionKind::Contradiction,
+        merchant_id: Some(withdrawal.merchant_id.as_str()),
+        order_no: None,
+        subject: withdrawal.withdrawal_id.as_str(),
+        detail: &detail,
+    };
+    exceptions::open_in_tx(tx, &app.ids, &exception, now).await
 }

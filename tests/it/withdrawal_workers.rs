@@ -49,6 +49,36 @@ async fn a_withdrawal_that_was_given_up_is_driven_on_by_a_decision() {
 }
 
 #[tokio::test]
+async fn money_that_went_out_after_a_refusal_is_shown_to_a_person() {
+    let app = TestApp::start().await;
+    let id = pending_withdrawal(&app).await;
+    // The slower worker's call takes long and is carried out; the faster one's is refused meanwhile.
+    app.fault(FaultOp::Payout, FaultKind::Delay, 1, Some(600)).await;
+    app.fault(FaultOp::Payout, FaultKind::Refuse, 1, None).await;
+    let overtake = async {
+        app.eventually("the slower one has called", async || {
+            let faults = app.gateway.list_faults().await.expect("faults");
+            faults.iter().filter(|fault| fault.op == FaultOp::Payout).count() == 1
+        })
+        .await;
+        assert_eq!(drive(&app, &id).await, Drive::Done);
+        assert_eq!(status(&app).await, "REVERSED");
+    };
+    let (slower, ()) = tokio::join!(drive(&app, &id), overtake);
+    assert_eq!(slower, Drive::Done);
+
+    let told = app.open_exception().await;
+    assert_eq!((&told["kind"], &told["subject"]), (&json!("CONTRADICTION"), &json!(id)));
+    assert!(told["detail"].as_str().is_some_and(|detail| detail.contains("W1")), "{told}");
+    assert_eq!(status(&app).await, "REVERSED");
+    assert_eq!(app.count("sandbox.payouts").await, 1);
+    app.resolve(&told, "NONE").await.expect(200);
+    app.run_until_idle().await;
+    assert_eq!(status(&app).await, "REVERSED", "what has ended is not driven on");
+    app.end().await;
+}
+
+#[tokio::test]
 async fn a_payout_without_a_result_is_money_at_risk() {
     let app = TestApp::start().await;
     pending_withdrawal(&app).await;
