@@ -25,6 +25,15 @@ fn items(lines: &[(&str, i64, i64)]) -> Value {
     lines.iter().map(line).collect()
 }
 
+fn of(user: &str, lines: &[(&str, i64, i64)]) -> Value {
+    json!({"user_id": user, "currency": "CNY", "items": items(lines)})
+}
+
+fn with(mut body: Value, rebate: Value) -> Value {
+    body["rebate"] = rebate;
+    body
+}
+
 #[tokio::test]
 async fn a_commission_follows_rules_levels_and_the_orders_own_terms() {
     let app = TestApp::start().await;
@@ -45,11 +54,6 @@ async fn a_commission_follows_rules_levels_and_the_orders_own_terms() {
     app.rebate_rule(Some("TEA"), "0.1").await;
     app.rebate_rule(Some("CUP"), "0").await;
     app.user_level("u2", "1.5").await;
-    let of = |user: &str, lines: &[(&str, i64, i64)]| json!({"user_id": user, "currency": "CNY", "items": items(lines)});
-    let with = |mut body: Value, rebate: Value| {
-        body["rebate"] = rebate;
-        body
-    };
     for (index, (body, commission, rate, factor, earner)) in [
         // The merchant's rule, rounded down: 99.5.
         (plain.clone(), 99, "0.05", "1", "u1"),
