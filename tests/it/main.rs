@@ -34,6 +34,7 @@ mod known_races;
 mod ledger;
 mod lock;
 mod main_job;
+mod money_at_once;
 mod operations;
 mod orders;
 mod pay_url;
