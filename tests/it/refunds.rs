@@ -264,3 +264,26 @@ async fn what_cannot_be_carried_out_moves_nothing() {
     assert_eq!(app.refunded("A").await, ("PARTIALLY_REFUNDED".into(), 700));
     app.end().await;
 }
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn of_decisions_at_once_one_is_made() {
+    let tokens = format!("operator@anna:{OPERATOR},operator@bert:{SECOND}");
+    let vars = vec![("ADMIN_TOKENS", tokens)];
+    let app = TestApp::start_with(TestOptions { vars, ..TestOptions::default() }).await;
+    app.sql("UPDATE merchants SET refund_approval_above = 500 WHERE merchant_id = 'demo'").await;
+    app.top_up("TOP", "u1", 10_000).await;
+    for n in 0..8 {
+        let refund_no = format!("R{n}");
+        app.post("/refunds", refund(&refund_no, "TOP", 1_000)).await.expect(201);
+        let verbs = ["approve", "reject", "approve", "reject"];
+        let decided = join_all(verbs.map(|verb| decide(&app, &refund_no, verb, SECOND))).await;
+        let made: Vec<_> = decided.iter().filter(|reply| reply.status == 200).collect();
+        let late = decided.iter().filter(|reply| reply.body["code"] == "REFUND_NOT_AWAITING_APPROVAL");
+        assert_eq!((made.len(), late.count()), (1, 3), "{decided:?}");
+        app.run_until_idle().await;
+        let ended = if made[0].text_of("status") == "PENDING" { "SUCCEEDED" } else { "FAILED" };
+        assert_eq!(app.find_refund(&refund_no).await["status"], ended);
+    }
+    app.assert_books_agree().await;
+    app.end().await;
+}

@@ -180,3 +180,22 @@ async fn a_refund_that_waits_for_stock_keeps_nobody_from_a_balance() {
     assert_eq!(app.stock_of("TEA").await, (5, 0));
     app.end().await;
 }
+
+#[tokio::test]
+async fn the_largest_order_earns_and_gives_back_to_the_last_unit() {
+    let app = TestApp::start().await;
+    app.rebate_rule(None, "1").await;
+    app.user_level("u1", "10").await;
+    let most = 1_000_000_000_000_i64;
+    let paid = sell(&app, "A1", most).await;
+    app.settle("A1").await.expect(201);
+    assert_eq!(stands(&app, "A1").await, ((10 * most, 0, 10 * most), (0, "SETTLED".into())));
+    refund(&app, "R1", 1).await;
+    assert_eq!(stands(&app, "A1").await.1, (10, "SETTLED".into()));
+    refund(&app, "R2", most - 1).await;
+    assert_eq!(stands(&app, "A1").await, ((0, 0, 0), (10 * most, "CLAWED_BACK".into())));
+    let id = app.refund_id("R2").await;
+    app.tell_refund("back", &id, &paid, most - 1, "FAILED").await;
+    assert_eq!(stands(&app, "A1").await.1, (10, "SETTLED".into()));
+    app.end().await;
+}
