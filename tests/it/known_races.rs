@@ -19,10 +19,15 @@ const RACES: [Race; 21] = [
     (
         "two concurrent refunds of 60 on a payment of 100 both succeed",
         "Hyperswitch #13182",
-        &["exceptions::two_operators_who_decide_at_once_decide_once"],
-        Some("/refunds"),
+        &["refunds::of_two_refunds_of_sixty_percent_at_once_one_is_made"],
+        None,
     ),
-    ("credit is settled twice", "Lago #3618", &[], Some("/settlements")),
+    (
+        "credit is settled twice",
+        "Lago #3618",
+        &["settlements::many_orders_are_settled_once_each_however_many_ask_without_any_lock"],
+        None,
+    ),
     (
         "a refund is run by the webhook and again by the API's answer",
         "WooCommerce-Stripe #2724",
