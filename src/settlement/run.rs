@@ -8,7 +8,7 @@
 use futures_util::future::join_all;
 
 use super::model::{RunEvent, RunStatus};
-use super::rates::{self, Question};
+use super::rates::{self, Question, Quote, SourceError};
 use super::settle::{check, compute, question};
 use super::store::{self, Facts, FindFacts, Position, Settle};
 use crate::app::App;
@@ -101,13 +101,35 @@ async fn facts(app: &App, keys: &[OrderKey]) -> Result<Vec<Facts>, DbError> {
 async fn commands(app: &App, keys: &[OrderKey]) -> Result<Vec<Settle>, DutyError> {
     let mut facts = facts(app, keys).await?;
     facts.retain(|facts| facts.settlement.is_none() && check(facts).is_ok());
-    let questions: Vec<Question> = facts.iter().map(question).collect();
-    if questions.is_empty() {
-        return Ok(Vec::new());
-    }
-    let quotes = rates::source(app).quotes(&questions).await?;
+    let quoted = quoted(app, facts).await?;
     let now = app.now();
-    Ok(facts.iter().zip(quotes).map(|(facts, quote)| compute(facts, quote, now)).collect())
+    Ok(quoted.into_iter().map(|(facts, quote)| compute(&facts, quote, now)).collect())
+}
+
+/// The orders with their rates, in their order. Where the source says nothing that makes sense it is asked by halves,
+/// down to the order that it is wrong about, which is left out: the others must not wait for it.
+async fn quoted(app: &App, facts: Vec<Facts>) -> Result<Vec<(Facts, Quote)>, DutyError> {
+    let (source, mut quoted) = (rates::source(app), Vec::with_capacity(facts.len()));
+    let mut waiting = vec![facts];
+    while let Some(mut asked) = waiting.pop() {
+        let questions: Vec<Question> = asked.iter().map(question).collect();
+        if questions.is_empty() {
+            continue;
+        }
+        match source.quotes(&questions).await {
+            Ok(quotes) => quoted.extend(asked.into_iter().zip(quotes)),
+            Err(SourceError::Wrong(_)) if asked.len() > 1 => {
+                let others = asked.split_off(asked.len() / 2);
+                waiting.extend([others, asked]);
+            }
+            Err(error @ SourceError::Wrong(_)) => {
+                let order = questions[0].order.member();
+                tracing::warn!(%error, order.no = %order, "the source of rates is wrong about {order}");
+            }
+            Err(silence) => return Err(silence.into()),
+        }
+    }
+    Ok(quoted)
 }
 
 /// Gives how many were settled.

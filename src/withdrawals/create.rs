@@ -101,12 +101,12 @@ async fn create_in_tx(tx: &mut Tx, made: &WithdrawalDetails, kept: Option<&Kept>
     let WithdrawalDetails { withdrawal, legs } = made;
     let now = withdrawal.created_at;
     store::insert(tx, withdrawal, legs).await?;
-    ledger::post_in_tx(tx, &[withdrawal.debit()], now).await?;
     append_task_in_tx(tx, withdrawal, now).await?;
-    match kept {
-        Some(kept) => idempotency::insert(tx, kept, None, now).await,
-        None => Ok(()),
+    if let Some(kept) = kept {
+        idempotency::insert(tx, kept, None, now).await?;
     }
+    // Last, as everywhere: nobody waits for the balance longer than for the commit.
+    ledger::post_in_tx(tx, &[withdrawal.debit()], now).await
 }
 
 /// The task that sends the money out, from the transaction that says so.

@@ -73,14 +73,15 @@ impl RateSource for HttpRates<'_> {
     async fn quotes(&self, questions: &[Question]) -> Result<Vec<Quote>, SourceError> {
         let asked = Asked { orders: questions.iter().map(AskedOrder::from).collect() };
         let bytes = tokio::time::timeout(self.config.deadline, self.ask(&asked)).await;
-        let bytes = bytes.map_err(|_| SourceError("no answer before the deadline".to_owned()))??;
+        let bytes = bytes.map_err(|_| SourceError::Silent("no answer before the deadline".to_owned()))??;
         read(&bytes, questions)
     }
 }
 
 impl HttpRates<'_> {
     async fn ask(&self, asked: &Asked<'_>) -> Result<Vec<u8>, SourceError> {
-        let unreachable = |error: reqwest::Error| SourceError(format!("no answer ({})", error.without_url()));
+        let unreachable =
+            |error: reqwest::Error| SourceError::Silent(format!("no answer ({})", error.without_url()));
         let mut request = self.http.post(self.url).json(asked);
         if let Some(token) = &self.config.token {
             request = request.bearer_auth(token.expose_secret());
@@ -88,12 +89,14 @@ impl HttpRates<'_> {
         let mut response = request.send().await.map_err(unreachable)?;
         let status = response.status();
         if !status.is_success() {
-            return Err(SourceError(format!("it answered {status}")));
+            let why = format!("it answered {status}");
+            let is_silence = status.is_server_error() || status == reqwest::StatusCode::TOO_MANY_REQUESTS;
+            return Err(if is_silence { SourceError::Silent(why) } else { SourceError::Wrong(why) });
         }
         let mut bytes = Vec::new();
         while let Some(chunk) = response.chunk().await.map_err(unreachable)? {
             if bytes.len() + chunk.len() > MAX_ANSWER {
-                return Err(SourceError(format!("an answer of more than {MAX_ANSWER} bytes")));
+                return Err(SourceError::Wrong(format!("an answer of more than {MAX_ANSWER} bytes")));
             }
             bytes.extend_from_slice(&chunk);
         }
@@ -103,18 +106,18 @@ impl HttpRates<'_> {
 
 /// One quote for each question, and one rate for each line: anything else is no answer.
 fn read(bytes: &[u8], questions: &[Question]) -> Result<Vec<Quote>, SourceError> {
-    let answered: Answered =
-        serde_json::from_slice(bytes).map_err(|error| SourceError(format!("not such an answer: {error}")))?;
+    let answered: Answered = serde_json::from_slice(bytes)
+        .map_err(|error| SourceError::Wrong(format!("not such an answer: {error}")))?;
     if answered.orders.len() != questions.len() {
         let (orders, wanted) = (answered.orders.len(), questions.len());
-        return Err(SourceError(format!("{orders} orders are answered where {wanted} were asked")));
+        return Err(SourceError::Wrong(format!("{orders} orders are answered where {wanted} were asked")));
     }
     let quote = |(order, question): (AnsweredOrder, &Question)| {
         if order.rates.len() == question.lines.len() {
             Ok(Quote { rates: order.rates, factor: order.factor })
         } else {
             let (rates, lines) = (order.rates.len(), question.lines.len());
-            Err(SourceError(format!("{rates} rates for {lines} lines of {}", question.order.member())))
+            Err(SourceError::Wrong(format!("{rates} rates for {lines} lines of {}", question.order.member())))
         }
     };
     answered.orders.into_iter().zip(questions).map(quote).collect()

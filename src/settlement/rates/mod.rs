@@ -46,8 +46,14 @@ pub struct Quote {
 
 /// Why there are no rates.
 #[derive(Debug, thiserror::Error)]
-#[error("{0}")]
-pub struct SourceError(pub String);
+pub enum SourceError {
+    /// No answer for now: later there may be one.
+    #[error("{0}")]
+    Silent(String),
+    /// An answer that makes no sense, or a refusal: asked the same, it will say the same.
+    #[error("{0}")]
+    Wrong(String),
+}
 
 /// A source of rates. It may be slow: who asks holds no transaction and no connection, and a lock that is renewed.
 #[async_trait]

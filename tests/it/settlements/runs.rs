@@ -83,6 +83,23 @@ async fn a_run_of_one_merchant_leaves_the_others_alone() {
 }
 
 /// Workers of two instances die again and again in the middle of a page, wherever that is.
+#[tokio::test]
+async fn an_order_that_the_source_is_wrong_about_keeps_no_other_from_its_commission() {
+    let rates = RatesServer::start().await;
+    let app = TestApp::start_with(TestOptions { vars: rates.vars(), ..TestOptions::default() }).await;
+    for (number, user) in [("A1", "u1"), ("A2", "wrong"), ("A3", "u1"), ("A4", "u1"), ("A5", "u1")] {
+        app.paid_order(number, json!({"user_id": user, "currency": "CNY", "amount": 1000})).await;
+    }
+    app.clock.advance(std::time::Duration::from_secs(86_400 * 2));
+    let run = begin(&app, 1).await;
+    app.run_until_idle().await;
+    let told = run_of(&app, &run).await;
+    assert_eq!((&told["status"], &told["settled"], &told["skipped"]), (&json!("DONE"), &json!(4), &json!(1)));
+    assert_eq!(app.find_order("A2").await["settle_status"], "UNSETTLED");
+    assert_eq!(app.balance_of("USER_AVAILABLE:demo:u1:CNY").await, 4 * 200);
+    app.end().await;
+}
+
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_run_that_is_killed_again_and_again_settles_and_counts_everything_once() {
     let cluster = Cluster::start(2, TestOptions::default()).await;

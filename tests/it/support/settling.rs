@@ -140,7 +140,9 @@ impl RatesServer {
         }
         let orders = asked["orders"].as_array().expect("orders").iter().map(|order| {
             let lines = order["lines"].as_array().expect("lines").len();
-            json!({"rates": vec!["0.1"; lines], "factor": "2"})
+            // It is wrong about some orders, and will stay so.
+            let rate = if order["user_id"] == "wrong" { "7" } else { "0.1" };
+            json!({"rates": vec![rate; lines], "factor": "2"})
         });
         let answer = json!({"orders": orders.collect::<Vec<_>>()}).to_string();
         (axum::http::StatusCode::OK, answer)
