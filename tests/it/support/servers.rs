@@ -131,12 +131,13 @@ impl Broker {
         format!("{}.order_timeout.{name}", self.prefix)
     }
 
-    /// How many messages are ready in a queue; those in a worker's hands do not count.
+    /// How many messages are ready in a queue: none in one that is not there yet, and those in a worker's hands do not
+    /// count.
     pub async fn ready(&self, name: &str) -> u32 {
         let passive = QueueDeclareOptions { passive: true, ..QueueDeclareOptions::default() };
         let channel = self.channel().await;
         let queue = channel.queue_declare(self.queue(name).into(), passive, FieldTable::default()).await;
-        queue.expect("a queue").message_count()
+        queue.map_or(0, |queue| queue.message_count())
     }
 
     /// Ends the story, then takes its names off the broker.

@@ -141,6 +141,7 @@ impl Shop {
              UNION ALL
              SELECT 'withdrawal ' || withdrawal_no || ' ' || status FROM withdrawals
              WHERE status NOT IN ('SUCCEEDED', 'REVERSED')
+               AND NOT EXISTS (SELECT 1 FROM exceptions WHERE subject = withdrawal_id AND exceptions.status = 'OPEN')
              UNION ALL
              SELECT 'run ' || run_id || ', settled ' || settled FROM settlement_runs WHERE status = 'RUNNING'
              UNION ALL
