@@ -182,9 +182,10 @@ async fn a_thing_that_somebody_holds_does_not_hold_up_orders_for_others() {
     };
     let asked_at = Instant::now();
     let (waiting, answered_at) = tokio::join!(waiting, others);
-    // Less than what one of them waits for its row.
-    let others_took = answered_at - asked_at;
-    assert!(others_took < Duration::from_secs(2), "{others_took:?}");
+    // Less than what one of them waits for its row; where nothing is gathered, the lane's short wait for each of them.
+    let is_gathered = std::env::var("PAYONCE_BATCH_MAX").is_err();
+    let (others_took, limit) = (answered_at - asked_at, if is_gathered { 2 } else { 10 });
+    assert!(others_took < Duration::from_secs(limit), "{others_took:?}");
     assert_eq!(count_of(&waiting, 201), 48, "{waiting:?}");
     assert_eq!((app.stock_of("POT").await, app.stock_of("TEA").await), ((100, 48), (100, 50)));
     app.end().await;
