@@ -12,6 +12,7 @@ pub mod gather;
 pub mod http_client;
 pub mod lock;
 pub mod redis;
+pub mod repeat;
 pub mod request;
 pub mod secret_box;
 pub mod tasks;

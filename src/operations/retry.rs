@@ -56,10 +56,7 @@ async fn retry_in_tx(
     };
     let (kind, action) = (ExceptionKind::DeadTask, ExceptionAction::None);
     exceptions::settle_in_tx(tx, &task.subject, Some(kind), action, now).await?;
-    let order = task.merchant_id.as_deref().zip(task.order_no.as_deref());
-    let order = order.and_then(|(merchant_id, order_no)| {
-        Some(OrderKey { merchant_id: merchant_id.parse().ok()?, order_no: order_no.parse().ok()? })
-    });
+    let order = OrderKey::from_columns(task.merchant_id.as_deref(), task.order_no.as_deref());
     admin_log::append_in_tx(tx, &Entry { order, ..entry.clone() }, now).await?;
     Ok(task)
 }

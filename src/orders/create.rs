@@ -17,6 +17,7 @@ use crate::idempotency::{self, Keep};
 use crate::ids::{MerchantId, OrderNo};
 use crate::infra::crash::effect;
 use crate::infra::db::{Conn, DbError};
+use crate::infra::repeat::differing;
 
 /// An order, and whether this call made it.
 #[derive(Clone, Debug)]
@@ -120,17 +121,14 @@ pub(super) async fn compare(conn: &mut Conn, order: &Order, new: &NewOrder) -> R
 
 fn differing_fields(order: &Order, items: &[OrderItem], new: &NewOrder) -> Vec<&'static str> {
     let same_rebate = order.rebate_user_id == new.rebate_user_id && order.rebate_rate == new.rebate_rate;
-    [
+    differing([
         ("user_id", order.user_id == new.user_id),
         ("currency", order.currency == new.currency),
         ("amount", order.amount == new.amount.minor()),
         ("items", items == new.items),
         ("kind", order.kind == new.kind),
         ("rebate", same_rebate),
-    ]
-    .into_iter()
-    .filter_map(|(field, is_same)| (!is_same).then_some(field))
-    .collect()
+    ])
 }
 
 /// What the order wants of each thing, however many lines name it.

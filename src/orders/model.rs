@@ -136,11 +136,17 @@ impl OrderKey {
         format!("{}:{}", self.merchant_id, self.order_no)
     }
 
+    /// The order that columns name which may name none.
+    #[must_use]
+    pub fn from_columns(merchant_id: Option<&str>, order_no: Option<&str>) -> Option<Self> {
+        Some(Self { merchant_id: merchant_id?.parse().ok()?, order_no: order_no?.parse().ok()? })
+    }
+
     /// Reads [`OrderKey::member`] back. Neither part can hold a colon.
     #[must_use]
     pub fn from_member(member: &str) -> Option<Self> {
         let (merchant_id, order_no) = member.split_once(':')?;
-        Some(Self { merchant_id: merchant_id.parse().ok()?, order_no: order_no.parse().ok()? })
+        Self::from_columns(Some(merchant_id), Some(order_no))
     }
 }
 

@@ -23,6 +23,7 @@ use crate::idempotency::{self, Keep};
 use crate::ids::{MerchantId, OrderNo, PayOrderId, UserId};
 use crate::infra::crash::effect;
 use crate::infra::lock::{LockBusy, LockGuard, Scene, Turn};
+use crate::infra::repeat::differing;
 use crate::money::{Amount, Currency};
 use crate::orders::{self, NewOrder, OrderError, OrderKey, OrderKind, OrderStatus};
 
@@ -255,15 +256,12 @@ fn decide(facts: &Facts, request: &PayUrlRequest, now: OffsetDateTime) -> Result
     if request.is_payer_checked && order.user_id != request.payer_id.as_str() {
         return Err(PayError::OrderNotFound);
     }
-    let differing: Vec<&'static str> = [
+    let fields = differing([
         ("amount", request.amount.is_none_or(|amount| amount.minor() == order.amount)),
         ("currency", request.currency.is_none_or(|currency| currency == order.currency)),
-    ]
-    .into_iter()
-    .filter_map(|(field, is_same)| (!is_same).then_some(field))
-    .collect();
-    if !differing.is_empty() {
-        return Err(PayError::ParamsMismatch(differing));
+    ]);
+    if !fields.is_empty() {
+        return Err(PayError::ParamsMismatch(fields));
     }
     match order.status {
         OrderStatus::Pending if order.expires_at > now => {}

@@ -135,7 +135,6 @@ impl Collected {
 impl Refund {
     /// The order that it belongs to, where it is known.
     pub(super) fn order_key(&self) -> Option<OrderKey> {
-        let (merchant_id, order_no) = (self.merchant_id.as_deref()?, self.order_no.as_deref()?);
-        Some(OrderKey { merchant_id: merchant_id.parse().ok()?, order_no: order_no.parse().ok()? })
+        OrderKey::from_columns(self.merchant_id.as_deref(), self.order_no.as_deref())
     }
 }

@@ -4,6 +4,7 @@ use time::OffsetDateTime;
 
 use crate::channels::Payment;
 use crate::ids::{OrderNo, RefundNo};
+use crate::infra::repeat::differing;
 use crate::infra::words::words;
 use crate::money::{Amount, Currency};
 use crate::orders::OrderKey;
@@ -222,15 +223,12 @@ impl Refund {
     /// The fields in which a repeat differs; one that names no amount takes any.
     pub(super) fn differing_fields(&self, new: &NewRefund) -> Vec<&'static str> {
         let is_of_order = self.stray_id.is_none() && self.order_no.as_deref() == Some(new.order_no.as_str());
-        [
+        differing([
             ("order_no", is_of_order),
             ("amount", new.amount.is_none_or(|amount| amount.minor() == self.amount)),
             ("reason", self.reason == new.reason),
             ("return_stock", self.return_stock == new.return_stock),
-        ]
-        .into_iter()
-        .filter_map(|(field, is_same)| (!is_same).then_some(field))
-        .collect()
+        ])
     }
 }
 

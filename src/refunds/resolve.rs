@@ -62,8 +62,7 @@ pub async fn resolve_exception(
 
 /// The decision then stands in the order's timeline.
 fn order_of(exception: &Exception) -> Option<OrderKey> {
-    let (merchant_id, order_no) = (exception.merchant_id.as_deref()?, exception.order_no.as_deref()?);
-    Some(OrderKey { merchant_id: merchant_id.parse().ok()?, order_no: order_no.parse().ok()? })
+    OrderKey::from_columns(exception.merchant_id.as_deref(), exception.order_no.as_deref())
 }
 
 async fn resolve_in_tx(

@@ -3,6 +3,7 @@
 use time::OffsetDateTime;
 
 use crate::ids::{MerchantId, UserId, WithdrawalId, WithdrawalNo};
+use crate::infra::repeat::differing;
 use crate::infra::words::words;
 use crate::ledger::{Account, Posting, PostingKind};
 use crate::money::{Currency, Money};
@@ -229,16 +230,13 @@ impl Withdrawal {
 
     /// The fields in which a repeat differs.
     pub(super) fn differing_fields(&self, new: &NewWithdrawal) -> Vec<&'static str> {
-        [
+        differing([
             ("user_id", self.user_id == new.user_id),
             ("amount", self.amount == new.money.amount.minor()),
             ("currency", self.currency == new.money.currency),
             ("channel", self.channel == new.channel),
             ("account", self.account == new.account),
-        ]
-        .into_iter()
-        .filter_map(|(field, is_same)| (!is_same).then_some(field))
-        .collect()
+        ])
     }
 }
 
