@@ -11,7 +11,7 @@ use super::table::Sample;
 use super::{Failure, Settings};
 
 /// Rows that one run may use up in a second; more than any machine at hand does.
-const PER_SECOND: usize = 15_000;
+const PER_SECOND: usize = 30_000;
 /// Scenes of one kind, which share a range of rows.
 const SCENES_OF_A_KIND: usize = 4;
 /// As [`PER_SECOND`], for batches of a hundred.
