@@ -271,7 +271,10 @@ async fn settle<C: Command>(db: &Db, conn: &mut Option<Conn>, batch: Vec<Waiting
             return;
         }
     };
-    match carry_out(&commands, Patience::IN_LANE, &mut in_use).await {
+    let started = Instant::now();
+    let carried_out = carry_out(&commands, Patience::IN_LANE, &mut in_use).await;
+    metrics::histogram!("payonce_batch_seconds", "kind" => C::NAME).record(started.elapsed());
+    match carried_out {
         Ok(outcomes) => {
             *conn = Some(in_use);
             for (answer, outcome) in answers.into_iter().zip(outcomes) {

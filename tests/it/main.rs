@@ -16,6 +16,7 @@ mod access;
 mod audit;
 mod bad_input;
 mod cashier;
+mod chaos;
 mod commands;
 mod contract;
 mod crash_points;

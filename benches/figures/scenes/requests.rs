@@ -102,7 +102,12 @@ pub const SCENES: [Scene; 14] = [
 
 /// Fills every table and connection a little, unmeasured, as in a service that has run for a while.
 pub async fn warm_up(stage: &mut Stage) -> Result<(), Failure> {
-    for scene in [more(PAY_URL, "warm-up a", 32, 32), more(WEBHOOK, "warm-up b", 32, 32)] {
+    let scenes = [
+        more(PAY_URL, "warm-up a", 32, 32),
+        more(WEBHOOK, "warm-up b", 32, 32),
+        more(SETTLE, "warm-up c", 32, 32),
+    ];
+    for scene in scenes {
         let requests = Arc::new(scene.prepare(stage, 0).await?);
         stage.fire(&requests, scene.clients, Order::Once).await?;
     }

@@ -17,6 +17,11 @@ impl Chance {
         Self(StdRng::seed_from_u64(seed))
     }
 
+    /// Another source, which repeats with this one.
+    pub fn another(&mut self) -> Self {
+        Self(StdRng::seed_from_u64(self.0.random()))
+    }
+
     /// A pause of up to so many microseconds.
     pub fn pause(&mut self, max_micros: u64) -> Duration {
         Duration::from_micros(self.0.random_range(0..=max_micros))

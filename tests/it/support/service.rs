@@ -15,7 +15,7 @@ use tokio::process::{Child, Command};
 use tokio::task::JoinHandle;
 use tokio::time::sleep;
 
-use super::app::{SANDBOX_SECRET, SECRET_KEY, TestApp};
+use super::app::{SANDBOX_SECRET, SECRET_KEY, TestApp, TestOptions};
 use super::reply::Reply;
 use super::usage::Usage;
 
@@ -60,8 +60,13 @@ impl Shop {
     }
 
     pub async fn open_with(vars: Vec<(&'static str, String)>) -> Self {
+        Self::over(TestOptions::default(), vars).await
+    }
+
+    /// Over stores of the story's own.
+    pub async fn over(options: TestOptions, vars: Vec<(&'static str, String)>) -> Self {
         static COUNT: AtomicU32 = AtomicU32::new(0);
-        let app = TestApp::start().await;
+        let app = TestApp::start_with(options).await;
         app.stock("TEA", 1_000_000).await;
         // All of 127/8 is this machine: an address of one's own needs no free port, before and after a restart.
         let [.., a, b] = std::process::id().to_be_bytes();
@@ -113,10 +118,16 @@ impl Shop {
     }
 
     /// Starts what [`Self::command`] made. Gives it when it answers or is dead already.
-    pub async fn start(&self, mut command: Command) -> Service {
-        let url = format!("http://{}:8080", self.address);
+    pub async fn start(&self, command: Command) -> Service {
+        self.start_at(command, 8080).await
+    }
+
+    /// The same at another port: several processes serve one shop.
+    pub async fn start_at(&self, mut command: Command, port: u16) -> Service {
+        let url = format!("http://{}:{port}", self.address);
+        command.env("BIND_ADDR", format!("{}:{port}", self.address)).env("PUBLIC_URL", &url);
         let process = command.spawn().expect("a process");
-        let addr = (self.address, 8080).into();
+        let addr = (self.address, port).into();
         let service = Service { process: Mutex::new(process), addr, url, http: self.app.http.clone() };
         let started = Instant::now();
         while !service.is_dead() {
