@@ -156,6 +156,8 @@ pub struct HttpConfig {
     pub public_url: Option<String>,
     /// Connections at once at most. Env: `HTTP_CONNECTIONS_MAX`.
     pub max_connections: usize,
+    /// Requests under way at most, of merchants and as many of channels. Env: `HTTP_REQUESTS_MAX`.
+    pub max_requests: usize,
     /// Origins whose browsers may call the two public routes. Env: `CORS_ORIGINS`.
     pub cors_origins: Vec<String>,
     /// Logs as text or JSON. Env: `LOG_FORMAT`.
@@ -196,6 +198,7 @@ impl HttpConfig {
             bind,
             public_url: public_url.map(|url| url.trim_end_matches('/').to_owned()),
             max_connections: env.within("HTTP_CONNECTIONS_MAX", 16, 1_000_000)?,
+            max_requests: env.within("HTTP_REQUESTS_MAX", 1, 1_000_000)?,
             cors_origins,
             log_format: env.parsed("LOG_FORMAT")?,
         })

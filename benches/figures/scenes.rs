@@ -27,6 +27,9 @@ pub async fn play(stage: &mut Stage, wanted: &[String]) -> Result<(), Failure> {
         crowds::storm_on_one_order(stage).await?;
         crowds::others_beside_a_storm(stage).await?;
     }
+    if is_wanted("rush") {
+        crowds::rush(stage).await?;
+    }
     if is_wanted("timeouts") {
         timeouts::all_at_once(stage).await?;
     }

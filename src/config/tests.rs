@@ -58,6 +58,7 @@ fn a_wrong_variable_is_named_with_what_was_expected() {
         ("RATES_URL", "rates.internal"),
         ("RATES_DEADLINE_MS", "0"),
         ("HTTP_CONNECTIONS_MAX", "0"),
+        ("HTTP_REQUESTS_MAX", "0"),
         ("LOG_FORMAT", "xml"),
     ];
     for (name, value) in cases {

@@ -112,6 +112,12 @@ pub const VARIABLES: &[Variable] = &[
         "a whole number from 16 to 1000000",
         "Connections from outside at once at most, and at most half of the file descriptors; more wait until one ends.",
     ),
+    plain(
+        "HTTP_REQUESTS_MAX",
+        "1024",
+        "a whole number from 1 to 1000000",
+        "Requests of merchants under way at once at most, and as many callbacks; more are answered 503 OVERLOADED at once.",
+    ),
     secret(
         "ADMIN_TOKENS",
         "role:token or role@name:token, comma separated; roles viewer and operator; different tokens of at least 24 bytes",

@@ -7,11 +7,12 @@ use axum::http::request::Parts;
 use serde::de::DeserializeOwned;
 
 use super::error::Problem;
+use super::overload::take_place;
 use crate::infra::body::{self, BadJson, MAX_BODY, Unreadable};
 
-/// A body as it came, up to [`MAX_BODY`] bytes.
-pub(super) async fn read_body(body: Body) -> Result<Bytes, Problem> {
-    body::read(body).await.map_err(|unreadable| match unreadable {
+/// A body as it came, up to [`MAX_BODY`] bytes. With it the request takes its place among those under way.
+pub(super) async fn read_body(parts: &Parts, body: Body) -> Result<Bytes, Problem> {
+    let read = body::read(body).await.map_err(|unreadable| match unreadable {
         Unreadable::TooLarge => {
             let detail = format!("the body has more than {MAX_BODY} bytes; nothing was done");
             Problem::new(StatusCode::PAYLOAD_TOO_LARGE, "BODY_TOO_LARGE", detail)
@@ -24,7 +25,9 @@ pub(super) async fn read_body(body: Body) -> Result<Bytes, Problem> {
             let detail = "the body did not arrive in time; nothing was done";
             Problem::new(StatusCode::REQUEST_TIMEOUT, "BODY_TIMEOUT", detail)
         }
-    })
+    })?;
+    take_place(parts)?;
+    Ok(read)
 }
 
 /// A body that is announced as JSON.
@@ -33,7 +36,7 @@ pub(super) async fn json_bytes(parts: &Parts, body: Body) -> Result<Bytes, Probl
         let detail = "expected Content-Type: application/json; nothing was done";
         return Err(Problem::new(StatusCode::UNSUPPORTED_MEDIA_TYPE, "UNSUPPORTED_MEDIA_TYPE", detail));
     }
-    read_body(body).await
+    read_body(parts, body).await
 }
 
 /// A JSON body of a known shape.

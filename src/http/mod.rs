@@ -28,6 +28,7 @@ mod idempotency;
 mod middleware;
 mod openapi;
 mod orders;
+mod overload;
 mod pay;
 mod refunds;
 mod router;
@@ -41,6 +42,7 @@ mod within;
 
 pub use health::Readiness;
 pub use openapi::document;
+pub use overload::Places;
 pub use router::router;
 pub use server::{listen, serve};
 pub use within::{Answer, BadCall, answer_within};
@@ -67,6 +69,8 @@ pub struct EdgeInside {
     pub callbacks: Flights<Incoming, Taken>,
     /// The audit under way: one at a time, whoever asks meanwhile gets its report.
     pub audits: Flights<(), Result<AuditReport, Arc<DbError>>>,
+    /// Where requests under way are counted.
+    pub places: Places,
     /// Whether this instance takes new work.
     pub readiness: Readiness,
 }
@@ -82,6 +86,7 @@ impl Edge {
             settlements: Flights::new(tasks.clone()),
             audits: Flights::new(tasks.with_deadline(AUDIT_DEADLINE)),
             callbacks: Flights::new(tasks),
+            places: Places::new(app.config.http.max_requests),
             readiness,
             app,
         }))

@@ -13,8 +13,8 @@ use utoipa_swagger_ui::SwaggerUi;
 
 use super::error::Problem;
 use super::{
-    Edge, admin, ambiguity, health, middleware, openapi, orders, pay, refunds, settlements, users, webhooks,
-    withdrawals,
+    Edge, admin, ambiguity, health, middleware, openapi, orders, overload, pay, refunds, settlements, users,
+    webhooks, withdrawals,
 };
 
 /// The routes that browsers may call from the pages of `CORS_ORIGINS`.
@@ -80,9 +80,11 @@ pub(super) fn routes() -> OpenApiRouter<Edge> {
 
 /// The browser's routes with CORS around them. Here the answer to other methods is set before the layer, so that
 /// the layer is around it too: the preflight, an OPTIONS that no route has, would be refused otherwise.
-fn browser_routes_for(origins: &[String]) -> OpenApiRouter<Edge> {
+fn browser_routes_for(edge: &Edge) -> OpenApiRouter<Edge> {
     let (routes, document) = browser_routes().split_for_parts();
-    let routes = routes.method_not_allowed_fallback(method_not_allowed).layer(cors(origins));
+    let routes = routes.method_not_allowed_fallback(method_not_allowed);
+    let routes = routes.layer(from_fn_with_state(edge.clone(), overload::admit));
+    let routes = routes.layer(cors(&edge.app.config.http.cors_origins));
     OpenApiRouter::with_openapi(document).merge(OpenApiRouter::from(routes))
 }
 
@@ -93,10 +95,10 @@ async fn method_not_allowed() -> Response {
 
 /// The router of an instance: without the role `api` only its health, and `sandbox` where that role runs.
 pub fn router(edge: Edge, sandbox: Option<OpenApiRouter>, with_api: bool) -> Router {
-    let origins = &edge.app.config.http.cors_origins;
     let mut all = OpenApiRouter::with_openapi(openapi::base()).merge(health_routes());
     if with_api {
-        all = all.merge(browser_routes_for(origins)).merge(other_routes());
+        all = all.merge(browser_routes_for(&edge));
+        all = all.merge(other_routes().layer(from_fn_with_state(edge.clone(), overload::admit)));
     }
     let mut all = all.with_state(edge.clone());
     if let Some(sandbox) = sandbox {

@@ -33,7 +33,7 @@ pub(super) async fn receive(
 ) -> Result<Response, Problem> {
     let channel = edge.app.channels.get(&channel_name).cloned().ok_or_else(Problem::not_found)?;
     let (parts, body) = request.into_parts();
-    let body = read_body(body).await?;
+    let body = read_body(&parts, body).await?;
     let incoming = match webhooks::verify(&edge.app, channel.as_ref(), &parts.headers, &body) {
         Ok(incoming) => incoming,
         Err(error) => {

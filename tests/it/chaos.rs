@@ -114,20 +114,8 @@ async fn whatever_breaks_what_was_told_is_so() {
     for seller in join_all(sellers).await {
         orders += seller.expect("no seller was told two things");
     }
-    // A channel that met a dead service again and again takes its time; here it repeats itself at once.
-    shop.app
-        .sql("UPDATE sandbox.deliveries SET due_at = now() WHERE status = 'PENDING' AND attempts > 0")
-        .await;
-    let drained = shop.settle("after all that").await;
-    let told = assert_told_is_so(&merchant).await;
-    println!(
-        "{:?} in {:?}: {orders} orders, {} answers, {} times unknown; drained in {drained:?}; told again alike: {}; {told:?}",
-        faults.counts,
-        started.elapsed(),
-        merchant.log.lock().expect("no panic").len(),
-        merchant.unknown.load(Ordering::Relaxed),
-        merchant.repeats.load(Ordering::Relaxed),
-    );
+    assert_all_is_well(&shop, &merchant).await;
+    println!("{:?} in {:?}, {orders} orders", faults.counts, started.elapsed());
     for index in 0..INSTANCES {
         faults.instances.kill(index).await;
     }
@@ -135,6 +123,22 @@ async fn whatever_breaks_what_was_told_is_so() {
     drop((last, merchant));
     Arc::into_inner(shop).expect("nobody else has it").end().await;
     drop((postgres, redis));
+}
+
+/// It comes to its end by itself, and what was told is so.
+async fn assert_all_is_well(shop: &Shop, merchant: &Merchant) {
+    // A channel that met a dead service again and again takes its time; here it repeats itself at once.
+    shop.app
+        .sql("UPDATE sandbox.deliveries SET due_at = now() WHERE status = 'PENDING' AND attempts > 0")
+        .await;
+    let drained = shop.settle("after all that").await;
+    let told = assert_told_is_so(merchant).await;
+    println!(
+        "{} answers, {} times unknown; drained in {drained:?}; told again alike: {}; {told:?}",
+        merchant.log.lock().expect("no panic").len(),
+        merchant.unknown.load(Ordering::Relaxed),
+        merchant.repeats.load(Ordering::Relaxed),
+    );
 }
 
 /// Every answer is there still: what was done is there, what was refused is not, and a key says what it said. Gives how

@@ -38,6 +38,7 @@ mod main_job;
 mod money_at_once;
 mod operations;
 mod orders;
+mod overload;
 mod pay_url;
 mod pay_url_crashes;
 mod pay_url_keys;

@@ -76,14 +76,14 @@ impl Seller {
     /// The customer pays, pays too much, pays late, declines or leaves; somebody forges a callback.
     async fn pay_or_not(&mut self, order_no: &str, attempt: &str) {
         match self.chance.one_of(12) {
-            0 => drop(self.at_the_channel(attempt, "decline", json!({})).await),
+            0 => self.at_the_channel(attempt, "decline", json!({})).await,
             1 => self.forge(attempt).await,
             2 => {
                 self.post(&format!("/orders/{order_no}/close"), &format!("X-{order_no}"), json!({})).await;
                 self.at_the_channel(attempt, "pay", json!({"force": true})).await;
             }
-            3 => drop(self.at_the_channel(attempt, "pay", json!({"amount": 7})).await),
-            4 => drop(self.at_the_channel(attempt, "pay", json!({"currency": "USD"})).await),
+            3 => self.at_the_channel(attempt, "pay", json!({"amount": 7})).await,
+            4 => self.at_the_channel(attempt, "pay", json!({"currency": "USD"})).await,
             5 => {
                 let (merchant, path) = (self.merchant.clone(), format!("/orders/{order_no}/close"));
                 let close = tokio::spawn({
@@ -94,7 +94,7 @@ impl Seller {
                 close.await.expect("no panic");
             }
             6 => {}
-            _ => drop(self.at_the_channel(attempt, "pay", json!({})).await),
+            _ => self.at_the_channel(attempt, "pay", json!({})).await,
         }
     }
 

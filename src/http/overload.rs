@@ -1,0 +1,140 @@
+//! Overload is turned away at the door: a request beyond what can be worked on in time hears so at once, before its
+//! credential and its body are looked at, and costs next to nothing.
+//!
+//! Always true: nothing was done for whoever is turned away. A place is taken when the body is there, so that nobody
+//! holds one by sending slowly. Channels have places of their own, so that no rush of customers makes a channel repeat
+//! what it has to tell; operators and health checks are never turned away, and who only waits for a change of an order
+//! takes no place.
+
+use std::sync::{Arc, OnceLock};
+
+use axum::extract::{Request, State};
+use axum::http::request::Parts;
+use axum::http::{Method, Uri};
+use axum::middleware::Next;
+use axum::response::{IntoResponse, Response};
+use tokio::sync::{OwnedSemaphorePermit, Semaphore};
+
+use super::Edge;
+use super::error::Problem;
+
+/// The places of an instance. Cheap to clone.
+#[derive(Clone, Debug)]
+pub struct Places {
+    merchants: Arc<Semaphore>,
+    channels: Arc<Semaphore>,
+}
+
+/// Whose requests share places.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Callers {
+    Merchants,
+    Channels,
+    /// Not bounded here.
+    Others,
+}
+
+impl Callers {
+    fn of(method: &Method, uri: &Uri) -> Self {
+        let first = uri.path().split('/').nth(1).unwrap_or_default();
+        let waits =
+            || uri.query().is_some_and(|query| query.split('&').any(|part| part.starts_with("wait=")));
+        match first {
+            "webhooks" => Self::Channels,
+            "admin" => Self::Others,
+            _ if *method == Method::GET && waits() => Self::Others,
+            _ => Self::Merchants,
+        }
+    }
+
+    const fn as_str(self) -> &'static str {
+        match self {
+            Self::Merchants => "merchants",
+            Self::Channels => "channels",
+            Self::Others => "others",
+        }
+    }
+}
+
+impl Places {
+    /// So many for merchants, and as many for channels.
+    #[must_use]
+    pub fn new(count: usize) -> Self {
+        let count = count.min(Semaphore::MAX_PERMITS);
+        Self { merchants: Arc::new(Semaphore::new(count)), channels: Arc::new(Semaphore::new(count)) }
+    }
+
+    fn of(&self, callers: Callers) -> Option<&Arc<Semaphore>> {
+        match callers {
+            Callers::Merchants => Some(&self.merchants),
+            Callers::Channels => Some(&self.channels),
+            Callers::Others => None,
+        }
+    }
+}
+
+/// A request's place, once it is taken, until it is answered.
+#[derive(Debug)]
+struct Place {
+    callers: Callers,
+    places: Arc<Semaphore>,
+    taken: OnceLock<OwnedSemaphorePermit>,
+}
+
+impl Place {
+    fn take(&self) -> Result<(), Problem> {
+        if self.taken.get().is_none() {
+            let place = Arc::clone(&self.places).try_acquire_owned().map_err(|_| self.none_left())?;
+            // Nobody else takes the place of this request.
+            let _ = self.taken.set(place);
+        }
+        Ok(())
+    }
+
+    fn none_left(&self) -> Problem {
+        let callers = self.callers.as_str();
+        metrics::counter!("payonce_requests_turned_away_total", "callers" => callers).increment(1);
+        let detail = "more requests are under way than can be answered in time; nothing was done, ask again";
+        Problem::unavailable("OVERLOADED", detail)
+    }
+}
+
+/// Lets a request in while there is a place, and turns it away otherwise. What has no body takes its place here.
+pub(super) async fn admit(State(edge): State<Edge>, mut request: Request, next: Next) -> Response {
+    let callers = Callers::of(request.method(), request.uri());
+    let Some(places) = edge.places.of(callers) else { return next.run(request).await };
+    let place = Arc::new(Place { callers, places: Arc::clone(places), taken: OnceLock::new() });
+    let admitted = match request.method() {
+        &Method::GET => place.take(),
+        _ if place.places.available_permits() == 0 => Err(place.none_left()),
+        _ => Ok(()),
+    };
+    if let Err(turned_away) = admitted {
+        return turned_away.into_response();
+    }
+    request.extensions_mut().insert(Arc::clone(&place));
+    let answer = next.run(request).await;
+    drop(place);
+    answer
+}
+
+/// Takes the place of a request whose body is there.
+pub(super) fn take_place(parts: &Parts) -> Result<(), Problem> {
+    parts.extensions.get::<Arc<Place>>().map_or(Ok(()), |place| place.take())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn places_go_by_who_asks() {
+        let of = |method, uri: &'static str| Callers::of(&method, &Uri::from_static(uri));
+        assert_eq!(of(Method::POST, "/pay/url"), Callers::Merchants);
+        assert_eq!(of(Method::POST, "/orders?wait=25"), Callers::Merchants);
+        assert_eq!(of(Method::GET, "/orders/o1"), Callers::Merchants);
+        assert_eq!(of(Method::GET, "/orders/o1?wait=25"), Callers::Others);
+        assert_eq!(of(Method::POST, "/webhooks/sandbox"), Callers::Channels);
+        assert_eq!(of(Method::GET, "/admin/overview"), Callers::Others);
+    }
+}
