@@ -1,11 +1,13 @@
 //! An order's money goes back as often as it is asked for, and never more of it than was paid.
 
 use futures_util::future::join_all;
+use futures_util::stream::{self, StreamExt};
 use payonce::channels::sandbox::{FaultKind, FaultOp};
 use reqwest::Method;
 use serde_json::{Value, json};
 
-use crate::support::{OPERATOR, Reply, TestApp, TestOptions, minutes};
+use crate::support::service::is_full;
+use crate::support::{Cluster, OPERATOR, Reply, TestApp, TestOptions, minutes};
 
 /// The second operator of these stories.
 const SECOND: &str = "second-operator-token";
@@ -73,6 +75,48 @@ async fn of_two_refunds_of_sixty_percent_at_once_one_is_made() {
         }
         app.end().await;
     }
+}
+
+/// Asks until it is known what became of it.
+async fn refund_surely(app: &TestApp, body: &Value) -> Reply {
+    loop {
+        let reply = app.post("/refunds", body.clone()).await;
+        if reply.body["code"] != "LOCK_BUSY" {
+            return reply;
+        }
+    }
+}
+
+/// One of a pair on two instances at once, on an order of its own.
+async fn one_of_a_pair(cluster: &Cluster, n: usize) {
+    let (app, order_no) = (cluster.turn(n), format!("P{n}"));
+    let paid = app.order_to_pay(&order_no).await;
+    app.sandbox_pay(&paid, json!({})).await.expect(200);
+    while app.get(&format!("/orders/{order_no}?wait=5")).await.expect(200).body["status"] != "PAID" {}
+    let pair = [
+        refund(&format!("{order_no}-1"), &order_no, 1_194),
+        refund(&format!("{order_no}-2"), &order_no, 1_194),
+    ];
+    let answers =
+        tokio::join!(refund_surely(cluster.turn(n), &pair[0]), refund_surely(cluster.turn(n + 1), &pair[1]),);
+    let mut told = [answers.0, answers.1].map(|answer| (answer.status, answer.body["code"].to_string()));
+    told.sort();
+    assert_eq!(told, [(201, "null".to_owned()), (422, "\"REFUND_EXCEEDS_PAID\"".to_owned())], "{order_no}");
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn of_each_of_many_pairs_on_two_instances_one_is_made() {
+    let pairs = if is_full() { 10_000 } else { 500 };
+    let cluster = Cluster::start(2, TestOptions { workers: true, ..TestOptions::default() }).await;
+    stream::iter(0..pairs).for_each_concurrent(16, |n| one_of_a_pair(&cluster, n)).await;
+    let app = cluster.first();
+    let all_made = async || app.count_where("refunds", "status <> 'SUCCEEDED'").await == 0;
+    app.eventually("every refund is made", all_made).await;
+    assert_eq!(app.count("refunds").await, i64::try_from(pairs).expect("small"));
+    let (taken, gone_back) = app.sandbox_books().await;
+    assert_eq!((taken / 1_990, gone_back / 1_194), (gone_back / 1_194, i64::try_from(pairs).expect("small")));
+    app.assert_books_agree().await;
+    cluster.end().await;
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
