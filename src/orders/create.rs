@@ -68,7 +68,8 @@ async fn create_once(
             return repeated(app, &key, keep).await;
         }
     }
-    Err(OrderError::OutOfStock(wanted(new).into_keys().collect()))
+    // There was enough each time, and each time somebody else was faster: that is no reason to say that it is sold out.
+    Err(OrderError::Db(DbError::Contended(sqlx::Error::RowNotFound)))
 }
 
 fn make(made: &Created, new: &NewOrder, keep: Option<&Keep<Created>>) -> Make {
