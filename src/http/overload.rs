@@ -17,6 +17,7 @@ use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 
 use super::Edge;
 use super::error::Problem;
+use crate::infra::tasks;
 
 /// The places of an instance. Cheap to clone.
 #[derive(Clone, Debug)]
@@ -42,7 +43,7 @@ impl Callers {
         match first {
             "webhooks" => Self::Channels,
             "admin" => Self::Others,
-            _ if *method == Method::GET && waits() => Self::Others,
+            "orders" if *method == Method::GET && waits() => Self::Others,
             _ => Self::Merchants,
         }
     }
@@ -104,8 +105,8 @@ pub(super) async fn admit(State(edge): State<Edge>, mut request: Request, next: 
     let callers = Callers::of(request.method(), request.uri());
     let Some(places) = edge.places.of(callers) else { return next.run(request).await };
     let place = Arc::new(Place { callers, places: Arc::clone(places), taken: OnceLock::new() });
-    let admitted = match request.method() {
-        &Method::GET => place.take(),
+    let admitted = match *request.method() {
+        Method::GET | Method::HEAD => place.take(),
         _ if place.places.available_permits() == 0 => Err(place.none_left()),
         _ => Ok(()),
     };
@@ -113,9 +114,8 @@ pub(super) async fn admit(State(edge): State<Edge>, mut request: Request, next: 
         return turned_away.into_response();
     }
     request.extensions_mut().insert(Arc::clone(&place));
-    let answer = next.run(request).await;
-    drop(place);
-    answer
+    // What outlives a client that hung up keeps the place.
+    tasks::holding(place, next.run(request)).await
 }
 
 /// Takes the place of a request whose body is there.
@@ -134,6 +134,7 @@ mod tests {
         assert_eq!(of(Method::POST, "/orders?wait=25"), Callers::Merchants);
         assert_eq!(of(Method::GET, "/orders/o1"), Callers::Merchants);
         assert_eq!(of(Method::GET, "/orders/o1?wait=25"), Callers::Others);
+        assert_eq!(of(Method::GET, "/pay/po_1?wait=25"), Callers::Merchants);
         assert_eq!(of(Method::POST, "/webhooks/sandbox"), Callers::Channels);
         assert_eq!(of(Method::GET, "/admin/overview"), Callers::Others);
     }

@@ -1,5 +1,6 @@
 //! Work that outlives its caller: a client that hangs up cancels only the wait, and equal requests share a run.
 
+use std::any::Any;
 use std::collections::HashMap;
 use std::hash::Hash;
 use std::sync::{Arc, Mutex, PoisonError};
@@ -20,6 +21,15 @@ pub enum TaskFailed {
     /// Something it waits for hangs. What it did so far is in the database.
     #[error("the work did not end before its deadline")]
     TimedOut,
+}
+
+tokio::task_local! {
+    static HELD: Arc<dyn Any + Send + Sync>;
+}
+
+/// Holds something for as long as `work` takes, and as any work that is begun in it and outlives it.
+pub async fn holding<T>(held: Arc<dyn Any + Send + Sync>, work: impl Future<Output = T>) -> T {
+    HELD.scope(held, work).await
 }
 
 /// Longest life of one piece of work: two calls to a channel and the statements around them.
@@ -65,8 +75,13 @@ impl Tasks {
         work: impl Future<Output = T> + Send + Unpin + 'static,
     ) -> JoinHandle<Result<T, TaskFailed>> {
         let bounded = tokio::time::timeout(self.deadline, work).map_err(|_| TaskFailed::TimedOut);
+        let held = HELD.try_with(Clone::clone).ok();
+        let holding = async move {
+            let _held = held;
+            bounded.await
+        };
         // The lines that it logs belong to the request that began it.
-        self.tracker.spawn(bounded.in_current_span())
+        self.tracker.spawn(holding.in_current_span())
     }
 
     /// Runs work that nobody waits for.

@@ -134,11 +134,10 @@ impl Command for Pay {
                  SET verdict = 'APPLIED', merchant_id = paid.merchant_id, order_no = paid.order_no,
                      updated_at = paid.now
                  FROM paid
-                 -- The limit makes it a look-up, also where the planner believes that the table is empty.
-                 CROSS JOIN LATERAL (SELECT ctid FROM webhook_inbox AS known
-                                     WHERE known.channel = paid.channel AND known.event_id = paid.event_id
-                                     LIMIT 1) AS known
-                 WHERE paid.body IS NULL AND inbox.ctid = known.ctid
+                 WHERE inbox.channel = paid.channel AND inbox.event_id = paid.event_id AND paid.body IS NULL
+                   -- Look-ups, also where the planner believes that the table is empty and begins with it.
+                   AND inbox.channel = ANY (ARRAY(SELECT channel FROM paid WHERE body IS NULL))
+                   AND inbox.event_id = ANY (ARRAY(SELECT event_id FROM paid WHERE body IS NULL))
                ), others AS (
                  -- When one attempt pays, every other live one must be closed at its channel.
                  INSERT INTO compensations
