@@ -7,6 +7,7 @@ use serde_json::{Value, json};
 use crate::support::receiver::{Manner, Receiver};
 use crate::support::{TestApp, TestOptions, minutes, seconds};
 
+mod catalogue;
 mod endpoints;
 mod relays;
 

@@ -118,7 +118,7 @@ async fn a_delivery_in_the_hands_of_a_dead_sender_is_taken_over_and_nobody_else_
         "INSERT INTO deliveries (event_id, kind, event, merchant_id, order_no, lane, body, status, due_at, leased_until,
                                  created_at, updated_at)
          SELECT id, 'REPLAY_CALLBACK', event, merchant_id, order_no, 'demo',
-                '{\"type\":\"story.told\",\"data\":' || payload || '}', 'PENDING', created_at,
+                '{\"type\":\"story.told\",\"data\":' || payload::text || '}', 'PENDING', created_at,
                 created_at + interval '20 s', created_at, created_at
          FROM outbox ORDER BY id LIMIT 1;
          UPDATE outbox SET open_deliveries = 1 WHERE id = (SELECT min(id) FROM outbox)",
