@@ -28,7 +28,7 @@ pub async fn set_notify_url(
     let now = app.now();
     let mut tx = app.db.begin().await?;
     let written = async {
-        if !store::set_notify_url(&mut tx, merchant_id, url, now).await? {
+        if !store::save_endpoint(&mut tx, merchant_id, url, now).await? {
             return Err(MerchantError::NotFound);
         }
         let enabled = store::enable_endpoints(&mut tx, merchant_id).await?;
@@ -58,7 +58,7 @@ pub async fn rotate_notify_secret(
     let now = app.now();
     let mut tx = app.db.begin().await?;
     let written = async {
-        if !store::replace_notify_secret(&mut tx, merchant_id, &sealed, now + overlap, now).await? {
+        if !store::replace_secret(&mut tx, merchant_id, &sealed, now + overlap, now).await? {
             return Err(MerchantError::NotFound);
         }
         Ok(admin_log::append_in_tx(&mut tx, entry, now).await?)

@@ -160,7 +160,7 @@ pub(super) async fn list_skus(
 }
 
 /// Sets where a merchant's events go; `false` when there is no such merchant.
-pub(super) async fn set_notify_url(
+pub(super) async fn save_endpoint(
     tx: &mut Tx,
     merchant_id: &MerchantId,
     url: Option<&str>,
@@ -188,7 +188,7 @@ pub(super) async fn enable_endpoints(tx: &mut Tx, merchant_id: &MerchantId) -> R
 
 /// Puts a secret in the place of the one that signs, which signs beside it until `old_ends_at`, and so do those before
 /// it at the longest. `false` when there is no such merchant.
-pub(super) async fn replace_notify_secret(
+pub(super) async fn replace_secret(
     tx: &mut Tx,
     merchant_id: &MerchantId,
     sealed: &[u8],

@@ -25,25 +25,27 @@ pub(in crate::outbox) async fn claim_due(
                      WHERE next.status = 'PENDING' AND next.lane > lane.name ORDER BY next.lane LIMIT 1), place + 1
              FROM lane WHERE lane.name IS NOT NULL AND place < $6
            ), due AS MATERIALIZED (
-             SELECT one.event_id, one.kind
+             SELECT one.place_of_row
              FROM lane
              LEFT JOIN unnest($3::text[], $4::bigint[]) AS known (name, room) ON known.name = lane.name
              CROSS JOIN LATERAL (
-                 SELECT delivery.event_id, delivery.kind
+                 SELECT delivery.ctid AS place_of_row
                  FROM deliveries AS delivery
                  WHERE delivery.lane = lane.name AND delivery.status = 'PENDING' AND delivery.due_at <= $1
                    AND (delivery.leased_until IS NULL OR delivery.leased_until <= $1)
-                   AND NOT EXISTS (SELECT 1 FROM deliveries AS ahead
-                                   WHERE ahead.merchant_id = delivery.merchant_id
-                                     AND ahead.order_no = delivery.order_no AND ahead.kind = delivery.kind
-                                     AND ahead.status = 'PENDING' AND ahead.event_id < delivery.event_id)
+                   -- No join: its plan could walk.
+                   AND (SELECT ahead.event_id FROM deliveries AS ahead
+                        WHERE ahead.merchant_id = delivery.merchant_id AND ahead.order_no = delivery.order_no
+                          AND ahead.kind = delivery.kind AND ahead.status = 'PENDING'
+                          AND ahead.event_id < delivery.event_id LIMIT 1) IS NULL
                  ORDER BY delivery.due_at, delivery.event_id
                  LIMIT coalesce(known.room, $5)
                  FOR UPDATE OF delivery SKIP LOCKED
              ) AS one
            )
            UPDATE deliveries AS delivery SET leased_until = $2
-           FROM due WHERE delivery.event_id = due.event_id AND delivery.kind = due.kind
+           -- Locked, so they stay where they are; and no plan can walk to them.
+           FROM due WHERE delivery.ctid = due.place_of_row
            RETURNING delivery.event_id, delivery.kind AS "kind: DeliveryKind", delivery.event, delivery.merchant_id,
                      delivery.order_no, delivery.lane, delivery.url, delivery.body, delivery.attempts,
                      delivery.leased_until AS "leased_until!""#,

@@ -53,9 +53,13 @@ impl Command for Record {
                  FROM unnest($1::bigint[], $2::text[], $3::timestamptz[], $4::text[], $5::timestamptz[], $6::text[],
                              $7::integer[], $8::jsonb[], $9::timestamptz[]) WITH ORDINALITY
                       AS new (event_id, kind, lease, status, due_at, error, counts, attempt, now, place),
-                      patient
-                 WHERE delivery.event_id = new.event_id AND delivery.kind = new.kind
-                   AND delivery.leased_until = new.lease
+                      patient,
+                      -- A look-up for each: as a join its plan could walk.
+                      LATERAL (SELECT held.ctid AS place_of_row FROM deliveries AS held
+                               WHERE held.event_id = new.event_id AND held.kind = new.kind
+                                 AND held.leased_until = new.lease
+                               LIMIT 1 FOR UPDATE) AS held
+                 WHERE delivery.ctid = held.place_of_row
                  RETURNING delivery.event_id, delivery.status, new.now, new.place
                ), published AS (
                  UPDATE outbox
@@ -90,12 +94,16 @@ async fn hold_back(batch: &[Record], conn: &mut Conn) -> Result<(), DbError> {
         return Ok(());
     }
     sqlx::query!(
-        "UPDATE deliveries AS behind SET due_at = failed.due_at
+        "UPDATE deliveries AS later SET due_at = failed.due_at
          FROM unnest($1::text[], $2::text[], $3::text[], $4::bigint[], $5::timestamptz[])
-              AS failed (merchant_id, order_no, kind, event_id, due_at)
-         WHERE behind.merchant_id = failed.merchant_id AND behind.order_no = failed.order_no
-           AND behind.kind = failed.kind AND behind.event_id > failed.event_id AND behind.status = 'PENDING'
-           AND behind.due_at < failed.due_at",
+              AS failed (merchant_id, order_no, kind, event_id, due_at),
+              -- The limit keeps it a look-up for each: as a join its plan could walk. What moved meanwhile is left.
+              LATERAL (SELECT waiting.ctid AS place FROM deliveries AS waiting
+                       WHERE waiting.merchant_id = failed.merchant_id AND waiting.order_no = failed.order_no
+                         AND waiting.kind = failed.kind AND waiting.event_id > failed.event_id
+                         AND waiting.status = 'PENDING' AND waiting.due_at < failed.due_at
+                       LIMIT 1000) AS behind
+         WHERE later.ctid = behind.place",
         &column(&failed, |record| record.delivery.merchant_id.as_deref()) as &[Option<&str>],
         &column(&failed, |record| record.delivery.order_no.as_deref()) as &[Option<&str>],
         &column(&failed, |record| record.delivery.kind.as_str()) as &[&str],

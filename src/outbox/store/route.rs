@@ -36,9 +36,9 @@ pub(in crate::outbox) async fn find_new(tx: &mut Tx, limit: i64) -> Result<Vec<N
            LEFT JOIN orders ON orders.merchant_id = event.merchant_id AND orders.order_no = event.order_no
            WHERE event.open_deliveries IS NULL
              -- Not in the words of the index of new events, which would be walked once for each of them.
-             AND NOT EXISTS (SELECT 1 FROM outbox AS earlier
-                             WHERE earlier.merchant_id = event.merchant_id AND earlier.order_no = event.order_no
-                               AND earlier.id < event.id AND coalesce(earlier.open_deliveries, -1) = -1)
+             AND (SELECT earlier.id FROM outbox AS earlier
+                  WHERE earlier.merchant_id = event.merchant_id AND earlier.order_no = event.order_no
+                    AND earlier.id < event.id AND coalesce(earlier.open_deliveries, -1) = -1 LIMIT 1) IS NULL
            ORDER BY event.id
            LIMIT $1
            -- Any number of relays work side by side.
