@@ -121,7 +121,7 @@ async fn call_back(
 
 async fn publish(relay: &Relay, delivery: &Delivery, now: OffsetDateTime) -> (Verdict, Attempt) {
     let Some(broker) = &relay.broker else {
-        return (Verdict::Nowhere, failure(now, "this service has no broker any more"));
+        return (Verdict::Away, failure(now, "this instance has no broker"));
     };
     let (id, began) = (event_id(delivery.event_id), Instant::now());
     let message = EventMessage { name: &delivery.event, id: &id, body: &delivery.body };

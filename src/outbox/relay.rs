@@ -131,7 +131,12 @@ impl Relay {
         now: OffsetDateTime,
         leased_until: OffsetDateTime,
     ) -> Result<Vec<Delivery>, DbError> {
-        let (room, first) = (self.lanes.room(), i64::try_from(lanes::FIRST).unwrap_or(1));
+        let (mut room, first) = (self.lanes.room(), i64::try_from(lanes::FIRST).unwrap_or(1));
+        if self.broker.is_none() {
+            // Left to the instances that have one.
+            room.0.push(BROKER.to_owned());
+            room.1.push(0);
+        }
         let mut conn = self.db.conn().await?;
         effect!(
             "outbox.claim",

@@ -1,10 +1,12 @@
 //! What merchants hear: signed, in order, at least once; and what becomes of it when their endpoint is not well.
 
+use std::io::Write;
+use std::process::{Command, Stdio};
 use std::time::Duration;
 
 use serde_json::{Value, json};
 
-use crate::support::receiver::{Manner, Receiver};
+use crate::support::receiver::{Call, Manner, Receiver};
 use crate::support::{TestApp, TestOptions, minutes, seconds};
 
 mod catalogue;
@@ -59,6 +61,23 @@ impl TestApp {
     }
 }
 
+/// The scheme's library for Python believes it too, where `.ci/run` has put one.
+fn assert_judge_believes(call: &Call) {
+    let Ok(python) = std::env::var("PAYONCE_SIGNATURE_JUDGE") else { return };
+    let of = |name: &str| call.headers[name].clone();
+    let mut judge = Command::new(python)
+        .args([".ci/judge_signature.py", DEMO_SECRET])
+        .args([of("webhook-id"), of("webhook-timestamp"), of("webhook-signature")])
+        .current_dir(env!("CARGO_MANIFEST_DIR"))
+        .stdin(Stdio::piped())
+        .stdout(Stdio::piped())
+        .spawn()
+        .expect("a judge");
+    judge.stdin.take().expect("a way in").write_all(call.body.as_bytes()).expect("told");
+    let judged = judge.wait_with_output().expect("a judgement");
+    assert!(judged.status.success() && judged.stdout.starts_with(b"believed"), "{judged:?}");
+}
+
 #[tokio::test]
 async fn an_event_arrives_signed_as_the_scheme_wants_it_and_is_published_with_its_try() {
     let receiver = Receiver::start().await;
@@ -70,6 +89,7 @@ async fn an_event_arrives_signed_as_the_scheme_wants_it_and_is_published_with_it
     let (call, body) = (&calls[0], calls[0].json());
     assert!(call.is_signed_by(DEMO_SECRET), "{call:?}");
     assert!(!call.is_signed_by("whsec_bm90IHRoZSBzZWNyZXQgb2YgYW55Ym9keQ=="));
+    assert_judge_believes(call);
     assert_eq!(call.headers["content-type"], "application/json");
     assert_eq!((&body["type"], &body["version"]), (&json!("order.paid"), &json!(1)));
     assert_eq!((&body["data"]["order_no"], &body["data"]["amount"]), (&json!("N1"), &json!(1990)));

@@ -5,7 +5,7 @@ use std::collections::BTreeSet;
 use serde_json::json;
 
 use crate::support::TestApp;
-use crate::support::receiver::Receiver;
+use crate::support::receiver::{Call, Receiver};
 
 #[tokio::test]
 async fn the_document_tells_every_event_with_the_fields_that_it_really_has() {
@@ -21,7 +21,7 @@ async fn the_document_tells_every_event_with_the_fields_that_it_really_has() {
     app.run_until_idle().await;
 
     let document = app.call(reqwest::Method::GET, "/openapi.json", "", None).await.expect(200).body;
-    let told: BTreeSet<String> = receiver.calls().iter().map(|call| call.name()).collect();
+    let told: BTreeSet<String> = receiver.calls().iter().map(Call::name).collect();
     for name in ["order.paid", "order.closed", "order.settled", "refund.finished", "stray_payment.received"] {
         assert!(told.contains(name), "{name} is not among {told:?}");
     }
