@@ -9,15 +9,17 @@ use tokio::sync::Notify;
 use crate::channels::Channels;
 use crate::config::{Config, DelayQueue};
 use crate::ids::Ids;
-use crate::infra::amqp::{Amqp, Delays};
+use crate::infra::amqp::{Amqp, Delays, Events};
 use crate::infra::changes::Changes;
 use crate::infra::clock::Clock;
 use crate::infra::db::Db;
 use crate::infra::http_client;
 use crate::infra::lock::{LockSettings, Locks, backend_on};
+use crate::infra::outside::{self, SystemLookup};
 use crate::infra::redis::Redis;
 use crate::infra::secret_box::SecretBox;
 use crate::infra::tasks::Tasks;
+use crate::outbox::{Relay, RelayParts};
 
 /// The service's insides, shared by every handler and duty.
 #[derive(Clone, Debug)]
@@ -32,7 +34,7 @@ pub struct Inside {
     pub db: Db,
     /// Redis: locks and timers.
     pub redis: Redis,
-    /// RabbitMQ, where it is used.
+    /// RabbitMQ, where there is one.
     pub amqp: Option<Amqp>,
     /// The orders' timers on RabbitMQ; without it they are in Redis.
     pub delays: Option<Delays>,
@@ -48,6 +50,8 @@ pub struct Inside {
     pub secrets: SecretBox,
     /// Work that outlives its caller.
     pub tasks: Tasks,
+    /// Tells the outside what is in the outbox.
+    pub relay: Relay,
     /// Who waits for a change of which order.
     pub changes: Changes,
     /// Calls the endpoint of rates, where there is one.
@@ -70,9 +74,9 @@ pub enum SetupError {
     /// `AMQP_URL` cannot be used.
     #[error("AMQP_URL cannot be used")]
     Broker(#[from] crate::infra::amqp::BadAddress),
-    /// `RATES_URL` cannot be called.
-    #[error("RATES_URL cannot be called")]
-    Rates(#[from] reqwest::Error),
+    /// Nothing can be called over HTTP.
+    #[error("SSL_CERT_FILE: no calls can be made over HTTP")]
+    Http(#[from] reqwest::Error),
     /// `ENCRYPTION_KEY` cannot be used.
     #[error("ENCRYPTION_KEY cannot be used")]
     EncryptionKey(#[from] crate::infra::secret_box::Undecipherable),
@@ -93,11 +97,23 @@ impl App {
         let redis = Redis::new(&config.redis)?;
         let locks =
             Locks::new(backend_on(&redis), LockSettings::with_ttl(config.redis.lock_ttl), ids.clone());
-        let broker = config.broker.url.as_ref().filter(|_| config.orders.delay_queue == DelayQueue::RabbitMq);
-        let amqp = broker.map(Amqp::new).transpose()?;
-        let timers = format!("{}.order_timeout", config.broker.prefix);
-        let delays = amqp.clone().map(|amqp| Delays::new(amqp, &timers));
+        let amqp = config.broker.url.as_ref().map(Amqp::new).transpose()?;
+        let named = |what: &str| format!("{}.{what}", config.broker.prefix);
+        let timers = amqp.clone().filter(|_| config.orders.delay_queue == DelayQueue::RabbitMq);
+        let delays = timers.map(|amqp| Delays::new(amqp, &named("order_timeout")));
         let secrets = SecretBox::new(&config.encryption_key, ids.clone())?;
+        let tasks = Tasks::default();
+        let relay = Relay::new(RelayParts {
+            db: db.clone(),
+            clock: clock.clone(),
+            ids: ids.clone(),
+            secrets: secrets.clone(),
+            tasks: tasks.clone(),
+            outside: config.notify.clone(),
+            http: outside::client(config.notify.clone(), SystemLookup)?,
+            broker: amqp.clone().map(|amqp| Events::new(amqp, &named("events"))),
+            lease: config.task_lease,
+        });
         let rates_http = config.rates.url.is_some().then(|| http_client::builder().build()).transpose()?;
         Ok(Self(Arc::new(Inside {
             config,
@@ -110,7 +126,8 @@ impl App {
             ids,
             channels,
             secrets,
-            tasks: Tasks::default(),
+            tasks,
+            relay,
             changes: Changes::default(),
             rates_http,
             settlement_wake: Arc::default(),

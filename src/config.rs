@@ -9,6 +9,7 @@ use std::time::Duration;
 
 use secrecy::{ExposeSecret, SecretString};
 
+use crate::infra::outside::{Net, Outside};
 use crate::infra::redis::RedisServers;
 
 mod env;
@@ -35,6 +36,8 @@ pub struct Config {
     pub orders: OrdersConfig,
     /// Where rates of commissions come from.
     pub rates: RatesConfig,
+    /// Where notifications may go. Env: `NOTIFY_ALLOW_NETS`.
+    pub notify: Outside,
     /// How long a worker may hold a task before another takes it over. Env: `TASK_LEASE_MS`.
     pub task_lease: Duration,
     /// The key under which stored secrets are encrypted. Env: `ENCRYPTION_KEY`.
@@ -61,6 +64,7 @@ impl Config {
             channels: ChannelsConfig::read(env)?,
             orders,
             rates: RatesConfig::read(env)?,
+            notify: read_outside(env)?,
             task_lease: env.millis("TASK_LEASE_MS", 1_000, 25_000)?,
             encryption_key: env.secret("ENCRYPTION_KEY", "dev-encryption-key")?,
         })
@@ -368,6 +372,17 @@ impl RatesConfig {
             deadline: env.millis("RATES_DEADLINE_MS", 50, 20_000)?,
         })
     }
+}
+
+/// The networks that notifications may reach although they are not public; this machine itself for a developer.
+fn read_outside(env: &Env) -> Result<Outside, ConfigError> {
+    let is_dev = env.strictness == Strictness::Dev;
+    let default = if is_dev { "127.0.0.0/8,::1" } else { "" };
+    let text = env.text("NOTIFY_ALLOW_NETS")?.unwrap_or_else(|| default.to_owned());
+    let nets = text.split(',').map(str::trim).filter(|net| !net.is_empty());
+    let read =
+        |net: &str| net.parse::<Net>().map_err(|error| env.wrong("NOTIFY_ALLOW_NETS", error.to_string()));
+    Ok(Outside { exempt: nets.map(read).collect::<Result<_, _>>()?, is_dev })
 }
 
 #[cfg(test)]

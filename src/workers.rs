@@ -9,12 +9,16 @@ use crate::drive;
 use crate::idempotency;
 use crate::infra::duty::{Batch, Duty, DutyError};
 use crate::infra::telemetry;
-use crate::{compensation, ledger, orders, pay, settlement, webhooks};
+use crate::{compensation, ledger, orders, outbox, pay, settlement, webhooks};
 
 /// For what is also woken: the poll is only the net.
 const SOON: Duration = Duration::from_millis(200);
+/// For what other instances write.
+const SOONER: Duration = Duration::from_millis(100);
 /// For what readers add up by themselves until then.
 const EVERY_SECOND: Duration = Duration::from_secs(1);
+/// For gauges that are looked at by machines.
+const NOW_AND_THEN: Duration = Duration::from_secs(10);
 /// For what walks the whole database.
 const RARELY: Duration = Duration::from_secs(300);
 /// For retention.
@@ -33,6 +37,15 @@ pub fn duties(app: &App) -> Vec<Duty> {
             .woken_by(app.compensation_wake.clone()),
         duty(app, "settlement.run", at_times, |app| async move { settlement::run_due(&app).await })
             .woken_by(app.settlement_wake.clone()),
+        duty(app, "outbox.relay", SOONER, |app| async move { app.relay.run_once().await })
+            .woken_by(app.db.bell().clone()),
+        duty(
+            app,
+            "outbox.age",
+            NOW_AND_THEN,
+            |app| async move { outbox::publish_age(&app.db, app.now()).await },
+        ),
+        duty(app, "outbox.forget", HOURLY, |app| async move { outbox::forget_old(&app.db, app.now()).await }),
         duty(app, "ledger.fold", EVERY_SECOND, |app| async move { ledger::fold(&app.db, app.now()).await }),
         duty(app, "webhooks.forget", HOURLY, |app| async move { webhooks::forget_old(&app).await }),
         duty(app, "idempotency.forget", HOURLY, |app| async move {

@@ -4,6 +4,7 @@ use super::Failure;
 use super::stage::Stage;
 
 mod crowds;
+mod events;
 mod instances;
 mod overhead;
 mod requests;
@@ -35,6 +36,12 @@ pub async fn play(stage: &mut Stage, wanted: &[String]) -> Result<(), Failure> {
     }
     if is_wanted("settlement in batch") {
         settlements::in_batch(stage).await?;
+    }
+    if is_wanted("events") {
+        events::throughput(stage).await?;
+    }
+    if is_wanted("freshness") {
+        events::freshness(stage).await?;
     }
     if is_wanted("lateness") {
         timeouts::lateness(stage).await?;

@@ -47,6 +47,7 @@ impl Program {
             .env("ADMIN_TOKENS", format!("operator:{ADMIN_TOKEN}"))
             .env("ENCRYPTION_KEY", "bench-encryption-key-0123456789")
             .env("SANDBOX_SECRET", SANDBOX_SECRET)
+            .env("NOTIFY_ALLOW_NETS", "127.0.0.0/8")
             .env("RUST_LOG", "warn")
             .stdin(Stdio::null())
             .stderr(log)

@@ -80,13 +80,13 @@ pub const VARIABLES: &[Variable] = &[
     secret(
         "AMQP_URL",
         "amqp://user:password@host:5672/vhost, or amqps://…",
-        "RabbitMQ 3.8 or later, only needed with DELAY_QUEUE=rabbitmq; losing it only slows things.",
+        "RabbitMQ 3.8 or later: gets every event, and keeps the timers with DELAY_QUEUE=rabbitmq; what it misses while it is away comes later.",
     ),
     plain(
         "AMQP_PREFIX",
         "payonce",
         "at most 64 of 0-9A-Za-z_.-",
-        "What the names of the queues begin with, where services share a vhost of RabbitMQ.",
+        "What the names of the queues and exchanges begin with, where services share a vhost of RabbitMQ.",
     ),
     plain(
         "SSL_CERT_FILE",
@@ -191,6 +191,12 @@ pub const VARIABLES: &[Variable] = &[
         "5000",
         "milliseconds from 50 to 20000",
         "How long that endpoint may take before a settlement is answered 503.",
+    ),
+    plain(
+        "NOTIFY_ALLOW_NETS",
+        "",
+        "networks such as 10.1.0.0/16, comma separated",
+        "Networks that notifications may reach although they are not public, also without TLS; on a developer's machine, itself.",
     ),
     plain(
         "TASK_LEASE_MS",

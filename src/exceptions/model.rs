@@ -20,8 +20,10 @@ words! {
         UnreadableCallback = "UNREADABLE_CALLBACK",
         /// A channel says of money what cannot be true beside what it said before.
         Contradiction = "CONTRADICTION",
-        /// A task failed to the end of its schedule.
+        /// A task, or the delivery of an event, failed to the end of its schedule.
         DeadTask = "DEAD_TASK",
+        /// A merchant's endpoint wants no notifications any more.
+        EndpointDisabled = "ENDPOINT_DISABLED",
     }
 }
 

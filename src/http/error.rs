@@ -366,6 +366,7 @@ impl From<MerchantError> for Problem {
                 let detail = format!("{held} are held for pending orders; nothing was changed");
                 Self::new(StatusCode::CONFLICT, "STOCK_BELOW_HELD", detail)
             }
+            MerchantError::BadEndpoint(wrong) => Self::invalid("notify_url", wrong),
             MerchantError::Secret(error) => {
                 tracing::error!(%error, "a secret could not be encrypted");
                 Self::internal()

@@ -17,6 +17,7 @@ use super::error::Problem;
 use super::extract::{Params, PathId};
 use super::idempotency::{IdempotencyKey, Keyed, answer};
 use super::views::OrderView;
+use crate::app::App;
 use crate::idempotency::Answer;
 use crate::ids::{OrderNo, Sku, UserId};
 use crate::money::{Amount, Currency, MAX_MINOR};
@@ -97,9 +98,9 @@ pub(super) struct NewOrderBody {
 
 impl NewOrderBody {
     /// Checks what types alone cannot say.
-    fn check(self, default_life_secs: i64) -> Result<NewOrder, Problem> {
+    fn check(self, app: &App) -> Result<NewOrder, Problem> {
         let amount = self.checked_amount()?;
-        let expires_in_secs = self.expires_in.unwrap_or(default_life_secs);
+        let expires_in_secs = self.expires_in.unwrap_or(app.config.orders.timeout_secs);
         if !(1..=MAX_LIFE_SECS).contains(&expires_in_secs) {
             return Err(Problem::invalid("expires_in", "expected seconds from 1 to 604800"));
         }
@@ -111,7 +112,9 @@ impl NewOrderBody {
             ));
         }
         check_subject(self.subject.as_deref())?;
-        check_url("notify_url", self.notify_url.as_deref())?;
+        if let Some(Err(wrong)) = self.notify_url.as_deref().map(|url| app.relay.check_form(url)) {
+            return Err(Problem::invalid("notify_url", wrong));
+        }
         if self.metadata.as_ref().is_some_and(|metadata| !metadata.is_object()) {
             return Err(Problem::invalid("metadata", "expected a JSON object"));
         }
@@ -214,7 +217,7 @@ pub(super) async fn create(
     SecretKey(caller): SecretKey,
     Keyed { body, key }: Keyed<NewOrderBody>,
 ) -> Result<Response, Problem> {
-    let new = body.check(edge.app.config.orders.timeout_secs)?;
+    let new = body.check(&edge.app)?;
     edge.once(key.of(&caller), created, |app, keep| async move {
         orders::create(&app, &caller.merchant_id, &new, keep.as_ref()).await
     })

@@ -6,7 +6,6 @@
 //! holding a pool place for ever.
 
 use std::fmt;
-use std::ops::{Deref, DerefMut};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
@@ -17,13 +16,16 @@ use secrecy::ExposeSecret;
 use sqlx::pool::PoolConnection;
 use sqlx::postgres::{PgConnectOptions, PgPoolOptions, PgQueryResult, PgRow, PgStatement, PgTypeInfo};
 use sqlx::{Connection, Either, Execute, Executor, PgConnection, PgPool, Postgres, SqlStr};
+use tokio::sync::Notify;
 
 use crate::config::DatabaseConfig;
 use crate::ids::Ids;
 use crate::infra::gather::Gatherer;
 
 mod role;
+mod tx;
 use role::RunAs;
+pub use tx::Tx;
 
 /// Why the database did not do what was asked.
 #[derive(Debug, thiserror::Error)]
@@ -124,6 +126,7 @@ pub struct Db {
     suspicion: Suspicion,
     ids: Ids,
     gatherer: Gatherer,
+    bell: Arc<Notify>,
 }
 
 /// How long one statement of a snapshot may run.
@@ -212,7 +215,7 @@ impl Db {
             .connect_lazy_with(options);
         let statement_deadline = config.statement_deadline + Duration::from_secs(1);
         let gatherer = Gatherer::new(config.max_batch, config.pool_size);
-        Ok(Self { pool, statement_deadline, suspicion, ids, gatherer })
+        Ok(Self { pool, statement_deadline, suspicion, ids, gatherer, bell: Arc::default() })
     }
 
     /// Longest wait for the answer to a statement.
@@ -222,6 +225,13 @@ impl Db {
 
     pub(super) fn gatherer(&self) -> &Gatherer {
         &self.gatherer
+    }
+
+    /// Rings behind each commit of this process that appended what others wait for. A hint, not the truth: who listens
+    /// looks by itself too.
+    #[must_use]
+    pub fn bell(&self) -> &Arc<Notify> {
+        &self.bell
     }
 
     /// The pool itself, for migrations and for tests.
@@ -289,7 +299,7 @@ impl Db {
         let mut conn = self.conn().await?;
         sqlx::raw_sql(statement).execute(&mut conn).await?;
         // From here on the connection counts as in use until `finish` has ended the transaction.
-        Ok(Tx { conn, is_open: true })
+        Ok(Tx { conn, is_open: true, bell: self.bell.clone(), is_ringing: false })
     }
 
     /// Runs a whole use case, again when it lost a race or its connection, a few times with growing, jittered
@@ -443,49 +453,5 @@ impl<'c> Executor<'c> for &'c mut Conn {
         'c: 'e,
     {
         self.exchange(move |conn| conn.describe(sql)).boxed()
-    }
-}
-
-/// An open transaction. [`Tx::finish`] ends it; dropped without that, its connection is closed and the server
-/// rolls back.
-#[derive(Debug)]
-pub struct Tx {
-    conn: Conn,
-    is_open: bool,
-}
-
-impl Tx {
-    /// Commits after `Ok`, rolls back after `Err`, and hands the outcome on.
-    ///
-    /// # Errors
-    /// The outcome's own, or the commit's. After a failed commit the outcome is unknown: look again by key.
-    pub async fn finish<T, E: From<DbError>>(mut self, outcome: Result<T, E>) -> Result<T, E> {
-        let statement = if outcome.is_ok() { "COMMIT" } else { "ROLLBACK" };
-        let ended = sqlx::raw_sql(statement).execute(&mut self.conn).await;
-        self.is_open = ended.is_err();
-        match (outcome, ended) {
-            (Ok(_), Err(error)) => Err(DbError::from(error).into()),
-            (outcome, _) => outcome,
-        }
-    }
-}
-
-impl Drop for Tx {
-    fn drop(&mut self) {
-        // Closes the connection in place of returning it with a transaction open.
-        self.conn.is_mid_flight |= self.is_open;
-    }
-}
-
-impl Deref for Tx {
-    type Target = Conn;
-    fn deref(&self) -> &Conn {
-        &self.conn
-    }
-}
-
-impl DerefMut for Tx {
-    fn deref_mut(&mut self) -> &mut Conn {
-        &mut self.conn
     }
 }

@@ -26,6 +26,8 @@ use super::db::{Conn, Db, DbError};
 pub trait Command: Sized + Send + Sync + 'static {
     /// Its name in metrics and logs.
     const NAME: &'static str;
+    /// Whether it appends what others wait for: [`Db::bell`] then rings behind its commit.
+    const RINGS: bool = false;
     /// What a caller gets.
     type Outcome: Send + 'static;
 
@@ -277,6 +279,7 @@ async fn settle<C: Command>(db: &Db, conn: &mut Option<Conn>, batch: Vec<Waiting
     match carried_out {
         Ok(outcomes) => {
             *conn = Some(in_use);
+            ring::<C>(db);
             for (answer, outcome) in answers.into_iter().zip(outcomes) {
                 answer.send(Ok(outcome)).ok();
             }
@@ -315,7 +318,14 @@ async fn carry_out_alone<C: Command>(db: &Db, command: C) -> Result<C::Outcome, 
 async fn try_alone<C: Command>(db: &Db, command: &C, patience: Patience) -> Result<C::Outcome, DbError> {
     let mut conn = db.conn().await?;
     let outcomes = carry_out(std::slice::from_ref(command), patience, &mut conn).await?;
+    ring::<C>(db);
     outcomes.into_iter().next().ok_or(DbError::UnexpectedRows(0))
+}
+
+fn ring<C: Command>(db: &Db) {
+    if C::RINGS {
+        db.bell().notify_one();
+    }
 }
 
 /// One outcome for each command, or none at all.

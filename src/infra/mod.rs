@@ -1,6 +1,7 @@
 //! What everything else stands on: the stores, the lock, time, background work. No rule of the business here.
 
 pub mod amqp;
+pub mod base64;
 pub mod body;
 pub mod changes;
 pub mod clock;
@@ -11,6 +12,7 @@ pub mod duty;
 pub mod gather;
 pub mod http_client;
 pub mod lock;
+pub mod outside;
 pub mod redis;
 pub mod repeat;
 pub mod request;

@@ -25,6 +25,9 @@ pub enum MerchantError {
     /// More is held for pending orders than the new stock.
     #[error("{0} are held for pending orders, so the stock cannot be less")]
     StockBelowHeld(i64),
+    /// Nothing would be sent to its endpoint; says why.
+    #[error("nothing is sent there: {0}")]
+    BadEndpoint(String),
     /// Its secret could not be encrypted.
     #[error(transparent)]
     Secret(#[from] Undecipherable),
@@ -60,6 +63,9 @@ pub async fn create(
     new: &NewMerchant,
     entry: &Entry,
 ) -> Result<(Merchant, NewKeys, SecretString), MerchantError> {
+    if let Some(url) = &new.notify_url {
+        app.relay.check_endpoint(url).await.map_err(MerchantError::BadEndpoint)?;
+    }
     let keys = new_keys(app, None);
     let notify_secret = SecretString::from(format!("whsec_{}", app.ids.secret()));
     let merchant = insert(app, new, &keys, &notify_secret, Some(entry)).await?;
@@ -138,6 +144,9 @@ pub async fn rotate_keys(
     }
 }
 
+/// The merchant `demo` signs with it: well known, like its keys.
+const DEMO_NOTIFY_SECRET: &str = "whsec_ZGVtby1zZWNyZXQtb2YtMjQtYnl0ZXMh";
+
 /// Makes sure that the merchant `demo` exists, with the well-known keys of a developer's machine.
 ///
 /// # Errors
@@ -152,7 +161,7 @@ pub async fn ensure_demo(app: &App, merchant_id: &MerchantId) -> Result<(), Merc
     };
     let keys =
         NewKeys { secret_key: Some("sk_test_demo".into()), publishable_key: Some("pk_test_demo".into()) };
-    match insert(app, &new, &keys, &"whsec_demo".into(), None).await {
+    match insert(app, &new, &keys, &DEMO_NOTIFY_SECRET.into(), None).await {
         Ok(_) | Err(MerchantError::Exists) => Ok(()),
         Err(error) => Err(error),
     }

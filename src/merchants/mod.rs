@@ -7,10 +7,12 @@
 mod create;
 mod keys;
 mod model;
+mod notify;
 mod skus;
 mod store;
 
 pub use create::{MerchantError, NewKeys, create, ensure_demo, list, rotate_keys};
 pub use keys::{Caller, KeyCache, authenticate};
 pub use model::{KeyKind, Merchant, NewMerchant, SkuStock};
+pub use notify::{rotate_notify_secret, set_notify_url};
 pub use skus::{list_skus, set_stock};

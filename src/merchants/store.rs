@@ -158,3 +158,62 @@ pub(super) async fn list_skus(
     .await?;
     Ok(rows)
 }
+
+/// Sets where a merchant's events go; `false` when there is no such merchant.
+pub(super) async fn save_endpoint(
+    tx: &mut Tx,
+    merchant_id: &MerchantId,
+    url: Option<&str>,
+    now: OffsetDateTime,
+) -> Result<bool, DbError> {
+    let conn: &mut Conn = tx;
+    let set = sqlx::query!(
+        "UPDATE merchants SET notify_url = $2, version = version + 1, updated_at = $3 WHERE merchant_id = $1",
+        merchant_id.as_str(),
+        url,
+        now,
+    );
+    Ok(set.execute(conn).await?.rows_affected() == 1)
+}
+
+/// Lets a merchant's endpoints be told again that wanted no more; gives them.
+pub(super) async fn enable_endpoints(tx: &mut Tx, merchant_id: &MerchantId) -> Result<Vec<String>, DbError> {
+    let conn: &mut Conn = tx;
+    let enabled = sqlx::query_scalar!(
+        "DELETE FROM disabled_endpoints WHERE merchant_id = $1 RETURNING url",
+        merchant_id.as_str(),
+    );
+    Ok(enabled.fetch_all(conn).await?)
+}
+
+/// Puts a secret in the place of the one that signs, which signs beside it until `old_ends_at`, and so do those before
+/// it at the longest. `false` when there is no such merchant.
+pub(super) async fn replace_secret(
+    tx: &mut Tx,
+    merchant_id: &MerchantId,
+    sealed: &[u8],
+    old_ends_at: OffsetDateTime,
+    now: OffsetDateTime,
+) -> Result<bool, DbError> {
+    let conn: &mut Conn = tx;
+    let replaced = sqlx::query!(
+        "WITH before AS MATERIALIZED (
+             SELECT merchant_id, notify_secret FROM merchants WHERE merchant_id = $1 FOR UPDATE
+         ), ended AS (
+             DELETE FROM retired_notify_secrets WHERE merchant_id = $1 AND expires_at <= $4
+         ), shortened AS (
+             UPDATE retired_notify_secrets SET expires_at = $3
+             WHERE merchant_id = $1 AND expires_at > $3 AND expires_at > $4
+         ), retired AS (
+             INSERT INTO retired_notify_secrets (merchant_id, sealed, expires_at)
+             SELECT merchant_id, notify_secret, $3 FROM before WHERE $3 > $4
+         )
+         UPDATE merchants SET notify_secret = $2, version = merchants.version + 1, updated_at = $4
+         FROM before WHERE merchants.merchant_id = before.merchant_id",
+        merchant_id.as_str(),
+        sealed,
+        old_ends_at,
+        now,
+    );
+    Ok(replaced.execute(conn).await?.rows_affected() == 1)
+}

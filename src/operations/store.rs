@@ -85,8 +85,11 @@ pub(super) async fn count_unfinished(conn: &mut Conn) -> Result<Vec<Counted>, Db
              (SELECT 'callback', verdict, received_at FROM webhook_inbox
               WHERE verdict = 'UNMATCHED' AND verdict <> 'APPLIED' ORDER BY received_at LIMIT 100000)
              UNION ALL
-             (SELECT 'event', 'UNPUBLISHED', created_at FROM outbox WHERE published_at IS NULL
-              ORDER BY id LIMIT 100000)
+             (SELECT 'event', 'NEW', created_at FROM outbox WHERE open_deliveries IS NULL ORDER BY id LIMIT 100000)
+             UNION ALL
+             (SELECT 'delivery', status, created_at FROM deliveries WHERE status = 'PENDING' LIMIT 100000)
+             UNION ALL
+             (SELECT 'delivery', status, created_at FROM deliveries WHERE status = 'DEAD' LIMIT 100000)
            ) AS unfinished
            GROUP BY thing, status ORDER BY thing, status"#,
     )

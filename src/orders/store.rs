@@ -197,6 +197,7 @@ pub(super) async fn close_locked(
             Event::OrderClosed { order_no, user_id, close_reason: reason.as_str() }.payload()
         })
         .collect();
+    tx.ring_after_commit();
     let conn: &mut Conn = tx;
     let closed = sqlx::query_as!(
         OrderKey,

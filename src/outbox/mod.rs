@@ -1,10 +1,37 @@
-//! Outbox: what the outside must hear of, appended in the transaction of the fact.
+//! Outbox: what the outside must hear of, appended in the transaction of the fact, and relayed from there.
 //!
-//! Always true: a fact and its event commit together; events of one order number leave in the order of their
-//! ids. Appending is all there is here yet; relaying them is a feature of its own.
+//! Always true: a fact and its event commit together. An event reaches every destination that it has at least once,
+//! under one id and with one body, or is shown to a person. Events of one order number leave in the order of their ids,
+//! one after the other: ids are drawn under the lock of the order's row (of the stray payment's, for what concerns that
+//! alone), so an order's earlier event is there before its later one; between orders ids are no order of anything. What
+//! was given up or dropped holds nothing up: the events behind it go on. A delivery is held by a lease, so a dead
+//! sender's delivery is sent again; whoever has lost the lease neither sends nor writes.
+//!
+//! The schedule of retries stands on the delivery itself (`REPLAY_CALLBACK`, `RESEND_EVENT`) and not in
+//! `compensations`: there an endpoint that hangs would share its worker with money, and the order within an order number
+//! and the bulkheads between endpoints would have to be kept twice.
 
+mod catalogue;
+mod deliver;
+mod endpoint;
 mod event;
+mod forget;
+mod lanes;
+mod message;
+mod model;
+mod notify;
+mod relay;
+mod resend;
+mod schedule;
+mod signature;
 mod store;
 
+pub use catalogue::{Told, catalogue};
 pub use event::Event;
+pub use forget::{forget_old, publish_age};
+pub use model::{
+    Attempt, DeliveryKind, DeliveryStatus, DeliveryView, EventFilter, EventStatus, EventView, parse_event_id,
+};
+pub use relay::{Relay, RelayParts};
+pub use resend::{SendAgain, SentAgain, find, list, send_again_in_tx, send_all_again_in_tx};
 pub(crate) use store::append_in_tx;

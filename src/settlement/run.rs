@@ -162,6 +162,7 @@ async fn commit_each(app: &App, run: &Position, commands: &[Settle]) -> Result<u
 }
 
 async fn settle_in_tx(tx: &mut Tx, run: &Position, commands: &[Settle]) -> Result<usize, DbError> {
+    tx.ring_after_commit();
     let is_settled = Settle::carry_out(commands, Patience::ALONE, tx).await?;
     let settled = commands.iter().zip(&is_settled).filter(|(_, is_settled)| **is_settled);
     store::add_settled(tx, run, settled.map(|(command, _)| &command.settlement)).await?;

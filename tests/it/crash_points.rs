@@ -12,8 +12,10 @@ use crate::tidy::effects;
 
 mod money;
 mod stories;
+mod telling;
 use money::Money;
 use stories::Story;
+use telling::Telling;
 
 /// Every effect of the service, by the story that comes upon it.
 const EFFECTS: &[(Story, &[&str])] = &[
@@ -64,6 +66,15 @@ const EFFECTS: &[(Story, &[&str])] = &[
     (Story::Money(Money::RetryOfADeadTask), &["tasks.revive"]),
     (Story::Money(Money::WithdrawInSilence), &["withdrawals.repay"]),
     (Story::Money(Money::KeyOfAnOldWithdrawal), &["withdrawals.keep"]),
+    (Story::Telling(Telling::Endpoint), &["outbox.route", "outbox.notify", "outbox.record"]),
+    (Story::Telling(Telling::Broker), &["outbox.publish"]),
+    (Story::Telling(Telling::Waiting), &["outbox.claim"]),
+    (Story::Telling(Telling::LastTry), &["outbox.give_up"]),
+    (Story::Telling(Telling::OldDelivery), &["outbox.forget"]),
+    (Story::Telling(Telling::Again), &["outbox.resend"]),
+    (Story::Telling(Telling::AllAgain), &["outbox.resend_all"]),
+    (Story::Telling(Telling::Url), &["merchants.notify_url"]),
+    (Story::Telling(Telling::Secret), &["merchants.notify_secret"]),
 ];
 
 #[test]

@@ -36,6 +36,7 @@ mod ledger;
 mod lock;
 mod main_job;
 mod money_at_once;
+mod notifications;
 mod operations;
 mod orders;
 mod overload;

@@ -35,6 +35,8 @@ const WORLDS: [(&str, &str); 2] = [
          SELECT 'shop', 'O' || g, 1, 'S1', 1, 'DEDUCTED', now(), now() FROM generate_series(1, 1000) AS g;
          INSERT INTO webhook_inbox (channel, event_id, verdict, body, received_at, updated_at)
          SELECT 'sandbox', 'e' || g, 'APPLIED', '', now(), now() FROM generate_series(1, 1000) AS g;
+         INSERT INTO outbox (merchant_id, order_no, event, event_version, payload, created_at, open_deliveries)
+         SELECT 'shop', 'O' || g, 'order.paid', 1, '{}', now(), 0 FROM generate_series(1, 20000) AS g;
          INSERT INTO trades (channel, transaction_id, pay_order_id, created_at)
          SELECT 'sandbox', 't' || g, 'po_' || g, now() FROM generate_series(1, 1000) AS g;
          INSERT INTO stray_payments (stray_id, channel, transaction_id, out_trade_no, amount, currency, reason,

@@ -23,6 +23,7 @@ mod requests;
 mod settlements;
 mod stock;
 mod strays;
+mod told;
 mod unfinished;
 mod withdrawals;
 
@@ -41,6 +42,7 @@ pub(super) fn all() -> impl Iterator<Item = &'static Definition> {
         announced::CHECKS,
         settlements::CHECKS,
         unfinished::CHECKS,
+        told::CHECKS,
         withdrawals::CHECKS,
     ]
     .into_iter()

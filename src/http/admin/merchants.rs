@@ -3,7 +3,7 @@
 use axum::Json;
 use axum::extract::State;
 use axum::http::StatusCode;
-use secrecy::ExposeSecret;
+use secrecy::{ExposeSecret, SecretString};
 use serde::{Deserialize, Serialize};
 use time::{Duration, OffsetDateTime};
 use utoipa::ToSchema;
@@ -12,7 +12,6 @@ use super::super::Edge;
 use super::super::auth::{Operator, Viewer};
 use super::super::error::Problem;
 use super::super::extract::{self, Params, PathId};
-use super::super::orders::check_url;
 use super::super::views::{Page, PageParams};
 use super::{Reason, entry};
 use crate::ids::MerchantId;
@@ -75,6 +74,18 @@ impl SecretsView {
             old_keys_end_at: None,
         }
     }
+
+    pub(super) fn of_notify_secret(
+        merchant_id: &MerchantId,
+        secret: &SecretString,
+        end_at: OffsetDateTime,
+    ) -> Self {
+        Self {
+            notify_secret: Some(secret.expose_secret().to_owned()),
+            old_keys_end_at: Some(end_at),
+            ..Self::of(merchant_id, NewKeys::default())
+        }
+    }
 }
 
 /// A merchant.
@@ -131,7 +142,6 @@ pub(in crate::http) async fn create(
             "expected minor units from 0 to 1000000000000",
         ));
     }
-    check_url("notify_url", body.notify_url.as_deref())?;
     let new = NewMerchant {
         merchant_id: body.merchant_id,
         name: body.name,
@@ -175,6 +185,14 @@ pub(in crate::http) struct RotateBody {
     reason: Reason,
 }
 
+/// How long what is replaced goes on working: a day unless something else is asked for.
+pub(super) fn check_overlap(seconds: Option<i64>) -> Result<Duration, Problem> {
+    match seconds.unwrap_or(86_400) {
+        seconds @ 0..=MAX_OVERLAP_SECS => Ok(Duration::seconds(seconds)),
+        _ => Err(Problem::invalid("overlap_seconds", "expected seconds from 0 to 2592000")),
+    }
+}
+
 /// Gives a merchant new keys; the old ones of that kind go on working for a while.
 #[utoipa::path(post, path = "/admin/merchants/{merchant_id}/keys", tag = "admin",
     request_body(content = RotateBody,
@@ -193,14 +211,11 @@ pub(in crate::http) async fn rotate(
     extract::Json(body): extract::Json<RotateBody>,
 ) -> Result<(StatusCode, Json<SecretsView>), Problem> {
     let RotateBody { kind, overlap_seconds, reason } = body;
-    let overlap = overlap_seconds.unwrap_or(86_400);
-    if !(0..=MAX_OVERLAP_SECS).contains(&overlap) {
-        return Err(Problem::invalid("overlap_seconds", "expected seconds from 0 to 2592000"));
-    }
+    let overlap = check_overlap(overlap_seconds)?;
     let which = kind.map_or("both kinds", KeyKind::as_str);
-    let target = format!("{merchant_id} {which}, the old for {overlap} s");
+    let target = format!("{merchant_id} {which}, the old for {} s", overlap.whole_seconds());
     let entry = entry(admin, "merchants.rotate_keys", target, Some(reason));
-    let (id, overlap) = (merchant_id.clone(), Duration::seconds(overlap));
+    let id = merchant_id.clone();
     let (keys, end_at) = edge
         .owned(|app| async move { merchants::rotate_keys(&app, &id, kind, overlap, &entry).await })
         .await?;

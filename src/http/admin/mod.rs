@@ -11,6 +11,7 @@ pub(super) mod compensations;
 pub(super) mod exceptions;
 pub(super) mod ledger;
 pub(super) mod merchants;
+pub(super) mod notifications;
 pub(super) mod orders;
 pub(super) mod refunds;
 pub(super) mod settlements;

@@ -9,6 +9,7 @@ use super::error::Problem;
 use crate::ids::{ExceptionId, MerchantId, OrderNo, PayOrderId, RefundNo, SettlementRunId, WithdrawalNo};
 
 mod complete;
+mod events;
 mod examples;
 
 #[derive(utoipa::OpenApi)]
@@ -28,6 +29,7 @@ mod examples;
         (name = "users", description = "What users have, and what goes out to them"),
         (name = "settlements", description = "Commissions of users"),
         (name = "webhooks", description = "What channels tell us"),
+        (name = "events", description = "What merchants are told of"),
         (name = "admin", description = "What operators see and do"),
         (name = "health", description = "Whether it runs, and how"),
     )
@@ -57,7 +59,9 @@ pub(super) fn base() -> OpenApi {
 
 /// What the routes said of themselves, with all that follows from how they are made.
 pub(super) fn completed(generated: &OpenApi) -> Value {
-    complete::complete(serde_json::to_value(generated).unwrap_or_default())
+    let mut document = complete::complete(serde_json::to_value(generated).unwrap_or_default());
+    document["webhooks"] = events::webhooks();
+    document
 }
 
 /// The whole document, without a running service.

@@ -15,11 +15,13 @@ use secrecy::{ExposeSecret, SecretString};
 use tokio::sync::Mutex;
 
 mod delays;
+mod events;
 mod inbox;
 mod ladder;
 mod link;
 
 pub use delays::Delays;
+pub use events::{EventMessage, Events};
 use link::Link;
 
 /// Longest wait for a channel, its connection included.

@@ -9,6 +9,7 @@ use sqlx::Connection;
 use tokio::time::sleep;
 
 use super::money::Money;
+use super::telling::Telling;
 use crate::support::SECRET_KEY;
 use crate::support::service::{Gone, OPERATOR_OF_PROCESS, Service, Shop};
 
@@ -43,12 +44,13 @@ pub enum Story {
     Replay,
     Decision,
     Money(Money),
+    Telling(Telling),
 }
 
 impl Story {
     /// Whether its timers are on RabbitMQ.
     pub fn is_on_broker(self) -> bool {
-        matches!(self, Self::ExpireOnBroker | Self::HopOnBroker)
+        matches!(self, Self::ExpireOnBroker | Self::HopOnBroker | Self::Telling(Telling::Broker))
     }
 
     /// What was there before the process that dies.
@@ -111,6 +113,7 @@ impl Story {
                     .await;
             }
             Self::Money(story) => story.prepare(app, number).await,
+            Self::Telling(story) => story.prepare(app, number).await,
             Self::Buy
             | Self::Cancel
             | Self::Late
@@ -182,6 +185,7 @@ impl Story {
             }
             Self::Decision => decide(shop, service, number).await,
             Self::Money(story) => story.tell(shop, service, number).await,
+            Self::Telling(story) => story.tell(shop, service, number).await,
             Self::Expire
             | Self::DeadLink
             | Self::WaitingTask
@@ -234,6 +238,7 @@ impl Story {
             Self::Fold => app.count("account_movements").await == 0,
             Self::OldTask => app.count_where("compensations", &format!("subject = '{number}'")).await == 0,
             Self::Money(story) => story.has_ended(app, number).await,
+            Self::Telling(story) => story.has_ended(app, number).await,
             Self::KeyOfAnOldOrder | Self::KeyOfAnOldLink => {
                 app.count_where("idempotency_keys", &format!("key = '{number}'")).await == 1
             }

@@ -271,6 +271,10 @@ impl TestApp {
                 is_idle &= matches!(outcome, Ok(Batch::Done)) || outcome.is_err();
             }
             is_idle &= self.due_tasks().await == 0;
+            if self.deliveries_under_way().await > 0 {
+                tokio::time::sleep(Duration::from_millis(5)).await;
+                is_idle = false;
+            }
             if self.webhooks_under_way().await > 0 {
                 // The sandbox's own sender has them; what they bring about is still to come.
                 tokio::time::sleep(Duration::from_millis(10)).await;
@@ -301,6 +305,22 @@ impl TestApp {
         self.count_where("sandbox.deliveries", in_hand).await
     }
 
+    /// Notifications and messages that are being sent, or are about to be.
+    async fn deliveries_under_way(&self) -> i64 {
+        self.count_where("deliveries", "status = 'PENDING' AND (leased_until > $1 OR due_at <= $1)").await
+            + self.count_where("outbox", "open_deliveries IS NULL").await
+    }
+
+    /// Tells the outside everything that is due, as a worker does.
+    async fn relay_until_idle(&self) {
+        for _ in 0..400 {
+            if self.instance.app.relay.run_once().await.is_err() || self.deliveries_under_way().await == 0 {
+                return;
+            }
+            tokio::time::sleep(Duration::from_millis(5)).await;
+        }
+    }
+
     async fn due_tasks(&self) -> i64 {
         self.count_where("compensations", "status IN ('READY', 'RUNNING') AND due_at <= $1").await
     }
@@ -325,6 +345,7 @@ impl TestApp {
 
     /// Every invariant holds, now and after every grace is over.
     pub async fn assert_books_balance(&self) {
+        self.relay_until_idle().await;
         let report = audit::audit(&self.instance.app.db, self.clock.now()).await.expect("an audit");
         let violated: Vec<_> = report.checks.iter().filter(|check| check.violations > 0).collect();
         assert!(report.ok && violated.is_empty(), "{violated:#?}");

@@ -13,6 +13,7 @@ mod keyed;
 mod money;
 mod paying;
 pub mod raw;
+pub mod receiver;
 pub mod refunding;
 pub mod reply;
 pub mod routes;

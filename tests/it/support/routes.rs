@@ -62,6 +62,7 @@ impl Route {
             .replace("{exception_id}", "ex_none")
             .replace("{webhook_id}", "sandbox:none")
             .replace("{run_id}", "sr_none")
+            .replace("{event_id}", "evt_0")
             .replace("{channel}", "sandbox")
     }
 
@@ -104,6 +105,24 @@ pub const ROUTES: &[Route] = &[
         "/admin/merchants/{merchant_id}/keys",
         Who::Operator,
         r#"{"overlap_seconds":60,"reason":"a story"}"#,
+    ),
+    Route::post(
+        "/admin/merchants/{merchant_id}/notify-url",
+        Who::Operator,
+        r#"{"notify_url":"https://shop.example/hook","reason":"a story"}"#,
+    ),
+    Route::post(
+        "/admin/merchants/{merchant_id}/notify-secret",
+        Who::Operator,
+        r#"{"overlap_seconds":60,"reason":"a story"}"#,
+    ),
+    Route::get("/admin/outbox", Who::Viewer),
+    Route::get("/admin/outbox/{event_id}", Who::Viewer),
+    Route::post("/admin/outbox/{event_id}/resend", Who::Operator, r#"{"reason":"a story"}"#),
+    Route::post(
+        "/admin/outbox/resend",
+        Who::Operator,
+        r#"{"merchant_id":"demo","since":"2026-01-01T00:00:00Z","dry_run":true,"reason":"a story"}"#,
     ),
     Route::post("/admin/skus", Who::Operator, r#"{"merchant_id":"demo","sku":"R1","stock":1}"#),
     Route::get("/admin/skus", Who::Viewer),

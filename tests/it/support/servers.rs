@@ -153,8 +153,13 @@ impl Broker {
             let deleted = channel.queue_delete(self.queue(&name).into(), QueueDeleteOptions::default()).await;
             deleted.expect("deleted");
         }
-        let exchange = format!("{}.order_timeout", self.prefix);
-        channel.exchange_delete(exchange.into(), ExchangeDeleteOptions::default()).await.expect("deleted");
+        for exchange in ["order_timeout", "events"] {
+            let exchange = format!("{}.{exchange}", self.prefix);
+            channel
+                .exchange_delete(exchange.into(), ExchangeDeleteOptions::default())
+                .await
+                .expect("deleted");
+        }
     }
 }
 

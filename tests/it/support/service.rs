@@ -66,6 +66,9 @@ impl Shop {
     /// Over stores of the story's own.
     pub async fn over(options: TestOptions, vars: Vec<(&'static str, String)>) -> Self {
         static COUNT: AtomicU32 = AtomicU32::new(0);
+        // What it seals is read by the processes, and the other way about.
+        let mut options = options;
+        options.vars.push(("ENCRYPTION_KEY", SECRET.to_owned()));
         let app = TestApp::start_with(options).await;
         app.stock("TEA", 1_000_000).await;
         // All of 127/8 is this machine: an address of one's own needs no free port, before and after a restart.
@@ -108,6 +111,7 @@ impl Shop {
             ("BIND_ADDR", &format!("{}:8080", self.address)),
             ("PUBLIC_URL", &url),
             ("DATABASE_POOL_SIZE", "8"),
+            ("NOTIFY_ALLOW_NETS", "127.0.0.0/8"),
             ("RUST_LOG", "error"),
         ]);
         if !is_full() {

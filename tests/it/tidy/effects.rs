@@ -144,6 +144,13 @@ fn effects_in(source: &Source, writers: &BTreeMap<&str, BTreeSet<String>>) -> BT
         let calls = words(code, method).filter(|at| code[at + method.len()..].starts_with('('));
         places.extend(calls.filter(|at| follows(code, *at, "delays.")));
     }
+    // What the relay tells the outside.
+    for (method, receiver) in [("send", "request."), ("publish", "broker.")] {
+        let calls = words(code, method).filter(|at| code[at + method.len()..].starts_with('('));
+        places.extend(
+            calls.filter(|at| source.path.starts_with("src/outbox/") && follows(code, *at, receiver)),
+        );
+    }
     for method in ["run", "script"] {
         let calls = words(code, method).filter(|at| code[at + method.len()..].starts_with(['(', ':']));
         let calls = calls.filter(|at| follows(code, *at, "redis."));

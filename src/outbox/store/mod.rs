@@ -1,9 +1,21 @@
-//! The rows of `outbox`.
+//! The rows of `outbox` and `deliveries`, and what is read of merchants to reach them.
 
 use time::OffsetDateTime;
 
 use super::event::Event;
 use crate::infra::db::{Conn, DbError, Tx};
+
+mod claim;
+mod look;
+mod record;
+mod resend;
+mod route;
+
+pub(super) use claim::{Addressee, claim_due, find_addressees};
+pub(super) use look::{delete_old, find, list, measure};
+pub(super) use record::{Ending, Record, disable};
+pub(super) use resend::{exists, send_again, send_all_again};
+pub(super) use route::{find_new, hand_out, has_new};
 
 /// Appends an event to the transaction of its fact.
 pub(crate) async fn append_in_tx(
@@ -13,6 +25,7 @@ pub(crate) async fn append_in_tx(
     event: &Event,
     now: OffsetDateTime,
 ) -> Result<(), DbError> {
+    tx.ring_after_commit();
     let conn: &mut Conn = tx;
     sqlx::query!(
         "INSERT INTO outbox (merchant_id, order_no, event, event_version, payload, created_at)

@@ -1,0 +1,106 @@
+//! Every event that there is, told by an example of each.
+
+use serde_json::{Value, json};
+use time::macros::datetime;
+
+use super::event::Event;
+
+/// An event of the catalogue.
+#[derive(Clone, Debug)]
+pub struct Told {
+    /// Its name.
+    pub name: &'static str,
+    /// The version of its fields.
+    pub version: i16,
+    /// When it happens.
+    pub summary: &'static str,
+    /// The whole body, as an example.
+    pub example: Value,
+}
+
+/// All of them.
+#[must_use]
+pub fn catalogue() -> Vec<Told> {
+    examples().into_iter().map(told).collect()
+}
+
+fn told(event: Event) -> Told {
+    let (name, version) = (event.name(), event.version());
+    let example = json!({"type": name, "version": version, "timestamp": "2026-11-21T10:00:00Z", "data": event.payload()});
+    Told { name, version, summary: summary(&event), example }
+}
+
+const fn summary(event: &Event) -> &'static str {
+    match event {
+        Event::OrderPaid { .. } => "An order was paid",
+        Event::OrderClosed { .. } => "An order was closed without being paid",
+        Event::OrderSettled { .. } => "An order's commission was settled",
+        Event::SettlementClawedBack { .. } => "A refund changed what is claimed back of a commission",
+        Event::StrayPaymentReceived { .. } => "A channel took money that the order does not accept",
+        Event::RefundFinished { .. } => "A refund came to its end",
+        Event::RefundReversed { .. } => "The channel took a refund back that had succeeded",
+        Event::WithdrawalFinished { .. } => "A withdrawal came to its end",
+    }
+}
+
+fn examples() -> Vec<Event> {
+    let Ok(currency) = "CNY".parse() else { return Vec::new() };
+    let (order_no, user_id) = (|| "A-1".to_owned(), || "u1".to_owned());
+    vec![
+        Event::OrderPaid {
+            order_no: order_no(),
+            user_id: user_id(),
+            amount: 1990,
+            currency,
+            pay_order_id: "po_06H8K2M4N6P8R0T2V4X6Z8B0D2".to_owned(),
+            channel: "sandbox".to_owned(),
+            transaction_id: "txn_1".to_owned(),
+            paid_at: datetime!(2026-11-21 10:00 UTC),
+        },
+        Event::OrderClosed { order_no: order_no(), user_id: user_id(), close_reason: "TIMEOUT" },
+        Event::OrderSettled {
+            order_no: order_no(),
+            user_id: user_id(),
+            base_amount: 1990,
+            commission: 99,
+            currency,
+        },
+        Event::SettlementClawedBack {
+            order_no: order_no(),
+            user_id: user_id(),
+            amount: 49,
+            clawed_back: 49,
+            commission: 99,
+            currency,
+            reference: "rf_06H8K2M4N6P8R0T2V4X6Z8B0D2".to_owned(),
+        },
+        Event::StrayPaymentReceived {
+            order_no: Some(order_no()),
+            stray_id: "sp_06H8K2M4N6P8R0T2V4X6Z8B0D2".to_owned(),
+            reason: "LATE_PAYMENT",
+            amount: 1990,
+            currency,
+        },
+        Event::RefundFinished {
+            order_no: Some(order_no()),
+            refund_no: "R-1".to_owned(),
+            status: "SUCCEEDED",
+            amount: 990,
+            currency,
+        },
+        Event::RefundReversed {
+            order_no: Some(order_no()),
+            refund_no: "R-1".to_owned(),
+            amount: 990,
+            currency,
+        },
+        Event::WithdrawalFinished {
+            withdrawal_no: "W-1".to_owned(),
+            user_id: user_id(),
+            status: "SUCCEEDED",
+            amount: 4000,
+            currency,
+            failure: None,
+        },
+    ]
+}

@@ -1,0 +1,209 @@
+//! One try of one delivery, and what is written down of it.
+
+use std::panic::AssertUnwindSafe;
+use std::sync::Arc;
+
+use futures_util::FutureExt;
+use time::OffsetDateTime;
+use tokio::time::Instant;
+
+use super::lanes::Place;
+use super::model::{Attempt, Delivery, DeliveryKind, DeliveryStatus, event_id};
+use super::notify::{Answer, notify};
+use super::relay::{Recipient, Relay};
+use super::schedule::retry_after;
+use super::store::{self, Ending, Record};
+use crate::exceptions::{self, ExceptionKind, NewException};
+use crate::infra::amqp::{AmqpDown, EventMessage};
+use crate::infra::crash::effect;
+use crate::infra::db::DbError;
+use crate::infra::gather::{Command, Patience};
+
+/// How soon a message is tried again that met no broker.
+const BROKER_PAUSE: time::Duration = time::Duration::seconds(1);
+
+/// What a try came to.
+#[derive(Debug)]
+enum Verdict {
+    /// The destination has it.
+    Delivered,
+    /// It has not, and this counts as a try.
+    Failed(Option<time::Duration>),
+    /// The destination is away for everybody: no try of this delivery.
+    Away,
+    /// The endpoint wants nothing more.
+    Gone(String),
+    /// There is nowhere to send it any more.
+    Nowhere,
+    /// It can never be sent.
+    Poison,
+}
+
+/// Tries a delivery once and writes down what came of it. What cannot be written is tried again once the lease is over.
+pub(super) async fn deliver(
+    relay: &Relay,
+    delivery: Delivery,
+    recipient: Option<Arc<Recipient>>,
+    mut place: Place,
+) {
+    let now = relay.clock.now();
+    // Whoever slept for so long leaves it to the next: two must not be at it.
+    if now + relay.try_within() >= delivery.leased_until {
+        return;
+    }
+    let began = Instant::now();
+    let tried = AssertUnwindSafe(try_once(relay, &delivery, recipient.as_deref(), now)).catch_unwind().await;
+    let (verdict, attempt) = tried.unwrap_or_else(|_| (Verdict::Poison, failure(now, "sending it panicked")));
+    place.note(matches!(verdict, Verdict::Delivered));
+    let (kind, verdict_name) = (delivery.kind.as_str(), verdict.name());
+    metrics::counter!("payonce_deliveries_total", "kind" => kind, "verdict" => verdict_name).increment(1);
+    metrics::histogram!("payonce_delivery_seconds", "kind" => kind).record(began.elapsed().as_secs_f64());
+    if let Err(error) = record(relay, delivery, &verdict, attempt).await {
+        tracing::warn!(%error, "what came of a delivery could not be written down; it is sent once more");
+    }
+}
+
+impl Verdict {
+    const fn name(&self) -> &'static str {
+        match self {
+            Self::Delivered => "delivered",
+            Self::Failed(_) => "failed",
+            Self::Away => "away",
+            Self::Gone(_) => "gone",
+            Self::Nowhere => "dropped",
+            Self::Poison => "poison",
+        }
+    }
+}
+
+fn failure(at: OffsetDateTime, error: impl Into<String>) -> Attempt {
+    Attempt { at, to: None, status: None, latency_ms: 0, error: Some(error.into()), answer: None }
+}
+
+async fn try_once(
+    relay: &Relay,
+    delivery: &Delivery,
+    recipient: Option<&Recipient>,
+    now: OffsetDateTime,
+) -> (Verdict, Attempt) {
+    match (delivery.kind, recipient) {
+        (DeliveryKind::ResendEvent, _) => publish(relay, delivery, now).await,
+        (DeliveryKind::ReplayCallback, Some(recipient)) => call_back(relay, delivery, recipient, now).await,
+        (DeliveryKind::ReplayCallback, None) => (Verdict::Nowhere, failure(now, "there is no such merchant")),
+    }
+}
+
+async fn call_back(
+    relay: &Relay,
+    delivery: &Delivery,
+    recipient: &Recipient,
+    now: OffsetDateTime,
+) -> (Verdict, Attempt) {
+    let Some(url) = delivery.url.as_ref().or(recipient.url.as_ref()) else {
+        return (Verdict::Nowhere, failure(now, "its merchant has no endpoint any more"));
+    };
+    if recipient.disabled.contains(url) {
+        return (Verdict::Nowhere, failure(now, "its endpoint is disabled"));
+    }
+    let signer = match &recipient.signer {
+        Ok(signer) => signer,
+        Err(error) => return (Verdict::Failed(None), failure(now, error.as_str())),
+    };
+    let call = (url.as_str(), delivery, signer);
+    let (answer, attempt) = notify(&relay.http, &relay.outside, call, relay.try_within(), now).await;
+    let verdict = match answer {
+        Answer::Taken => Verdict::Delivered,
+        Answer::Gone => Verdict::Gone(url.clone()),
+        Answer::Failed(asked) => Verdict::Failed(asked),
+    };
+    (verdict, attempt)
+}
+
+async fn publish(relay: &Relay, delivery: &Delivery, now: OffsetDateTime) -> (Verdict, Attempt) {
+    let Some(broker) = &relay.broker else {
+        return (Verdict::Away, failure(now, "this instance has no broker"));
+    };
+    let (id, began) = (event_id(delivery.event_id), Instant::now());
+    let message = EventMessage { name: &delivery.event, id: &id, body: &delivery.body };
+    let published = effect!("outbox.publish", broker.publish(&message, relay.try_within()).await);
+    let error = published.as_ref().err().map(ToString::to_string);
+    let verdict = match published {
+        Ok(()) => Verdict::Delivered,
+        Err(AmqpDown::Refused) => Verdict::Failed(None),
+        Err(_) => Verdict::Away,
+    };
+    let latency_ms = u64::try_from(began.elapsed().as_millis()).unwrap_or(u64::MAX);
+    (verdict, Attempt { at: now, to: None, status: None, latency_ms, error, answer: None })
+}
+
+/// How a verdict leaves the delivery.
+fn ending(relay: &Relay, delivery: &Delivery, verdict: &Verdict, error: Option<String>) -> Ending {
+    let now = relay.clock.now();
+    let end = |status, error| Ending { status, due_at: None, error, counts: true };
+    match verdict {
+        Verdict::Delivered => end(DeliveryStatus::Delivered, None),
+        Verdict::Gone(_) | Verdict::Nowhere => end(DeliveryStatus::Dropped, error),
+        Verdict::Poison => end(DeliveryStatus::Dead, error),
+        Verdict::Away => {
+            Ending { status: DeliveryStatus::Pending, due_at: Some(now + BROKER_PAUSE), error, counts: false }
+        }
+        Verdict::Failed(asked) => {
+            let chance = |most| relay.ids.between(0, most);
+            match retry_after(delivery.kind, delivery.attempts + 1, *asked, chance) {
+                Some(pause) => Ending { due_at: Some(now + pause), ..end(DeliveryStatus::Pending, error) },
+                None => end(DeliveryStatus::Dead, error),
+            }
+        }
+    }
+}
+
+async fn record(
+    relay: &Relay,
+    delivery: Delivery,
+    verdict: &Verdict,
+    attempt: Attempt,
+) -> Result<(), DbError> {
+    let ending = ending(relay, &delivery, verdict, attempt.error.clone());
+    if let Some(due_at) = ending.due_at {
+        let (kind, error) = (delivery.kind, ending.error.as_deref().unwrap_or_default());
+        tracing::info!(event.id = event_id(delivery.event_id), %kind, error, %due_at, "an event is told again later");
+    }
+    let attempt = serde_json::to_value(&attempt).unwrap_or_default();
+    let is_rare = ending.status == DeliveryStatus::Dead || matches!(verdict, Verdict::Gone(_));
+    let record = Record { delivery, ending, attempt, now: relay.clock.now() };
+    if is_rare {
+        return give_up(relay, &record, verdict).await;
+    }
+    let write = || async { effect!("outbox.record", relay.db.gather(record.clone()).await) };
+    relay.db.retrying(write).await.map(drop)
+}
+
+/// What a person must see is shown in the transaction that ends the delivery.
+async fn give_up(relay: &Relay, record: &Record, verdict: &Verdict) -> Result<(), DbError> {
+    let (delivery, error) = (&record.delivery, record.ending.error.as_deref().unwrap_or_default());
+    let order = (delivery.merchant_id.as_deref(), delivery.order_no.as_deref());
+    let mut tx = relay.db.begin().await?;
+    let written = async {
+        let batch = std::slice::from_ref(record);
+        if Record::carry_out(batch, Patience::ALONE, &mut tx).await? != [true] {
+            return Ok(());
+        }
+        let Verdict::Gone(url) = verdict else {
+            let (id, kind) = (delivery.event_id, delivery.kind);
+            return relay.open_dead_letter_in_tx(&mut tx, id, kind, order, error, record.now).await;
+        };
+        let merchant_id = order.0.unwrap_or_default();
+        store::disable(&mut tx, merchant_id, url, record.now).await?;
+        let subject = format!("{merchant_id} {url}");
+        let exception = NewException {
+            kind: ExceptionKind::EndpointDisabled,
+            merchant_id: order.0,
+            order_no: None,
+            subject: &subject,
+            detail: "the endpoint answered 410 Gone: nothing goes there until the merchant's notify_url is saved anew",
+        };
+        exceptions::open_in_tx(&mut tx, &relay.ids, &exception, record.now).await
+    }
+    .await;
+    effect!("outbox.give_up", tx.finish(written).await)
+}

@@ -1,0 +1,169 @@
+//! Bulkheads: each endpoint has a lane of its own, and takes no more of this process than it deserves.
+//!
+//! A lane begins with a few deliveries at once, and is given more as long as they arrive; each failure halves that,
+//! down to one. A lane that fails is come to again by the poll and rings no bell. So an endpoint that is dead costs a
+//! handful of tries a second and one that hangs a handful of waiting connections, whatever waits behind them.
+
+use std::collections::HashMap;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+use tokio::sync::Notify;
+
+/// Deliveries at once of a lane that nothing is known of.
+pub(super) const FIRST: usize = 16;
+/// Deliveries at once of a lane at most.
+const MOST: usize = 128;
+/// Lanes remembered; past it those that rest are forgotten.
+const MAX_REMEMBERED: usize = 4096;
+
+/// The lanes of this process. Cheap to clone.
+#[derive(Clone, Debug)]
+pub(super) struct Lanes {
+    known: Arc<Mutex<HashMap<String, Lane>>>,
+    bell: Arc<Notify>,
+}
+
+#[derive(Debug)]
+struct Lane {
+    in_hand: usize,
+    width: usize,
+    /// Whether more may be waiting than it had room for.
+    is_hungry: bool,
+}
+
+impl Default for Lane {
+    fn default() -> Self {
+        Self { in_hand: 0, width: FIRST, is_hungry: false }
+    }
+}
+
+impl Lane {
+    fn room(&self) -> usize {
+        self.width.saturating_sub(self.in_hand)
+    }
+}
+
+impl Lanes {
+    /// Lanes that ring this bell when there is room for more.
+    pub(super) fn new(bell: Arc<Notify>) -> Self {
+        Self { known: Arc::default(), bell }
+    }
+
+    fn known(&self) -> MutexGuard<'_, HashMap<String, Lane>> {
+        self.known.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// How much room each lane has, where it is not [`FIRST`].
+    pub(super) fn room(&self) -> (Vec<String>, Vec<i64>) {
+        let mut known = self.known();
+        if known.len() > MAX_REMEMBERED {
+            known.retain(|_, lane| lane.in_hand > 0);
+        }
+        let room = |lane: &Lane| i64::try_from(lane.room()).unwrap_or(0);
+        known.iter().map(|(name, lane)| (name.clone(), room(lane))).unzip()
+    }
+
+    /// A place in the lane, if there is one.
+    pub(super) fn enter(&self, name: &str) -> Option<Place> {
+        let mut known = self.known();
+        let lane = known.entry(name.to_owned()).or_default();
+        lane.is_hungry |= lane.room() == 0;
+        (lane.room() > 0).then(|| self.take(lane, name))
+    }
+
+    /// A place in the lane, for what was counted on having one.
+    pub(super) fn enter_anyway(&self, name: &str) -> Place {
+        let mut known = self.known();
+        let lane = known.entry(name.to_owned()).or_default();
+        let place = self.take(lane, name);
+        lane.is_hungry |= lane.room() == 0;
+        place
+    }
+
+    fn take(&self, lane: &mut Lane, name: &str) -> Place {
+        lane.in_hand += 1;
+        Place { lanes: self.clone(), name: name.to_owned(), outcome: None }
+    }
+
+    /// Something waits in the lane behind what is under way.
+    pub(super) fn note_waiting(&self, name: &str) {
+        self.known().entry(name.to_owned()).or_default().is_hungry = true;
+    }
+
+    fn leave(&self, name: &str, outcome: Option<bool>) {
+        let mut known = self.known();
+        let Some(lane) = known.get_mut(name) else { return };
+        lane.in_hand = lane.in_hand.saturating_sub(1);
+        lane.width = match outcome {
+            Some(true) => (lane.width + 1 + lane.width / 8).min(MOST),
+            Some(false) => (lane.width / 2).max(1),
+            None => lane.width,
+        };
+        let rings = outcome == Some(true) && lane.is_hungry && lane.in_hand <= lane.width / 2;
+        if rings {
+            lane.is_hungry = false;
+            drop(known);
+            self.bell.notify_one();
+        }
+    }
+}
+
+/// A place in a lane, given back when it is dropped.
+#[derive(Debug)]
+pub(super) struct Place {
+    lanes: Lanes,
+    name: String,
+    outcome: Option<bool>,
+}
+
+impl Place {
+    /// Says how the endpoint did.
+    pub(super) fn note(&mut self, is_well: bool) {
+        self.outcome = Some(is_well);
+    }
+}
+
+impl Drop for Place {
+    fn drop(&mut self) {
+        self.lanes.leave(&self.name, self.outcome);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn room_of(lanes: &Lanes, name: &str) -> i64 {
+        let (names, room) = lanes.room();
+        names.iter().zip(room).find(|(known, _)| *known == name).map_or(-1, |(_, room)| room)
+    }
+
+    #[test]
+    fn a_lane_that_fails_narrows_and_leaves_the_others_alone() {
+        let lanes = Lanes::new(Arc::default());
+        let places: Vec<_> = std::iter::from_fn(|| lanes.enter("dead")).collect();
+        assert_eq!(places.len(), FIRST);
+        for mut place in places {
+            place.note(false);
+        }
+        assert_eq!(room_of(&lanes, "dead"), 1);
+        assert!(lanes.enter("well").is_some());
+    }
+
+    #[test]
+    fn a_lane_that_does_well_widens_and_rings_when_it_is_half_empty() {
+        let bell = Arc::new(Notify::new());
+        let lanes = Lanes::new(bell.clone());
+        for _ in 0..200 {
+            lanes.enter("well").expect("room").note(true);
+        }
+        assert_eq!(room_of(&lanes, "well"), i64::try_from(MOST).unwrap());
+        let mut places: Vec<_> = std::iter::from_fn(|| lanes.enter("well")).collect();
+        let rang = || futures_util::FutureExt::now_or_never(bell.notified()).is_some();
+        assert!(!rang());
+        for mut place in places.drain(..MOST / 2) {
+            place.note(true);
+        }
+        assert!(rang(), "there is room again");
+    }
+}

@@ -1,0 +1,135 @@
+//! What operators and gauges look at, and what is forgotten.
+
+use serde_json::Value;
+use sqlx::types::Json;
+use sqlx::{Postgres, QueryBuilder};
+use time::OffsetDateTime;
+
+use crate::infra::db::{Conn, DbError};
+use crate::outbox::model::{DeliveryView, EventFilter, EventStatus, EventView, event_id};
+
+/// What is said of an event; `log` is what is said of its tries.
+const EVENT: [&str; 2] = [
+    "SELECT event.id, event.merchant_id, event.order_no, event.event AS name, event.event_version AS version,
+            event.payload AS data, event.created_at, event.published_at,
+            CASE WHEN event.open_deliveries IS NULL THEN 'NEW' WHEN event.open_deliveries > 0 THEN 'PENDING'
+                 WHEN EXISTS (SELECT 1 FROM deliveries WHERE event_id = event.id AND deliveries.status = 'DEAD')
+                 THEN 'DEAD' ELSE 'PUBLISHED' END AS status,
+            coalesce((SELECT jsonb_agg(jsonb_build_object(
+                          'kind', kind, 'status', delivery.status, 'attempts', attempts, 'due_at', due_at,
+                          'last_error', last_error, 'log', ",
+    ") ORDER BY kind)
+                      FROM deliveries AS delivery WHERE delivery.event_id = event.id), '[]') AS deliveries
+     FROM outbox AS event",
+];
+
+#[derive(sqlx::FromRow)]
+struct Row {
+    id: i64,
+    merchant_id: Option<String>,
+    order_no: Option<String>,
+    name: String,
+    version: i16,
+    data: Value,
+    created_at: OffsetDateTime,
+    published_at: Option<OffsetDateTime>,
+    status: EventStatus,
+    deliveries: Json<Vec<DeliveryView>>,
+}
+
+impl From<Row> for EventView {
+    fn from(row: Row) -> Self {
+        Self {
+            event_id: event_id(row.id),
+            merchant_id: row.merchant_id,
+            order_no: row.order_no,
+            r#type: row.name,
+            version: row.version,
+            status: row.status,
+            data: row.data,
+            created_at: row.created_at,
+            published_at: row.published_at,
+            deliveries: row.deliveries.0,
+        }
+    }
+}
+
+/// An event with every try.
+pub(in crate::outbox) async fn find(conn: &mut Conn, id: i64) -> Result<Option<EventView>, DbError> {
+    let mut query = QueryBuilder::<Postgres>::new(EVENT[0]);
+    query.push("delivery.log").push(EVENT[1]).push(" WHERE event.id = ").push_bind(id);
+    Ok(query.build_query_as::<Row>().fetch_optional(conn).await?.map(Into::into))
+}
+
+/// A page of events, newest first. Put together from what is asked for, so that what is unfinished is found by its own
+/// small index.
+pub(in crate::outbox) async fn list(
+    conn: &mut Conn,
+    filter: EventFilter<'_>,
+    limit: i64,
+) -> Result<Vec<EventView>, DbError> {
+    let mut query = QueryBuilder::<Postgres>::new(EVENT[0]);
+    query.push("'[]'::jsonb").push(EVENT[1]);
+    match filter.status {
+        Some(EventStatus::New) => query.push(" WHERE event.open_deliveries IS NULL"),
+        Some(EventStatus::Published) => query.push(" WHERE event.open_deliveries = 0"),
+        // A word of ours and no text from outside; the plan must see it to take the index.
+        Some(status @ (EventStatus::Pending | EventStatus::Dead)) => query.push(format_args!(
+            " JOIN (SELECT DISTINCT event_id FROM deliveries WHERE status = '{status}') AS one
+              ON one.event_id = event.id WHERE true"
+        )),
+        None => query.push(" WHERE true"),
+    };
+    if let Some(merchant_id) = filter.merchant_id {
+        query.push(" AND event.merchant_id = ").push_bind(merchant_id.to_owned());
+    }
+    if let Some(order_no) = filter.order_no {
+        query.push(" AND event.order_no = ").push_bind(order_no.to_owned());
+    }
+    if let Some(before) = filter.before {
+        query.push(" AND event.id < ").push_bind(before);
+    }
+    query.push(" ORDER BY event.id DESC LIMIT ").push_bind(limit);
+    Ok(query.build_query_as::<Row>().fetch_all(conn).await?.into_iter().map(Into::into).collect())
+}
+
+/// What waits, and since when.
+#[derive(Debug)]
+pub(in crate::outbox) struct Age {
+    /// The oldest event that somebody has not got yet.
+    pub(in crate::outbox) oldest_at: Option<OffsetDateTime>,
+    /// Deliveries that have not come to an end; counting stops at 100000.
+    pub(in crate::outbox) pending: i64,
+}
+
+/// Measures the outbox.
+pub(in crate::outbox) async fn measure(conn: &mut Conn) -> Result<Age, DbError> {
+    let age = sqlx::query_as!(
+        Age,
+        r#"SELECT least((SELECT created_at FROM outbox WHERE open_deliveries IS NULL ORDER BY id LIMIT 1),
+                        (SELECT created_at FROM outbox WHERE id = min(waiting.event_id))) AS oldest_at,
+                  count(*) AS "pending!"
+           FROM (SELECT event_id FROM deliveries WHERE status = 'PENDING' LIMIT 100000) AS waiting"#,
+    )
+    .fetch_one(conn)
+    .await?;
+    Ok(age)
+}
+
+/// Forgets up to `limit` deliveries that began before `horizon` and came to an end.
+pub(in crate::outbox) async fn delete_old(
+    conn: &mut Conn,
+    horizon: OffsetDateTime,
+    limit: i64,
+) -> Result<u64, DbError> {
+    let deleted = sqlx::query!(
+        "DELETE FROM deliveries WHERE ctid IN (
+             SELECT ctid FROM deliveries WHERE created_at < $1 AND status <> 'PENDING' LIMIT $2)
+           AND status <> 'PENDING'",
+        horizon,
+        limit,
+    )
+    .execute(conn)
+    .await?;
+    Ok(deleted.rows_affected())
+}

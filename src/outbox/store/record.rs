@@ -1,0 +1,136 @@
+//! What a try came to.
+
+use serde_json::Value;
+use time::OffsetDateTime;
+
+use crate::infra::db::{Conn, DbError, Tx};
+use crate::infra::gather::{Command, Patience, column, met};
+use crate::outbox::model::{Delivery, DeliveryStatus};
+
+/// How a try leaves its delivery.
+#[derive(Clone, Debug)]
+pub(in crate::outbox) struct Ending {
+    pub(in crate::outbox) status: DeliveryStatus,
+    /// When it is tried again, where it is.
+    pub(in crate::outbox) due_at: Option<OffsetDateTime>,
+    pub(in crate::outbox) error: Option<String>,
+    /// Whether it uses up a try.
+    pub(in crate::outbox) counts: bool,
+}
+
+/// Writes down what a try came to, with the last destination also that the event is published. `false` when the
+/// delivery is in somebody else's hand by now: then that one's outcome counts.
+#[derive(Clone, Debug)]
+pub(in crate::outbox) struct Record {
+    pub(in crate::outbox) delivery: Delivery,
+    pub(in crate::outbox) ending: Ending,
+    /// For the delivery's log.
+    pub(in crate::outbox) attempt: Value,
+    pub(in crate::outbox) now: OffsetDateTime,
+}
+
+impl Command for Record {
+    const NAME: &'static str = "outbox.record";
+    type Outcome = bool;
+
+    /// Two destinations of one event never share a batch, and every batch writes to events in their order.
+    fn order(&self) -> Option<String> {
+        Some(format!("{:020}", self.delivery.event_id))
+    }
+
+    async fn carry_out(batch: &[Self], patience: Patience, conn: &mut Conn) -> Result<Vec<bool>, DbError> {
+        let written = sqlx::query_scalar!(
+            r#"WITH patient AS MATERIALIZED (
+                 SELECT set_config('lock_timeout', $11, true)
+               ), ended AS (
+                 UPDATE deliveries AS delivery
+                 SET status = new.status, attempts = delivery.attempts + new.counts,
+                     due_at = coalesce(new.due_at, delivery.due_at), leased_until = NULL, last_error = new.error,
+                     -- The last twenty tries.
+                     log = CASE WHEN jsonb_array_length(delivery.log) < 20 THEN delivery.log
+                                ELSE delivery.log - 0 END || new.attempt,
+                     updated_at = new.now
+                 FROM unnest($1::bigint[], $2::text[], $3::timestamptz[], $4::text[], $5::timestamptz[], $6::text[],
+                             $7::integer[], $8::jsonb[], $9::timestamptz[]) WITH ORDINALITY
+                      AS new (event_id, kind, lease, status, due_at, error, counts, attempt, now, place),
+                      patient,
+                      -- A look-up for each: as a join its plan could walk.
+                      LATERAL (SELECT held.ctid AS place_of_row FROM deliveries AS held
+                               WHERE held.event_id = new.event_id AND held.kind = new.kind
+                                 AND held.leased_until = new.lease
+                               LIMIT 1 FOR UPDATE) AS held
+                 WHERE delivery.ctid = held.place_of_row
+                 RETURNING delivery.event_id, delivery.status, new.now, new.place
+               ), published AS (
+                 UPDATE outbox
+                 SET open_deliveries = outbox.open_deliveries - 1,
+                     published_at = CASE outbox.open_deliveries WHEN 1 THEN ended.now END
+                 FROM ended WHERE outbox.id = ended.event_id AND ended.status <> $10
+               )
+               SELECT place AS "place!" FROM ended"#,
+            &column(batch, |new| new.delivery.event_id),
+            &column(batch, |new| new.delivery.kind.as_str()) as &[&str],
+            &column(batch, |new| new.delivery.leased_until),
+            &column(batch, |new| new.ending.status.as_str()) as &[&str],
+            &column(batch, |new| new.ending.due_at) as &[Option<OffsetDateTime>],
+            &column(batch, |new| new.ending.error.as_deref()) as &[Option<&str>],
+            &column(batch, |new| i32::from(new.ending.counts)),
+            &column(batch, |new| new.attempt.clone()),
+            &column(batch, |new| new.now),
+            DeliveryStatus::Pending.as_str(),
+            patience.millis(),
+        )
+        .fetch_all(&mut *conn)
+        .await?;
+        hold_back(batch, conn).await?;
+        Ok(met(batch.len(), written))
+    }
+}
+
+/// What waits behind a delivery that failed need not be looked at before it is tried again.
+async fn hold_back(batch: &[Record], conn: &mut Conn) -> Result<(), DbError> {
+    let failed: Vec<&Record> = batch.iter().filter(|record| record.ending.due_at.is_some()).collect();
+    if failed.is_empty() {
+        return Ok(());
+    }
+    sqlx::query!(
+        "UPDATE deliveries AS later SET due_at = failed.due_at
+         FROM unnest($1::text[], $2::text[], $3::text[], $4::bigint[], $5::timestamptz[])
+              AS failed (merchant_id, order_no, kind, event_id, due_at),
+              -- The limit keeps it a look-up for each: as a join its plan could walk. What moved meanwhile is left.
+              LATERAL (SELECT waiting.ctid AS place FROM deliveries AS waiting
+                       WHERE waiting.merchant_id = failed.merchant_id AND waiting.order_no = failed.order_no
+                         AND waiting.kind = failed.kind AND waiting.event_id > failed.event_id
+                         AND waiting.status = 'PENDING' AND waiting.due_at < failed.due_at
+                       LIMIT 1000) AS behind
+         WHERE later.ctid = behind.place",
+        &column(&failed, |record| record.delivery.merchant_id.as_deref()) as &[Option<&str>],
+        &column(&failed, |record| record.delivery.order_no.as_deref()) as &[Option<&str>],
+        &column(&failed, |record| record.delivery.kind.as_str()) as &[&str],
+        &column(&failed, |record| record.delivery.event_id),
+        &column(&failed, |record| record.ending.due_at) as &[Option<OffsetDateTime>],
+    )
+    .execute(conn)
+    .await?;
+    Ok(())
+}
+
+/// Nothing goes to this endpoint of the merchant from now on.
+pub(in crate::outbox) async fn disable(
+    tx: &mut Tx,
+    merchant_id: &str,
+    url: &str,
+    now: OffsetDateTime,
+) -> Result<(), DbError> {
+    let conn: &mut Conn = tx;
+    sqlx::query!(
+        "INSERT INTO disabled_endpoints (merchant_id, url, reason, created_at) VALUES ($1, $2, 'it answered 410', $3)
+         ON CONFLICT (merchant_id, url) DO NOTHING",
+        merchant_id,
+        url,
+        now,
+    )
+    .execute(conn)
+    .await?;
+    Ok(())
+}

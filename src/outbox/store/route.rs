@@ -1,0 +1,100 @@
+//! From an event to its deliveries.
+
+use time::OffsetDateTime;
+
+use crate::infra::db::{Conn, DbError, Tx};
+use crate::infra::gather::column;
+use crate::outbox::model::{NewDelivery, NewEvent};
+
+/// Whether there is an event that nobody has looked at yet.
+pub(in crate::outbox) async fn has_new(conn: &mut Conn) -> Result<bool, DbError> {
+    let first =
+        sqlx::query_scalar!("SELECT id FROM outbox WHERE open_deliveries IS NULL ORDER BY id LIMIT 1");
+    Ok(first.fetch_optional(conn).await?.is_some())
+}
+
+/// Locks up to `limit` events that nobody has looked at yet, oldest first. Of an order only the first such: the next one
+/// must see where this one goes.
+pub(in crate::outbox) async fn find_new(tx: &mut Tx, limit: i64) -> Result<Vec<NewEvent>, DbError> {
+    let conn: &mut Conn = tx;
+    let events = sqlx::query_as!(
+        NewEvent,
+        r#"SELECT event.id, event.merchant_id, event.order_no, event.event AS name, event.event_version AS version,
+                  event.payload::text AS "payload!", event.created_at,
+                  orders.notify_url AS "order_url?", merchants.notify_url AS "merchant_url?",
+                  EXISTS (SELECT 1 FROM disabled_endpoints AS disabled
+                          WHERE disabled.merchant_id = event.merchant_id
+                            AND disabled.url = coalesce(orders.notify_url, merchants.notify_url)) AS "is_disabled!",
+                  (SELECT max(due_at) FROM deliveries AS ahead
+                   WHERE ahead.merchant_id = event.merchant_id AND ahead.order_no = event.order_no
+                     AND ahead.kind = 'REPLAY_CALLBACK' AND ahead.status = 'PENDING') AS callback_behind,
+                  (SELECT max(due_at) FROM deliveries AS ahead
+                   WHERE ahead.merchant_id = event.merchant_id AND ahead.order_no = event.order_no
+                     AND ahead.kind = 'RESEND_EVENT' AND ahead.status = 'PENDING') AS message_behind
+           FROM outbox AS event
+           LEFT JOIN merchants ON merchants.merchant_id = event.merchant_id
+           LEFT JOIN orders ON orders.merchant_id = event.merchant_id AND orders.order_no = event.order_no
+           WHERE event.open_deliveries IS NULL
+             -- Not in the words of the index of new events, which would be walked once for each of them.
+             AND (SELECT earlier.id FROM outbox AS earlier
+                  WHERE earlier.merchant_id = event.merchant_id AND earlier.order_no = event.order_no
+                    AND earlier.id < event.id AND coalesce(earlier.open_deliveries, -1) = -1 LIMIT 1) IS NULL
+           ORDER BY event.id
+           LIMIT $1
+           -- Any number of relays work side by side.
+           FOR UPDATE OF event SKIP LOCKED"#,
+        limit,
+    )
+    .fetch_all(conn)
+    .await?;
+    Ok(events)
+}
+
+/// Writes where locked events go, and that they were looked at. One that goes nowhere counts as published.
+pub(in crate::outbox) async fn hand_out(
+    tx: &mut Tx,
+    routed: &[(NewEvent, Vec<NewDelivery>)],
+    open: &[i16],
+    now: OffsetDateTime,
+) -> Result<(), DbError> {
+    let conn: &mut Conn = tx;
+    let all: Vec<(&NewEvent, &NewDelivery)> =
+        routed.iter().flat_map(|(event, to)| to.iter().map(move |delivery| (event, delivery))).collect();
+    sqlx::query!(
+        "WITH handed AS (
+             INSERT INTO deliveries (event_id, kind, event, merchant_id, order_no, lane, url, body, status, due_at,
+                                     leased_until, last_error, created_at, updated_at)
+             SELECT event_id, kind, event, merchant_id, order_no, lane, url, body, status, due_at, leased_until,
+                    last_error, $15, $15
+             FROM unnest($3::bigint[], $4::text[], $5::text[], $6::text[], $7::text[], $8::text[], $9::text[],
+                         $10::text[], $11::text[], $12::timestamptz[], $13::timestamptz[], $14::text[])
+                  AS new (event_id, kind, event, merchant_id, order_no, lane, url, body, status, due_at, leased_until,
+                          last_error)
+             -- Sent once more: to where it goes now, with the bytes of the first time.
+             ON CONFLICT (event_id, kind) DO UPDATE
+             SET lane = excluded.lane, url = excluded.url, status = excluded.status, attempts = 0,
+                 due_at = excluded.due_at, leased_until = excluded.leased_until, last_error = excluded.last_error,
+                 updated_at = excluded.updated_at
+         )
+         UPDATE outbox SET open_deliveries = routed.open, published_at = CASE routed.open WHEN 0 THEN $15 END
+         FROM unnest($1::bigint[], $2::smallint[]) AS routed (id, open) WHERE outbox.id = routed.id",
+        &column(routed, |(event, _)| event.id),
+        open,
+        &column(&all, |(event, _)| event.id),
+        &column(&all, |(_, delivery)| delivery.kind.as_str()) as &[&str],
+        &column(&all, |(event, _)| event.name.as_str()) as &[&str],
+        &column(&all, |(event, _)| event.merchant_id.as_deref()) as &[Option<&str>],
+        &column(&all, |(event, _)| event.order_no.as_deref()) as &[Option<&str>],
+        &column(&all, |(_, delivery)| delivery.lane.as_str()) as &[&str],
+        &column(&all, |(_, delivery)| delivery.url.as_deref()) as &[Option<&str>],
+        &column(&all, |(_, delivery)| delivery.body.as_str()) as &[&str],
+        &column(&all, |(_, delivery)| delivery.status.as_str()) as &[&str],
+        &column(&all, |(_, delivery)| delivery.due_at),
+        &column(&all, |(_, delivery)| delivery.leased_until) as &[Option<OffsetDateTime>],
+        &column(&all, |(_, delivery)| delivery.last_error.as_deref()) as &[Option<&str>],
+        now,
+    )
+    .execute(conn)
+    .await?;
+    Ok(())
+}

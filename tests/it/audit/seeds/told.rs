@@ -1,0 +1,44 @@
+//! Violations on the way to the outside.
+
+use super::{Seed, seed};
+
+pub(super) const SEEDS: &[Seed] = &[
+    seed(
+        "event_relayed",
+        "UPDATE outbox SET open_deliveries = NULL, published_at = NULL WHERE order_no = 'D' AND event = 'order.paid'",
+    ),
+    seed(
+        "delivery_late",
+        "INSERT INTO deliveries (event_id, kind, event, merchant_id, order_no, lane, body, status, due_at, created_at,
+                                 updated_at)
+         SELECT id, 'REPLAY_CALLBACK', event, merchant_id, order_no, merchant_id, '{}', 'PENDING', '2029-12-31 12:00',
+                '2029-12-31 12:00', '2029-12-31 12:00'
+         FROM outbox WHERE order_no = 'D' AND event = 'order.paid';
+         UPDATE outbox SET open_deliveries = 1, published_at = NULL WHERE order_no = 'D' AND event = 'order.paid'",
+    ),
+    seed(
+        "delivery_late",
+        "INSERT INTO deliveries (event_id, kind, event, lane, body, status, due_at, leased_until, last_error,
+                                 created_at, updated_at)
+         SELECT id, 'RESEND_EVENT', event, '*', '{}', 'PENDING', '2029-12-31 12:00', '2029-12-31 12:01', 'away',
+                '2029-12-31 12:00', '2029-12-31 12:00'
+         FROM outbox WHERE order_no = 'D' AND event = 'order.paid';
+         UPDATE outbox SET open_deliveries = 1, published_at = NULL WHERE order_no = 'D' AND event = 'order.paid'",
+    ),
+    seed(
+        "event_deliveries_counted",
+        "UPDATE outbox SET open_deliveries = 2, published_at = NULL WHERE order_no = 'D' AND event = 'order.paid'",
+    ),
+    seed(
+        "event_deliveries_counted",
+        "INSERT INTO deliveries (event_id, kind, event, lane, body, status, due_at, created_at, updated_at)
+         SELECT id, 'RESEND_EVENT', event, '*', '{}', 'PENDING', '2030-01-02', '2029-12-31 12:00', '2029-12-31 12:00'
+         FROM outbox WHERE order_no = 'D' AND event = 'order.paid'",
+    ),
+    seed(
+        "dead_delivery_reported",
+        "INSERT INTO deliveries (event_id, kind, event, lane, body, status, due_at, created_at, updated_at)
+         SELECT id, 'RESEND_EVENT', event, '*', '{}', 'DEAD', '2029-12-31 12:00', '2029-12-31 12:00', '2029-12-31 12:00'
+         FROM outbox WHERE order_no = 'D' AND event = 'order.paid'",
+    ),
+];

@@ -1,0 +1,143 @@
+//! Stories of events on their way to the outside, whose process dies.
+
+use reqwest::Method;
+use serde_json::{Value, json};
+use tokio::sync::OnceCell;
+
+use crate::support::TestApp;
+use crate::support::receiver::{Manner, Receiver};
+use crate::support::service::{Gone, OPERATOR_OF_PROCESS, Service, Shop};
+
+#[derive(Clone, Copy, Debug)]
+pub enum Telling {
+    Endpoint,
+    Broker,
+    Waiting,
+    LastTry,
+    OldDelivery,
+    Again,
+    AllAgain,
+    Url,
+    Secret,
+}
+
+/// Where the merchants of all these stories hear.
+async fn receiver() -> &'static Receiver {
+    static RECEIVER: OnceCell<Receiver> = OnceCell::const_new();
+    RECEIVER.get_or_init(Receiver::start).await
+}
+
+/// Where nothing is heard.
+async fn refusing() -> &'static Receiver {
+    static REFUSING: OnceCell<Receiver> = OnceCell::const_new();
+    let start = || async {
+        let receiver = Receiver::start().await;
+        receiver.always(Manner::status(500));
+        receiver
+    };
+    REFUSING.get_or_init(start).await
+}
+
+impl Telling {
+    /// What was there before the process that dies.
+    pub async fn prepare(self, app: &TestApp, number: &str) {
+        let url = match self {
+            Self::LastTry => &refusing().await.url,
+            Self::Broker => return,
+            _ => &receiver().await.url,
+        };
+        app.sql(&format!("UPDATE merchants SET notify_url = '{url}'")).await;
+        let (status, attempts, born) = match self {
+            Self::Waiting => ("PENDING", 3, "now()"),
+            Self::LastTry => ("PENDING", 9, "now()"),
+            Self::OldDelivery => ("DELIVERED", 1, "now() - interval '91 d'"),
+            Self::Again | Self::AllAgain => ("DELIVERED", 1, "now()"),
+            _ => return,
+        };
+        let open = i32::from(status == "PENDING");
+        app.sql(&format!(
+            "WITH event AS (
+                 INSERT INTO outbox (merchant_id, order_no, event, event_version, payload, created_at, open_deliveries)
+                 VALUES ('demo', '{number}', 'story.told', 1, '{{\"order_no\": \"{number}\"}}', now(), {open})
+                 RETURNING id
+             )
+             INSERT INTO deliveries (event_id, kind, event, merchant_id, order_no, lane, body, status, attempts, due_at,
+                                     created_at, updated_at)
+             SELECT id, 'REPLAY_CALLBACK', 'story.told', 'demo', '{number}', 'demo',
+                    '{{\"type\":\"story.told\",\"data\":{{\"order_no\":\"{number}\"}}}}', '{status}', {attempts}, now(),
+                    {born}, now()
+             FROM event"
+        ))
+        .await;
+    }
+
+    /// What the client does, up to the end that it waits for.
+    pub async fn tell(self, shop: &Shop, service: &Service, number: &str) -> Result<(), Gone> {
+        let reason = json!({"reason": "the story wants it"});
+        let (path, body) = match self {
+            Self::Endpoint | Self::Broker => {
+                let order = json!({"order_no": number, "user_id": "u1", "currency": "CNY", "amount": 1990});
+                let made = service.post("/orders", &order).await?;
+                assert!(matches!(made.status, 200 | 201), "{}", made.text);
+                let closed = service.post(&format!("/orders/{number}/close"), &json!({})).await?;
+                assert_eq!(closed.status, 200, "{}", closed.text);
+                (None, Value::Null)
+            }
+            Self::Waiting | Self::LastTry | Self::OldDelivery => (None, Value::Null),
+            Self::Again => {
+                let find = format!("SELECT id FROM outbox WHERE order_no = '{number}'");
+                let id: i64 = sqlx::query_scalar(sqlx::AssertSqlSafe(find))
+                    .fetch_one(shop.app.instance.app.db.pool())
+                    .await
+                    .expect("an event");
+                (Some(format!("/admin/outbox/evt_{id}/resend")), reason)
+            }
+            Self::AllAgain => {
+                let since =
+                    json!({"merchant_id": "demo", "since": "2026-01-01T00:00:00Z", "reason": "a story"});
+                (Some("/admin/outbox/resend".to_owned()), since)
+            }
+            Self::Url => {
+                let url = format!("{}?{number}", receiver().await.url);
+                (
+                    Some("/admin/merchants/demo/notify-url".to_owned()),
+                    json!({"notify_url": url, "reason": "a story"}),
+                )
+            }
+            Self::Secret => (Some("/admin/merchants/demo/notify-secret".to_owned()), reason),
+        };
+        if let Some(path) = path {
+            let done = service.ask(Method::POST, &path, OPERATOR_OF_PROCESS, Some(&body)).await?;
+            assert!(matches!(done.status, 200 | 201), "{path}: {}", done.text);
+        }
+        service.until("its end", async || self.has_ended(&shop.app, number).await).await
+    }
+
+    pub async fn has_ended(self, app: &TestApp, number: &str) -> bool {
+        let is_published = app.count_where("outbox", "open_deliveries IS DISTINCT FROM 0").await == 0;
+        match self {
+            Self::Endpoint | Self::Waiting | Self::Again | Self::AllAgain => {
+                is_published && !receiver().await.told_of(number).is_empty()
+            }
+            Self::Broker => {
+                let arrived =
+                    format!("kind = 'RESEND_EVENT' AND status = 'DELIVERED' AND order_no = '{number}'");
+                is_published && app.count_where("deliveries", &arrived).await == 1
+            }
+            Self::LastTry => {
+                let open = format!("kind = 'DEAD_TASK' AND status = 'OPEN' AND order_no = '{number}'");
+                is_published && app.count_where("exceptions", &open).await == 1
+            }
+            Self::OldDelivery => {
+                app.count_where("deliveries", "created_at < now() - interval '90 d'").await == 0
+            }
+            Self::Url => {
+                let url = format!("notify_url LIKE '%?{number}'");
+                app.count_where("merchants", &url).await == 1
+            }
+            Self::Secret => {
+                app.count_where("admin_log", "action = 'merchants.rotate_notify_secret'").await >= 1
+            }
+        }
+    }
+}

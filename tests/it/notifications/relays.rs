@@ -1,0 +1,243 @@
+//! Several relays, slow neighbours, and a broker that is away.
+
+use std::collections::HashMap;
+use std::time::{Duration, Instant};
+
+use lapin::options::{BasicGetOptions, QueueBindOptions, QueueDeclareOptions};
+use lapin::types::FieldTable;
+use serde_json::json;
+
+use crate::support::receiver::{Manner, Receiver};
+use crate::support::servers::{Broker, private_rabbitmq};
+use crate::support::{Cluster, TestApp, TestOptions};
+
+/// So many orders with these events each, appended at once, spread over the orders.
+async fn append_many(app: &TestApp, merchant: &str, prefix: &str, orders: usize, each: usize) {
+    app.sql(&format!(
+        "INSERT INTO outbox (merchant_id, order_no, event, event_version, payload, created_at)
+         SELECT '{merchant}', '{prefix}' || o, 'story.told', 1,
+                jsonb_build_object('order_no', '{prefix}' || o, 'seq', s), '{}'
+         FROM generate_series(1, {each}) AS s, generate_series(1, {orders}) AS o",
+        app.clock.now()
+    ))
+    .await;
+}
+
+/// What was told of each order, in order of first arrival, is 1, 2, 3 …
+fn assert_in_order(receiver: &Receiver, prefix: &str, orders: usize, each: usize) {
+    let mut told: HashMap<String, Vec<u64>> = HashMap::new();
+    for call in receiver.calls().iter().filter(|call| call.order_no().starts_with(prefix)) {
+        let seq = call.json()["data"]["seq"].as_u64().expect("a number");
+        let known = told.entry(call.order_no()).or_default();
+        if !known.contains(&seq) {
+            known.push(seq);
+        }
+    }
+    assert_eq!(told.len(), orders, "every order was heard of");
+    let wanted: Vec<u64> = (1..=each as u64).collect();
+    for (order_no, seqs) in told {
+        assert_eq!(seqs, wanted, "{order_no}");
+    }
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn two_relays_at_once_lose_nothing_and_keep_the_order_of_every_order() {
+    let receiver = Receiver::start().await;
+    let options = TestOptions { workers: true, ..TestOptions::default() };
+    let cluster = Cluster::start(2, options).await;
+    let app = cluster.first();
+    app.tell_at(Some(&receiver.url)).await;
+    receiver.behaves((0..20).map(|_| Manner::Slow(Duration::from_millis(30))));
+    append_many(app, "demo", "two-", 300, 4).await;
+    app.eventually("all of it is told", async || {
+        app.count_where("outbox", "published_at IS NULL AND order_no LIKE 'two-%'").await == 0
+    })
+    .await;
+    assert_in_order(&receiver, "two-", 300, 4);
+    println!("{} calls for 1200 events", receiver.calls().len());
+    assert_eq!(app.count_where("deliveries", "status = 'DELIVERED'").await, 1200);
+    cluster.end().await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_new_event_leaves_at_once() {
+    let receiver = Receiver::start().await;
+    let app = TestApp::start_working().await;
+    app.tell_at(Some(&receiver.url)).await;
+    let mut late = Vec::new();
+    for number in 0..20 {
+        let order_no = format!("F{number}");
+        app.closed_order(&order_no).await;
+        let since = Instant::now();
+        while receiver.told_of(&order_no).is_empty() {
+            assert!(since.elapsed() < Duration::from_secs(5), "{order_no} is not told");
+            tokio::time::sleep(Duration::from_millis(1)).await;
+        }
+        late.push(since.elapsed());
+    }
+    late.sort();
+    println!("an event is told {:?} after its commit, {:?} at the latest of 20", late[10], late[19]);
+    assert!(late[10] < Duration::from_millis(80), "{late:?}");
+    app.end().await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn endpoints_that_hang_or_are_dead_hold_nobody_else_up() {
+    let (well, hanging) = (Receiver::start().await, Receiver::start().await);
+    hanging.always(Manner::Hang);
+    let app = TestApp::start_working().await;
+    app.tell_at(Some(&well.url)).await;
+    for (name, url) in [("hang", hanging.url.as_str()), ("dead", "http://127.0.0.1:9/")] {
+        app.merchant(name, "hold").await;
+        let body = json!({"notify_url": url, "reason": "a story"});
+        app.admin_post(&format!("/admin/merchants/{name}/notify-url"), body).await.expect(200);
+        append_many(&app, name, "stuck-", 1500, 1).await;
+    }
+    tokio::time::sleep(Duration::from_millis(500)).await;
+    append_many(&app, "demo", "free-", 200, 2).await;
+    let since = Instant::now();
+    app.eventually("the others hear all of it", async || {
+        app.count_where("outbox", "published_at IS NULL AND order_no LIKE 'free-%'").await == 0
+    })
+    .await;
+    println!("400 events beside a hanging and a dead endpoint took {:?}", since.elapsed());
+    assert_in_order(&well, "free-", 200, 2);
+    assert!(since.elapsed() < Duration::from_secs(5), "{:?}", since.elapsed());
+    assert!(hanging.calls().len() <= 64, "it gets a few at a time: {}", hanging.calls().len());
+    app.end().await;
+}
+
+#[tokio::test]
+async fn a_delivery_in_the_hands_of_a_dead_sender_is_taken_over_and_nobody_else_s_is() {
+    let receiver = Receiver::start().await;
+    let app = TestApp::start().await;
+    app.tell_at(Some(&receiver.url)).await;
+    append_many(&app, "demo", "held-", 1, 2).await;
+    // Another sender has the first one, and the second one waits behind it.
+    app.sql(
+        "INSERT INTO deliveries (event_id, kind, event, merchant_id, order_no, lane, body, status, due_at, leased_until,
+                                 created_at, updated_at)
+         SELECT id, 'REPLAY_CALLBACK', event, merchant_id, order_no, 'demo',
+                '{\"type\":\"story.told\",\"data\":' || payload::text || '}', 'PENDING', created_at,
+                created_at + interval '20 s', created_at, created_at
+         FROM outbox ORDER BY id LIMIT 1;
+         UPDATE outbox SET open_deliveries = 1 WHERE id = (SELECT min(id) FROM outbox)",
+    )
+    .await;
+    for _ in 0..3 {
+        app.instance.app.relay.run_once().await.expect("a turn");
+        tokio::time::sleep(Duration::from_millis(30)).await;
+    }
+    assert_eq!(receiver.calls().len(), 0, "the first is in another's hand, the second behind it");
+    app.clock.advance(Duration::from_secs(21));
+    app.run_until_idle().await;
+    assert_in_order(&receiver, "held-", 1, 2);
+    app.end().await;
+}
+
+/// A queue that gets every event.
+async fn all_events(broker: &Broker) -> (lapin::Channel, String) {
+    let (channel, name) = (broker.channel().await, format!("{}.all", broker.prefix));
+    let durable = QueueDeclareOptions { durable: true, ..QueueDeclareOptions::default() };
+    channel.queue_declare(name.as_str().into(), durable, FieldTable::default()).await.expect("a queue");
+    let exchange = format!("{}.events", broker.prefix);
+    let bound = channel.queue_bind(
+        name.as_str().into(),
+        exchange.as_str().into(),
+        "#".into(),
+        QueueBindOptions::default(),
+        FieldTable::default(),
+    );
+    bound.await.expect("bound");
+    (channel, name)
+}
+
+/// Everything that is in it: routing key, message id, body.
+async fn drained(channel: &lapin::Channel, name: &str) -> Vec<(String, String, serde_json::Value)> {
+    let mut told = Vec::new();
+    let options = BasicGetOptions { no_ack: true };
+    while let Some(got) = channel.basic_get(name.into(), options).await.expect("an answer") {
+        let id = got.properties.message_id().clone().expect("an id").to_string();
+        assert_eq!(*got.properties.delivery_mode(), Some(2), "it survives a restart");
+        let body = serde_json::from_slice(&got.delivery.data).expect("JSON");
+        told.push((got.delivery.routing_key.to_string(), id, body));
+    }
+    told
+}
+
+fn vars(broker: &Broker) -> Vec<(&'static str, String)> {
+    vec![("AMQP_URL", broker.url.clone()), ("AMQP_PREFIX", broker.prefix.clone())]
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn every_event_goes_to_the_broker_under_its_name_and_id() {
+    let broker = Broker::fresh().await;
+    let receiver = Receiver::start().await;
+    let app = TestApp::start_with(TestOptions { vars: vars(&broker), ..TestOptions::default() }).await;
+    app.tell_at(Some(&receiver.url)).await;
+    // The first event makes the exchange.
+    app.closed_order("B0").await;
+    app.run_until_idle().await;
+    let (channel, name) = all_events(&broker).await;
+    app.paid("B1").await;
+    let told = drained(&channel, &name).await;
+    assert_eq!(told.len(), 1, "{told:?}");
+    assert_eq!((told[0].0.as_str(), &told[0].2["data"]["order_no"]), ("order.paid", &json!("B1")));
+    let call = receiver.calls().pop().expect("told");
+    assert_eq!((told[0].1.as_str(), &told[0].2), (call.id(), &call.json()), "both hear the same");
+    let kinds: Vec<_> = app.event_of("B1").await["deliveries"]
+        .as_array()
+        .expect("both")
+        .iter()
+        .map(|one| (one["kind"].as_str().expect("a kind").to_owned(), one["status"] == "DELIVERED"))
+        .collect();
+    assert_eq!(kinds, [("REPLAY_CALLBACK".to_owned(), true), ("RESEND_EVENT".to_owned(), true)]);
+    channel
+        .queue_delete(name.as_str().into(), lapin::options::QueueDeleteOptions::default())
+        .await
+        .expect("deleted");
+    broker.end(app).await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn what_happens_while_the_broker_is_away_reaches_it_in_order_afterwards() {
+    let mut server = private_rabbitmq().await;
+    let broker = Broker::on(&server.url());
+    let options = TestOptions { workers: true, vars: vars(&broker), ..TestOptions::default() };
+    let app = TestApp::start_with(options).await;
+    append_many(&app, "demo", "before-", 1, 1).await;
+    app.eventually("the exchange is there", async || {
+        app.count_where("outbox", "published_at IS NULL").await == 0
+    })
+    .await;
+    let (_, name) = all_events(&broker).await;
+    server.kill().await.expect("killed");
+    append_many(&app, "demo", "away-", 100, 3).await;
+    tokio::time::sleep(Duration::from_secs(2)).await;
+    assert_eq!(app.count_where("outbox", "published_at IS NOT NULL AND order_no LIKE 'away-%'").await, 0);
+    assert_eq!(
+        app.count_where("deliveries", "status = 'DEAD' OR attempts > 0 AND status = 'PENDING'").await,
+        0
+    );
+
+    server.restart().await.expect("restarted");
+    let since = Instant::now();
+    while app.count_where("outbox", "published_at IS NULL").await > 0 {
+        assert!(since.elapsed() < Duration::from_secs(40), "it does not drain");
+        tokio::time::sleep(Duration::from_millis(100)).await;
+    }
+    println!("300 events drained {:?} after the broker was back", since.elapsed());
+    let told = drained(&broker.channel().await, &name).await;
+    let mut orders: HashMap<String, Vec<u64>> = HashMap::new();
+    for (_, _, body) in told {
+        let seq = body["data"]["seq"].as_u64().expect("a number");
+        let known =
+            orders.entry(body["data"]["order_no"].as_str().expect("an order").to_owned()).or_default();
+        if !known.contains(&seq) {
+            known.push(seq);
+        }
+    }
+    assert_eq!(orders.len(), 100);
+    assert!(orders.values().all(|seqs| *seqs == [1, 2, 3]), "{orders:?}");
+    app.end().await;
+}
