@@ -9,7 +9,7 @@ use tokio::sync::Notify;
 use crate::channels::Channels;
 use crate::config::{Config, DelayQueue};
 use crate::ids::Ids;
-use crate::infra::amqp::{Amqp, Delays};
+use crate::infra::amqp::{Amqp, Delays, Mailbox};
 use crate::infra::changes::Changes;
 use crate::infra::clock::Clock;
 use crate::infra::db::Db;
@@ -36,6 +36,8 @@ pub struct Inside {
     pub amqp: Option<Amqp>,
     /// The orders' timers on RabbitMQ; without it they are in Redis.
     pub delays: Option<Delays>,
+    /// Where reports of usage come in, with a broker.
+    pub usage_reports: Option<Mailbox>,
     /// The distributed lock.
     pub locks: Locks,
     /// Where "now" comes from.
@@ -93,10 +95,12 @@ impl App {
         let redis = Redis::new(&config.redis)?;
         let locks =
             Locks::new(backend_on(&redis), LockSettings::with_ttl(config.redis.lock_ttl), ids.clone());
-        let broker = config.broker.url.as_ref().filter(|_| config.orders.delay_queue == DelayQueue::RabbitMq);
-        let amqp = broker.map(Amqp::new).transpose()?;
+        let amqp = config.broker.url.as_ref().map(Amqp::new).transpose()?;
         let timers = format!("{}.order_timeout", config.broker.prefix);
-        let delays = amqp.clone().map(|amqp| Delays::new(amqp, &timers));
+        let for_timers = amqp.clone().filter(|_| config.orders.delay_queue == DelayQueue::RabbitMq);
+        let delays = for_timers.map(|amqp| Delays::new(amqp, &timers));
+        let reports = format!("{}.usage.report", config.broker.prefix);
+        let usage_reports = amqp.clone().map(|amqp| Mailbox::new(amqp, reports));
         let secrets = SecretBox::new(&config.encryption_key, ids.clone())?;
         let rates_http = config.rates.url.is_some().then(|| http_client::builder().build()).transpose()?;
         Ok(Self(Arc::new(Inside {
@@ -105,6 +109,7 @@ impl App {
             redis,
             amqp,
             delays,
+            usage_reports,
             locks,
             clock,
             ids,

@@ -9,7 +9,7 @@
 //! | 0 | [`infra`], [`money`], [`ids`], [`config`] | stores, lock, time, values |
 //! | 1 | [`channels`], [`ledger`], [`outbox`], [`exceptions`], [`compensation`], [`idempotency`], [`audit`] | what features speak through |
 //! | 2 | [`app`] | what a use case may reach |
-//! | 3 | [`merchants`], [`orders`], [`pay`], [`refunds`], [`settlement`], [`withdrawals`], [`admin_log`] | the features |
+//! | 3 | [`merchants`], [`orders`], [`pay`], [`refunds`], [`settlement`], [`withdrawals`], [`usage`], [`admin_log`] | the features |
 //! | 4 | [`webhooks`], [`drive`], [`operations`] | what comes from outside, what was left in the middle, and what operators look at |
 //! | 5 | [`http`], [`workers`] | the edge, the duties |
 //! | 6 | [`run`], [`local`], [`doctor`], [`cli`] | wiring, private stores, what is wrong around, commands |
@@ -43,6 +43,7 @@ pub mod pay;
 pub mod refunds;
 pub mod run;
 pub mod settlement;
+pub mod usage;
 pub mod webhooks;
 pub mod withdrawals;
 pub mod workers;

@@ -9,7 +9,7 @@ use crate::drive;
 use crate::idempotency;
 use crate::infra::duty::{Batch, Duty, DutyError};
 use crate::infra::telemetry;
-use crate::{compensation, ledger, orders, pay, settlement, webhooks};
+use crate::{compensation, ledger, orders, pay, settlement, usage, webhooks};
 
 /// For what is also woken: the poll is only the net.
 const SOON: Duration = Duration::from_millis(200);
@@ -33,7 +33,10 @@ pub fn duties(app: &App) -> Vec<Duty> {
             .woken_by(app.compensation_wake.clone()),
         duty(app, "settlement.run", at_times, |app| async move { settlement::run_due(&app).await })
             .woken_by(app.settlement_wake.clone()),
+        duty(app, "usage.expire", SOON, |app| async move { usage::expire_due(&app).await }),
+        duty(app, "usage.consume", SOON, |app| async move { usage::consume(&app).await }),
         duty(app, "ledger.fold", EVERY_SECOND, |app| async move { ledger::fold(&app.db, app.now()).await }),
+        duty(app, "usage.forget", HOURLY, |app| async move { usage::forget_old(&app).await }),
         duty(app, "webhooks.forget", HOURLY, |app| async move { webhooks::forget_old(&app).await }),
         duty(app, "idempotency.forget", HOURLY, |app| async move {
             idempotency::forget_old(&app.db, app.now()).await

@@ -22,6 +22,8 @@ words! {
         Contradiction = "CONTRADICTION",
         /// A task failed to the end of its schedule.
         DeadTask = "DEAD_TASK",
+        /// Usage cost more than its user had: the rest is owed.
+        UsageShortfall = "USAGE_SHORTFALL",
     }
 }
 

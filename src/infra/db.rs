@@ -16,11 +16,11 @@ use futures_util::{FutureExt, StreamExt, TryFutureExt};
 use secrecy::ExposeSecret;
 use sqlx::pool::PoolConnection;
 use sqlx::postgres::{PgConnectOptions, PgPoolOptions, PgQueryResult, PgRow, PgStatement, PgTypeInfo};
-use sqlx::{Connection, Either, Execute, Executor, PgConnection, PgPool, Postgres, SqlStr};
+use sqlx::{AssertSqlSafe, Connection, Either, Execute, Executor, PgConnection, PgPool, Postgres, SqlStr};
 
 use crate::config::DatabaseConfig;
 use crate::ids::Ids;
-use crate::infra::gather::Gatherer;
+use crate::infra::gather::{Gatherer, Patience};
 
 mod role;
 use role::RunAs;
@@ -385,6 +385,25 @@ impl Conn {
     }
 }
 
+impl Conn {
+    /// Opens a transaction for a batch on this connection, which is lent to it until [`Tx::finish_into`]: what locks
+    /// rows in it waits for them no longer than `patience`. Dropped without that, the connection is closed.
+    ///
+    /// # Errors
+    /// [`DbError::Unavailable`] when the connection is gone.
+    pub(crate) async fn begin_batch(&mut self, patience: Patience) -> Result<Tx, DbError> {
+        let opening = format!("BEGIN; SET LOCAL lock_timeout = {}", patience.millis());
+        sqlx::raw_sql(AssertSqlSafe(opening)).execute(&mut *self).await?;
+        Ok(Tx { conn: self.lend(), is_open: true })
+    }
+
+    /// The connection itself, leaving nothing in its place.
+    fn lend(&mut self) -> Self {
+        let (deadline, suspicion) = (self.deadline, self.suspicion.clone());
+        std::mem::replace(self, Self { inner: None, deadline, suspicion, is_mid_flight: false })
+    }
+}
+
 impl<'c> Executor<'c> for &'c mut Conn {
     type Database = Postgres;
 
@@ -460,6 +479,25 @@ impl Tx {
     /// # Errors
     /// The outcome's own, or the commit's. After a failed commit the outcome is unknown: look again by key.
     pub async fn finish<T, E: From<DbError>>(mut self, outcome: Result<T, E>) -> Result<T, E> {
+        self.end(outcome).await
+    }
+
+    /// The same, and gives the connection back to whoever lent it.
+    ///
+    /// # Errors
+    /// As [`Tx::finish`].
+    pub(crate) async fn finish_into<T>(
+        mut self,
+        lender: &mut Conn,
+        outcome: Result<T, DbError>,
+    ) -> Result<T, DbError> {
+        let outcome = self.end(outcome).await;
+        *lender = self.conn.lend();
+        lender.is_mid_flight |= self.is_open;
+        outcome
+    }
+
+    async fn end<T, E: From<DbError>>(&mut self, outcome: Result<T, E>) -> Result<T, E> {
         let statement = if outcome.is_ok() { "COMMIT" } else { "ROLLBACK" };
         let ended = sqlx::raw_sql(statement).execute(&mut self.conn).await;
         self.is_open = ended.is_err();

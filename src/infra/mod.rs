@@ -11,6 +11,7 @@ pub mod duty;
 pub mod gather;
 pub mod http_client;
 pub mod lock;
+pub(crate) mod numeric;
 pub mod redis;
 pub mod repeat;
 pub mod request;

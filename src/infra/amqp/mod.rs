@@ -18,9 +18,11 @@ mod delays;
 mod inbox;
 mod ladder;
 mod link;
+mod mailbox;
 
 pub use delays::Delays;
 use link::Link;
+pub use mailbox::{Fate, Letter, Mailbox};
 
 /// Longest wait for a channel, its connection included.
 const CHANNEL_WITHIN: Duration = Duration::from_secs(2);
