@@ -80,7 +80,7 @@ pub const VARIABLES: &[Variable] = &[
     secret(
         "AMQP_URL",
         "amqp://user:password@host:5672/vhost, or amqps://…",
-        "RabbitMQ 3.8 or later, only needed with DELAY_QUEUE=rabbitmq; losing it only slows things.",
+        "RabbitMQ 3.8 or later: brings reports of usage, and timers with DELAY_QUEUE=rabbitmq; losing it only slows things.",
     ),
     plain(
         "AMQP_PREFIX",

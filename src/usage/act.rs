@@ -4,10 +4,10 @@
 //! where a quota or more than what is set aside is looked at; commits: 1. All are shared with whoever tells something at
 //! the same time, also of the same hold: a thousand reports of one hold are one write.
 
+use super::Done;
 use super::error::UsageError;
 use super::model::{Report, Units};
 use super::store::{Act, Deed};
-use super::Done;
 use crate::app::App;
 use crate::idempotency::Keep;
 use crate::ids::{HoldId, MerchantId, MessageId};

@@ -75,8 +75,9 @@ async fn read(app: &App, letter: &Letter) -> Fate {
     };
     match apply(app, &message).await {
         // Heard all the same; nobody waits here for the word to stop.
-        Ok(())
-        | Err(UsageError::Refused(Refusal::InsufficientBalance | Refusal::QuotaExceeded(_))) => Fate::Done,
+        Ok(()) | Err(UsageError::Refused(Refusal::InsufficientBalance | Refusal::QuotaExceeded(_))) => {
+            Fate::Done
+        }
         Err(UsageError::Db(error)) => {
             tracing::warn!(%error, "a report of usage waits for the database");
             Fate::Again

@@ -6,11 +6,11 @@
 
 use time::OffsetDateTime;
 
+use super::Done;
 use super::desk::Wanted;
 use super::error::{Refusal, UsageError};
 use super::model::NewHold;
 use super::store::Take;
-use super::Done;
 use crate::app::App;
 use crate::idempotency::Keep;
 use crate::ids::{Cycle, MerchantId};

@@ -248,8 +248,7 @@ impl Desk {
 
     /// What a hold has to pay for its cycle: nothing when another one did.
     fn fee_of(&self, hold: &Hold) -> Result<Option<i64>, Refusal> {
-        let is_paid =
-            || self.cycles.get(&hold.cycle_key()).is_some_and(|cycle| cycle.fee_hold_id.is_some());
+        let is_paid = || self.cycles.get(&hold.cycle_key()).is_some_and(|cycle| cycle.fee_hold_id.is_some());
         if hold.pricing != Pricing::PerCycle || is_paid() {
             return Ok(None);
         }

@@ -10,8 +10,10 @@ use crate::support::servers::Broker;
 use crate::support::service::{Gone, LIMIT, Shop};
 use crate::tidy::effects;
 
+mod metering;
 mod money;
 mod stories;
+use metering::Metering;
 use money::Money;
 use stories::Story;
 
@@ -64,6 +66,11 @@ const EFFECTS: &[(Story, &[&str])] = &[
     (Story::Money(Money::RetryOfADeadTask), &["tasks.revive"]),
     (Story::Money(Money::WithdrawInSilence), &["withdrawals.repay"]),
     (Story::Money(Money::KeyOfAnOldWithdrawal), &["withdrawals.keep"]),
+    (Story::Metering(Metering::SetProduct), &["usage.product"]),
+    (Story::Metering(Metering::Hold), &["usage.take"]),
+    (Story::Metering(Metering::ReportOverBroker), &["usage.act"]),
+    (Story::Metering(Metering::Expire), &["usage.expire"]),
+    (Story::Metering(Metering::OldMark), &["usage.forget"]),
 ];
 
 #[test]

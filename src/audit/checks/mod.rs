@@ -24,6 +24,7 @@ mod settlements;
 mod stock;
 mod strays;
 mod unfinished;
+mod usage;
 mod withdrawals;
 
 /// Every check, in the order of the invariants.
@@ -42,6 +43,7 @@ pub(super) fn all() -> impl Iterator<Item = &'static Definition> {
         settlements::CHECKS,
         unfinished::CHECKS,
         withdrawals::CHECKS,
+        usage::CHECKS,
     ]
     .into_iter()
     .flatten()

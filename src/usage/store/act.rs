@@ -92,8 +92,7 @@ fn by_id(holds: Vec<Hold>) -> Locked {
 async fn act_in_tx(tx: &mut Tx, batch: &[Act]) -> Result<Vec<Result<Done, Refusal>>, DbError> {
     let Some(Act { now, ids, .. }) = batch.iter().max_by_key(|act| act.now) else { return Ok(Vec::new()) };
     let hold_ids: BTreeSet<String> = batch.iter().map(|act| act.hold_id.to_string()).collect();
-    let mut holds =
-        by_id(find::lock_all(tx, &hold_ids.into_iter().collect::<Vec<_>>()).await?);
+    let mut holds = by_id(find::lock_all(tx, &hold_ids.into_iter().collect::<Vec<_>>()).await?);
 
     let mut desk = Desk::new(*now);
     desk.heard = find_heard(tx, batch).await?;
@@ -109,9 +108,10 @@ async fn act_in_tx(tx: &mut Tx, batch: &[Act]) -> Result<Vec<Result<Done, Refusa
             Some(hold) => act.on(&mut desk, hold).map(|()| Done { hold: hold.clone(), is_new: false }),
         });
     }
-    let kept = batch.iter().zip(&outcomes).filter_map(|(act, outcome)| {
-        Some(act.keep.as_ref()?.row(outcome.as_ref().ok()?.clone()))
-    });
+    let kept = batch
+        .iter()
+        .zip(&outcomes)
+        .filter_map(|(act, outcome)| Some(act.keep.as_ref()?.row(outcome.as_ref().ok()?.clone())));
     let kept: Vec<_> = kept.collect();
     write_moved(tx, &holds, &desk, &kept, ids, *now).await?;
     Ok(outcomes)

@@ -15,8 +15,9 @@ struct Columns {
 
 impl Columns {
     fn of(keys: &BTreeSet<CycleKey>) -> Self {
-        let column =
-            |part: fn(&CycleKey) -> &String| -> Vec<String> { keys.iter().map(|key| part(key).clone()).collect() };
+        let column = |part: fn(&CycleKey) -> &String| -> Vec<String> {
+            keys.iter().map(|key| part(key).clone()).collect()
+        };
         Self {
             merchant_ids: column(|key| &key.merchant_id),
             user_ids: column(|key| &key.user_id),

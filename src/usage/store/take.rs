@@ -88,9 +88,10 @@ async fn take_in_tx(tx: &mut Tx, batch: &[Take]) -> Result<Vec<Result<Done, Refu
 
     let rows: Vec<NewRow<'_>> = made.iter().map(|(key, hold)| key.row(hold)).collect();
     write::insert_holds(tx, &rows).await?;
-    let kept = batch.iter().zip(&outcomes).filter_map(|(take, outcome)| {
-        Some(take.keep.as_ref()?.row(outcome.as_ref().ok()?.clone()))
-    });
+    let kept = batch
+        .iter()
+        .zip(&outcomes)
+        .filter_map(|(take, outcome)| Some(take.keep.as_ref()?.row(outcome.as_ref().ok()?.clone())));
     write::write_notes(tx, &[], &desk, &kept.collect::<Vec<_>>(), now).await?;
     ledger::post_in_tx(tx, &desk.notes.postings, now).await?;
     Ok(outcomes)

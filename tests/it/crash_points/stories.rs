@@ -8,6 +8,7 @@ use serde_json::{Value, json};
 use sqlx::Connection;
 use tokio::time::sleep;
 
+use super::metering::Metering;
 use super::money::Money;
 use crate::support::SECRET_KEY;
 use crate::support::service::{Gone, OPERATOR_OF_PROCESS, Service, Shop};
@@ -15,7 +16,7 @@ use crate::support::service::{Gone, OPERATOR_OF_PROCESS, Service, Shop};
 /// Longer than anybody waits for a channel here.
 pub(super) const SILENCE_MS: u32 = 1_200;
 
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Story {
     Buy,
     Cancel,
@@ -43,12 +44,14 @@ pub enum Story {
     Replay,
     Decision,
     Money(Money),
+    Metering(Metering),
 }
 
 impl Story {
     /// Whether its timers are on RabbitMQ.
     pub fn is_on_broker(self) -> bool {
-        matches!(self, Self::ExpireOnBroker | Self::HopOnBroker)
+        let on_broker = Self::Metering(Metering::ReportOverBroker);
+        matches!(self, Self::ExpireOnBroker | Self::HopOnBroker) || self == on_broker
     }
 
     /// What was there before the process that dies.
@@ -111,6 +114,7 @@ impl Story {
                     .await;
             }
             Self::Money(story) => story.prepare(app, number).await,
+            Self::Metering(story) => story.prepare(app, number).await,
             Self::Buy
             | Self::Cancel
             | Self::Late
@@ -182,6 +186,7 @@ impl Story {
             }
             Self::Decision => decide(shop, service, number).await,
             Self::Money(story) => story.tell(shop, service, number).await,
+            Self::Metering(story) => story.tell(shop, service, number).await,
             Self::Expire
             | Self::DeadLink
             | Self::WaitingTask
@@ -234,6 +239,7 @@ impl Story {
             Self::Fold => app.count("account_movements").await == 0,
             Self::OldTask => app.count_where("compensations", &format!("subject = '{number}'")).await == 0,
             Self::Money(story) => story.has_ended(app, number).await,
+            Self::Metering(story) => story.has_ended(app, number).await,
             Self::KeyOfAnOldOrder | Self::KeyOfAnOldLink => {
                 app.count_where("idempotency_keys", &format!("key = '{number}'")).await == 1
             }
