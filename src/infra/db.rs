@@ -6,7 +6,6 @@
 //! holding a pool place for ever.
 
 use std::fmt;
-use std::ops::{Deref, DerefMut};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
@@ -16,14 +15,16 @@ use futures_util::{FutureExt, StreamExt, TryFutureExt};
 use secrecy::ExposeSecret;
 use sqlx::pool::PoolConnection;
 use sqlx::postgres::{PgConnectOptions, PgPoolOptions, PgQueryResult, PgRow, PgStatement, PgTypeInfo};
-use sqlx::{AssertSqlSafe, Connection, Either, Execute, Executor, PgConnection, PgPool, Postgres, SqlStr};
+use sqlx::{Connection, Either, Execute, Executor, PgConnection, PgPool, Postgres, SqlStr};
 
 use crate::config::DatabaseConfig;
 use crate::ids::Ids;
-use crate::infra::gather::{Gatherer, Patience};
+use crate::infra::gather::Gatherer;
 
 mod role;
+mod tx;
 use role::RunAs;
+pub use tx::Tx;
 
 /// Why the database did not do what was asked.
 #[derive(Debug, thiserror::Error)]
@@ -385,25 +386,6 @@ impl Conn {
     }
 }
 
-impl Conn {
-    /// Opens a transaction for a batch on this connection, which is lent to it until [`Tx::finish_into`]: what locks
-    /// rows in it waits for them no longer than `patience`. Dropped without that, the connection is closed.
-    ///
-    /// # Errors
-    /// [`DbError::Unavailable`] when the connection is gone.
-    pub(crate) async fn begin_batch(&mut self, patience: Patience) -> Result<Tx, DbError> {
-        let opening = format!("BEGIN; SET LOCAL lock_timeout = {}", patience.millis());
-        sqlx::raw_sql(AssertSqlSafe(opening)).execute(&mut *self).await?;
-        Ok(Tx { conn: self.lend(), is_open: true })
-    }
-
-    /// The connection itself, leaving nothing in its place.
-    fn lend(&mut self) -> Self {
-        let (deadline, suspicion) = (self.deadline, self.suspicion.clone());
-        std::mem::replace(self, Self { inner: None, deadline, suspicion, is_mid_flight: false })
-    }
-}
-
 impl<'c> Executor<'c> for &'c mut Conn {
     type Database = Postgres;
 
@@ -462,68 +444,5 @@ impl<'c> Executor<'c> for &'c mut Conn {
         'c: 'e,
     {
         self.exchange(move |conn| conn.describe(sql)).boxed()
-    }
-}
-
-/// An open transaction. [`Tx::finish`] ends it; dropped without that, its connection is closed and the server
-/// rolls back.
-#[derive(Debug)]
-pub struct Tx {
-    conn: Conn,
-    is_open: bool,
-}
-
-impl Tx {
-    /// Commits after `Ok`, rolls back after `Err`, and hands the outcome on.
-    ///
-    /// # Errors
-    /// The outcome's own, or the commit's. After a failed commit the outcome is unknown: look again by key.
-    pub async fn finish<T, E: From<DbError>>(mut self, outcome: Result<T, E>) -> Result<T, E> {
-        self.end(outcome).await
-    }
-
-    /// The same, and gives the connection back to whoever lent it.
-    ///
-    /// # Errors
-    /// As [`Tx::finish`].
-    pub(crate) async fn finish_into<T>(
-        mut self,
-        lender: &mut Conn,
-        outcome: Result<T, DbError>,
-    ) -> Result<T, DbError> {
-        let outcome = self.end(outcome).await;
-        *lender = self.conn.lend();
-        lender.is_mid_flight |= self.is_open;
-        outcome
-    }
-
-    async fn end<T, E: From<DbError>>(&mut self, outcome: Result<T, E>) -> Result<T, E> {
-        let statement = if outcome.is_ok() { "COMMIT" } else { "ROLLBACK" };
-        let ended = sqlx::raw_sql(statement).execute(&mut self.conn).await;
-        self.is_open = ended.is_err();
-        match (outcome, ended) {
-            (Ok(_), Err(error)) => Err(DbError::from(error).into()),
-            (outcome, _) => outcome,
-        }
-    }
-}
-
-impl Drop for Tx {
-    fn drop(&mut self) {
-        // Closes the connection in place of returning it with a transaction open.
-        self.conn.is_mid_flight |= self.is_open;
-    }
-}
-
-impl Deref for Tx {
-    type Target = Conn;
-    fn deref(&self) -> &Conn {
-        &self.conn
-    }
-}
-
-impl DerefMut for Tx {
-    fn deref_mut(&mut self) -> &mut Conn {
-        &mut self.conn
     }
 }

@@ -331,16 +331,12 @@ impl World {
         let (number, user, amount) =
             (format!("T{}", self.numbers), USERS[self.chance.one_of(3)], 1 + self.up_to(600));
         let attempt = self.app.top_up_to_pay(&number, user, amount).await;
-        self.app.sandbox_pay(&attempt, json!({})).await.expect(200);
+        let trade = self.app.sandbox_pay(&attempt, json!({})).await.expect(200);
         let paid =
-            self.app.success(&format!("e-{number}"), &attempt, &self.transaction_of(&attempt).await, amount);
+            self.app.success(&format!("e-{number}"), &attempt, trade.text_of("transaction_id"), amount);
         self.app.webhook(&paid).await.expect(200);
         *self.reference.available.get_mut(user).expect("a user") += amount;
         format!("top up {user} by {amount}")
-    }
-
-    async fn transaction_of(&self, attempt: &str) -> String {
-        self.app.sandbox_trade(attempt).await["transaction_id"].as_str().expect("a trade").to_owned()
     }
 
     #[track_caller]
