@@ -89,6 +89,26 @@ async fn a_hundred_equal_requests_make_one_hold_and_one_charge() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_repeat_is_no_second_spender_also_where_it_waits_for_the_first() {
+    let app = start(Some("redis://127.0.0.1:1".to_owned())).await;
+    let other = beside(&app).await;
+    app.tokens_with("1", json!({"cycle_quota": 10})).await.expect(200);
+    for round in 0..10 {
+        let user = format!("u{round}");
+        app.top_up(&format!("T{round}"), &user, 10).await;
+        let take = |n: usize| {
+            let (app, body) = (if n.is_multiple_of(2) { &app } else { &other }, hold("k", &user, 10));
+            async move { app.post("/usage/holds", body).await }
+        };
+        let answers = join_all((0..8).map(take)).await;
+        assert!(answers.iter().all(|answer| answer.status < 202), "{answers:?}");
+        assert_eq!(app.cny_of(&user).await, (0, 10));
+    }
+    other.instance.app.db.close().await;
+    app.end().await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_quota_is_not_overdrawn_however_many_ask_at_once() {
     for redis_url in with_and_without_locks() {
         let app = start(redis_url).await;

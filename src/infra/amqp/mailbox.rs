@@ -77,7 +77,9 @@ impl Mailbox {
         let mut session = self.0.session.lock().await;
         session.take_if(|session| !session.line.status().connected());
         if session.is_none() {
-            *session = Some(self.open().await?);
+            let opened = self.open().await;
+            self.hang_up_after(opened.as_ref().err()).await;
+            *session = Some(opened?);
         }
         let mut letters = Vec::new();
         while letters.len() < limit
@@ -104,13 +106,18 @@ impl Mailbox {
         let Some(line) = session.as_ref().map(|session| session.line.clone()) else { return Ok(()) };
         let told = letters.iter().map(|(letter, fate)| letter.settle(*fate));
         let outcome = line.answered(ANSWER_WITHIN, futures_util::future::try_join_all(told)).await;
-        if let Err(error) = &outcome {
+        if outcome.is_err() {
             *session = None;
-            if let AmqpDown::Silent(Some(connection)) = error {
-                self.0.amqp.hang_up(*connection).await;
-            }
         }
+        self.hang_up_after(outcome.as_ref().err()).await;
         outcome.map(drop)
+    }
+
+    /// After a silence a new connection must be had first.
+    async fn hang_up_after(&self, failure: Option<&AmqpDown>) {
+        if let Some(AmqpDown::Silent(Some(connection))) = failure {
+            self.0.amqp.hang_up(*connection).await;
+        }
     }
 
     async fn open(&self) -> Result<Session, AmqpDown> {

@@ -85,6 +85,7 @@ async fn take_in_tx(tx: &mut Tx, batch: &[Take]) -> Result<Vec<Result<Done, Refu
         }
         outcomes.push(outcome);
     }
+    look_again(tx, batch, &mut outcomes).await?;
 
     let rows: Vec<NewRow<'_>> = made.iter().map(|(key, hold)| key.row(hold)).collect();
     write::insert_holds(tx, &rows).await?;
@@ -95,6 +96,31 @@ async fn take_in_tx(tx: &mut Tx, batch: &[Take]) -> Result<Vec<Result<Done, Refu
     write::write_notes(tx, &[], &desk, &kept.collect::<Vec<_>>(), now).await?;
     ledger::post_in_tx(tx, &desk.notes.postings, now).await?;
     Ok(outcomes)
+}
+
+/// What is refused for want of balance or quota may be a repeat of what took them: of the same key, in another batch
+/// that committed while this one waited for the locks.
+async fn look_again(
+    tx: &mut Tx,
+    batch: &[Take],
+    outcomes: &mut [Result<Done, Refusal>],
+) -> Result<(), DbError> {
+    let is_wanting = |outcome: &Result<Done, Refusal>| {
+        matches!(outcome, Err(Refusal::InsufficientBalance | Refusal::QuotaExceeded(_)))
+    };
+    if !outcomes.iter().any(is_wanting) {
+        return Ok(());
+    }
+    let facts = find_facts(tx, batch).await?;
+    let ids: Vec<String> = facts.iter().filter_map(|facts| facts.existing.clone()).collect();
+    let existing = find::find_all(tx, &ids).await?;
+    for ((take, facts), outcome) in batch.iter().zip(&facts).zip(outcomes) {
+        let found = existing.iter().find(|hold| facts.existing.as_deref() == Some(hold.hold_id.as_str()));
+        if let Some(found) = found.filter(|_| is_wanting(outcome)) {
+            *outcome = take.repeat(found);
+        }
+    }
+    Ok(())
 }
 
 impl Take {
