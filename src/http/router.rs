@@ -14,8 +14,7 @@ use utoipa_swagger_ui::SwaggerUi;
 use super::error::Problem;
 use super::{
     Edge, admin, ambiguity, health, middleware, openapi, orders, overload, pay, refunds, settlements, usage,
-    users,
-    webhooks, withdrawals,
+    users, webhooks, withdrawals,
 };
 
 /// The routes that browsers may call from the pages of `CORS_ORIGINS`.
