@@ -9,7 +9,7 @@ use tokio::sync::Notify;
 use crate::channels::Channels;
 use crate::config::{Config, DelayQueue};
 use crate::ids::Ids;
-use crate::infra::amqp::{Amqp, Delays, Events};
+use crate::infra::amqp::{Amqp, Delays, Events, Mailbox};
 use crate::infra::changes::Changes;
 use crate::infra::clock::Clock;
 use crate::infra::db::Db;
@@ -38,6 +38,8 @@ pub struct Inside {
     pub amqp: Option<Amqp>,
     /// The orders' timers on RabbitMQ; without it they are in Redis.
     pub delays: Option<Delays>,
+    /// Where reports of usage come in, with a broker.
+    pub usage_reports: Option<Mailbox>,
     /// The distributed lock.
     pub locks: Locks,
     /// Where "now" comes from.
@@ -101,6 +103,7 @@ impl App {
         let named = |what: &str| format!("{}.{what}", config.broker.prefix);
         let timers = amqp.clone().filter(|_| config.orders.delay_queue == DelayQueue::RabbitMq);
         let delays = timers.map(|amqp| Delays::new(amqp, &named("order_timeout")));
+        let usage_reports = amqp.clone().map(|amqp| Mailbox::new(amqp, named("usage.report")));
         let secrets = SecretBox::new(&config.encryption_key, ids.clone())?;
         let tasks = Tasks::default();
         let relay = Relay::new(RelayParts {
@@ -121,6 +124,7 @@ impl App {
             redis,
             amqp,
             delays,
+            usage_reports,
             locks,
             clock,
             ids,

@@ -89,6 +89,20 @@ text_id! {
     WithdrawalNo = "W-1",
     /// A withdrawal as channels know it: `wd_` and 26 characters.
     WithdrawalId = "wd_06H8K2M4N6P8R0T2V4X6Z8B0D2",
+    /// What is metered, as the merchant names it.
+    ProductCode = "llm-tokens",
+    /// A set of prices in one currency, as the merchant names it.
+    FxVersion = "fx-2026-11",
+    /// What quotas and subscriptions are counted by: a month unless the merchant says otherwise.
+    Cycle = "2026-11",
+    /// The merchant's name of a piece of metered work, unique per user and product.
+    UsageKey = "chat-42",
+    /// The merchant's name of a request, for people.
+    RequestId = "req-1",
+    /// The merchant's name of a report of usage, unique per hold.
+    MessageId = "m-1",
+    /// Money held for metered work: `uh_` and 26 characters.
+    HoldId = "uh_06H8K2M4N6P8R0T2V4X6Z8B0D2",
     /// Something a person must look at: `ex_` and 26 characters.
     ExceptionId = "ex_06H8K2M4N6P8R0T2V4X6Z8B0D2",
     /// Settling many orders in batches: `sr_` and 26 characters.
@@ -180,6 +194,12 @@ impl Ids {
     #[must_use]
     pub fn withdrawal(&self) -> WithdrawalId {
         WithdrawalId(self.prefixed("wd_"))
+    }
+
+    /// A new id of a hold.
+    #[must_use]
+    pub fn hold(&self) -> HoldId {
+        HoldId(self.prefixed("uh_"))
     }
 
     /// A new id of an exception.

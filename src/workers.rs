@@ -9,7 +9,7 @@ use crate::drive;
 use crate::idempotency;
 use crate::infra::duty::{Batch, Duty, DutyError};
 use crate::infra::telemetry;
-use crate::{compensation, ledger, orders, outbox, pay, settlement, webhooks};
+use crate::{compensation, ledger, orders, outbox, pay, settlement, usage, webhooks};
 
 /// For what is also woken: the poll is only the net.
 const SOON: Duration = Duration::from_millis(200);
@@ -46,7 +46,10 @@ pub fn duties(app: &App) -> Vec<Duty> {
             |app| async move { outbox::publish_age(&app.db, app.now()).await },
         ),
         duty(app, "outbox.forget", HOURLY, |app| async move { outbox::forget_old(&app.db, app.now()).await }),
+        duty(app, "usage.expire", SOON, |app| async move { usage::expire_due(&app).await }),
+        duty(app, "usage.consume", SOON, |app| async move { usage::consume(&app).await }),
         duty(app, "ledger.fold", EVERY_SECOND, |app| async move { ledger::fold(&app.db, app.now()).await }),
+        duty(app, "usage.forget", HOURLY, |app| async move { usage::forget_old(&app).await }),
         duty(app, "webhooks.forget", HOURLY, |app| async move { webhooks::forget_old(&app).await }),
         duty(app, "idempotency.forget", HOURLY, |app| async move {
             idempotency::forget_old(&app.db, app.now()).await

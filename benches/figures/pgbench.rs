@@ -114,7 +114,7 @@ impl Pgbench {
     fn take_rows(&mut self, name: &str, clients: usize, window: Duration) -> Result<(usize, usize), Failure> {
         // Settlements are taken back between the two kinds of them, so each begins anew.
         let kind = if name.starts_with("settle_") { name } else { name.split('_').next().unwrap_or(name) };
-        let inserts = kind == "payurl";
+        let inserts = matches!(kind, "payurl" | "usage");
         let (limit, per_second) = match name.ends_with("_batch100") {
             true => (self.rows / 100, BATCHES_PER_SECOND),
             false => (self.rows, PER_SECOND),

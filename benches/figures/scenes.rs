@@ -10,6 +10,7 @@ mod overhead;
 mod requests;
 mod settlements;
 mod timeouts;
+mod usage;
 
 /// Plays those whose name contains one of the words; all of them without words.
 pub async fn play(stage: &mut Stage, wanted: &[String]) -> Result<(), Failure> {
@@ -17,6 +18,9 @@ pub async fn play(stage: &mut Stage, wanted: &[String]) -> Result<(), Failure> {
     requests::warm_up(stage).await?;
     for scene in requests::SCENES.iter().filter(|scene| is_wanted(scene.name)) {
         scene.play(stage).await.map_err(|error| format!("{}: {error}", scene.name))?;
+    }
+    if is_wanted("usage") {
+        usage::hold_and_confirm(stage).await?;
     }
     if is_wanted("instances") {
         instances::two_over_one(stage).await?;

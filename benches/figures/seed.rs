@@ -125,14 +125,68 @@ pub async fn paid_orders(
     prefix: &str,
     count: i32,
 ) -> Result<(), Failure> {
+    paid(database_url, &PAID, paid_at, (prefix, count, AMOUNT)).await
+}
+
+async fn paid(
+    database_url: &str,
+    statements: &[&'static str],
+    paid_at: OffsetDateTime,
+    (prefix, count, amount): (&str, i32, i64),
+) -> Result<(), Failure> {
     let mut connection = PgConnection::connect(database_url).await?;
     let mut tx = connection.begin().await?;
-    for statement in PAID {
+    for statement in statements {
         let statement =
-            sqlx::query(statement).bind(MERCHANT).bind(prefix).bind(count).bind(AMOUNT).bind(paid_at);
+            sqlx::query(*statement).bind(MERCHANT).bind(prefix).bind(count).bind(amount).bind(paid_at);
         statement.execute(&mut *tx).await?;
     }
     tx.commit().await?;
+    Ok(connection.close().await?)
+}
+
+/// What makes top-ups of [`PAID`] without its bookings, and books them; with the same parameters.
+const WALLETS: [&str; 3] = [
+    "UPDATE orders SET kind = 'TOPUP'
+     WHERE merchant_id = $1 AND order_no = ANY (ARRAY(SELECT $2 || g FROM generate_series(1, $3) AS g))
+       AND $4::bigint > 0 AND $5::timestamptz IS NOT NULL",
+    "INSERT INTO accounts (account_id, created_at, updated_at)
+     SELECT account_id, $5, $5
+     FROM (SELECT 'CHANNEL:sandbox:CNY' AS account_id
+           UNION ALL SELECT format('USER_AVAILABLE:%s:u%s:CNY', $1::text, g % 100000) FROM generate_series(1, $3) AS g) AS account
+     WHERE $2 <> '' AND $4::bigint > 0 ON CONFLICT DO NOTHING",
+    "WITH booked AS (
+         INSERT INTO ledger_transactions (transaction_id, kind, merchant_id, order_no, created_at)
+         SELECT 'PAYMENT:po_' || lpad($2 || g, 26, '0'), 'PAYMENT', $1, $2 || g, $5 FROM generate_series(1, $3) AS g
+     )
+     INSERT INTO ledger_entries (transaction_id, account_id, amount)
+     SELECT 'PAYMENT:po_' || lpad($2 || g, 26, '0'), account_id, amount
+     FROM generate_series(1, $3) AS g,
+          LATERAL (VALUES ('CHANNEL:sandbox:CNY', $4::bigint),
+                          (format('USER_AVAILABLE:%s:u%s:CNY', $1::text, g % 100000), -$4::bigint))
+                  AS entry (account_id, amount)",
+];
+/// What every wallet has.
+const WALLET: i64 = 1_000_000_000;
+
+/// Users u0, u1 … with something to spend.
+pub async fn wallets(database_url: &str, now: OffsetDateTime, count: i32) -> Result<(), Failure> {
+    // Without the rule before them, and without the bookings of sales.
+    let statements: Vec<&'static str> = PAID[1..6].iter().chain(&WALLETS).copied().collect();
+    paid(database_url, &statements, now, ("wallet_", count, WALLET)).await
+}
+
+/// A product at one minor unit each.
+pub async fn product(database_url: &str) -> Result<(), Failure> {
+    let mut connection = PgConnection::connect(database_url).await?;
+    for statement in [
+        "INSERT INTO products (merchant_id, product_code, pricing, key_scope, created_at, updated_at)
+         VALUES ($1, 'tokens', 'PER_UNIT', 'REQUEST', now(), now())",
+        "INSERT INTO product_prices (merchant_id, product_code, currency, fx_version, unit_price, created_at, updated_at)
+         VALUES ($1, 'tokens', 'CNY', '', 1, now(), now())",
+    ] {
+        sqlx::query(statement).bind(MERCHANT).execute(&mut connection).await?;
+    }
     Ok(connection.close().await?)
 }
 

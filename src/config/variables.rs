@@ -80,7 +80,7 @@ pub const VARIABLES: &[Variable] = &[
     secret(
         "AMQP_URL",
         "amqp://user:password@host:5672/vhost, or amqps://…",
-        "RabbitMQ 3.8 or later: gets every event, and keeps the timers with DELAY_QUEUE=rabbitmq; what it misses while it is away comes later.",
+        "RabbitMQ 3.8 or later: gets every event, brings reports of usage, and keeps the timers with DELAY_QUEUE=rabbitmq; what it misses while it is away comes later.",
     ),
     plain(
         "AMQP_PREFIX",

@@ -8,7 +8,7 @@ use tokio::net::TcpListener;
 
 use super::model::Finding;
 use super::settings::Settings;
-use crate::config::{Config, DelayQueue};
+use crate::config::Config;
 use crate::infra::amqp::{Amqp, AmqpDown};
 use crate::infra::http_client;
 
@@ -23,8 +23,7 @@ pub(super) async fn examine(settings: &Settings) -> Vec<Finding> {
     if let Some(config) = settings.with("PUBLIC_URL") {
         findings.push(public_url(config));
     }
-    let config = settings.with("AMQP_URL").filter(|_| settings.with("DELAY_QUEUE").is_some());
-    if let Some(config) = config.filter(|config| config.orders.delay_queue == DelayQueue::RabbitMq) {
+    if let Some(config) = settings.with("AMQP_URL").filter(|config| config.broker.url.is_some()) {
         findings.push(broker(config).await);
     }
     findings

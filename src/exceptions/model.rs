@@ -24,6 +24,8 @@ words! {
         DeadTask = "DEAD_TASK",
         /// A merchant's endpoint wants no notifications any more.
         EndpointDisabled = "ENDPOINT_DISABLED",
+        /// Usage cost more than its user had: the rest is owed.
+        UsageShortfall = "USAGE_SHORTFALL",
     }
 }
 

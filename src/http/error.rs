@@ -17,6 +17,7 @@ use crate::merchants::MerchantError;
 use crate::orders::OrderError;
 use crate::pay::PayError;
 use crate::refunds::RefundError;
+use crate::usage::{Refusal, UsageError};
 use crate::withdrawals::WithdrawalError;
 
 /// An answer that says what was wrong.
@@ -349,6 +350,65 @@ impl From<WithdrawalError> for Problem {
             WithdrawalError::UnknownChannel(name) => unknown_channel(&name),
             WithdrawalError::Busy(_) => Self::busy("user"),
             WithdrawalError::Db(error) => Self::from(error),
+        }
+    }
+}
+
+impl From<UsageError> for Problem {
+    fn from(error: UsageError) -> Self {
+        match error {
+            UsageError::Refused(refusal) => Self::from(&refusal),
+            UsageError::UnknownMerchant => Self::not_found(),
+            UsageError::ProductDiffers(fields) => {
+                let names = fields.join(", ");
+                let detail = format!("{names} of a product never change; nothing was changed");
+                Self::new(StatusCode::CONFLICT, "PRODUCT_DIFFERS", detail).differing(&fields)
+            }
+            UsageError::Db(error) => Self::from(error),
+        }
+    }
+}
+
+impl From<&Refusal> for Problem {
+    fn from(refusal: &Refusal) -> Self {
+        let unprocessable = StatusCode::UNPROCESSABLE_ENTITY;
+        match refusal {
+            Refusal::NotFound => Self::not_found(),
+            Refusal::UnknownProduct(field) => {
+                let detail = "there is no such product, or no such price of it; nothing was held";
+                Self::new(unprocessable, "UNKNOWN_PRODUCT", detail)
+                    .field(*field, "expected one that the operator has set a price for")
+            }
+            Refusal::KeyReused(fields) => {
+                let names = fields.join(", ");
+                let detail = format!("the hold of this key exists and differs in {names}; nothing was held");
+                Self::new(unprocessable, "USAGE_KEY_REUSED", detail).differing(fields)
+            }
+            Refusal::MessageReused(said) => {
+                let detail =
+                    format!("the message was heard before and said {said} units; nothing was changed");
+                Self::new(unprocessable, "USAGE_MESSAGE_REUSED", detail).differing(&["cumulative_units"])
+            }
+            Refusal::InsufficientBalance => insufficient_balance(),
+            Refusal::QuotaExceeded(left) => {
+                let detail = format!("{left} units are left of the cycle's quota; nothing more was taken");
+                Self::new(unprocessable, "QUOTA_EXCEEDED", detail)
+            }
+            Refusal::TooMuch(field) => {
+                Self::invalid(*field, "expected what comes to 1000000000000 minor units at most")
+            }
+            Refusal::UnitsMissing => {
+                Self::invalid("units", "expected a number, because nothing was reported before; zero is zero")
+            }
+            Refusal::UnitsShrink(reported) => {
+                let detail = format!("{reported} units were reported before; nothing was charged");
+                Self::new(unprocessable, "UNITS_SHRINK", detail)
+                    .field("units", format!("expected at least {reported}"))
+            }
+            Refusal::HoldClosed(status) => {
+                let detail = format!("the hold is {status} and does not take this; nothing was changed");
+                Self::new(StatusCode::CONFLICT, "HOLD_CLOSED", detail)
+            }
         }
     }
 }

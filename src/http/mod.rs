@@ -34,6 +34,7 @@ mod refunds;
 mod router;
 mod server;
 mod settlements;
+mod usage;
 mod users;
 mod views;
 mod webhooks;

@@ -13,8 +13,8 @@ use utoipa_swagger_ui::SwaggerUi;
 
 use super::error::Problem;
 use super::{
-    Edge, admin, ambiguity, health, middleware, openapi, orders, overload, pay, refunds, settlements, users,
-    webhooks, withdrawals,
+    Edge, admin, ambiguity, health, middleware, openapi, orders, overload, pay, refunds, settlements, usage,
+    users, webhooks, withdrawals,
 };
 
 /// The routes that browsers may call from the pages of `CORS_ORIGINS`.
@@ -35,6 +35,12 @@ fn other_routes() -> OpenApiRouter<Edge> {
         .routes(routes!(users::entries))
         .routes(routes!(withdrawals::create))
         .routes(routes!(withdrawals::find))
+        .routes(routes!(usage::create))
+        .routes(routes!(usage::find))
+        .routes(routes!(usage::progress))
+        .routes(routes!(usage::confirm))
+        .routes(routes!(usage::release))
+        .routes(routes!(usage::list))
         .routes(routes!(webhooks::receive))
         .routes(routes!(admin::merchants::create, admin::merchants::list))
         .routes(routes!(admin::merchants::rotate))
@@ -45,6 +51,8 @@ fn other_routes() -> OpenApiRouter<Edge> {
         .routes(routes!(admin::notifications::resend))
         .routes(routes!(admin::notifications::resend_all))
         .routes(routes!(admin::skus::set, admin::skus::list))
+        .routes(routes!(admin::usage::set_product, admin::usage::list_products))
+        .routes(routes!(admin::usage::list_holds))
         .routes(routes!(admin::settlements::set_rule, admin::settlements::list_rules))
         .routes(routes!(admin::settlements::set_level, admin::settlements::list_levels))
         .routes(routes!(admin::settlements::begin))

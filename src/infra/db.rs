@@ -250,6 +250,7 @@ impl Db {
             inner: Some(inner),
             deadline: self.statement_deadline,
             suspicion: self.suspicion.clone(),
+            bell: self.bell.clone(),
             is_mid_flight: false,
         })
     }
@@ -299,7 +300,7 @@ impl Db {
         let mut conn = self.conn().await?;
         sqlx::raw_sql(statement).execute(&mut conn).await?;
         // From here on the connection counts as in use until `finish` has ended the transaction.
-        Ok(Tx { conn, is_open: true, bell: self.bell.clone(), is_ringing: false })
+        Ok(Tx { conn, is_open: true, is_ringing: false })
     }
 
     /// Runs a whole use case, again when it lost a race or its connection, a few times with growing, jittered
@@ -344,6 +345,7 @@ pub struct Conn {
     inner: Option<PoolConnection<Postgres>>,
     deadline: Duration,
     suspicion: Suspicion,
+    bell: Arc<Notify>,
     is_mid_flight: bool,
 }
 

@@ -12,6 +12,7 @@ pub mod duty;
 pub mod gather;
 pub mod http_client;
 pub mod lock;
+pub(crate) mod numeric;
 pub mod outside;
 pub mod redis;
 pub mod repeat;

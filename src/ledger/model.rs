@@ -52,6 +52,14 @@ words! {
         Payout = "PAYOUT",
         /// Money that has arrived outside, by its withdrawal.
         PayoutDone = "PAYOUT_DONE",
+        /// A user's money set aside for metered work, by its hold.
+        UsageHold = "USAGE_HOLD",
+        /// More set aside as the work went on, by its hold and a number.
+        UsageExtension = "USAGE_EXTENSION",
+        /// What metered work cost, with what is left of the hold freed, by its hold.
+        UsageCharge = "USAGE_CHARGE",
+        /// A hold freed without a charge, by its hold.
+        UsageRelease = "USAGE_RELEASE",
         /// A transaction taken back, by its id.
         Reversal = "REVERSAL",
     }
@@ -125,6 +133,24 @@ impl Account {
     #[must_use]
     pub fn as_str(&self) -> &str {
         &self.0
+    }
+}
+
+/// The two accounts of a user's money in one currency: what can be spent, and what is set aside.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub struct Wallet {
+    /// What can be spent.
+    pub available: Account,
+    /// What is set aside.
+    pub held: Account,
+}
+
+impl Wallet {
+    /// Of one user of a merchant.
+    #[must_use]
+    pub fn of(merchant_id: &str, user_id: &str, currency: Currency) -> Self {
+        let available = Account::user_available(merchant_id, user_id, currency);
+        Self { available, held: Account::user_held(merchant_id, user_id, currency) }
     }
 }
 

@@ -1,8 +1,10 @@
 //! Booking, within the transaction of the fact.
 
+use std::collections::BTreeMap;
+
 use time::OffsetDateTime;
 
-use super::model::{Account, Posting};
+use super::model::{Account, Posting, Wallet};
 use super::store;
 use crate::infra::db::{DbError, Tx};
 use crate::money::Currency;
@@ -33,6 +35,20 @@ pub(crate) async fn reverse_in_tx(
     now: OffsetDateTime,
 ) -> Result<(), DbError> {
     store::insert_reversals(tx, transaction_ids, now).await
+}
+
+/// Locks what users can spend, in the order of the names, and gives it by account: until the transaction ends nobody
+/// else spends it. An account that never had anything is absent. Where money will be set aside, its account comes to be
+/// here: opened before anything is locked, as by everybody who books.
+///
+/// # Errors
+/// When the database cannot be reached.
+pub(crate) async fn lock_available_in_tx(
+    tx: &mut Tx,
+    wallets: &[Wallet],
+    now: OffsetDateTime,
+) -> Result<BTreeMap<Account, i64>, DbError> {
+    if wallets.is_empty() { Ok(BTreeMap::new()) } else { store::lock_available(tx, wallets, now).await }
 }
 
 /// What the payment of an order moves: the debited and the credited account. A sale brings money in for its merchant,

@@ -1,10 +1,12 @@
 //! The rows of `accounts`, `ledger_transactions`, `ledger_entries` and `account_movements`.
 
+use std::collections::{BTreeMap, BTreeSet};
+
 use time::OffsetDateTime;
 
 use super::balances::{Balance, EntryFilter, UserEntry};
 use super::books::{Booking, BookingEntry, TrialRow};
-use super::model::{AccountKind, Posting, PostingKind};
+use super::model::{Account, AccountKind, Posting, PostingKind, Wallet};
 use crate::ids::{MerchantId, UserId};
 use crate::infra::db::{Conn, DbError, Tx};
 use crate::money::Currency;
@@ -52,6 +54,47 @@ pub(super) async fn insert(tx: &mut Tx, postings: &[&Posting], now: OffsetDateTi
     .execute(conn)
     .await?;
     Ok(())
+}
+
+/// Opens the accounts of money set aside beside those that have something, and locks the latter.
+pub(super) async fn lock_available(
+    tx: &mut Tx,
+    wallets: &[Wallet],
+    now: OffsetDateTime,
+) -> Result<BTreeMap<Account, i64>, DbError> {
+    let conn: &mut Conn = tx;
+    let wallets: BTreeSet<&Wallet> = wallets.iter().collect();
+    let column = |account: fn(&Wallet) -> &Account| -> Vec<String> {
+        wallets.iter().map(|wallet| account(wallet).to_string()).collect()
+    };
+    let (available, held) = (column(|wallet| &wallet.available), column(|wallet| &wallet.held));
+    let rows = sqlx::query!(
+        "WITH opened AS (
+             INSERT INTO accounts (account_id, created_at, updated_at)
+             SELECT held, $3::timestamptz, $3
+             FROM unnest($1::text[], $2::text[]) AS wallet (available, held)
+             WHERE (SELECT account_id FROM accounts WHERE accounts.account_id = wallet.held) IS NULL
+               AND (SELECT account_id FROM accounts WHERE accounts.account_id = wallet.available) IS NOT NULL
+             ORDER BY held
+             ON CONFLICT (account_id) DO NOTHING
+             RETURNING account_id
+         )
+         SELECT account_id, balance
+         FROM accounts, (SELECT count(*) FROM opened) AS first
+         WHERE account_id = ANY($1)
+         ORDER BY account_id FOR NO KEY UPDATE OF accounts",
+        &available,
+        &held,
+        now,
+    )
+    .fetch_all(conn)
+    .await?;
+    let known: BTreeMap<String, i64> = rows.into_iter().map(|row| (row.account_id, row.balance)).collect();
+    let with_balance = |wallet: &Wallet| {
+        let balance = known.get(wallet.available.as_str())?;
+        Some((wallet.available.clone(), *balance))
+    };
+    Ok(wallets.into_iter().filter_map(with_balance).collect())
 }
 
 /// Books the opposite of what was booked under these ids.

@@ -121,6 +121,55 @@ pub enum Event {
         /// Why it was refused.
         failure: Option<String>,
     },
+    /// Metered work was charged.
+    UsageCharged {
+        /// The hold.
+        hold_id: String,
+        /// Whose work.
+        user_id: String,
+        /// Of which product.
+        product_code: String,
+        /// What was used.
+        units: i64,
+        /// Minor units taken.
+        charged: i64,
+        /// Minor units that were due and not there: the user owes them.
+        shortfall: i64,
+        /// Of what.
+        currency: Currency,
+        /// Whether its hold had expired before.
+        late: bool,
+    },
+    /// A user's cycle was paid for, in advance.
+    UsageCycleCharged {
+        /// The hold that did.
+        hold_id: String,
+        /// Whose cycle.
+        user_id: String,
+        /// Of which product.
+        product_code: String,
+        /// Which cycle.
+        cycle: String,
+        /// Minor units taken.
+        charged: i64,
+        /// Of what.
+        currency: Currency,
+    },
+    /// A hold ran out before its work was confirmed, and its money is free again.
+    UsageHoldExpired {
+        /// The hold.
+        hold_id: String,
+        /// Whose work.
+        user_id: String,
+        /// Of which product.
+        product_code: String,
+        /// What was reported until then; nothing where nothing was.
+        units: Option<i64>,
+        /// Minor units freed.
+        released: i64,
+        /// Of what.
+        currency: Currency,
+    },
 }
 
 impl Event {
@@ -136,6 +185,9 @@ impl Event {
             Self::RefundFinished { .. } => "refund.finished",
             Self::RefundReversed { .. } => "refund.reversed",
             Self::WithdrawalFinished { .. } => "withdrawal.finished",
+            Self::UsageCharged { .. } => "usage.charged",
+            Self::UsageCycleCharged { .. } => "usage.cycle_charged",
+            Self::UsageHoldExpired { .. } => "usage.hold_expired",
         }
     }
 

@@ -5,10 +5,8 @@ use std::fmt;
 use rust_decimal::Decimal;
 use rust_decimal::prelude::ToPrimitive;
 use serde::{Deserialize, Serialize};
-use sqlx::encode::IsNull;
-use sqlx::error::BoxDynError;
-use sqlx::postgres::{PgArgumentBuffer, PgHasArrayType, PgTypeInfo, PgValueRef};
-use sqlx::{Decode, Encode, Postgres, Type};
+
+use crate::infra::numeric::numeric;
 
 /// Decimal places of a rate.
 const RATE_PLACES: u32 = 8;
@@ -103,34 +101,6 @@ impl From<Factor> for Decimal {
     }
 }
 
-/// Columns of type numeric.
-macro_rules! numeric {
-    ($($name:ident),+) => {$(
-        impl Type<Postgres> for $name {
-            fn type_info() -> PgTypeInfo {
-                <Decimal as Type<Postgres>>::type_info()
-            }
-        }
-
-        impl PgHasArrayType for $name {
-            fn array_type_info() -> PgTypeInfo {
-                <Decimal as PgHasArrayType>::array_type_info()
-            }
-        }
-
-        impl Encode<'_, Postgres> for $name {
-            fn encode_by_ref(&self, buf: &mut PgArgumentBuffer) -> Result<IsNull, BoxDynError> {
-                Encode::<Postgres>::encode(Decimal::from(*self), buf)
-            }
-        }
-
-        impl<'r> Decode<'r, Postgres> for $name {
-            fn decode(value: PgValueRef<'r>) -> Result<Self, BoxDynError> {
-                Ok(<Decimal as Decode<Postgres>>::decode(value)?.try_into()?)
-            }
-        }
-    )+};
-}
 numeric!(Rate, Factor);
 
 /// The terms of one order: its lines with their rates, and the factor of who earns.

@@ -11,6 +11,7 @@ use payonce::http::{self, Edge, Readiness};
 use reqwest::Method;
 use serde_json::{Value, json};
 
+use crate::support::metering::hold_with;
 use crate::support::{OPERATOR, PUBLISHABLE_KEY, Reply, SECRET_KEY, TestApp};
 
 /// Routes that are no part of the contract.
@@ -40,9 +41,11 @@ const UNDOCUMENTED: [&str; 17] = [
 
 /// Routes that make what they name, where another merchant's number is as good as any.
 /// With what the stranger gets: a balance is theirs too, and has nothing in it.
-const CREATING: [(&str, &str, u16); 2] = [("POST", "/orders", 201), ("POST", "/withdrawals", 422)];
+const CREATING: [(&str, &str, u16); 3] =
+    [("POST", "/orders", 201), ("POST", "/withdrawals", 422), ("POST", "/usage/holds", 422)];
 /// Routes that list what belongs to something, where another merchant's has nothing.
-const LISTING: [&str; 2] = ["/users/{user_id}/balances", "/users/{user_id}/entries"];
+const LISTING: [&str; 3] =
+    ["/users/{user_id}/balances", "/users/{user_id}/entries", "/users/{user_id}/usage"];
 
 /// A documented route.
 #[derive(Debug)]
@@ -233,6 +236,7 @@ async fn the_examples_can_be_sent_as_they_are() {
     let app = TestApp::start().await;
     app.top_up("T-u1", "u1", 1_000).await;
     app.stock("TEA", 10).await;
+    app.tokens_with("0.03", json!({"product_code": "llm-tokens"})).await.expect(200);
     for operation in operations(&app).await {
         let Some(body) = operation.body().filter(|_| operation.told["tags"][0] != "webhooks") else {
             continue;
@@ -267,12 +271,17 @@ async fn on_every_route_what_is_another_merchants_is_not_there() {
                             "channel": "sandbox", "account": "a"});
     app.post("/withdrawals", withdrawal).await.expect(201);
     app.post("/refunds", json!({"refund_no": "MINE", "order_no": "MINE-2", "amount": 1})).await.expect(201);
+    app.tokens_with("1", json!({"product_code": "llm-tokens"})).await.expect(200);
+    let hold_id =
+        app.post("/usage/holds", hold_with("MINE", "rich", 10, json!({"product_code": "llm-tokens"}))).await;
+    let hold_id = hold_id.expect(201).text_of("hold_id").to_owned();
     let theirs = [
         ("order_no", "MINE"),
         ("pay_order_id", pay_order_id.as_str()),
         ("withdrawal_no", "MINE"),
         ("refund_no", "MINE"),
         ("user_id", "rich"),
+        ("hold_id", hold_id.as_str()),
     ];
     let stranger =
         app.admin_post("/admin/merchants", json!({"merchant_id": "second", "name": "Second"})).await;

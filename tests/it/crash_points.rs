@@ -10,9 +10,11 @@ use crate::support::servers::Broker;
 use crate::support::service::{Gone, LIMIT, Shop};
 use crate::tidy::effects;
 
+mod metering;
 mod money;
 mod stories;
 mod telling;
+use metering::Metering;
 use money::Money;
 use stories::Story;
 use telling::Telling;
@@ -75,6 +77,11 @@ const EFFECTS: &[(Story, &[&str])] = &[
     (Story::Telling(Telling::AllAgain), &["outbox.resend_all"]),
     (Story::Telling(Telling::Url), &["merchants.notify_url"]),
     (Story::Telling(Telling::Secret), &["merchants.notify_secret"]),
+    (Story::Metering(Metering::SetProduct), &["usage.product"]),
+    (Story::Metering(Metering::Hold), &["usage.take"]),
+    (Story::Metering(Metering::ReportOverBroker), &["usage.act"]),
+    (Story::Metering(Metering::Expire), &["usage.expire"]),
+    (Story::Metering(Metering::OldMark), &["usage.forget"]),
 ];
 
 #[test]

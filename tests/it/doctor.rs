@@ -291,7 +291,9 @@ async fn the_broker_is_asked_as_the_service_asks_it_and_only_where_it_does() {
     let (database, redis) = (stores::fresh_database().await, stores::fresh_redis().await);
     let right = healthy(&database, &redis.url()).await;
     let dead = "amqp://u:hush-hush@127.0.0.1:1/";
-    assert_eq!(examine(&with(&right, &[("AMQP_URL", dead)]), &[]).await.0, Some(0), "nobody uses it");
+    assert_eq!(examine(&right, &[]).await.0, Some(0), "there is none");
+    let brings_reports = with(&right, &[("AMQP_URL", dead)]);
+    expect_wrong(&examine(&brings_reports, &[]).await, "rabbitmq.reachable", "rabbitmq-server");
 
     let used = with(&right, &[("DELAY_QUEUE", "rabbitmq")]);
     expect_wrong(&examine(&used, &[]).await, "config.AMQP_URL", "AMQP_URL=amqp://");

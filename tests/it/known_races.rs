@@ -52,20 +52,29 @@ const RACES: [Race; 21] = [
     (
         "holds are ignored when the balance is checked",
         "Blnk #181",
-        &["stock::two_hundred_buyers_of_a_hundred_things_get_exactly_a_hundred"],
-        Some("/usage/holds"),
+        &[
+            "stock::two_hundred_buyers_of_a_hundred_things_get_exactly_a_hundred",
+            "usage_at_once::a_hundred_clients_spend_one_balance_to_the_last_cent_and_no_further",
+        ],
+        None,
     ),
     (
         "a rejected hold is committed later",
         "Blnk #182",
-        &["stock::when_one_of_many_things_is_lacking_none_is_held"],
-        Some("/usage/holds"),
+        &[
+            "stock::when_one_of_many_things_is_lacking_none_is_held",
+            "usage::a_release_and_an_expiry_free_all_of_it",
+        ],
+        None,
     ),
     (
         "a quota is overdrawn by check-then-act",
         "new-api #6609",
-        &["stock::two_hundred_buyers_of_a_hundred_things_get_exactly_a_hundred"],
-        Some("/usage/holds"),
+        &[
+            "stock::two_hundred_buyers_of_a_hundred_things_get_exactly_a_hundred",
+            "usage_at_once::a_quota_is_not_overdrawn_however_many_ask_at_once",
+        ],
+        None,
     ),
     (
         "an empty webhook secret is accepted",
@@ -133,14 +142,17 @@ const RACES: [Race; 21] = [
     (
         "holds leak when the client disconnects",
         "new-api #4429",
-        &["known_races::a_hold_on_stock_does_not_leak_when_the_client_disconnects"],
-        Some("/usage/holds"),
+        &[
+            "known_races::a_hold_on_stock_does_not_leak_when_the_client_disconnects",
+            "usage_at_once::a_client_that_hangs_up_leaves_no_hold_behind",
+        ],
+        None,
     ),
     (
         "an explicit zero is taken for missing",
         "LiteLLM #37992",
-        &["known_races::an_explicit_zero_is_not_taken_for_missing"],
-        Some("/usage/holds"),
+        &["known_races::an_explicit_zero_is_not_taken_for_missing", "usage::zero_is_zero_and_nothing_is_not"],
+        None,
     ),
     (
         "paging skips rows while they leave the set",

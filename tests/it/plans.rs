@@ -43,6 +43,20 @@ const WORLDS: [(&str, &str); 2] = [
                                      paid_at, created_at, updated_at)
          SELECT 's' || g, 'sandbox', 's' || g, 'po', 1, 'CNY', 'LATE_PAYMENT', now(), now(), now()
          FROM generate_series(1, 1000) AS g;
+         INSERT INTO products (merchant_id, product_code, pricing, key_scope, created_at, updated_at)
+         SELECT 'shop', 'p' || g, 'PER_UNIT', 'REQUEST', now(), now() FROM generate_series(1, 1000) AS g;
+         INSERT INTO product_prices (merchant_id, product_code, currency, fx_version, unit_price, created_at, updated_at)
+         SELECT 'shop', 'p' || g, 'CNY', '', 1, now(), now() FROM generate_series(1, 1000) AS g;
+         INSERT INTO usage_holds (hold_id, merchant_id, request_id, user_id, product_code, idempotency_key, key_currency,
+                                  key_fx_version, currency, fx_version, cycle, pricing, unit_price, estimated_units, units,
+                                  counted_units, carries_fee, held, status, expires_at, created_at, updated_at)
+         SELECT 'uh_' || g, 'shop', 'r', 'u', 'p1', 'k' || g, '', '', 'CNY', '', 'c', 'PER_UNIT', 1, 1, 1, 0, false, 0,
+                'CONFIRMED', now(), now(), now()
+         FROM generate_series(1, 5000) AS g;
+         INSERT INTO usage_cycles (merchant_id, user_id, product_code, cycle)
+         SELECT 'shop', 'u' || g, 'p1', 'c' FROM generate_series(1, 1000) AS g;
+         INSERT INTO usage_messages (hold_id, message_id, units, created_at)
+         SELECT 'uh_' || g, 'm', 1, now() FROM generate_series(1, 1000) AS g;
          ANALYZE",
     ),
 ];

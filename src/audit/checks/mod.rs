@@ -25,6 +25,7 @@ mod stock;
 mod strays;
 mod told;
 mod unfinished;
+mod usage;
 mod withdrawals;
 
 /// Every check, in the order of the invariants.
@@ -44,6 +45,7 @@ pub(super) fn all() -> impl Iterator<Item = &'static Definition> {
         unfinished::CHECKS,
         told::CHECKS,
         withdrawals::CHECKS,
+        usage::CHECKS,
     ]
     .into_iter()
     .flatten()

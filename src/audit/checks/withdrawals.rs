@@ -47,7 +47,7 @@ pub(super) const CHECKS: &[Definition] = &[
     check!(
         "held_is_open",
         Always,
-        "what is held of a user's money is the open part of the user's withdrawals and of top-ups that go back",
+        "what is held of a user's money is the open part of withdrawals, of holds for usage and of top-ups that go back",
         "SELECT format('%s holds %s, open are %s', coalesce(held.account_id, open.account_id),
                        coalesce(held.balance, 0), coalesce(open.amount, 0))
          FROM (SELECT account_id, balance FROM accounts WHERE kind = 'USER_HELD' AND balance <> 0) AS held
@@ -55,6 +55,8 @@ pub(super) const CHECKS: &[Definition] = &[
                            sum(amount) AS amount
                     FROM (SELECT merchant_id, user_id, currency, amount FROM withdrawals
                           WHERE status IN ('DEBITED', 'PAYING', 'REVERSING')
+                          UNION ALL
+                          SELECT merchant_id, user_id, currency, held FROM usage_holds WHERE held > 0
                           UNION ALL
                           SELECT orders.merchant_id, user_id, refunds.currency, refunds.amount
                           FROM refunds JOIN orders ON orders.paid_by = refunds.pay_order_id

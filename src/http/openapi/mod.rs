@@ -6,7 +6,9 @@ use utoipa::openapi::security::{HttpAuthScheme, HttpBuilder, SecurityScheme};
 use utoipa::{Modify, OpenApi as _};
 
 use super::error::Problem;
-use crate::ids::{ExceptionId, MerchantId, OrderNo, PayOrderId, RefundNo, SettlementRunId, WithdrawalNo};
+use crate::ids::{
+    ExceptionId, HoldId, MerchantId, OrderNo, PayOrderId, RefundNo, SettlementRunId, WithdrawalNo,
+};
 
 mod complete;
 mod events;
@@ -20,13 +22,14 @@ mod examples;
         license(name = "Apache-2.0", identifier = "Apache-2.0"),
     ),
     // The ids stand in paths too, where they are named only.
-    components(schemas(Problem, ExceptionId, MerchantId, OrderNo, PayOrderId, RefundNo, SettlementRunId, WithdrawalNo)),
+    components(schemas(Problem, ExceptionId, HoldId, MerchantId, OrderNo, PayOrderId, RefundNo, SettlementRunId, WithdrawalNo)),
     modifiers(&Credentials),
     tags(
         (name = "orders", description = "Orders of a merchant"),
         (name = "pay", description = "Pay URLs and attempts; also for browsers"),
         (name = "refunds", description = "Money that goes back"),
         (name = "users", description = "What users have, and what goes out to them"),
+        (name = "usage", description = "Metered work: held before it, charged after it"),
         (name = "settlements", description = "Commissions of users"),
         (name = "webhooks", description = "What channels tell us"),
         (name = "events", description = "What merchants are told of"),

@@ -88,7 +88,11 @@ fn then(names: &Names, queue: String) -> FieldTable {
     arguments
 }
 
-async fn declare_queue(channel: &Channel, name: String, arguments: FieldTable) -> Result<(), AmqpDown> {
+pub(super) async fn declare_queue(
+    channel: &Channel,
+    name: String,
+    arguments: FieldTable,
+) -> Result<(), AmqpDown> {
     let durable = QueueDeclareOptions { durable: true, ..QueueDeclareOptions::default() };
     channel.queue_declare(name.into(), durable, arguments).await?;
     Ok(())

@@ -19,10 +19,12 @@ mod events;
 mod inbox;
 mod ladder;
 mod link;
+mod mailbox;
 
 pub use delays::Delays;
 pub use events::{EventMessage, Events};
 use link::Link;
+pub use mailbox::{Fate, Letter, Mailbox};
 
 /// Longest wait for a channel, its connection included.
 const CHANNEL_WITHIN: Duration = Duration::from_secs(2);

@@ -1,11 +1,30 @@
-//! Transactions, which end one way or the other.
+//! Transactions: each ends one way or the other, and leaves no connection half-used.
 
 use std::ops::{Deref, DerefMut};
-use std::sync::Arc;
 
-use tokio::sync::Notify;
+use sqlx::AssertSqlSafe;
 
 use super::{Conn, DbError};
+use crate::infra::gather::Patience;
+
+impl Conn {
+    /// Opens a transaction for a batch on this connection, which is lent to it until [`Tx::finish_into`]: what locks
+    /// rows in it waits for them no longer than `patience`. Dropped without that, the connection is closed.
+    ///
+    /// # Errors
+    /// [`DbError::Unavailable`] when the connection is gone.
+    pub(crate) async fn begin_batch(&mut self, patience: Patience) -> Result<Tx, DbError> {
+        let opening = format!("BEGIN; SET LOCAL lock_timeout = {}", patience.millis());
+        sqlx::raw_sql(AssertSqlSafe(opening)).execute(&mut *self).await?;
+        Ok(Tx { conn: self.lend(), is_open: true, is_ringing: false })
+    }
+
+    /// The connection itself, leaving nothing in its place.
+    fn lend(&mut self) -> Self {
+        let (deadline, suspicion, bell) = (self.deadline, self.suspicion.clone(), self.bell.clone());
+        std::mem::replace(self, Self { inner: None, deadline, suspicion, bell, is_mid_flight: false })
+    }
+}
 
 /// An open transaction. [`Tx::finish`] ends it; dropped without that, its connection is closed and the server
 /// rolls back.
@@ -13,7 +32,6 @@ use super::{Conn, DbError};
 pub struct Tx {
     pub(super) conn: Conn,
     pub(super) is_open: bool,
-    pub(super) bell: Arc<Notify>,
     pub(super) is_ringing: bool,
 }
 
@@ -28,11 +46,30 @@ impl Tx {
     /// # Errors
     /// The outcome's own, or the commit's. After a failed commit the outcome is unknown: look again by key.
     pub async fn finish<T, E: From<DbError>>(mut self, outcome: Result<T, E>) -> Result<T, E> {
+        self.end(outcome).await
+    }
+
+    /// The same, and gives the connection back to whoever lent it.
+    ///
+    /// # Errors
+    /// As [`Tx::finish`].
+    pub(crate) async fn finish_into<T>(
+        mut self,
+        lender: &mut Conn,
+        outcome: Result<T, DbError>,
+    ) -> Result<T, DbError> {
+        let outcome = self.end(outcome).await;
+        *lender = self.conn.lend();
+        lender.is_mid_flight |= self.is_open;
+        outcome
+    }
+
+    async fn end<T, E: From<DbError>>(&mut self, outcome: Result<T, E>) -> Result<T, E> {
         let statement = if outcome.is_ok() { "COMMIT" } else { "ROLLBACK" };
         let ended = sqlx::raw_sql(statement).execute(&mut self.conn).await;
         self.is_open = ended.is_err();
         if self.is_ringing && outcome.is_ok() && ended.is_ok() {
-            self.bell.notify_one();
+            self.conn.bell.notify_one();
         }
         match (outcome, ended) {
             (Ok(_), Err(error)) => Err(DbError::from(error).into()),

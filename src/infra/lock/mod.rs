@@ -44,6 +44,8 @@ words! {
         Refund = "REFUND",
         /// Sending a user's money out.
         Withdraw = "WITHDRAW",
+        /// Holding money for metered work.
+        Billing = "BILLING",
         /// Serving a request that has an idempotency key.
         Request = "REQUEST",
     }
@@ -218,6 +220,7 @@ impl Locks {
             | Scene::Settle
             | Scene::Refund
             | Scene::Withdraw
+            | Scene::Billing
             | Scene::Request => self.settings.queue_deadline,
         }
     }

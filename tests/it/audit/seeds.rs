@@ -2,6 +2,7 @@
 
 mod books;
 mod told;
+mod usage;
 mod withdrawals;
 
 /// A way to break the healthy world, and what must notice.
@@ -23,7 +24,7 @@ const fn seed_with(check: &'static str, also: &'static [&'static str], sql: &'st
 
 /// All of them, in the order of the invariants.
 pub(super) fn all() -> impl Iterator<Item = &'static Seed> {
-    books::SEEDS.iter().chain(withdrawals::SEEDS).chain(SEEDS).chain(told::SEEDS)
+    books::SEEDS.iter().chain(withdrawals::SEEDS).chain(usage::SEEDS).chain(SEEDS).chain(told::SEEDS)
 }
 
 const SEEDS: &[Seed] = &[

@@ -257,6 +257,70 @@ UPDATE accounts SET balance = balance + sense * moved.amount
 FROM (SELECT account_id, sum(amount) AS amount FROM withdrawal_entry GROUP BY account_id) AS moved
 WHERE accounts.account_id = moved.account_id;
 
+-- Usage: uh_h waits, uh_c was charged 7 of 10, uh_r was released, uh_e ran out, uh_l was
+-- charged late and owes 5, uh_m paid for its cycle.
+INSERT INTO products (merchant_id, product_code, pricing, key_scope, cycle_quota, created_at, updated_at)
+VALUES ('m', 'tokens', 'PER_UNIT', 'REQUEST', 100, '2029-12-31 12:00', '2029-12-31 12:00'),
+       ('m', 'monthly', 'PER_CYCLE', 'REQUEST', NULL, '2029-12-31 12:00', '2029-12-31 12:00');
+INSERT INTO usage_holds (hold_id, merchant_id, request_id, user_id, product_code, idempotency_key, key_currency,
+                         key_fx_version, currency, fx_version, cycle, pricing, unit_price, cycle_quota, estimated_units,
+                         units, counted_units, carries_fee, held, charged, shortfall, late, status, expires_at,
+                         created_at, updated_at, version)
+SELECT hold_id, 'm', 'r', 'u', product_code, hold_id, '', '', 'CNY', '', '2029-12',
+       CASE product_code WHEN 'tokens' THEN 'PER_UNIT' ELSE 'PER_CYCLE' END,
+       CASE product_code WHEN 'tokens' THEN 0.5 ELSE 40 END, CASE product_code WHEN 'tokens' THEN 100 END, 20, units,
+       counted, product_code = 'monthly', held, charged, shortfall, late, status,
+       CASE status WHEN 'HELD' THEN '2030-01-02'::timestamptz ELSE '2029-12-31 12:15' END, '2029-12-31 12:00',
+       '2029-12-31 12:00', version
+FROM (VALUES ('uh_h', 'tokens', 'HELD', 5, 20, 10, 0, 0, false, 1),
+             ('uh_c', 'tokens', 'CONFIRMED', 13, 13, 0, 7, 0, false, 2),
+             ('uh_r', 'tokens', 'RELEASED', NULL, 0, 0, 0, 0, false, 2),
+             ('uh_e', 'tokens', 'EXPIRED', NULL, 0, 0, 0, 0, false, 2),
+             ('uh_l', 'tokens', 'CONFIRMED', 20, 20, 0, 5, 5, true, 3),
+             ('uh_m', 'monthly', 'HELD', NULL, 0, 0, 40, 0, false, 1))
+     AS hold (hold_id, product_code, status, units, counted, held, charged, shortfall, late, version);
+INSERT INTO usage_cycles (merchant_id, user_id, product_code, cycle, used_units, fee_hold_id)
+VALUES ('m', 'u', 'tokens', '2029-12', 53, NULL), ('m', 'u', 'monthly', '2029-12', 0, 'uh_m');
+INSERT INTO usage_messages (hold_id, message_id, units, created_at)
+VALUES ('uh_h', 'm1', 5, '2029-12-31 12:00'), ('uh_c', 'm1', 13, '2029-12-31 12:00');
+INSERT INTO usage_history (hold_id, seq, from_status, to_status, event, created_at)
+SELECT hold_id, seq, from_status, to_status, event, '2029-12-31 12:00'
+FROM usage_holds
+JOIN (VALUES (NULL, NULL, 1, NULL, 'HELD', 'TAKEN'), ('CONFIRMED', false, 2, 'HELD', 'CONFIRMED', 'CONFIRMED'),
+             ('RELEASED', false, 2, 'HELD', 'RELEASED', 'RELEASED'),
+             ('EXPIRED', false, 2, 'HELD', 'EXPIRED', 'DEADLINE_PASSED'),
+             ('CONFIRMED', true, 2, 'HELD', 'EXPIRED', 'DEADLINE_PASSED'),
+             ('CONFIRMED', true, 3, 'EXPIRED', 'CONFIRMED', 'CONFIRMED'))
+     AS change (of_status, of_late, seq, from_status, to_status, event)
+     ON (of_status IS NULL OR of_status = status AND of_late = late);
+INSERT INTO outbox (merchant_id, order_no, event, event_version, payload, created_at)
+SELECT 'm', NULL, event, 1, jsonb_build_object('hold_id', hold_id), '2029-12-31 12:00'
+FROM (VALUES ('uh_c', 'usage.charged'), ('uh_e', 'usage.hold_expired'), ('uh_l', 'usage.hold_expired'),
+             ('uh_l', 'usage.charged'), ('uh_m', 'usage.cycle_charged')) AS told (hold_id, event);
+INSERT INTO exceptions (exception_id, kind, merchant_id, subject, detail, created_at, updated_at)
+VALUES ('ex_l', 'USAGE_SHORTFALL', 'm', 'uh_l', 'owed', '2029-12-31 12:00', '2029-12-31 12:00');
+CREATE TEMPORARY TABLE usage_entry ON COMMIT DROP AS
+SELECT kind || ':' || reference AS transaction_id, kind, account_id, amount
+FROM (VALUES ('USAGE_HOLD', 'uh_h', 'USER_AVAILABLE:m:u:CNY', 10), ('USAGE_HOLD', 'uh_h', 'USER_HELD:m:u:CNY', -10),
+             ('USAGE_HOLD', 'uh_c', 'USER_AVAILABLE:m:u:CNY', 10), ('USAGE_HOLD', 'uh_c', 'USER_HELD:m:u:CNY', -10),
+             ('USAGE_CHARGE', 'uh_c', 'USER_HELD:m:u:CNY', 10), ('USAGE_CHARGE', 'uh_c', 'USER_AVAILABLE:m:u:CNY', -3),
+             ('USAGE_CHARGE', 'uh_c', 'MERCHANT:m:CNY', -7),
+             ('USAGE_HOLD', 'uh_r', 'USER_AVAILABLE:m:u:CNY', 10), ('USAGE_HOLD', 'uh_r', 'USER_HELD:m:u:CNY', -10),
+             ('USAGE_RELEASE', 'uh_r', 'USER_HELD:m:u:CNY', 10), ('USAGE_RELEASE', 'uh_r', 'USER_AVAILABLE:m:u:CNY', -10),
+             ('USAGE_CHARGE', 'uh_l', 'USER_AVAILABLE:m:u:CNY', 5), ('USAGE_CHARGE', 'uh_l', 'USER_RECEIVABLE:m:u:CNY', 5),
+             ('USAGE_CHARGE', 'uh_l', 'MERCHANT:m:CNY', -10),
+             ('USAGE_CHARGE', 'uh_m', 'USER_AVAILABLE:m:u:CNY', 40), ('USAGE_CHARGE', 'uh_m', 'MERCHANT:m:CNY', -40))
+     AS entry (kind, reference, account_id, amount);
+INSERT INTO ledger_transactions (transaction_id, kind, merchant_id, created_at)
+SELECT DISTINCT transaction_id, kind, 'm', '2029-12-31 12:00'::timestamptz FROM usage_entry;
+INSERT INTO ledger_entries (transaction_id, account_id, amount)
+SELECT transaction_id, account_id, amount FROM usage_entry;
+INSERT INTO accounts (account_id, created_at, updated_at)
+SELECT DISTINCT account_id, '2029-12-31 12:00'::timestamptz, '2029-12-31 12:00'::timestamptz FROM usage_entry
+ON CONFLICT (account_id) DO NOTHING;
+UPDATE accounts SET balance = balance + sense * moved.amount
+FROM (SELECT account_id, sum(amount) AS amount FROM usage_entry GROUP BY account_id) AS moved
+WHERE accounts.account_id = moved.account_id;
 -- Everybody has heard of all of it, and of what seeds add by themselves.
 UPDATE outbox SET open_deliveries = 0, published_at = created_at;
 ALTER TABLE outbox ALTER COLUMN open_deliveries SET DEFAULT 0;

@@ -8,6 +8,7 @@ use serde_json::{Value, json};
 use sqlx::Connection;
 use tokio::time::sleep;
 
+use super::metering::Metering;
 use super::money::Money;
 use super::telling::Telling;
 use crate::support::SECRET_KEY;
@@ -16,7 +17,7 @@ use crate::support::service::{Gone, OPERATOR_OF_PROCESS, Service, Shop};
 /// Longer than anybody waits for a channel here.
 pub(super) const SILENCE_MS: u32 = 1_200;
 
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Story {
     Buy,
     Cancel,
@@ -45,12 +46,18 @@ pub enum Story {
     Decision,
     Money(Money),
     Telling(Telling),
+    Metering(Metering),
 }
 
 impl Story {
     /// Whether its timers are on RabbitMQ.
     pub fn is_on_broker(self) -> bool {
-        matches!(self, Self::ExpireOnBroker | Self::HopOnBroker | Self::Telling(Telling::Broker))
+        match self {
+            Self::ExpireOnBroker | Self::HopOnBroker => true,
+            Self::Telling(story) => matches!(story, Telling::Broker),
+            Self::Metering(story) => matches!(story, Metering::ReportOverBroker),
+            _ => false,
+        }
     }
 
     /// What was there before the process that dies.
@@ -114,6 +121,7 @@ impl Story {
             }
             Self::Money(story) => story.prepare(app, number).await,
             Self::Telling(story) => story.prepare(app, number).await,
+            Self::Metering(story) => story.prepare(app, number).await,
             Self::Buy
             | Self::Cancel
             | Self::Late
@@ -186,6 +194,7 @@ impl Story {
             Self::Decision => decide(shop, service, number).await,
             Self::Money(story) => story.tell(shop, service, number).await,
             Self::Telling(story) => story.tell(shop, service, number).await,
+            Self::Metering(story) => story.tell(shop, service, number).await,
             Self::Expire
             | Self::DeadLink
             | Self::WaitingTask
@@ -239,6 +248,7 @@ impl Story {
             Self::OldTask => app.count_where("compensations", &format!("subject = '{number}'")).await == 0,
             Self::Money(story) => story.has_ended(app, number).await,
             Self::Telling(story) => story.has_ended(app, number).await,
+            Self::Metering(story) => story.has_ended(app, number).await,
             Self::KeyOfAnOldOrder | Self::KeyOfAnOldLink => {
                 app.count_where("idempotency_keys", &format!("key = '{number}'")).await == 1
             }

@@ -10,6 +10,7 @@ pub mod crash;
 pub mod double_grant;
 pub mod fake_broker;
 mod keyed;
+pub mod metering;
 mod money;
 mod paying;
 pub mod raw;

@@ -55,6 +55,7 @@ impl Route {
             .replace("{order_no}", "NONE")
             .replace("{withdrawal_no}", "NONE")
             .replace("{refund_no}", "NONE")
+            .replace("{hold_id}", "uh_none")
             .replace("{task_id}", "0")
             .replace("{user_id}", "nobody")
             .replace("{transaction_id}", "PAYMENT:po_none")
@@ -96,6 +97,27 @@ pub const ROUTES: &[Route] = &[
     Route::get("/admin/refunds", Who::Viewer),
     Route::post("/admin/refunds/{refund_no}/approve", Who::Operator, r#"{"reason":"a story"}"#),
     Route::post("/admin/refunds/{refund_no}/reject", Who::Operator, r#"{"reason":"a story"}"#),
+    Route::post(
+        "/usage/holds",
+        Who::Secret,
+        r#"{"request_id":"R1","user_id":"u1","product_code":"p","idempotency_key":"R1","currency":"CNY","estimated_units":1}"#,
+    ),
+    Route::get("/usage/holds/{hold_id}", Who::Secret),
+    Route::post(
+        "/usage/holds/{hold_id}/progress",
+        Who::Secret,
+        r#"{"message_id":"m1","cumulative_units":1}"#,
+    ),
+    Route::post("/usage/holds/{hold_id}/confirm", Who::Secret, r#"{"units":1}"#),
+    Route::post("/usage/holds/{hold_id}/release", Who::Secret, "{}"),
+    Route::get("/users/{user_id}/usage", Who::Secret),
+    Route::post(
+        "/admin/products",
+        Who::Operator,
+        r#"{"merchant_id":"demo","product_code":"p","currency":"CNY","unit_price":"1"}"#,
+    ),
+    Route::get("/admin/products", Who::Viewer),
+    Route::get("/admin/usage/holds", Who::Viewer),
     Route::get("/users/{user_id}/balances", Who::Secret),
     Route::get("/users/{user_id}/entries", Who::Secret),
     Route::post("/webhooks/{channel}", Who::Channel, "{}"),

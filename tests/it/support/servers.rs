@@ -2,9 +2,11 @@
 
 use std::time::Duration;
 
-use lapin::options::{ExchangeDeleteOptions, QueueDeclareOptions, QueueDeleteOptions};
+use lapin::options::{
+    BasicPublishOptions, ConfirmSelectOptions, ExchangeDeleteOptions, QueueDeclareOptions, QueueDeleteOptions,
+};
 use lapin::types::FieldTable;
-use lapin::{Channel, Connection, ConnectionProperties};
+use lapin::{BasicProperties, Channel, Connection, ConnectionProperties};
 use payonce::local::{RabbitServer, RedisOptions, RedisServer, SentinelServer};
 use tokio::sync::OnceCell;
 
@@ -153,14 +155,34 @@ impl Broker {
             let deleted = channel.queue_delete(self.queue(&name).into(), QueueDeleteOptions::default()).await;
             deleted.expect("deleted");
         }
+        for name in ["usage.report", "usage.report.dead"] {
+            let queue = format!("{}.{name}", self.prefix);
+            channel.queue_delete(queue.into(), QueueDeleteOptions::default()).await.expect("deleted");
+        }
         for exchange in ["order_timeout", "events"] {
             let exchange = format!("{}.{exchange}", self.prefix);
-            channel
-                .exchange_delete(exchange.into(), ExchangeDeleteOptions::default())
-                .await
-                .expect("deleted");
+            let deleted = channel.exchange_delete(exchange.into(), ExchangeDeleteOptions::default()).await;
+            deleted.expect("deleted");
         }
     }
+}
+
+/// Sends a message to a queue as soon as somebody has made it, and waits until the broker has it.
+pub async fn send_letter(url: &str, queue: &str, body: &[u8]) {
+    let connection = Connection::connect(url, ConnectionProperties::default()).await.expect("a connection");
+    let channel = connection.create_channel().await.expect("a channel");
+    channel.confirm_select(ConfirmSelectOptions::default()).await.expect("confirms");
+    for _ in 0..200 {
+        let options = BasicPublishOptions { mandatory: true, ..BasicPublishOptions::default() };
+        let properties = BasicProperties::default().with_delivery_mode(2);
+        let sent = channel.basic_publish("".into(), queue.into(), options, body, properties).await;
+        let confirm = sent.expect("sent").await.expect("confirmed");
+        if confirm.is_ack() && confirm.take_message().is_none() {
+            return;
+        }
+        tokio::time::sleep(Duration::from_millis(50)).await;
+    }
+    panic!("{queue} is not there");
 }
 
 /// A RabbitMQ that the story may kill.

@@ -87,6 +87,12 @@ impl Shop {
         Self { app, address, deliveries, vars }
     }
 
+    /// What its processes are told of that name.
+    pub fn var(&self, name: &str) -> &str {
+        let known = self.vars.iter().find(|(known, _)| *known == name);
+        known.map(|(_, value)| value.as_str()).expect("a variable of this shop")
+    }
+
     /// Starts the service; with a crash point, it will die there. Gives it when it answers or is dead already.
     pub async fn serve(&self, failpoints: &str) -> Service {
         let mut command = self.command("");
@@ -159,6 +165,9 @@ impl Shop {
                AND NOT EXISTS (SELECT 1 FROM exceptions WHERE subject = withdrawal_id AND exceptions.status = 'OPEN')
              UNION ALL
              SELECT 'run ' || run_id || ', settled ' || settled FROM settlement_runs WHERE status = 'RUNNING'
+             UNION ALL
+             SELECT 'hold ' || hold_id || ' ran out at ' || expires_at FROM usage_holds
+             WHERE status = 'HELD' AND expires_at < now()
              UNION ALL
              SELECT 'attempt ' || pay_order_id FROM pay_orders
              WHERE status = 'INIT'

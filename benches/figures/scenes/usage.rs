@@ -1,0 +1,77 @@
+//! Metered work: a hold and then its confirm, over the two statements that are the least that could be right.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use sqlx::{Connection, PgConnection};
+
+use super::requests::AHEAD_PER_SECOND;
+use crate::load::{self, Order, Run};
+use crate::stage::Stage;
+use crate::table::{Sample, Target};
+use crate::{Failure, seed};
+
+/// Clients, and what is to be reached with them.
+const CROWDS: [(usize, Target); 4] = [
+    (32, Target::Least(0.55)),
+    (1, Target::Information),
+    (8, Target::Information),
+    (64, Target::Information),
+];
+/// Users, as many as the equivalent has accounts.
+const USERS: i32 = 100_000;
+/// What is held and what is charged, as in the equivalent.
+const UNITS: (i64, i64) = (500, 321);
+
+/// Holds for many users, then confirms all of them.
+pub async fn hold_and_confirm(stage: &mut Stage) -> Result<(), Failure> {
+    seed::wallets(&stage.database_url, stage.clock.now(), USERS).await?;
+    seed::product(&stage.database_url).await?;
+    seed::settle(&stage.database_url).await?;
+    for (clients, target) in CROWDS {
+        let (mut ours, mut other) = (Vec::new(), Vec::new());
+        for round in 0..stage.settings.rounds {
+            ours.push(pairs(stage, &format!("c{clients}r{round}_"), clients).await?);
+            other.push(stage.pgbench.run("usage_cte", clients, stage.settings.window).await?);
+        }
+        stage.table.ratio("usage: hold, then confirm", clients, &ours, &other, target);
+    }
+    Ok(())
+}
+
+/// How many pairs of a hold and its confirm are done in a second.
+async fn pairs(stage: &Stage, prefix: &str, clients: usize) -> Result<Sample, Failure> {
+    let count = AHEAD_PER_SECOND * stage.settings.window.as_secs();
+    let holds = (1..=count).map(|number| hold(stage, prefix, number)).collect();
+    let held: Run = stage.fire(&Arc::new(holds), clients, Order::Once).await?;
+    let confirms = hold_ids(stage, prefix).await?.into_iter().map(|id| confirm(stage, &id)).collect();
+    let confirmed: Run = stage.fire(&Arc::new(confirms), clients, Order::Once).await?;
+    let each = |run: &Run| run.elapsed.div_f64(f64::from(u32::try_from(run.done).unwrap_or(u32::MAX)));
+    let pair: Duration = each(&held) + each(&confirmed);
+    let mut latencies: Vec<u32> = held.latencies.into_iter().chain(confirmed.latencies).collect();
+    latencies.sort_unstable();
+    Ok(Sample::new(1.0 / pair.as_secs_f64(), &latencies))
+}
+
+fn hold(stage: &Stage, prefix: &str, number: u64) -> Vec<u8> {
+    // The equivalent takes accounts in no order, too.
+    let user = number.wrapping_mul(7919) % USERS.unsigned_abs() as u64;
+    let body = format!(
+        r#"{{"request_id":"r","user_id":"u{user}","product_code":"tokens","idempotency_key":"{prefix}{number}","currency":"CNY","estimated_units":{}}}"#,
+        UNITS.0
+    );
+    load::post("/usage/holds", &stage.authorization, &body)
+}
+
+fn confirm(stage: &Stage, hold_id: &str) -> Vec<u8> {
+    let body = format!(r#"{{"units":{}}}"#, UNITS.1);
+    load::post(&format!("/usage/holds/{hold_id}/confirm"), &stage.authorization, &body)
+}
+
+async fn hold_ids(stage: &Stage, prefix: &str) -> Result<Vec<String>, Failure> {
+    let mut connection = PgConnection::connect(&stage.database_url).await?;
+    let made = "SELECT hold_id FROM usage_holds WHERE starts_with(idempotency_key, $1)";
+    let ids = sqlx::query_scalar(made).bind(prefix).fetch_all(&mut connection).await?;
+    connection.close().await?;
+    Ok(ids)
+}

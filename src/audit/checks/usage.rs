@@ -1,0 +1,129 @@
+//! Invariants 1, 2, 6, 7 and 8, as far as usage goes: what is held and charged is what the holds say, at their own prices,
+//! and no hold is left behind.
+
+use super::{Definition, check};
+
+pub(super) const CHECKS: &[Definition] = &[
+    check!(
+        "usage_booked",
+        Always,
+        "a hold's bookings come to what it holds, what it was charged and what its user owes for it, and to nothing else",
+        "SELECT format('hold %s: its bookings come to %s on %s, it says %s', hold_id, coalesce(booked.amount, 0),
+                       account_id, coalesce(due.amount, 0))
+         FROM (SELECT hold_id, side.account_id, side.amount
+               FROM usage_holds AS hold
+               CROSS JOIN LATERAL (VALUES
+                   (format('USER_AVAILABLE:%s:%s:%s', merchant_id, user_id, currency), held + charged),
+                   (format('USER_HELD:%s:%s:%s', merchant_id, user_id, currency), -held),
+                   (format('USER_RECEIVABLE:%s:%s:%s', merchant_id, user_id, currency), shortfall),
+                   (format('MERCHANT:%s:%s', merchant_id, currency), -charged - shortfall)) AS side (account_id, amount)
+               WHERE side.amount <> 0) AS due
+         FULL JOIN (SELECT split_part(entry.transaction_id, ':', 2) AS hold_id, entry.account_id,
+                           sum(entry.amount) AS amount
+                    FROM ledger_transactions AS booked
+                    JOIN ledger_entries AS entry ON entry.transaction_id = booked.transaction_id
+                    WHERE booked.kind IN ('USAGE_HOLD', 'USAGE_EXTENSION', 'USAGE_CHARGE', 'USAGE_RELEASE')
+                    GROUP BY 1, 2 HAVING sum(entry.amount) <> 0) AS booked
+              USING (hold_id, account_id)
+         WHERE due.amount IS DISTINCT FROM booked.amount",
+    ),
+    check!(
+        "usage_priced",
+        Always,
+        "a charge is its units at the hold's own price, rounded half up once; a hold covers its estimate or what it was extended to",
+        "SELECT format('hold %s: %s of %s units at %s, holds %s, charged %s and owed %s', hold_id, pricing,
+                       coalesce(units, estimated_units), unit_price, held, charged, shortfall)
+         FROM usage_holds
+         WHERE charged + shortfall <>
+               CASE WHEN pricing = 'PER_CYCLE' THEN CASE WHEN carries_fee THEN round(unit_price) ELSE 0 END
+                    WHEN status <> 'CONFIRMED' THEN 0
+                    WHEN pricing = 'PER_CALL' THEN round(unit_price * least(units, 1))
+                    ELSE round(unit_price * units) END
+            OR status = 'HELD' AND CASE pricing
+                   WHEN 'PER_CYCLE' THEN held <> 0
+                   WHEN 'PER_CALL' THEN held <> ceil(unit_price)
+                   -- Each extension is for what was reported then.
+                   ELSE held < ceil(unit_price * estimated_units)
+                        OR held > ceil(unit_price * greatest(estimated_units, units)) END",
+    ),
+    check!(
+        "usage_messages_heard",
+        Always,
+        "no message of a hold said more than what the hold has heard",
+        "SELECT format('hold %s: message %s said %s, the hold says %s', heard.hold_id, message_id, heard.units,
+                       coalesce(hold.units::text, 'nothing'))
+         FROM usage_messages AS heard
+         LEFT JOIN usage_holds AS hold ON hold.hold_id = heard.hold_id
+         WHERE coalesce(hold.units, -1) < heard.units",
+    ),
+    check!(
+        "usage_cycle",
+        Always,
+        "a cycle is used as its holds count, and paid for by one of them at most, which says so",
+        "SELECT format('cycle %s of %s/%s, %s: %s used and paid by %s, its holds say %s and %s', cycle, merchant_id, user_id,
+                       product_code, coalesce(used_units, 0), coalesce(fee_hold_id, 'nobody'), coalesce(counted, 0),
+                       coalesce(payers, 'nobody'))
+         FROM usage_cycles
+         FULL JOIN (SELECT merchant_id, user_id, product_code, cycle, sum(counted_units) AS counted,
+                           string_agg(hold_id, ' ' ORDER BY hold_id) FILTER (WHERE carries_fee) AS payers
+                    FROM usage_holds WHERE counted_units <> 0 OR carries_fee
+                    GROUP BY merchant_id, user_id, product_code, cycle) AS holds
+              USING (merchant_id, user_id, product_code, cycle)
+         WHERE coalesce(used_units, 0) <> coalesce(counted, 0) OR fee_hold_id IS DISTINCT FROM payers",
+    ),
+    check!(
+        "usage_history",
+        Always,
+        "every change of a hold's state has its row, along allowed edges, ending in the present state",
+        "SELECT format('hold %s: %s at version %s, its history is %s', hold_id, status, version,
+                       coalesce(history.tale, 'not there'))
+         FROM usage_holds AS hold
+         FULL JOIN (SELECT hold_id, count(*) AS changes, max(seq) AS last,
+                           string_agg(to_status, ' ' ORDER BY seq) AS tale,
+                           string_agg(coalesce(from_status, ''), ' ' ORDER BY seq) AS past
+                    FROM usage_history GROUP BY hold_id) AS history USING (hold_id)
+         WHERE (history.changes = version AND history.last = version
+                AND ltrim(history.past) || CASE version WHEN 1 THEN '' ELSE ' ' END || status = history.tale
+                AND history.tale = ANY (CASE status
+                        -- `HoldStatus::after`.
+                        WHEN 'HELD' THEN ARRAY['HELD']
+                        WHEN 'RELEASED' THEN ARRAY['HELD RELEASED']
+                        WHEN 'EXPIRED' THEN ARRAY['HELD EXPIRED']
+                        ELSE ARRAY[CASE WHEN late THEN 'HELD EXPIRED CONFIRMED' ELSE 'HELD CONFIRMED' END] END)) IS NOT TRUE",
+    ),
+    check!(
+        "usage_announced",
+        Always,
+        "a hold's charge, its expiry and its cycle's fee are told once each, and nothing else of it",
+        "SELECT format('hold %s: %s, announced as %s', coalesce(hold.hold_id, told.hold_id),
+                       coalesce(hold.status, 'not there'), coalesce(tale, 'nothing'))
+         FROM (SELECT hold_id, status,
+                      concat_ws(' ', CASE WHEN carries_fee THEN 'usage.cycle_charged' END,
+                                CASE WHEN status = 'EXPIRED' OR late THEN 'usage.hold_expired' END,
+                                CASE WHEN status = 'CONFIRMED' THEN 'usage.charged' END) AS due
+               FROM usage_holds) AS hold
+         FULL JOIN (SELECT payload ->> 'hold_id' AS hold_id, string_agg(event, ' ' ORDER BY id) AS tale
+                    FROM outbox WHERE event IN ('usage.charged', 'usage.hold_expired', 'usage.cycle_charged')
+                    GROUP BY 1) AS told ON told.hold_id = hold.hold_id
+         WHERE hold.due IS DISTINCT FROM coalesce(tale, '')",
+    ),
+    check!(
+        "usage_shortfall_reported",
+        Always,
+        "whatever usage left unpaid was shown to a person",
+        "SELECT format('hold %s: %s %s owed in silence', hold_id, shortfall, currency)
+         FROM usage_holds AS hold
+         WHERE shortfall > 0
+           AND NOT EXISTS (SELECT 1 FROM exceptions
+                           WHERE exceptions.subject = hold.hold_id AND exceptions.kind = 'USAGE_SHORTFALL')",
+    ),
+    check!(
+        "hold_overdue",
+        Eventual,
+        "no hold is HELD 60 s past its expiry and left alone",
+        "SELECT format('hold %s: HELD although it ran out at %s', hold_id, expires_at)
+         FROM usage_holds
+         WHERE status = 'HELD' AND expires_at < $1 - interval '60 s'
+           AND NOT EXISTS (SELECT 1 FROM owned WHERE subject = hold_id)",
+    ),
+];

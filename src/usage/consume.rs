@@ -1,0 +1,102 @@
+//! Reports of usage from RabbitMQ: the same as by HTTP, and acknowledged only when they are committed.
+//!
+//! A message is `{"merchant_id", "hold_id", "message_id", "cumulative_units", "final"}`: a report of progress, or with
+//! `final: true` the last one, which is charged. One that comes twice changes nothing. One that can never be done (it
+//! cannot be read, names nothing, or comes for a hold that does not take it any more) goes to the queue beside, for a
+//! person; one that meets a database that is away comes again.
+
+use futures_util::future::join_all;
+use serde::Deserialize;
+
+use super::act::{confirm, progress};
+use super::error::{Refusal, UsageError};
+use super::model::{Report, Units};
+use crate::app::App;
+use crate::ids::{HoldId, MerchantId, MessageId};
+use crate::infra::amqp::{Fate, Letter, Mailbox};
+use crate::infra::duty::{Batch, DutyError};
+
+/// Messages of one batch.
+const BATCH: usize = 500;
+
+/// A message as it travels.
+#[derive(Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+struct Message {
+    merchant_id: MerchantId,
+    hold_id: HoldId,
+    message_id: MessageId,
+    cumulative_units: Units,
+    #[serde(default, rename = "final")]
+    is_final: bool,
+}
+
+/// Does what the messages say that are there; nothing without a broker.
+///
+/// # Errors
+/// When the broker does not take in what became of them: they come again.
+pub async fn consume(app: &App) -> Result<Batch, DutyError> {
+    let Some(mailbox) = &app.usage_reports else { return Ok(Batch::Done) };
+    let letters = match mailbox.receive(BATCH).await {
+        Ok(letters) => letters,
+        Err(error) => {
+            // Readiness says so already.
+            tracing::debug!(%error, "no reports of usage can be had from the broker");
+            return Ok(Batch::Done);
+        }
+    };
+    work_off(app, mailbox, letters).await
+}
+
+async fn work_off(app: &App, mailbox: &Mailbox, letters: Vec<Letter>) -> Result<Batch, DutyError> {
+    let count = letters.len();
+    let fates = join_all(letters.iter().map(|letter| read(app, letter))).await;
+    // The pause of an idle duty is also that of a database which is away.
+    let is_stuck = fates.contains(&Fate::Again);
+    for fate in &fates {
+        let label = match fate {
+            Fate::Done => "done",
+            Fate::Dead => "dead",
+            Fate::Again => "again",
+        };
+        metrics::counter!("payonce_usage_messages_total", "outcome" => label).increment(1);
+    }
+    mailbox.settle(letters.into_iter().zip(fates).collect()).await?;
+    Ok(if count == 0 || is_stuck { Batch::Done } else { Batch::MoreWaiting })
+}
+
+async fn read(app: &App, letter: &Letter) -> Fate {
+    let message = match serde_json::from_slice::<Message>(&letter.body) {
+        Ok(message) => message,
+        Err(error) => {
+            tracing::error!(%error, "a report of usage cannot be read and was set aside for a person");
+            return Fate::Dead;
+        }
+    };
+    match apply(app, &message).await {
+        // Heard all the same; nobody waits here for the word to stop.
+        Ok(()) | Err(UsageError::Refused(Refusal::InsufficientBalance | Refusal::QuotaExceeded(_))) => {
+            Fate::Done
+        }
+        Err(UsageError::Db(error)) => {
+            tracing::warn!(%error, "a report of usage waits for the database");
+            Fate::Again
+        }
+        Err(refusal) => {
+            let hold_id = message.hold_id.as_str();
+            tracing::error!(hold.id = hold_id, %refusal, "a report of usage was set aside for a person");
+            Fate::Dead
+        }
+    }
+}
+
+async fn apply(app: &App, message: &Message) -> Result<(), UsageError> {
+    let Message { merchant_id, hold_id, message_id, cumulative_units, is_final } = message;
+    let (message_id, units) = (message_id.clone(), *cumulative_units);
+    let done = if *is_final {
+        confirm(app, merchant_id, hold_id, Some(message_id), Some(units), None).await
+    } else {
+        progress(app, merchant_id, hold_id, Report { message_id, cumulative_units: units }, None).await
+    };
+    done.map(drop)
+}

@@ -1,0 +1,71 @@
+//! `POST /usage/holds`: money for work that is about to begin.
+//!
+//! Round trips of a first call: 6 to PostgreSQL (BEGIN, facts, balances, holds, booking, COMMIT), 2 more where there is
+//! a quota, and 1 to Redis; commits: 1. All but Redis's are shared with whoever asks at the same time (see
+//! [`crate::infra::gather`]), also those of one user.
+
+use time::OffsetDateTime;
+
+use super::Done;
+use super::desk::Wanted;
+use super::error::{Refusal, UsageError};
+use super::model::NewHold;
+use super::store::Take;
+use crate::app::App;
+use crate::idempotency::Keep;
+use crate::ids::{Cycle, MerchantId};
+use crate::infra::crash::effect;
+use crate::infra::lock::Scene;
+
+/// Rounds of "write, else look again": a key may be taken by another instance in between.
+const MAX_ROUNDS: usize = 3;
+
+/// Holds what work may cost, or gives back the hold of its key; keeps the answer where that is asked.
+///
+/// # Errors
+/// [`Refusal`]: nothing was moved.
+pub async fn create(
+    app: &App,
+    merchant_id: &MerchantId,
+    new: NewHold,
+    keep: Option<Keep<Done>>,
+) -> Result<Done, UsageError> {
+    let now = app.now();
+    let present = present_cycle(now)?;
+    // Allotted once: a second run after a lost answer must meet the hold of the first.
+    let wanted = Wanted { hold_id: app.ids.hold(), merchant_id: merchant_id.clone(), new, present };
+    let key = lock_key(&wanted);
+    // Kept for the request only. It saves work: without it, or with somebody else's, the database decides alone.
+    let _lock = app.locks.acquire(Scene::Billing, &key).await;
+    app.db.retrying(|| take(app, &wanted, now, keep.as_ref())).await
+}
+
+async fn take(
+    app: &App,
+    wanted: &Wanted,
+    now: OffsetDateTime,
+    keep: Option<&Keep<Done>>,
+) -> Result<Done, UsageError> {
+    let command = || Take { wanted: wanted.clone(), now, keep: keep.cloned() };
+    let mut outcome = Ok(Err(Refusal::NotFound));
+    for _ in 0..MAX_ROUNDS {
+        outcome = effect!("usage.take", app.db.gather(command()).await);
+        let is_taken = matches!(&outcome, Err(error) if error.constraint() == Some("usage_holds_key"));
+        if !is_taken {
+            break;
+        }
+    }
+    Ok(outcome??)
+}
+
+fn lock_key(wanted: &Wanted) -> String {
+    let NewHold { user_id, product_code, cycle, .. } = &wanted.new;
+    let cycle = cycle.as_ref().unwrap_or(&wanted.present);
+    format!("lock:BILLING:{}:{user_id}:{product_code}:{cycle}", wanted.merchant_id)
+}
+
+/// The month, such as `2026-11`.
+fn present_cycle(now: OffsetDateTime) -> Result<Cycle, UsageError> {
+    let cycle = format!("{:04}-{:02}", now.year(), u8::from(now.month()));
+    Ok(cycle.parse().map_err(|_| Refusal::TooMuch("cycle"))?)
+}

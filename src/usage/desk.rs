@@ -1,0 +1,372 @@
+//! The rules of billing: what becomes of holds that are locked, one step after the other. Pure.
+//!
+//! A batch puts on the desk what it has locked (holds, what their users can spend, their cycles), takes its steps in
+//! their order, each seeing what the one before it left, and then writes down what the desk has noted.
+
+use std::collections::BTreeMap;
+
+use time::OffsetDateTime;
+
+use super::error::Refusal;
+use super::model::{
+    Bill, CycleKey, CycleUse, Hold, HoldEvent, HoldStatus, KeyScope, NewHold, Pricing, Report, Terms, Units,
+};
+use crate::ids::{Cycle, HoldId, MerchantId, MessageId};
+use crate::ledger::{Account, Posting};
+use crate::outbox::Event;
+
+/// What a batch has locked, and what is to be written.
+#[derive(Debug)]
+pub(super) struct Desk {
+    now: OffsetDateTime,
+    /// What users can spend, by account; one that never had anything is absent.
+    pub(super) available: BTreeMap<Account, i64>,
+    /// What was taken of cycles, by key.
+    pub(super) cycles: BTreeMap<CycleKey, CycleUse>,
+    /// What messages said that were heard before, by hold and id.
+    pub(super) heard: BTreeMap<(String, String), i64>,
+    /// What is to be written beside the holds themselves.
+    pub(super) notes: Notes,
+}
+
+/// What is to be written.
+#[derive(Debug, Default)]
+pub(super) struct Notes {
+    pub(super) changes: Vec<Change>,
+    pub(super) marks: Vec<Mark>,
+    pub(super) postings: Vec<Posting>,
+    pub(super) events: Vec<(MerchantId, Event)>,
+    /// Holds whose users owe something.
+    pub(super) shortfalls: Vec<Hold>,
+}
+
+/// A line of history.
+#[derive(Debug)]
+pub(super) struct Change {
+    pub(super) hold_id: HoldId,
+    pub(super) seq: i32,
+    pub(super) from: HoldStatus,
+    pub(super) to: HoldStatus,
+    pub(super) event: HoldEvent,
+}
+
+/// A message that had its effect.
+#[derive(Debug)]
+pub(super) struct Mark {
+    pub(super) hold_id: HoldId,
+    pub(super) message_id: MessageId,
+    pub(super) units: i64,
+}
+
+/// A hold that is asked for.
+#[derive(Clone, Debug)]
+pub(super) struct Wanted {
+    pub(super) hold_id: HoldId,
+    pub(super) merchant_id: MerchantId,
+    pub(super) new: NewHold,
+    /// The present cycle, for one that names none.
+    pub(super) present: Cycle,
+}
+
+impl Wanted {
+    /// The hold as it would stand, with nothing taken for it yet.
+    pub(super) fn hold(&self, terms: &Terms, now: OffsetDateTime) -> Hold {
+        let new = &self.new;
+        Hold {
+            hold_id: self.hold_id.clone(),
+            merchant_id: self.merchant_id.clone(),
+            request_id: new.request_id.clone(),
+            user_id: new.user_id.clone(),
+            product_code: new.product_code.clone(),
+            idempotency_key: new.idempotency_key.clone(),
+            currency: new.currency,
+            fx_version: new.fx_version.as_ref().map(ToString::to_string).unwrap_or_default(),
+            cycle: new.cycle.clone().unwrap_or_else(|| self.present.clone()),
+            pricing: terms.pricing,
+            unit_price: terms.unit_price,
+            cycle_quota: terms.cycle_quota,
+            estimated_units: new.estimated_units.count(),
+            units: None,
+            counted_units: 0,
+            carries_fee: false,
+            held: 0,
+            charged: 0,
+            shortfall: 0,
+            late: false,
+            status: HoldStatus::Held,
+            extensions: 0,
+            expires_at: now + time::Duration::seconds(new.expires_in),
+            created_at: now,
+            version: 1,
+        }
+    }
+}
+
+/// What of a hold is a part of its key, beside user, product and idempotency key: its currency and its fx version.
+pub(super) fn key_parts(scope: KeyScope, hold: &Hold) -> (&str, &str) {
+    match scope {
+        KeyScope::Request => ("", ""),
+        KeyScope::RequestCurrencyFx => (hold.currency.as_str(), &hold.fx_version),
+    }
+}
+
+impl Desk {
+    pub(super) fn new(now: OffsetDateTime) -> Self {
+        Self {
+            now,
+            available: BTreeMap::new(),
+            cycles: BTreeMap::new(),
+            heard: BTreeMap::new(),
+            notes: Notes::default(),
+        }
+    }
+
+    /// Takes what a new hold wants of its user's balance and its cycle: all of it, or nothing.
+    pub(super) fn take(&mut self, mut hold: Hold) -> Result<Hold, Refusal> {
+        let estimate = match hold.pricing {
+            Pricing::PerUnit => hold.estimated_units,
+            // It is one piece of work, however small.
+            Pricing::PerCall | Pricing::PerCycle => hold.estimated_units.max(1),
+        };
+        let amount = hold.due_ceil(estimate).ok_or(Refusal::TooMuch("estimated_units"))?;
+        let fee = self.fee_of(&hold)?;
+        let counted = hold.count(estimate);
+        self.check_quota(&hold, counted)?;
+        if amount + fee.unwrap_or(0) > self.available_to(&hold) {
+            return Err(Refusal::InsufficientBalance);
+        }
+
+        self.count(&mut hold, counted);
+        self.spend(&hold, amount);
+        hold.held = amount;
+        self.notes.postings.push(hold.set_aside(amount));
+        if let Some(fee) = fee {
+            self.pay_cycle(&mut hold, fee);
+        }
+        Ok(hold)
+    }
+
+    /// Hears of usage: its maximum counts, in whatever order it comes, and each message once. What passes the estimate
+    /// is set aside too; where that cannot be, the report is heard all the same, and the work should stop.
+    pub(super) fn report(&mut self, hold: &mut Hold, report: &Report) -> Result<(), Refusal> {
+        let units = report.cumulative_units.count();
+        match self.heard.get(&(hold.hold_id.to_string(), report.message_id.to_string())) {
+            Some(said) if *said != units => return Err(Refusal::MessageReused(*said)),
+            Some(_) => return is_covered(hold),
+            None => {}
+        }
+        if hold.status != HoldStatus::Held {
+            return Err(Refusal::HoldClosed(hold.status));
+        }
+        hold.due_ceil(units).ok_or(Refusal::TooMuch("cumulative_units"))?;
+
+        self.mark(hold, &report.message_id, units);
+        hold.units = hold.units.max(Some(units));
+        self.extend(hold)
+    }
+
+    /// Charges what was used, and frees the rest. The same again changes nothing.
+    pub(super) fn confirm(
+        &mut self,
+        hold: &mut Hold,
+        message_id: Option<&MessageId>,
+        units: Option<Units>,
+    ) -> Result<(), Refusal> {
+        let named = units.map(Units::count);
+        if hold.status == HoldStatus::Confirmed {
+            let is_same = named.is_none() || named == hold.units;
+            return if is_same { Ok(()) } else { Err(Refusal::HoldClosed(hold.status)) };
+        }
+        let to = hold.status.after(HoldEvent::Confirmed).ok_or(Refusal::HoldClosed(hold.status))?;
+        let one_piece = (hold.pricing != Pricing::PerUnit).then_some(1);
+        let used = named.or(hold.units).or(one_piece).ok_or(Refusal::UnitsMissing)?;
+        if let Some(reported) = hold.units.filter(|reported| used < *reported) {
+            return Err(Refusal::UnitsShrink(reported));
+        }
+        let due = hold.due_half_up(used).ok_or(Refusal::TooMuch("units"))?;
+
+        let bill = Bill::of(due, hold.held, self.available_to(hold));
+        let posting = if due == 0 { hold.freed() } else { hold.charge(&bill) };
+        self.notes.postings.push(posting);
+        self.spend(hold, bill.from_available - (hold.held - bill.from_held));
+        self.count(hold, hold.count(used));
+        if let Some(message_id) = message_id {
+            self.mark(hold, message_id, used);
+        }
+        hold.late = hold.status == HoldStatus::Expired;
+        self.move_on(hold, HoldEvent::Confirmed, to);
+        hold.units = Some(used);
+        hold.held = 0;
+        hold.charged += bill.charged();
+        hold.shortfall = bill.shortfall;
+        self.announce_charge(hold);
+        Ok(())
+    }
+
+    /// Frees all of it. The same again changes nothing.
+    pub(super) fn release(&mut self, hold: &mut Hold) -> Result<(), Refusal> {
+        if hold.status == HoldStatus::Released {
+            return Ok(());
+        }
+        let to = hold.status.after(HoldEvent::Released).ok_or(Refusal::HoldClosed(hold.status))?;
+        self.free(hold);
+        self.move_on(hold, HoldEvent::Released, to);
+        Ok(())
+    }
+
+    /// Frees all of one whose time is over. What is not due, or at an end, stays as it is.
+    pub(super) fn expire(&mut self, hold: &mut Hold) {
+        let Some(to) = hold.status.after(HoldEvent::DeadlinePassed) else { return };
+        if hold.expires_at > self.now {
+            return;
+        }
+        let event = Event::UsageHoldExpired {
+            hold_id: hold.hold_id.to_string(),
+            user_id: hold.user_id.to_string(),
+            product_code: hold.product_code.to_string(),
+            units: hold.units,
+            released: hold.held,
+            currency: hold.currency,
+        };
+        self.notes.events.push((hold.merchant_id.clone(), event));
+        self.free(hold);
+        self.move_on(hold, HoldEvent::DeadlinePassed, to);
+    }
+
+    // ---- steps of the above ----------------------------------------------------------------------------------
+
+    fn available_to(&self, hold: &Hold) -> i64 {
+        self.available.get(&hold.wallet().available).copied().unwrap_or(0)
+    }
+
+    /// Takes so much from what can be spent; gives back what is below zero.
+    fn spend(&mut self, hold: &Hold, amount: i64) {
+        if let Some(available) = self.available.get_mut(&hold.wallet().available) {
+            *available -= amount;
+        }
+    }
+
+    /// What a hold has to pay for its cycle: nothing when another one did.
+    fn fee_of(&self, hold: &Hold) -> Result<Option<i64>, Refusal> {
+        let is_paid = || self.cycles.get(&hold.cycle_key()).is_some_and(|cycle| cycle.fee_hold_id.is_some());
+        if hold.pricing != Pricing::PerCycle || is_paid() {
+            return Ok(None);
+        }
+        hold.unit_price.times_half_up(1).map(Some).ok_or(Refusal::TooMuch("product_code"))
+    }
+
+    fn pay_cycle(&mut self, hold: &mut Hold, fee: i64) {
+        self.cycles.entry(hold.cycle_key()).or_default().fee_hold_id = Some(hold.hold_id.to_string());
+        hold.carries_fee = true;
+        hold.charged = fee;
+        self.spend(hold, fee);
+        self.notes.postings.push(hold.pay_cycle(fee));
+        let event = Event::UsageCycleCharged {
+            hold_id: hold.hold_id.to_string(),
+            user_id: hold.user_id.to_string(),
+            product_code: hold.product_code.to_string(),
+            cycle: hold.cycle.to_string(),
+            charged: fee,
+            currency: hold.currency,
+        };
+        self.notes.events.push((hold.merchant_id.clone(), event));
+    }
+
+    /// Whether the quota takes it that a hold counts for so much.
+    fn check_quota(&self, hold: &Hold, counted: i64) -> Result<(), Refusal> {
+        let Some(quota) = hold.cycle_quota else { return Ok(()) };
+        let used = self.cycles.get(&hold.cycle_key()).map_or(0, |cycle| cycle.used_units);
+        let others = used - hold.counted_units;
+        // What is used up already takes no more, but refuses nothing that takes nothing.
+        let has_room = counted <= hold.counted_units || others + counted <= quota;
+        if has_room { Ok(()) } else { Err(Refusal::QuotaExceeded((quota - used).max(0))) }
+    }
+
+    /// Lets a hold count for so much, whatever the quota says.
+    fn count(&mut self, hold: &mut Hold, counted: i64) {
+        if hold.cycle_quota.is_some() {
+            let cycle = self.cycles.entry(hold.cycle_key()).or_default();
+            cycle.used_units += counted - hold.counted_units;
+            hold.counted_units = counted;
+        }
+    }
+
+    fn extend(&mut self, hold: &mut Hold) -> Result<(), Refusal> {
+        let used = hold.units.unwrap_or(0);
+        let counted = hold.count(used).max(hold.counted_units);
+        let counts = self.check_quota(hold, counted);
+        if counts.is_ok() {
+            self.count(hold, counted);
+        }
+        counts.and(self.set_aside_more(hold, used))
+    }
+
+    fn set_aside_more(&mut self, hold: &mut Hold, used: i64) -> Result<(), Refusal> {
+        let due = hold.due_ceil(used).ok_or(Refusal::TooMuch("cumulative_units"))?;
+        let more = due - hold.held;
+        if more <= 0 {
+            return Ok(());
+        }
+        if more > self.available_to(hold) {
+            return Err(Refusal::InsufficientBalance);
+        }
+        self.spend(hold, more);
+        hold.held += more;
+        hold.extensions += 1;
+        self.notes.postings.push(hold.set_aside(more));
+        Ok(())
+    }
+
+    fn free(&mut self, hold: &mut Hold) {
+        self.notes.postings.push(hold.freed());
+        self.spend(hold, -hold.held);
+        self.count(hold, 0);
+        hold.held = 0;
+    }
+
+    fn mark(&mut self, hold: &Hold, message_id: &MessageId, units: i64) {
+        let key = (hold.hold_id.to_string(), message_id.to_string());
+        if self.heard.contains_key(&key) {
+            return;
+        }
+        self.heard.insert(key, units);
+        let (hold_id, message_id) = (hold.hold_id.clone(), message_id.clone());
+        self.notes.marks.push(Mark { hold_id, message_id, units });
+    }
+
+    fn move_on(&mut self, hold: &mut Hold, event: HoldEvent, to: HoldStatus) {
+        hold.version += 1;
+        let (hold_id, seq, from) = (hold.hold_id.clone(), hold.version, hold.status);
+        self.notes.changes.push(Change { hold_id, seq, from, to, event });
+        hold.status = to;
+    }
+
+    fn announce_charge(&mut self, hold: &Hold) {
+        let event = Event::UsageCharged {
+            hold_id: hold.hold_id.to_string(),
+            user_id: hold.user_id.to_string(),
+            product_code: hold.product_code.to_string(),
+            units: hold.units.unwrap_or(0),
+            charged: hold.charged,
+            shortfall: hold.shortfall,
+            currency: hold.currency,
+            late: hold.late,
+        };
+        self.notes.events.push((hold.merchant_id.clone(), event));
+        if hold.shortfall > 0 {
+            self.notes.shortfalls.push(hold.clone());
+        }
+    }
+}
+
+/// Whether what a hold has heard of is set aside and counted: what a repeated message is answered by.
+fn is_covered(hold: &Hold) -> Result<(), Refusal> {
+    let used = hold.units.unwrap_or(0);
+    match hold.status {
+        HoldStatus::Held if hold.count(used) > hold.counted_units => Err(Refusal::QuotaExceeded(0)),
+        HoldStatus::Held if hold.due_ceil(used).is_none_or(|due| due > hold.held) => {
+            Err(Refusal::InsufficientBalance)
+        }
+        _ => Ok(()),
+    }
+}

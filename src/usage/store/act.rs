@@ -1,0 +1,230 @@
+//! What becomes of holds: reports, charges, ends.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use time::OffsetDateTime;
+
+use super::write;
+use super::{cycles, find};
+use crate::exceptions::{self, ExceptionKind, NewException};
+use crate::idempotency::{Keep, Kept};
+use crate::ids::{HoldId, Ids, MerchantId, MessageId};
+use crate::infra::db::{Conn, DbError, Tx};
+use crate::infra::gather::{Command, Patience};
+use crate::ledger::{self, Wallet};
+use crate::usage::Done;
+use crate::usage::desk::Desk;
+use crate::usage::error::Refusal;
+use crate::usage::model::{Hold, HoldStatus, Report, Units};
+
+/// What is asked of a hold.
+#[derive(Clone, Debug)]
+pub(in crate::usage) enum Deed {
+    /// To hear of usage.
+    Report(Report),
+    /// To charge what was used.
+    Confirm {
+        /// The name of the final report, where it has one.
+        message_id: Option<MessageId>,
+        /// What was used; the largest that was reported, where nothing is said.
+        units: Option<Units>,
+    },
+    /// To free all of it.
+    Release,
+}
+
+impl Deed {
+    fn message_id(&self) -> Option<&MessageId> {
+        match self {
+            Self::Report(report) => Some(&report.message_id),
+            Self::Confirm { message_id, .. } => message_id.as_ref(),
+            Self::Release => None,
+        }
+    }
+
+    fn units(&self) -> Option<i64> {
+        match self {
+            Self::Report(report) => Some(report.cumulative_units.count()),
+            Self::Confirm { units, .. } => units.map(Units::count),
+            Self::Release => None,
+        }
+    }
+}
+
+/// Does something with a hold, and keeps the answer. Any number of commands of one batch may speak of the same hold:
+/// they are done in their order, and its row is written once.
+#[derive(Debug)]
+pub(in crate::usage) struct Act {
+    pub(in crate::usage) merchant_id: MerchantId,
+    pub(in crate::usage) hold_id: HoldId,
+    pub(in crate::usage) deed: Deed,
+    pub(in crate::usage) now: OffsetDateTime,
+    pub(in crate::usage) ids: Ids,
+    pub(in crate::usage) keep: Option<Keep<Done>>,
+}
+
+impl Command for Act {
+    const NAME: &'static str = "usage.act";
+    type Outcome = Result<Done, Refusal>;
+
+    fn order(&self) -> Option<String> {
+        None
+    }
+
+    async fn carry_out(
+        batch: &[Self],
+        patience: Patience,
+        conn: &mut Conn,
+    ) -> Result<Vec<Self::Outcome>, DbError> {
+        let mut tx = conn.begin_batch(patience).await?;
+        let outcomes = act_in_tx(&mut tx, batch).await;
+        tx.finish_into(conn, outcomes).await
+    }
+}
+
+/// Holds that are locked, as they were found and as they stand.
+type Locked = BTreeMap<String, (Hold, Hold)>;
+
+fn by_id(holds: Vec<Hold>) -> Locked {
+    holds.into_iter().map(|hold| (hold.hold_id.to_string(), (hold.clone(), hold))).collect()
+}
+
+async fn act_in_tx(tx: &mut Tx, batch: &[Act]) -> Result<Vec<Result<Done, Refusal>>, DbError> {
+    let Some(Act { now, ids, .. }) = batch.iter().max_by_key(|act| act.now) else { return Ok(Vec::new()) };
+    let hold_ids: BTreeSet<String> = batch.iter().map(|act| act.hold_id.to_string()).collect();
+    let mut holds = by_id(find::lock_all(tx, &hold_ids.into_iter().collect::<Vec<_>>()).await?);
+
+    let mut desk = Desk::new(*now);
+    desk.heard = find_heard(tx, batch).await?;
+    let spending: Vec<Wallet> = holds.values().filter_map(|(hold, _)| wallet_for(hold, batch)).collect();
+    lock_rest(tx, &mut desk, &holds, &spending, *now).await?;
+
+    let mut outcomes = Vec::with_capacity(batch.len());
+    for act in batch {
+        let hold = holds.get_mut(act.hold_id.as_str()).map(|(_, hold)| hold);
+        let hold = hold.filter(|hold| hold.merchant_id == act.merchant_id);
+        outcomes.push(match hold {
+            None => Err(Refusal::NotFound),
+            Some(hold) => act.on(&mut desk, hold).map(|()| Done { hold: hold.clone(), is_new: false }),
+        });
+    }
+    let kept = batch
+        .iter()
+        .zip(&outcomes)
+        .filter_map(|(act, outcome)| Some(act.keep.as_ref()?.row(outcome.as_ref().ok()?.clone())));
+    let kept: Vec<_> = kept.collect();
+    write_moved(tx, &holds, &desk, &kept, ids, *now).await?;
+    Ok(outcomes)
+}
+
+impl Act {
+    fn on(&self, desk: &mut Desk, hold: &mut Hold) -> Result<(), Refusal> {
+        match &self.deed {
+            Deed::Report(report) => desk.report(hold, report),
+            Deed::Confirm { message_id, units } => desk.confirm(hold, message_id.as_ref(), *units),
+            Deed::Release => desk.release(hold),
+        }
+    }
+}
+
+/// The balance that a hold may take from in this batch, if any: most of what is reported and charged is set aside
+/// already, and a balance that is not locked is in nobody's way.
+fn wallet_for(hold: &Hold, batch: &[Act]) -> Option<Wallet> {
+    let named = batch.iter().filter(|act| act.hold_id == hold.hold_id).filter_map(|act| act.deed.units());
+    let most = named.chain(hold.units).chain([1]).max().unwrap_or(1);
+    let is_covered = hold.due_ceil(most).is_some_and(|due| due <= hold.held);
+    let is_open = matches!(hold.status, HoldStatus::Held | HoldStatus::Expired);
+    (is_open && !is_covered).then(|| hold.wallet())
+}
+
+/// Cycles, then balances.
+async fn lock_rest(
+    tx: &mut Tx,
+    desk: &mut Desk,
+    holds: &Locked,
+    spending: &[Wallet],
+    now: OffsetDateTime,
+) -> Result<(), DbError> {
+    let counting = holds.values().map(|(hold, _)| hold).filter(|hold| hold.cycle_quota.is_some());
+    desk.cycles = cycles::lock(tx, counting.map(Hold::cycle_key).collect()).await?;
+    desk.available = ledger::lock_available_in_tx(tx, spending, now).await?;
+    Ok(())
+}
+
+async fn write_moved(
+    tx: &mut Tx,
+    holds: &Locked,
+    desk: &Desk,
+    kept: &[Kept],
+    ids: &Ids,
+    now: OffsetDateTime,
+) -> Result<(), DbError> {
+    let moved = holds.values().filter(|(found, hold)| found != hold).map(|(_, hold)| hold);
+    write::write_notes(tx, &moved.collect::<Vec<_>>(), desk, kept, now).await?;
+    for hold in &desk.notes.shortfalls {
+        open_shortfall_in_tx(tx, ids, hold, now).await?;
+    }
+    ledger::post_in_tx(tx, &desk.notes.postings, now).await
+}
+
+/// What the user owes is a person's to get.
+async fn open_shortfall_in_tx(
+    tx: &mut Tx,
+    ids: &Ids,
+    hold: &Hold,
+    now: OffsetDateTime,
+) -> Result<(), DbError> {
+    let detail = format!(
+        "user {} used {} units of {} and had {} {currency} for them: {} {currency} (minor units) are owed",
+        hold.user_id,
+        hold.units.unwrap_or(0),
+        hold.product_code,
+        hold.charged,
+        hold.shortfall,
+        currency = hold.currency,
+    );
+    let exception = NewException {
+        kind: ExceptionKind::UsageShortfall,
+        merchant_id: Some(hold.merchant_id.as_str()),
+        order_no: None,
+        subject: hold.hold_id.as_str(),
+        detail: &detail,
+    };
+    exceptions::open_in_tx(tx, ids, &exception, now).await
+}
+
+/// What those messages of a batch said that were heard before. Under the locks of their holds, so none comes between.
+async fn find_heard(conn: &mut Conn, batch: &[Act]) -> Result<BTreeMap<(String, String), i64>, DbError> {
+    let named = batch.iter().filter_map(|act| Some((act.hold_id.as_str(), act.deed.message_id()?.as_str())));
+    let (hold_ids, message_ids): (Vec<&str>, Vec<&str>) = named.unzip();
+    if hold_ids.is_empty() {
+        return Ok(BTreeMap::new());
+    }
+    let rows = sqlx::query!(
+        "SELECT heard.hold_id, heard.message_id, heard.units
+         FROM unnest($1::text[], $2::text[]) AS said (hold_id, message_id)
+         JOIN usage_messages AS heard ON heard.hold_id = said.hold_id AND heard.message_id = said.message_id",
+        &hold_ids as &[&str],
+        &message_ids as &[&str],
+    )
+    .fetch_all(conn)
+    .await?;
+    Ok(rows.into_iter().map(|row| ((row.hold_id, row.message_id), row.units)).collect())
+}
+
+/// Frees up to `limit` holds whose time is over, in one transaction; gives how many.
+pub(in crate::usage) async fn expire_due_in_tx(
+    tx: &mut Tx,
+    ids: &Ids,
+    now: OffsetDateTime,
+    limit: i64,
+) -> Result<usize, DbError> {
+    let mut holds = by_id(find::lock_due(tx, now, limit).await?);
+    let mut desk = Desk::new(now);
+    lock_rest(tx, &mut desk, &holds, &[], now).await?;
+    for (_, hold) in holds.values_mut() {
+        desk.expire(hold);
+    }
+    write_moved(tx, &holds, &desk, &[], ids, now).await?;
+    Ok(holds.len())
+}

@@ -1,0 +1,86 @@
+//! What was taken of cycles.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use crate::infra::db::{Conn, DbError};
+use crate::usage::model::{CycleKey, CycleUse};
+
+/// The columns of some keys, each key once and in their order.
+struct Columns {
+    merchant_ids: Vec<String>,
+    user_ids: Vec<String>,
+    product_codes: Vec<String>,
+    cycles: Vec<String>,
+}
+
+impl Columns {
+    fn of(keys: &BTreeSet<CycleKey>) -> Self {
+        let column = |part: fn(&CycleKey) -> &String| -> Vec<String> {
+            keys.iter().map(|key| part(key).clone()).collect()
+        };
+        Self {
+            merchant_ids: column(|key| &key.merchant_id),
+            user_ids: column(|key| &key.user_id),
+            product_codes: column(|key| &key.product_code),
+            cycles: column(|key| &key.cycle),
+        }
+    }
+}
+
+/// Locks what was taken of these cycles, in the order of their keys; one that was never used comes to be.
+pub(super) async fn lock(
+    conn: &mut Conn,
+    keys: BTreeSet<CycleKey>,
+) -> Result<BTreeMap<CycleKey, CycleUse>, DbError> {
+    if keys.is_empty() {
+        return Ok(BTreeMap::new());
+    }
+    let columns = Columns::of(&keys);
+    let locked = lock_known(conn, &columns).await?;
+    if locked.len() == keys.len() {
+        return Ok(locked);
+    }
+    open(conn, &columns).await?;
+    lock_known(conn, &columns).await
+}
+
+async fn open(conn: &mut Conn, columns: &Columns) -> Result<(), DbError> {
+    sqlx::query!(
+        "INSERT INTO usage_cycles (merchant_id, user_id, product_code, cycle)
+         SELECT * FROM unnest($1::text[], $2::text[], $3::text[], $4::text[])
+         ON CONFLICT (merchant_id, user_id, product_code, cycle) DO NOTHING",
+        &columns.merchant_ids,
+        &columns.user_ids,
+        &columns.product_codes,
+        &columns.cycles,
+    )
+    .execute(conn)
+    .await?;
+    Ok(())
+}
+
+async fn lock_known(conn: &mut Conn, columns: &Columns) -> Result<BTreeMap<CycleKey, CycleUse>, DbError> {
+    let rows = sqlx::query!(
+        "SELECT taken.merchant_id, taken.user_id, taken.product_code, taken.cycle, used_units, fee_hold_id
+         FROM unnest($1::text[], $2::text[], $3::text[], $4::text[])
+              AS wanted (merchant_id, user_id, product_code, cycle)
+         JOIN usage_cycles AS taken
+           ON taken.merchant_id = wanted.merchant_id AND taken.user_id = wanted.user_id
+          AND taken.product_code = wanted.product_code AND taken.cycle = wanted.cycle
+         ORDER BY taken.merchant_id, taken.user_id, taken.product_code, taken.cycle FOR UPDATE OF taken",
+        &columns.merchant_ids,
+        &columns.user_ids,
+        &columns.product_codes,
+        &columns.cycles,
+    )
+    .fetch_all(conn)
+    .await?;
+    let entry = |(merchant_id, user_id, product_code, cycle), used_units, fee_hold_id| {
+        (CycleKey { merchant_id, user_id, product_code, cycle }, CycleUse { used_units, fee_hold_id })
+    };
+    let rows = rows.into_iter().map(|row| {
+        let key = (row.merchant_id, row.user_id, row.product_code, row.cycle);
+        entry(key, row.used_units, row.fee_hold_id)
+    });
+    Ok(rows.collect())
+}

@@ -1,0 +1,397 @@
+//! Metered work: held before it, charged after it, and never twice.
+
+use reqwest::Method;
+use serde_json::{Value, json};
+
+use crate::support::books::sides;
+use crate::support::metering::{hold, hold_with};
+use crate::support::{TestApp, metric, minutes, seconds};
+
+#[tokio::test]
+async fn the_estimate_is_held_the_actual_charged_and_the_rest_freed() {
+    let app = TestApp::start().await;
+    app.top_up("T", "u1", 1_000).await;
+    app.tokens("0.03").await;
+    let made = app.post("/usage/holds", hold("k1", "u1", 10_001)).await.expect(201);
+    assert_eq!((made.text_of("status"), &made.body["held"]), ("HELD", &json!(301)), "a hold is rounded up");
+    assert_eq!(app.cny_of("u1").await, (699, 301));
+    let again = app.post("/usage/holds", hold("k1", "u1", 10_001)).await.expect(200);
+    assert_eq!(again.body, made.body);
+
+    let id = made.text_of("hold_id");
+    app.report(id, "m1", 4_000).await.expect(200);
+    app.report(id, "m2", 7_350).await.expect(200);
+    app.report(id, "m3", 6_000).await.expect(200);
+    assert_eq!(app.standing(id).await, ("HELD".into(), 301, 0, Some(7_350)));
+    let done = app.confirm(id, None).await.expect(200);
+    // 7,350 × 0.03 = 220.5
+    assert_eq!(app.standing(id).await, ("CONFIRMED".into(), 0, 221, Some(7_350)));
+    assert_eq!(app.cny_of("u1").await, (779, 0));
+    let charge = app.booking(&format!("USAGE_CHARGE:{id}")).await.expect("a booking");
+    assert_eq!(
+        charge,
+        sides([
+            ("MERCHANT:demo:CNY", -221),
+            ("USER_AVAILABLE:demo:u1:CNY", -80),
+            ("USER_HELD:demo:u1:CNY", 301)
+        ])
+    );
+    assert_eq!(app.confirm(id, None).await.expect(200).body, done.body);
+    assert_eq!(app.confirm(id, Some(7_350)).await.expect(200).body, done.body);
+    assert_eq!(app.confirm(id, Some(7_351)).await.problem(409), "HOLD_CLOSED");
+    assert_eq!(app.release(id).await.problem(409), "HOLD_CLOSED");
+    assert_eq!(app.report(id, "m4", 9_000).await.problem(409), "HOLD_CLOSED");
+    assert_eq!(app.report(id, "m2", 7_350).await.expect(200).body, done.body, "it was heard before");
+    assert_eq!(app.post("/usage/holds", hold("k1", "u1", 10_001)).await.expect(200).body, done.body);
+    assert_eq!(app.told("usage.charged").await, 1);
+    app.end().await;
+}
+
+#[tokio::test]
+async fn a_release_and_an_expiry_free_all_of_it() {
+    let app = TestApp::start().await;
+    app.top_up("T", "u1", 1_000).await;
+    app.tokens("1").await;
+    let released = app.held("k1", "u1", 300).await;
+    app.report(&released, "m1", 200).await.expect(200);
+    let done = app.release(&released).await.expect(200);
+    assert_eq!(app.release(&released).await.expect(200).body, done.body);
+    assert_eq!(app.confirm(&released, Some(300)).await.problem(409), "HOLD_CLOSED");
+
+    let body = hold_with("k2", "u1", 300, json!({"expires_in": 60}));
+    let expiring = app.post("/usage/holds", body).await.expect(201).text_of("hold_id").to_owned();
+    app.clock.advance(seconds(59));
+    app.run_until_idle().await;
+    assert_eq!(app.standing(&expiring).await.0, "HELD");
+    app.clock.advance(seconds(2));
+    app.run_until_idle().await;
+    assert_eq!(app.standing(&expiring).await, ("EXPIRED".into(), 0, 0, None));
+    assert_eq!(app.release(&expiring).await.problem(409), "HOLD_CLOSED");
+    assert_eq!(app.report(&expiring, "m1", 5).await.problem(409), "HOLD_CLOSED");
+    assert_eq!(app.cny_of("u1").await, (1_000, 0));
+    assert_eq!((app.told("usage.charged").await, app.told("usage.hold_expired").await), (0, 1));
+    app.end().await;
+}
+
+#[tokio::test]
+async fn a_final_report_after_the_expiry_is_charged_late_and_never_below_zero() {
+    let app = TestApp::start().await;
+    app.top_up("T", "u1", 1_000).await;
+    app.tokens("1").await;
+    let first = app.held("k1", "u1", 300).await;
+    let second = app.held("k2", "u1", 300).await;
+    app.clock.advance(minutes(16));
+    app.run_until_idle().await;
+    assert_eq!(app.cny_of("u1").await, (1_000, 0));
+
+    let late = app.confirm(&first, Some(250)).await.expect(200);
+    assert_eq!((&late.body["late"], &late.body["charged"]), (&json!(true), &json!(250)));
+    assert_eq!(app.cny_of("u1").await, (750, 0));
+    let short = app.confirm(&second, Some(900)).await.expect(200);
+    assert_eq!((&short.body["charged"], &short.body["shortfall"]), (&json!(750), &json!(150)));
+    assert_eq!(app.balances_of("u1").await, [("CNY".to_owned(), 0, 0, 150)]);
+    let owed = app.open_exception().await;
+    assert_eq!((&owed["kind"], &owed["subject"]), (&json!("USAGE_SHORTFALL"), &json!(second)));
+    assert_eq!(app.confirm(&second, Some(900)).await.expect(200).body, short.body);
+    // The merchant's in full: what the user owes is its own asset.
+    assert_eq!(app.trial_balance().await["MERCHANT demo CNY"], -1_150);
+    app.end().await;
+}
+
+#[tokio::test]
+async fn usage_beyond_the_estimate_extends_the_hold_as_long_as_the_balance_lasts() {
+    let app = TestApp::start().await;
+    app.top_up("T", "u1", 1_000).await;
+    app.tokens("1").await;
+    let id = app.held("k1", "u1", 300).await;
+    app.report(&id, "m1", 800).await.expect(200);
+    assert_eq!(app.cny_of("u1").await, (200, 800));
+    // It passes what is there: heard all the same, and the stream is told to stop, however often it asks.
+    for _ in 0..2 {
+        assert_eq!(app.report(&id, "m2", 1_200).await.problem(422), "INSUFFICIENT_BALANCE");
+    }
+    assert_eq!(app.standing(&id).await, ("HELD".into(), 800, 0, Some(1_200)));
+    app.top_up("T2", "u1", 100).await;
+    assert_eq!(app.report(&id, "m3", 1_201).await.problem(422), "INSUFFICIENT_BALANCE");
+    assert_eq!(app.confirm(&id, Some(1_200)).await.problem(422), "UNITS_SHRINK");
+    let done = app.confirm(&id, None).await.expect(200);
+    assert_eq!((&done.body["charged"], &done.body["shortfall"]), (&json!(1_100), &json!(101)));
+    assert_eq!(app.balances_of("u1").await, [("CNY".to_owned(), 0, 0, 101)]);
+    app.end().await;
+}
+
+#[tokio::test]
+async fn zero_is_zero_and_nothing_is_not() {
+    let app = TestApp::start().await;
+    app.top_up("T", "u1", 1_000).await;
+    app.tokens("1").await;
+    let silent = app.held("k1", "u1", 300).await;
+    assert_eq!(app.confirm(&silent, None).await.problem(422), "VALIDATION_FAILED", "nobody said anything");
+    app.confirm(&silent, Some(0)).await.expect(200);
+    assert_eq!(app.standing(&silent).await, ("CONFIRMED".into(), 0, 0, Some(0)));
+    let reported = app.held("k2", "u1", 300).await;
+    app.report(&reported, "m1", 0).await.expect(200);
+    app.confirm(&reported, None).await.expect(200);
+    assert_eq!(app.standing(&reported).await, ("CONFIRMED".into(), 0, 0, Some(0)));
+    let nothing = app.held("k3", "u1", 0).await;
+    app.report(&nothing, "m1", 40).await.expect(200);
+    app.confirm(&nothing, None).await.expect(200);
+    assert_eq!(app.cny_of("u1").await, (960, 0));
+    app.end().await;
+}
+
+#[tokio::test]
+async fn a_call_costs_its_price_however_much_it_used_and_nothing_when_it_used_nothing() {
+    let app = TestApp::start().await;
+    app.top_up("T", "u1", 1_000).await;
+    app.tokens_with("9.5", json!({"pricing": "PER_CALL", "cycle_quota": 2})).await.expect(200);
+    let one = app.held("k1", "u1", 5_000).await;
+    assert_eq!(app.cny_of("u1").await, (990, 10));
+    app.confirm(&one, None).await.expect(200);
+    assert_eq!(app.standing(&one).await, ("CONFIRMED".into(), 0, 10, Some(1)));
+    let failed = app.held("k2", "u1", 5_000).await;
+    assert_eq!(app.post("/usage/holds", hold("k3", "u1", 1)).await.problem(422), "QUOTA_EXCEEDED");
+    app.confirm(&failed, Some(0)).await.expect(200);
+    // What came to nothing does not count.
+    let other = app.held("k3", "u1", 1).await;
+    app.confirm(&other, Some(70_000)).await.expect(200);
+    assert_eq!(app.cny_of("u1").await, (980, 0));
+    assert_eq!(app.post("/usage/holds", hold("k4", "u1", 1)).await.problem(422), "QUOTA_EXCEEDED");
+    app.end().await;
+}
+
+#[tokio::test]
+async fn a_cycle_is_paid_once_in_advance_and_its_quota_is_what_it_buys() {
+    let app = TestApp::start().await;
+    app.top_up("T", "u1", 1_000).await;
+    app.tokens_with("400", json!({"pricing": "PER_CYCLE", "cycle_quota": 100})).await.expect(200);
+    let monthly = |key: &str, units: i64, cycle: &str| hold_with(key, "u1", units, json!({"cycle": cycle}));
+    let first = app.post("/usage/holds", monthly("k1", 60, "2026-11")).await.expect(201);
+    assert_eq!((&first.body["held"], &first.body["charged"]), (&json!(0), &json!(400)));
+    let second = app.post("/usage/holds", monthly("k2", 40, "2026-11")).await.expect(201);
+    assert_eq!((&second.body["held"], &second.body["charged"]), (&json!(0), &json!(0)));
+    assert_eq!(app.post("/usage/holds", monthly("k3", 1, "2026-11")).await.problem(422), "QUOTA_EXCEEDED");
+    // The first came to nothing: its units are free again, the cycle stays paid for.
+    app.release(first.text_of("hold_id")).await.expect(200);
+    app.confirm(second.text_of("hold_id"), Some(40)).await.expect(200);
+    assert_eq!(app.cny_of("u1").await, (600, 0));
+    app.post("/usage/holds", monthly("k3", 60, "2026-11")).await.expect(201);
+    app.post("/usage/holds", monthly("k4", 1, "2026-12")).await.expect(201);
+    assert_eq!(app.cny_of("u1").await, (200, 0));
+    let refused = app.post("/usage/holds", monthly("k5", 1, "2027-01")).await;
+    assert_eq!(refused.problem(422), "INSUFFICIENT_BALANCE");
+    assert_eq!(app.told("usage.cycle_charged").await, 2);
+    app.end().await;
+}
+
+#[tokio::test]
+async fn a_quota_counts_what_is_held_and_what_was_charged() {
+    let app = TestApp::start().await;
+    app.top_up("T", "u1", 1_000).await;
+    app.tokens_with("1", json!({"cycle_quota": 100})).await.expect(200);
+    let one = app.held("k1", "u1", 60).await;
+    assert_eq!(app.post("/usage/holds", hold("k2", "u1", 41)).await.problem(422), "QUOTA_EXCEEDED");
+    let two = app.held("k2", "u1", 40).await;
+    assert_eq!(app.report(&two, "m1", 41).await.problem(422), "QUOTA_EXCEEDED");
+    app.confirm(&one, Some(10)).await.expect(200);
+    app.report(&two, "m2", 90).await.expect(200);
+    // What was used was used: it is charged beyond the quota, and nothing more begins.
+    assert_eq!(app.report(&two, "m3", 95).await.problem(422), "QUOTA_EXCEEDED");
+    app.confirm(&two, None).await.expect(200);
+    assert_eq!(app.cny_of("u1").await, (895, 0));
+    assert_eq!(app.post("/usage/holds", hold("k3", "u1", 1)).await.problem(422), "QUOTA_EXCEEDED");
+    app.post("/usage/holds", hold_with("k3", "u1", 1, json!({"cycle": "next"}))).await.expect(201);
+    app.end().await;
+}
+
+#[tokio::test]
+async fn a_repeat_with_other_terms_is_refused_and_moves_nothing() {
+    let app = TestApp::start().await;
+    app.top_up("T", "u1", 1_000).await;
+    app.tokens("1").await;
+    app.tokens_with("2", json!({"fx_version": "v2"})).await.expect(200);
+    let made = app.post("/usage/holds", hold("k1", "u1", 100)).await.expect(201);
+    // Another price later on changes nothing of it.
+    app.tokens("3").await;
+    assert_eq!(app.post("/usage/holds", hold("k1", "u1", 100)).await.expect(200).body, made.body);
+    for (field, value) in [
+        ("currency", json!("USD")),
+        ("fx_version", json!("v2")),
+        ("estimated_units", json!(101)),
+        ("cycle", json!("another")),
+    ] {
+        let refused = app.post("/usage/holds", hold_with("k1", "u1", 100, json!({field: value}))).await;
+        assert_eq!(refused.problem(422), "USAGE_KEY_REUSED", "{field}");
+        assert_eq!(refused.body["errors"][0]["field"], field);
+    }
+    assert_eq!(app.cny_of("u1").await, (900, 100));
+    app.confirm(made.text_of("hold_id"), Some(100)).await.expect(200);
+    assert_eq!(app.cny_of("u1").await, (900, 0), "at the price that it was made by");
+    app.end().await;
+}
+
+#[tokio::test]
+async fn a_key_with_currency_and_fx_version_is_another_one_for_each() {
+    let app = TestApp::start().await;
+    app.top_up("T", "u1", 1_000).await;
+    app.tokens_with("1", json!({"key_scope": "REQUEST_CURRENCY_FX"})).await.expect(200);
+    app.tokens_with("2", json!({"key_scope": "REQUEST_CURRENCY_FX", "fx_version": "v2"})).await.expect(200);
+    let plain = app.held("k1", "u1", 100).await;
+    let of_v2 = hold_with("k1", "u1", 100, json!({"fx_version": "v2"}));
+    let other = app.post("/usage/holds", of_v2.clone()).await.expect(201);
+    assert_ne!(other.text_of("hold_id"), plain);
+    assert_eq!(app.post("/usage/holds", of_v2).await.expect(200).body, other.body);
+    assert_eq!(app.cny_of("u1").await, (700, 300));
+    for kind in [json!({}), json!({"key_scope": "REQUEST_CURRENCY_FX", "pricing": "PER_CALL"})] {
+        assert_eq!(app.tokens_with("5", kind).await.problem(409), "PRODUCT_DIFFERS");
+    }
+    app.end().await;
+}
+
+#[tokio::test]
+async fn what_is_wrong_moves_nothing() {
+    let app = TestApp::start().await;
+    app.top_up("T", "u1", 1_000).await;
+    app.tokens("1").await;
+    for (more, code) in [
+        (json!({"estimated_units": -1}), "VALIDATION_FAILED"),
+        (json!({"estimated_units": 1_000_000_000_001_i64}), "VALIDATION_FAILED"),
+        (json!({"estimated_units": 1e40}), "VALIDATION_FAILED"),
+        (json!({"estimated_units": "5"}), "VALIDATION_FAILED"),
+        (json!({"estimated_units": 1.5}), "VALIDATION_FAILED"),
+        (json!({"estimated_units": null}), "VALIDATION_FAILED"),
+        (json!({"expires_in": 0}), "VALIDATION_FAILED"),
+        (json!({"expires_in": 604_801}), "VALIDATION_FAILED"),
+        (json!({"currency": "XXY"}), "VALIDATION_FAILED"),
+        (json!({"idempotency_key": ""}), "VALIDATION_FAILED"),
+        (json!({"surprise": 1}), "VALIDATION_FAILED"),
+        (json!({"product_code": "nothing"}), "UNKNOWN_PRODUCT"),
+        (json!({"currency": "USD"}), "UNKNOWN_PRODUCT"),
+        (json!({"fx_version": "v9"}), "UNKNOWN_PRODUCT"),
+        (json!({"estimated_units": 1_001}), "INSUFFICIENT_BALANCE"),
+        (json!({"user_id": "nobody"}), "INSUFFICIENT_BALANCE"),
+    ] {
+        let refused = app.post("/usage/holds", hold_with("k1", "u1", 100, more.clone())).await;
+        assert_eq!(refused.problem(422), code, "{more}");
+    }
+    app.tokens_with("1000000000000", json!({"fx_version": "dear"})).await.expect(200);
+    let dear = hold_with("k1", "u1", 2, json!({"fx_version": "dear"}));
+    assert_eq!(app.post("/usage/holds", dear).await.problem(422), "VALIDATION_FAILED");
+    assert_eq!(app.count("usage_holds").await, 0);
+
+    let id = app.held("k1", "u1", 100).await;
+    for units in [json!(-1), json!(1_000_000_000_001_i64), json!(1e40), json!("1"), json!(null)] {
+        let body = json!({"message_id": "m1", "cumulative_units": units});
+        let path = format!("/usage/holds/{id}/progress");
+        assert_eq!(app.post(&path, body).await.problem(422), "VALIDATION_FAILED");
+    }
+    for units in [json!(-1), json!(1_000_000_000_001_i64), json!("1")] {
+        let refused = app.post(&format!("/usage/holds/{id}/confirm"), json!({"units": units})).await;
+        assert_eq!(refused.problem(422), "VALIDATION_FAILED");
+    }
+    app.report(&id, "m1", 50).await.expect(200);
+    assert_eq!(app.report(&id, "m1", 51).await.problem(422), "USAGE_MESSAGE_REUSED");
+    assert_eq!(app.confirm(&id, Some(49)).await.problem(422), "UNITS_SHRINK");
+    let unknown = "uh_06H8K2M4N6P8R0T2V4X6Z8B0D2";
+    assert_eq!(app.report(unknown, "m1", 1).await.problem(404), "NOT_FOUND");
+    assert_eq!(app.confirm(unknown, Some(1)).await.problem(404), "NOT_FOUND");
+    assert_eq!(app.release(unknown).await.problem(404), "NOT_FOUND");
+    let outsider = app.merchant("other", "hold").await;
+    for deed in ["progress", "confirm", "release"] {
+        let body = match deed {
+            "progress" => json!({"message_id": "m9", "cumulative_units": 1}),
+            _ => json!({}),
+        };
+        let path = format!("/usage/holds/{id}/{deed}");
+        let refused = app.call(Method::POST, &path, &outsider, Some(&body)).await;
+        assert_eq!(refused.problem(404), "NOT_FOUND", "{deed}");
+    }
+    assert_eq!(app.standing(&id).await, ("HELD".into(), 100, 0, Some(50)));
+    assert_eq!(app.cny_of("u1").await, (900, 100));
+    app.end().await;
+}
+
+#[tokio::test]
+async fn merchant_and_operator_see_holds_and_products() {
+    let app = TestApp::start().await;
+    app.top_up("T", "u1", 1_000).await;
+    app.tokens_with("0.0003", json!({"cycle_quota": 1_000_000, "allow_compensating_charge": true}))
+        .await
+        .expect(200);
+    app.tokens_with("0.0004", json!({"fx_version": "v2"})).await.expect(200);
+    let ids: Vec<String> = vec![app.held("k1", "u1", 10).await, app.held("k2", "u1", 10).await];
+    app.confirm(&ids[0], Some(10)).await.expect(200);
+    let page = |reply: Value| -> Vec<String> {
+        let data = reply["data"].as_array().expect("a page").iter();
+        data.map(|hold| hold["hold_id"].as_str().expect("an id").to_owned()).collect()
+    };
+    let mut newest_first = ids.clone();
+    newest_first.sort();
+    newest_first.reverse();
+    assert_eq!(page(app.get("/users/u1/usage").await.expect(200).body), newest_first);
+    assert_eq!(page(app.get("/users/u1/usage?status=CONFIRMED").await.expect(200).body), [ids[0].clone()]);
+    assert_eq!(
+        page(app.admin_get("/admin/usage/holds?status=HELD").await.expect(200).body),
+        [ids[1].clone()]
+    );
+    let after =
+        format!("/admin/usage/holds?merchant_id=demo&user_id=u1&limit=1&starting_after={}", newest_first[0]);
+    let second = app.admin_get(&after).await.expect(200).body;
+    assert_eq!((page(second.clone()), &second["has_more"]), (vec![newest_first[1].clone()], &json!(false)));
+
+    let products = app.admin_get("/admin/products?merchant_id=demo").await.expect(200).body;
+    let prices: Vec<_> =
+        products["data"].as_array().expect("a page").iter().map(|row| row["unit_price"].clone()).collect();
+    assert_eq!(prices, [json!("0.0003"), json!("0.0004")]);
+    let rest =
+        app.admin_get("/admin/products?merchant_id=demo&starting_after=tokens:CNY:").await.expect(200).body;
+    assert_eq!(rest["data"][0]["fx_version"], "v2");
+    for bad in ["-1", "0.00000000001", "x", "1e3", ""] {
+        assert_eq!(app.tokens_with(bad, json!({})).await.problem(422), "VALIDATION_FAILED", "{bad}");
+    }
+    let nobodys = json!({"merchant_id": "nobody"});
+    assert_eq!(app.tokens_with("1", nobodys).await.problem(404), "NOT_FOUND");
+    assert_eq!(app.count_where("admin_log", "action = 'products.set'").await, 2);
+    app.end().await;
+}
+
+#[tokio::test]
+async fn a_key_gets_the_first_answer_again_byte_for_byte() {
+    let app = TestApp::start().await;
+    app.top_up("T", "u1", 1_000).await;
+    app.tokens("1").await;
+    let first = app.post_keyed("/usage/holds", "i1", &hold("k1", "u1", 100)).await.expect(201);
+    let id = first.text_of("hold_id").to_owned();
+    let (path, body) = (format!("/usage/holds/{id}/confirm"), json!({"units": 70}));
+    let confirmed = app.post_keyed(&path, "i2", &body).await.expect(200);
+    assert_eq!(
+        app.post_keyed("/usage/holds", "i1", &hold("k1", "u1", 100)).await.expect(201).text,
+        first.text
+    );
+    assert_eq!(app.post_keyed(&path, "i2", &body).await.expect(200).text, confirmed.text);
+    assert_eq!(
+        app.post_keyed(&path, "i2", &json!({"units": 71})).await.problem(422),
+        "IDEMPOTENCY_KEY_REUSED"
+    );
+    assert_eq!(app.cny_of("u1").await, (930, 0));
+    app.end().await;
+}
+
+#[tokio::test]
+async fn a_hold_that_outlives_its_time_is_a_leak_that_a_gauge_shows() {
+    let app = TestApp::start().await;
+    app.top_up("T", "u1", 1_000).await;
+    app.tokens("1").await;
+    let id = app.held("k1", "u1", 100).await;
+    app.clock.advance(minutes(17));
+    let mut owner = app.direct_connection().await;
+    // Somebody has it in hand for too long.
+    let lock = format!("BEGIN; SELECT 1 FROM usage_holds WHERE hold_id = '{id}' FOR UPDATE");
+    sqlx::Executor::execute(&mut owner, sqlx::raw_sql(sqlx::AssertSqlSafe(lock))).await.expect("held");
+    payonce::usage::expire_due(&app.instance.app).await.expect("a batch");
+    assert!(metric(&app, "payonce_hold_leak", &[]).await >= 1.0);
+    sqlx::Executor::execute(&mut owner, "ROLLBACK").await.expect("free");
+    app.run_until_idle().await;
+    assert_eq!(app.standing(&id).await.0, "EXPIRED");
+    app.end().await;
+}

@@ -1,0 +1,293 @@
+//! Metered work, many at once: nothing is spent twice, refused in vain, lost, or waits in a circle.
+
+use std::time::{Duration, Instant};
+
+use futures_util::future::join_all;
+use payonce::usage;
+use serde_json::{Value, json};
+
+use crate::support::metering::{hold, hold_with};
+use crate::support::{Chance, TestApp, TestOptions, seconds};
+
+/// With Redis and without.
+fn with_and_without_locks() -> [Option<String>; 2] {
+    [None, Some("redis://127.0.0.1:1".to_owned())]
+}
+
+async fn start(redis_url: Option<String>) -> TestApp {
+    TestApp::start_with(TestOptions { redis_url, ..TestOptions::default() }).await
+}
+
+/// Another instance over the same stores.
+async fn beside(app: &TestApp) -> TestApp {
+    let options = TestOptions {
+        database_url: Some(app.database_url.clone()),
+        redis_url: Some(app.redis_url.clone()),
+        clock: app.clock.clone(),
+        ..TestOptions::default()
+    };
+    TestApp::start_with(options).await
+}
+
+fn minor(value: &Value) -> i64 {
+    value.as_i64().expect("minor units")
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_hundred_clients_spend_one_balance_to_the_last_cent_and_no_further() {
+    for redis_url in with_and_without_locks() {
+        let app = start(redis_url).await;
+        let other = beside(&app).await;
+        app.top_up("T", "u1", 1_005).await;
+        app.tokens("1").await;
+        let one = |client: usize| {
+            let app = if client.is_multiple_of(2) { &app } else { &other };
+            async move {
+                let (mut made, mut refused) = (0, 0);
+                for n in 0..2 {
+                    let answer = app.post("/usage/holds", hold(&format!("k{client}-{n}"), "u1", 10)).await;
+                    match answer.status {
+                        201 => made += 1,
+                        422 if answer.body["code"] == "INSUFFICIENT_BALANCE" => refused += 1,
+                        _ => panic!("{answer:?}"),
+                    }
+                }
+                (made, refused)
+            }
+        };
+        let answers = join_all((0..100).map(one)).await;
+        let made: i64 = answers.iter().map(|(made, _)| made).sum();
+        assert_eq!(made, 100, "never below zero, and never refused while there is something left");
+        assert_eq!(app.cny_of("u1").await, (5, 1_000));
+        app.assert_books_balance().await;
+        other.instance.app.db.close().await;
+        app.end().await;
+    }
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_hundred_equal_requests_make_one_hold_and_one_charge() {
+    for redis_url in with_and_without_locks() {
+        let app = start(redis_url).await;
+        let other = beside(&app).await;
+        app.top_up("T", "u1", 1_000).await;
+        app.tokens_with("1", json!({"cycle_quota": 600})).await.expect(200);
+        let at = |n: usize| if n.is_multiple_of(2) { &app } else { &other };
+        let answers = join_all((0..100).map(|n| at(n).post("/usage/holds", hold("k1", "u1", 600)))).await;
+        assert_eq!(answers.iter().filter(|answer| answer.status == 201).count(), 1);
+        assert!(answers.iter().all(|answer| answer.status < 202), "{answers:?}");
+        let id = answers[0].text_of("hold_id");
+        assert!(answers.iter().all(|answer| answer.text_of("hold_id") == id));
+
+        let confirmed = join_all((0..100).map(|n| at(n).confirm(id, Some(500)))).await;
+        assert!(confirmed.iter().all(|answer| answer.status == 200), "{confirmed:?}");
+        assert_eq!(app.cny_of("u1").await, (500, 0));
+        assert_eq!(app.told("usage.charged").await, 1);
+        other.instance.app.db.close().await;
+        app.end().await;
+    }
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_repeat_is_no_second_spender_also_where_it_waits_for_the_first() {
+    let app = start(Some("redis://127.0.0.1:1".to_owned())).await;
+    let other = beside(&app).await;
+    app.tokens_with("1", json!({"cycle_quota": 10})).await.expect(200);
+    for round in 0..10 {
+        let user = format!("u{round}");
+        app.top_up(&format!("T{round}"), &user, 10).await;
+        let take = |n: usize| {
+            let (app, body) = (if n.is_multiple_of(2) { &app } else { &other }, hold("k", &user, 10));
+            async move { app.post("/usage/holds", body).await }
+        };
+        let answers = join_all((0..8).map(take)).await;
+        assert!(answers.iter().all(|answer| answer.status < 202), "{answers:?}");
+        assert_eq!(app.cny_of(&user).await, (0, 10));
+    }
+    other.instance.app.db.close().await;
+    app.end().await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_quota_is_not_overdrawn_however_many_ask_at_once() {
+    for redis_url in with_and_without_locks() {
+        let app = start(redis_url).await;
+        let other = beside(&app).await;
+        app.top_up("T", "u1", 10_000).await;
+        app.tokens_with("1", json!({"cycle_quota": 505})).await.expect(200);
+        let take = |n: usize| {
+            let app = if n.is_multiple_of(2) { &app } else { &other };
+            async move { app.post("/usage/holds", hold(&format!("k{n}"), "u1", 10)).await }
+        };
+        let answers = join_all((0..80).map(take)).await;
+        let made = answers.iter().filter(|answer| answer.status == 201).count();
+        let refused = answers.iter().filter(|answer| answer.body["code"] == "QUOTA_EXCEEDED").count();
+        assert_eq!((made, refused), (50, 30));
+        other.instance.app.db.close().await;
+        app.end().await;
+    }
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn of_many_first_holds_of_a_cycle_at_once_one_pays_for_it() {
+    let app = start(Some("redis://127.0.0.1:1".to_owned())).await;
+    let other = beside(&app).await;
+    app.top_up("T", "u1", 1_000).await;
+    app.tokens_with("300", json!({"pricing": "PER_CYCLE"})).await.expect(200);
+    let take = |n: usize| {
+        let app = if n.is_multiple_of(2) { &app } else { &other };
+        async move { app.post("/usage/holds", hold(&format!("k{n}"), "u1", 10)).await.expect(201) }
+    };
+    let made = join_all((0..40).map(take)).await;
+    assert_eq!(made.iter().map(|answer| minor(&answer.body["charged"])).sum::<i64>(), 300);
+    assert_eq!(app.cny_of("u1").await, (700, 0));
+    other.instance.app.db.close().await;
+    app.end().await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_confirm_and_an_expiry_in_the_same_instant_charge_exactly_once() {
+    let app = start(Some("redis://127.0.0.1:1".to_owned())).await;
+    let mut chance = Chance::new();
+    app.top_up("T", "u1", 10_000).await;
+    app.tokens("1").await;
+    let mut ids = Vec::new();
+    for n in 0..60 {
+        let body = hold_with(&format!("k{n}"), "u1", 100, json!({"expires_in": 60}));
+        ids.push(app.post("/usage/holds", body).await.expect(201).text_of("hold_id").to_owned());
+    }
+    app.clock.advance(seconds(60));
+    let pauses: Vec<Duration> = ids.iter().map(|_| chance.pause(30_000)).collect();
+    let confirms = ids.iter().zip(pauses).map(|(id, pause)| {
+        let app = &app;
+        async move {
+            tokio::time::sleep(pause).await;
+            app.confirm(id, Some(50)).await.expect(200)
+        }
+    });
+    let expiry = async {
+        for _ in 0..8 {
+            usage::expire_due(&app.instance.app).await.expect("a batch");
+            tokio::time::sleep(Duration::from_millis(4)).await;
+        }
+    };
+    let (confirmed, ()) = tokio::join!(join_all(confirms), expiry);
+    let late = confirmed.iter().filter(|answer| answer.body["late"] == true).count();
+    println!("{late} of {} were late", ids.len());
+    assert_eq!(app.cny_of("u1").await, (7_000, 0));
+    assert_eq!(app.told("usage.charged").await, 60);
+    assert_eq!(app.told("usage.hold_expired").await, i64::try_from(late).expect("small"));
+    app.end().await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn sixty_four_clients_on_one_user_harm_nobody() {
+    let app = start(None).await;
+    app.top_up("T", "u1", 100_000).await;
+    app.top_up("T2", "u2", 100_000).await;
+    app.tokens("1").await;
+    let client = |name: String, user: &'static str, rounds: usize| {
+        let app = &app;
+        async move {
+            let mut slowest = Duration::ZERO;
+            for n in 0..rounds {
+                let since = Instant::now();
+                let id = app.held(&format!("{name}-{n}"), user, 10).await;
+                app.report(&id, "m1", 12).await.expect(200);
+                app.confirm(&id, None).await.expect(200);
+                slowest = slowest.max(since.elapsed());
+            }
+            slowest
+        }
+    };
+    let crowd = join_all((0..64).map(|n| client(format!("c{n}"), "u1", 4)));
+    let (crowd, alone) = tokio::join!(crowd, client("alone".to_owned(), "u2", 20));
+    println!("the slowest of the crowd took {:?}, of the other user {alone:?}", crowd.iter().max());
+    assert_eq!(app.cny_of("u1").await, (100_000 - 64 * 4 * 12, 0));
+    assert_eq!(app.cny_of("u2").await, (100_000 - 20 * 12, 0));
+    app.end().await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_thousand_reports_of_one_hold_at_once_are_a_few_writes() {
+    let app = start(None).await;
+    app.top_up("T", "u1", 10_000).await;
+    app.tokens("1").await;
+    let id = app.held("k1", "u1", 100).await;
+    let since = Instant::now();
+    let reports = join_all((1..=1_000).map(|n| {
+        let (app, id) = (&app, id.as_str());
+        async move { app.report(id, &format!("m{n}"), n).await.expect(200) }
+    }));
+    reports.await;
+    println!("1,000 reports took {:?}", since.elapsed());
+    assert_eq!(app.standing(&id).await, ("HELD".into(), 1_000, 0, Some(1_000)));
+    assert_eq!(app.count("usage_messages").await, 1_000);
+    app.confirm(&id, None).await.expect(200);
+    assert_eq!(app.cny_of("u1").await, (9_000, 0));
+    app.end().await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn reports_shuffled_repeated_and_cut_at_random_charge_their_maximum() {
+    let app = start(None).await;
+    let mut chance = Chance::new();
+    app.top_up("T", "u1", 1_000_000).await;
+    app.tokens("1").await;
+    let mut expected = 0;
+    for n in 0..6 {
+        let id = app.held(&format!("k{n}"), "u1", 500).await;
+        let mut said: Vec<(String, i64)> = Vec::new();
+        let mut units = 0;
+        for message in 0..40 {
+            units += i64::from(chance.number() % 50);
+            said.push((format!("m{message}"), units));
+        }
+        // Some are lost, some come more than once, and none in its place.
+        let sent: Vec<(String, i64)> = (0..60).map(|_| said[chance.one_of(said.len())].clone()).collect();
+        let maximum = sent.iter().map(|(_, units)| *units).max().expect("some");
+        let (app, id) = (&app, id.as_str());
+        let hasty = sent.iter().map(|(message, units)| async move {
+            let report = app.report(id, message, *units);
+            // Some clients hang up before they hear the answer.
+            if units % 7 == 0 {
+                tokio::time::timeout(Duration::from_millis(1), report).await.ok();
+            } else {
+                report.await.expect(200);
+            }
+        });
+        join_all(hasty).await;
+        for (message, units) in &sent {
+            app.report(id, message, *units).await.expect(200);
+        }
+        let done = app.confirm(id, None).await.expect(200);
+        assert_eq!(minor(&done.body["charged"]), maximum);
+        expected += maximum;
+    }
+    assert_eq!(app.cny_of("u1").await, (1_000_000 - expected, 0));
+    app.end().await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_client_that_hangs_up_leaves_no_hold_behind() {
+    let app = start(None).await;
+    app.top_up("T", "u1", 10_000).await;
+    app.tokens("1").await;
+    let hasty = (0..40).map(|n| {
+        let app = &app;
+        async move {
+            let asking = app.post("/usage/holds", hold(&format!("k{n}"), "u1", 10));
+            tokio::time::timeout(Duration::from_millis(n % 5), asking).await.is_ok()
+        }
+    });
+    join_all(hasty).await;
+    app.instance.app.tasks.detach(async {});
+    tokio::time::sleep(Duration::from_millis(300)).await;
+    // Whatever was made without being heard of is found by its key, or frees itself.
+    let again = app.post("/usage/holds", hold("k0", "u1", 10)).await;
+    assert!(again.status < 202, "{again:?}");
+    app.clock.advance(seconds(901));
+    app.run_until_idle().await;
+    assert_eq!(app.cny_of("u1").await, (10_000, 0));
+    app.end().await;
+}
