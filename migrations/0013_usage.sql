@@ -137,7 +137,7 @@ ALTER TABLE exceptions
     DROP CONSTRAINT exceptions_kind_is_known,
     ADD CONSTRAINT exceptions_kind_is_known
         CHECK (kind IN ('AMOUNT_MISMATCH', 'STRAY_MONEY', 'UNKNOWN_ORDER', 'WRONG_ACCOUNT', 'UNREADABLE_CALLBACK',
-                        'CONTRADICTION', 'DEAD_TASK', 'USAGE_SHORTFALL')) NOT VALID;
+                        'CONTRADICTION', 'DEAD_TASK', 'ENDPOINT_DISABLED', 'USAGE_SHORTFALL')) NOT VALID;
 
 INSERT INTO service_rules (table_name, rights) VALUES
     -- Money, and what it was for: never deleted.
