@@ -12,8 +12,10 @@ use secrecy::{ExposeSecret, SecretString};
 use crate::infra::redis::RedisServers;
 
 mod env;
+mod recon;
 mod variables;
 pub use env::{ConfigError, Env, MIN_SECRET_BYTES, Strictness};
+pub use recon::{ReconAuto, ReconConfig};
 pub use variables::{VARIABLES, Variable, env_example};
 
 /// Everything that can be set from outside.
@@ -35,6 +37,8 @@ pub struct Config {
     pub orders: OrdersConfig,
     /// Where rates of commissions come from.
     pub rates: RatesConfig,
+    /// Our books against the channels'.
+    pub reconciliation: ReconConfig,
     /// How long a worker may hold a task before another takes it over. Env: `TASK_LEASE_MS`.
     pub task_lease: Duration,
     /// The key under which stored secrets are encrypted. Env: `ENCRYPTION_KEY`.
@@ -61,6 +65,7 @@ impl Config {
             channels: ChannelsConfig::read(env)?,
             orders,
             rates: RatesConfig::read(env)?,
+            reconciliation: ReconConfig::read(env)?,
             task_lease: env.millis("TASK_LEASE_MS", 1_000, 25_000)?,
             encryption_key: env.secret("ENCRYPTION_KEY", "dev-encryption-key")?,
         })

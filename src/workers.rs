@@ -9,12 +9,14 @@ use crate::drive;
 use crate::idempotency;
 use crate::infra::duty::{Batch, Duty, DutyError};
 use crate::infra::telemetry;
-use crate::{compensation, ledger, orders, pay, settlement, webhooks};
+use crate::{compensation, ledger, orders, pay, reconciliation, settlement, webhooks};
 
 /// For what is also woken: the poll is only the net.
 const SOON: Duration = Duration::from_millis(200);
 /// For what readers add up by themselves until then.
 const EVERY_SECOND: Duration = Duration::from_secs(1);
+/// For what waits for a time of day.
+const A_MINUTE: Duration = Duration::from_secs(60);
 /// For what walks the whole database.
 const RARELY: Duration = Duration::from_secs(300);
 /// For retention.
@@ -33,7 +35,29 @@ pub fn duties(app: &App) -> Vec<Duty> {
             .woken_by(app.compensation_wake.clone()),
         duty(app, "settlement.run", at_times, |app| async move { settlement::run_due(&app).await })
             .woken_by(app.settlement_wake.clone()),
+        duty(
+            app,
+            "reconciliation.daily",
+            A_MINUTE,
+            |app| async move { reconciliation::begin_daily(&app).await },
+        ),
+        duty(app, "reconciliation.run", at_times, |app| async move { reconciliation::run_due(&app).await })
+            .woken_by(app.reconciliation_wake.clone()),
+        duty(app, "reconciliation.act", at_times, |app| async move { reconciliation::act_due(&app).await })
+            .woken_by(app.reconciliation_act_wake.clone()),
         duty(app, "ledger.fold", EVERY_SECOND, |app| async move { ledger::fold(&app.db, app.now()).await }),
+        duty(
+            app,
+            "reconciliation.publish",
+            A_MINUTE,
+            |app| async move { reconciliation::publish(&app).await },
+        ),
+        duty(
+            app,
+            "reconciliation.forget",
+            HOURLY,
+            |app| async move { reconciliation::forget_old(&app).await },
+        ),
         duty(app, "webhooks.forget", HOURLY, |app| async move { webhooks::forget_old(&app).await }),
         duty(app, "idempotency.forget", HOURLY, |app| async move {
             idempotency::forget_old(&app.db, app.now()).await

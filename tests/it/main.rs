@@ -46,6 +46,7 @@ mod pay_url_silence;
 mod plans;
 mod races;
 mod random_money;
+mod reconciliation;
 mod redlock;
 mod refund_workers;
 mod refunds;

@@ -6,7 +6,10 @@ use utoipa::openapi::security::{HttpAuthScheme, HttpBuilder, SecurityScheme};
 use utoipa::{Modify, OpenApi as _};
 
 use super::error::Problem;
-use crate::ids::{ExceptionId, MerchantId, OrderNo, PayOrderId, RefundNo, SettlementRunId, WithdrawalNo};
+use crate::ids::{
+    ExceptionId, MerchantId, OrderNo, PayOrderId, ReconciliationId, ReconciliationItemId, RefundNo,
+    SettlementRunId, WithdrawalNo,
+};
 
 mod complete;
 mod examples;
@@ -19,7 +22,10 @@ mod examples;
         license(name = "Apache-2.0", identifier = "Apache-2.0"),
     ),
     // The ids stand in paths too, where they are named only.
-    components(schemas(Problem, ExceptionId, MerchantId, OrderNo, PayOrderId, RefundNo, SettlementRunId, WithdrawalNo)),
+    components(schemas(
+        Problem, ExceptionId, MerchantId, OrderNo, PayOrderId, ReconciliationId, ReconciliationItemId, RefundNo,
+        SettlementRunId, WithdrawalNo,
+    )),
     modifiers(&Credentials),
     tags(
         (name = "orders", description = "Orders of a merchant"),

@@ -1,6 +1,7 @@
 //! One violation after the other.
 
 mod books;
+mod reconciliations;
 mod withdrawals;
 
 /// A way to break the healthy world, and what must notice.
@@ -22,7 +23,7 @@ const fn seed_with(check: &'static str, also: &'static [&'static str], sql: &'st
 
 /// All of them, in the order of the invariants.
 pub(super) fn all() -> impl Iterator<Item = &'static Seed> {
-    books::SEEDS.iter().chain(withdrawals::SEEDS).chain(SEEDS)
+    books::SEEDS.iter().chain(withdrawals::SEEDS).chain(reconciliations::SEEDS).chain(SEEDS)
 }
 
 const SEEDS: &[Seed] = &[

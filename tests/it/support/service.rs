@@ -108,6 +108,7 @@ impl Shop {
             ("BIND_ADDR", &format!("{}:8080", self.address)),
             ("PUBLIC_URL", &url),
             ("DATABASE_POOL_SIZE", "8"),
+            ("RECON_AT", "off"),
             ("RUST_LOG", "error"),
         ]);
         if !is_full() {
@@ -155,6 +156,9 @@ impl Shop {
                AND NOT EXISTS (SELECT 1 FROM exceptions WHERE subject = withdrawal_id AND exceptions.status = 'OPEN')
              UNION ALL
              SELECT 'run ' || run_id || ', settled ' || settled FROM settlement_runs WHERE status = 'RUNNING'
+             UNION ALL
+             SELECT 'reconciliation ' || reconciliation_id || ' ' || status FROM reconciliations
+             WHERE status <> 'DONE' AND fault IS NULL
              UNION ALL
              SELECT 'attempt ' || pay_order_id FROM pay_orders
              WHERE status = 'INIT'
@@ -303,6 +307,13 @@ impl Service {
             assert!(since.elapsed() < LIMIT, "{path}: {}", reply.text);
             sleep(2 * LOOK_EVERY).await;
         }
+    }
+
+    /// POST of bytes as they are.
+    pub async fn post_bytes(&self, path: &str, token: &str, bytes: &[u8]) -> Result<Reply, Gone> {
+        let request =
+            || self.http.post(format!("{}{path}", self.url)).bearer_auth(token).body(bytes.to_vec());
+        Ok(Reply::of(self.send(request).await?).await)
     }
 
     /// POST with the demo merchant's secret key.

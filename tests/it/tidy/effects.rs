@@ -24,7 +24,12 @@ const GATHERED_READS: [&str; 2] = ["FindFacts(", "report.question()"];
 /// Functions that only ask Redis.
 const REDIS_READS: [&str; 2] = ["were_lost", "look"];
 /// Marks behind an effect that has its points: a replay that died before its mark is told again, and moves nothing.
-const ONLY_MARKS: [(&str, &str); 2] = [("webhooks", "set_verdict"), ("settlement", "note_error")];
+const ONLY_MARKS: [(&str, &str); 4] = [
+    ("webhooks", "set_verdict"),
+    ("settlement", "note_error"),
+    ("reconciliation", "release"),
+    ("reconciliation", "rest"),
+];
 
 /// Where the service's own effects are: not in the gateway of the sandbox, which is somebody else's, nor in what
 /// stores are made of.
