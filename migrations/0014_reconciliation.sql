@@ -163,7 +163,8 @@ CREATE INDEX reconciliation_items_of_order ON reconciliation_items (merchant_id,
 CREATE INDEX trades_by_age ON trades USING brin (created_at) WITH (pages_per_range = 16, autosummarize = on);
 -- The end of a refund or a withdrawal moves its row to another place in any case, so this is one entry at the right end
 -- of an index whose last page is in memory.
-CREATE INDEX refunds_succeeded ON refunds (updated_at) WHERE status = 'SUCCEEDED';
+-- In words that no look-up of a refund by its order uses, which must not walk it.
+CREATE INDEX refunds_made ON refunds (updated_at) WHERE channel_refund_id IS NOT NULL;
 CREATE INDEX withdrawals_succeeded ON withdrawals (updated_at) WHERE status = 'SUCCEEDED';
 
 -- One word more than before; what is there obeys the tighter rule that goes.

@@ -110,6 +110,11 @@ impl Fate {
                 app.post("/refunds", refund).await.expect(201);
                 payonce::drive::run_due(&app.instance.app).await.expect("driven");
                 let refund_id = app.refund_id(number).await;
+                // Its task would ask soon by itself.
+                app.sql(
+                    "UPDATE compensations SET due_at = due_at + interval '1 h' WHERE action = 'DRIVE_REFUND'",
+                )
+                .await;
                 assert_eq!(app.find_refund(number).await["status"], "PROCESSING");
                 refund_id
             }

@@ -118,7 +118,7 @@ const SEEDS: &[Seed] = &[
         &["trade_owner"],
         "UPDATE stray_payments SET transaction_id = 'T-d1' WHERE stray_id = 'sp_d'",
     ),
-    seed("trade_owner", "DELETE FROM trades WHERE transaction_id = 'T-d1'"),
+    seed_with("trade_owner", &["difference_applied"], "DELETE FROM trades WHERE transaction_id = 'T-d1'"),
     seed_with(
         "trade_once",
         &["paid_attempt_owned"],

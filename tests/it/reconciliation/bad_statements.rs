@@ -88,7 +88,7 @@ async fn a_channel_without_a_statement_is_asked_again_and_a_person_is_told() {
     app.sql("ALTER TABLE sandbox.hidden RENAME TO payments").await;
     app.clock.advance(Duration::from_secs(601));
     let id = run["reconciliation_id"].as_str().expect("an id");
-    for _ in 0..10 {
+    for _ in 0..60 {
         app.carry_on().await;
     }
     assert_eq!(app.reconciliation(id).await["status"], "DONE");

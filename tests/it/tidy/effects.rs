@@ -8,9 +8,10 @@ use super::source::{Source, end_of_item, is_word, line_of, read, sources, words}
 use super::{Faults, expect_none, module_of};
 
 /// Questions to a channel, and what it does without going anywhere: everything else moves something there.
-const CHANNEL_READS: [&str; 9] = [
+const CHANNEL_READS: [&str; 10] = [
     "name",
     "link_life",
+    "day_offset",
     "query",
     "query_refund",
     "query_payout",
