@@ -38,18 +38,19 @@ WITH chunk AS MATERIALIZED (
                     AND (trade.created_at IS NULL
                          OR trade.created_at >= $8::timestamptz - $12::interval AND trade.created_at < $10), false)
                AS is_of_day
+    -- A line of another kind looks up nothing.
     FROM chunk
     LEFT JOIN trades AS trade
-           ON chunk.kind = 'PAYMENT' AND trade.channel = $6 AND trade.transaction_id = chunk.channel_id
+           ON trade.channel = $6 AND trade.transaction_id = CASE WHEN chunk.kind = 'PAYMENT' THEN chunk.channel_id END
           AND trade.created_at < $7
     LEFT JOIN stray_payments AS stray ON stray.stray_id = trade.stray_id
     LEFT JOIN pay_orders AS attempt ON attempt.pay_order_id = trade.pay_order_id
     LEFT JOIN refunds AS refund
-           ON chunk.kind IN ('REFUND', 'REFUND_REVERSAL') AND refund.refund_id = chunk.our_id
+           ON refund.refund_id = CASE WHEN chunk.kind IN ('REFUND', 'REFUND_REVERSAL') THEN chunk.our_id END
     LEFT JOIN pay_orders AS paid_out_of ON paid_out_of.pay_order_id = refund.pay_order_id
     LEFT JOIN stray_payments AS given_back ON given_back.stray_id = refund.stray_id
     LEFT JOIN withdrawals AS payout
-           ON chunk.kind = 'PAYOUT' AND payout.withdrawal_id = chunk.our_id AND payout.channel = $6
+           ON payout.withdrawal_id = CASE WHEN chunk.kind = 'PAYOUT' THEN chunk.our_id END AND payout.channel = $6
 ), classed AS MATERIALIZED (
     SELECT known.*,
            CASE WHEN kind = 'OTHER' THEN NULL

@@ -30,16 +30,17 @@ WITH moved AS MATERIALIZED (
     WHERE status = 'SUCCEEDED' AND updated_at >= $4 AND updated_at < $5 AND channel = $3
 ), looked AS MATERIALIZED (
     SELECT moved.*, at >= $6 AND at < $7 AS is_of_day,
+           -- One look-up for each, with LIMIT: as EXISTS the planner would read all lines for every stretch.
            CASE kind
-               WHEN 'PAYMENT' THEN EXISTS (
-                   SELECT 1 FROM statement_lines AS line
-                   WHERE line.reconciliation_id = $1 AND line.kind = 'PAYMENT' AND line.channel_id = moved.channel_id)
-               WHEN 'REFUND' THEN EXISTS (
-                   SELECT 1 FROM statement_lines AS line
-                   WHERE line.our_id = moved.our_id AND line.kind = 'REFUND' AND line.reconciliation_id = $1)
-               ELSE EXISTS (
-                   SELECT 1 FROM statement_lines AS line
-                   WHERE line.our_id = moved.our_id AND line.kind = 'PAYOUT' AND line.reconciliation_id = $1) END
+               WHEN 'PAYMENT' THEN (
+                   SELECT true FROM statement_lines AS line
+                   WHERE line.reconciliation_id = $1 AND line.kind = 'PAYMENT' AND line.channel_id = moved.channel_id LIMIT 1)
+               WHEN 'REFUND' THEN (
+                   SELECT true FROM statement_lines AS line
+                   WHERE line.our_id = moved.our_id AND line.kind = 'REFUND' AND line.reconciliation_id = $1 LIMIT 1)
+               ELSE (
+                   SELECT true FROM statement_lines AS line
+                   WHERE line.our_id = moved.our_id AND line.kind = 'PAYOUT' AND line.reconciliation_id = $1 LIMIT 1) END IS NOT NULL
                AS is_listed
     FROM moved
 ), judged AS MATERIALIZED (
@@ -48,18 +49,18 @@ WITH moved AS MATERIALIZED (
            -- Of this day, or recorded on it and so late that its own day could not know of it.
            AND (at >= $8 OR recorded_at >= $6 AND recorded_at < $7)
            -- Channels may book a movement of one day's edge on the other.
-           AND NOT CASE kind
-               WHEN 'PAYMENT' THEN EXISTS (
-                   SELECT 1 FROM statement_lines AS line
+           AND CASE kind
+               WHEN 'PAYMENT' THEN (
+                   SELECT true FROM statement_lines AS line
                    WHERE line.reconciliation_id = ANY($2::text[]) AND line.kind = 'PAYMENT'
-                     AND line.channel_id = looked.channel_id)
-               WHEN 'REFUND' THEN EXISTS (
-                   SELECT 1 FROM statement_lines AS line
-                   WHERE line.our_id = looked.our_id AND line.kind = 'REFUND' AND line.reconciliation_id = ANY($2::text[]))
-               ELSE EXISTS (
-                   SELECT 1 FROM statement_lines AS line
+                     AND line.channel_id = looked.channel_id LIMIT 1)
+               WHEN 'REFUND' THEN (
+                   SELECT true FROM statement_lines AS line
+                   WHERE line.our_id = looked.our_id AND line.kind = 'REFUND' AND line.reconciliation_id = ANY($2::text[]) LIMIT 1)
+               ELSE (
+                   SELECT true FROM statement_lines AS line
                    WHERE line.our_id = looked.our_id AND line.kind = 'PAYOUT'
-                     AND line.reconciliation_id = ANY($2::text[])) END AS is_missing
+                     AND line.reconciliation_id = ANY($2::text[]) LIMIT 1) END IS NULL AS is_missing
     FROM looked
 ), found AS (
     INSERT INTO reconciliation_items AS item
