@@ -46,15 +46,14 @@ pub async fn act_due(app: &App) -> Result<Batch, DutyError> {
 
 async fn act(app: &App, item: &Item) -> Result<(), DutyError> {
     let Some(item) = decide(app, item).await? else { return Ok(()) };
-    match carry_out(app, &item).await? {
-        Done::Applied(outcome) => end(app, &item, ItemEvent::Applied, &outcome).await?,
-        Done::Explained(outcome) => end(app, &item, ItemEvent::Explained, &outcome).await?,
-        Done::GivenUp(outcome) => end(app, &item, ItemEvent::GivenUp, &outcome).await?,
-        Done::Later(why) if item.attempts >= MAX_ATTEMPTS => {
-            end(app, &item, ItemEvent::GivenUp, &why).await?
-        }
-        Done::Later(why) => leave(app, &item, &why).await?,
-    }
+    let (event, outcome) = match carry_out(app, &item).await? {
+        Done::Applied(outcome) => (ItemEvent::Applied, outcome),
+        Done::Explained(outcome) => (ItemEvent::Explained, outcome),
+        Done::GivenUp(outcome) => (ItemEvent::GivenUp, outcome),
+        Done::Later(why) if item.attempts >= MAX_ATTEMPTS => (ItemEvent::GivenUp, why),
+        Done::Later(why) => return Ok(leave(app, &item, &why).await?),
+    };
+    end(app, &item, event, &outcome).await?;
     Ok(())
 }
 

@@ -167,7 +167,7 @@ async fn paid(app: &TestApp, number: &str) -> (String, String) {
 async fn live_a_day(app: &TestApp, chance: &mut Chance, count: usize) -> BTreeMap<String, (Fate, String)> {
     let mut fates = BTreeMap::new();
     for index in 0..count {
-        let fate = if index < FATES.len() { FATES[index] } else { FATES[chance.one_of(FATES.len())] };
+        let fate = FATES.get(index).copied().unwrap_or_else(|| FATES[chance.one_of(FATES.len())]);
         let number = format!("R{index}");
         let subject = fate.befall(app, &number).await;
         fates.insert(subject, (fate, number));

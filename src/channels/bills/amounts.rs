@@ -41,7 +41,7 @@ pub(super) fn minor(text: &str, places: usize, rest: Rest) -> Option<i64> {
 /// Decimal places of a currency in files that write major units.
 pub(super) fn places(currency: Currency) -> usize {
     let known = iso_currency::Currency::from_code(currency.as_str());
-    known.and_then(|currency| currency.exponent()).map_or(2, usize::from)
+    known.and_then(iso_currency::Currency::exponent).map_or(2, usize::from)
 }
 
 /// A currency as files write it, in upper or lower case.

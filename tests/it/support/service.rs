@@ -109,6 +109,8 @@ impl Shop {
             ("PUBLIC_URL", &url),
             ("DATABASE_POOL_SIZE", "8"),
             ("RECON_AT", "off"),
+            ("RECON_AUTO", "all"),
+            ("RECON_DAILY_CAP", "CNY:1000000000"),
             ("RUST_LOG", "error"),
         ]);
         if !is_full() {
