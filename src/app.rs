@@ -60,6 +60,10 @@ pub struct Inside {
     pub rates_http: Option<reqwest::Client>,
     /// Wakes the duty that settles in batches, after a commit that began a run.
     pub settlement_wake: Arc<Notify>,
+    /// Wakes the duty that carries reconciliations on, after a commit that began one.
+    pub reconciliation_wake: Arc<Notify>,
+    /// Wakes the duty that takes differences up, after a commit that decided over one.
+    pub reconciliation_act_wake: Arc<Notify>,
     /// Wakes the duty that runs compensation tasks, after a commit that made one due.
     pub compensation_wake: Arc<Notify>,
 }
@@ -135,6 +139,8 @@ impl App {
             changes: Changes::default(),
             rates_http,
             settlement_wake: Arc::default(),
+            reconciliation_wake: Arc::default(),
+            reconciliation_act_wake: Arc::default(),
             compensation_wake: Arc::default(),
         })))
     }

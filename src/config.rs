@@ -13,8 +13,10 @@ use crate::infra::outside::{Net, Outside};
 use crate::infra::redis::RedisServers;
 
 mod env;
+mod recon;
 mod variables;
 pub use env::{ConfigError, Env, MIN_SECRET_BYTES, Strictness};
+pub use recon::{ReconAuto, ReconConfig};
 pub use variables::{VARIABLES, Variable, env_example};
 
 /// Everything that can be set from outside.
@@ -38,6 +40,8 @@ pub struct Config {
     pub rates: RatesConfig,
     /// Where notifications may go. Env: `NOTIFY_ALLOW_NETS`.
     pub notify: Outside,
+    /// Our books against the channels'.
+    pub reconciliation: ReconConfig,
     /// How long a worker may hold a task before another takes it over. Env: `TASK_LEASE_MS`.
     pub task_lease: Duration,
     /// The key under which stored secrets are encrypted. Env: `ENCRYPTION_KEY`.
@@ -65,6 +69,7 @@ impl Config {
             orders,
             rates: RatesConfig::read(env)?,
             notify: read_outside(env)?,
+            reconciliation: ReconConfig::read(env)?,
             task_lease: env.millis("TASK_LEASE_MS", 1_000, 25_000)?,
             encryption_key: env.secret("ENCRYPTION_KEY", "dev-encryption-key")?,
         })

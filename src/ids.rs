@@ -107,6 +107,10 @@ text_id! {
     ExceptionId = "ex_06H8K2M4N6P8R0T2V4X6Z8B0D2",
     /// Settling many orders in batches: `sr_` and 26 characters.
     SettlementRunId = "sr_06H8K2M4N6P8R0T2V4X6Z8B0D2",
+    /// A channel's day compared with ours: `rc_` and 26 characters.
+    ReconciliationId = "rc_06H8K2M4N6P8R0T2V4X6Z8B0D2",
+    /// One difference: `ri_` and 26 characters.
+    ReconciliationItemId = "ri_06H8K2M4N6P8R0T2V4X6Z8B0D2",
 }
 
 /// The source of identifiers and of chance; a seeded one repeats itself in tests.
@@ -212,6 +216,18 @@ impl Ids {
     #[must_use]
     pub fn settlement_run(&self) -> SettlementRunId {
         SettlementRunId(self.prefixed("sr_"))
+    }
+
+    /// A new id of a channel's day.
+    #[must_use]
+    pub fn reconciliation(&self) -> ReconciliationId {
+        ReconciliationId(self.prefixed("rc_"))
+    }
+
+    /// A new id of an uploaded file.
+    #[must_use]
+    pub fn statement_file(&self) -> String {
+        self.prefixed("sf_")
     }
 }
 

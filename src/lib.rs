@@ -10,14 +10,14 @@
 //! | 1 | [`channels`], [`ledger`], [`outbox`], [`exceptions`], [`compensation`], [`idempotency`], [`audit`] | what features speak through |
 //! | 2 | [`app`] | what a use case may reach |
 //! | 3 | [`merchants`], [`orders`], [`pay`], [`refunds`], [`settlement`], [`withdrawals`], [`usage`], [`admin_log`] | the features |
-//! | 4 | [`webhooks`], [`drive`], [`operations`] | what comes from outside, what was left in the middle, and what operators look at |
+//! | 4 | [`webhooks`], [`drive`], [`reconciliation`], [`operations`] | what comes from outside, what was left in the middle, our books against the channels', and what operators look at |
 //! | 5 | [`http`], [`workers`] | the edge, the duties |
 //! | 6 | [`run`], [`local`], [`doctor`], [`cli`] | wiring, private stores, what is wrong around, commands |
 //!
 //! To follow a pay URL: `http/pay.rs`, `pay/pay_url.rs`, `pay/store.rs`. To follow a callback:
 //! `http/webhooks.rs`, `webhooks/receive.rs`, `pay/report/`. To follow a commission: `http/settlements.rs`,
 //! `settlement/settle.rs`, `settlement/store/settle.sql`. To follow a hold: `http/usage.rs`, `usage/create.rs`,
-//! `usage/store/take.rs`, `usage/desk.rs`.
+//! `usage/store/take.rs`, `usage/desk.rs`. To follow a statement: `reconciliation/mod.rs`.
 
 pub mod admin_log;
 pub mod app;
@@ -41,6 +41,7 @@ pub mod operations;
 pub mod orders;
 pub mod outbox;
 pub mod pay;
+pub mod reconciliation;
 pub mod refunds;
 pub mod run;
 pub mod settlement;

@@ -9,7 +9,7 @@ use crate::drive;
 use crate::idempotency;
 use crate::infra::duty::{Batch, Duty, DutyError};
 use crate::infra::telemetry;
-use crate::{compensation, ledger, orders, outbox, pay, settlement, usage, webhooks};
+use crate::{compensation, ledger, orders, outbox, pay, reconciliation, settlement, usage, webhooks};
 
 /// For what is also woken: the poll is only the net.
 const SOON: Duration = Duration::from_millis(200);
@@ -19,6 +19,8 @@ const SOONER: Duration = Duration::from_millis(100);
 const EVERY_SECOND: Duration = Duration::from_secs(1);
 /// For gauges that are looked at by machines.
 const NOW_AND_THEN: Duration = Duration::from_secs(10);
+/// For what waits for a time of day.
+const A_MINUTE: Duration = Duration::from_secs(60);
 /// For what walks the whole database.
 const RARELY: Duration = Duration::from_secs(300);
 /// For retention.
@@ -50,6 +52,28 @@ pub fn duties(app: &App) -> Vec<Duty> {
         duty(app, "usage.consume", SOON, |app| async move { usage::consume(&app).await }),
         duty(app, "ledger.fold", EVERY_SECOND, |app| async move { ledger::fold(&app.db, app.now()).await }),
         duty(app, "usage.forget", HOURLY, |app| async move { usage::forget_old(&app).await }),
+        duty(
+            app,
+            "reconciliation.daily",
+            A_MINUTE,
+            |app| async move { reconciliation::begin_daily(&app).await },
+        ),
+        duty(app, "reconciliation.run", at_times, |app| async move { reconciliation::run_due(&app).await })
+            .woken_by(app.reconciliation_wake.clone()),
+        duty(app, "reconciliation.act", at_times, |app| async move { reconciliation::act_due(&app).await })
+            .woken_by(app.reconciliation_act_wake.clone()),
+        duty(
+            app,
+            "reconciliation.publish",
+            A_MINUTE,
+            |app| async move { reconciliation::publish(&app).await },
+        ),
+        duty(
+            app,
+            "reconciliation.forget",
+            HOURLY,
+            |app| async move { reconciliation::forget_old(&app).await },
+        ),
         duty(app, "webhooks.forget", HOURLY, |app| async move { webhooks::forget_old(&app).await }),
         duty(app, "idempotency.forget", HOURLY, |app| async move {
             idempotency::forget_old(&app.db, app.now()).await

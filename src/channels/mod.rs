@@ -10,13 +10,14 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use async_trait::async_trait;
-use futures_util::stream::BoxStream;
 use reqwest::header::HeaderMap;
-use time::{Date, Duration, OffsetDateTime};
+use time::{Date, Duration, OffsetDateTime, UtcOffset};
 
 use crate::ids::{PayOrderId, RefundId, UserId};
-use crate::money::Money;
+use crate::infra::words::words;
+use crate::money::{Currency, Money};
 
+pub mod bills;
 pub mod sandbox;
 
 /// What every payment provider can do for us. Amounts, times and ids are ours; the adapter translates.
@@ -49,8 +50,14 @@ pub trait Channel: Send + Sync {
     /// Asks what became of a payout.
     async fn query_payout(&self, payout: &PayoutCall) -> Result<PayoutState, CallError>;
 
-    /// The channel's own books of one day (of the channel's time zone), line by line as it is downloaded.
-    async fn statement(&self, day: Date) -> Result<Statement, CallError>;
+    /// Where the channel's days begin and end.
+    fn day_offset(&self) -> UtcOffset {
+        UtcOffset::UTC
+    }
+
+    /// A page of the channel's own books of one of its days: the first one, or the one that begins at a place which an
+    /// earlier page named. [`CallError::NotNow`] while the day is not ready.
+    async fn statement(&self, day: Date, from: Option<&str>) -> Result<StatementPage, CallError>;
 
     /// Checks a callback's signature over the raw bytes, before anything is read.
     fn verify(&self, callback: &RawCallback<'_>) -> Result<(), CallbackError>;
@@ -220,33 +227,50 @@ pub enum PayoutState {
     Failed(Refusal),
 }
 
-/// A day of the channel's books, streamed.
-pub type Statement = BoxStream<'static, Result<StatementLine, CallError>>;
+/// A page of a day of the channel's books.
+#[derive(Clone, Debug)]
+pub struct StatementPage {
+    /// The lines, in the order of the books.
+    pub lines: Vec<StatementLine>,
+    /// Where the next page begins; absent on the last.
+    pub next: Option<String>,
+}
 
 /// One line of a channel's statement.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct StatementLine {
     /// What kind of movement it is.
     pub kind: StatementKind,
-    /// Our id: a pay order, a refund or a payout.
+    /// Our id: a pay order, a refund or a payout; text from outside.
     pub our_id: String,
     /// The channel's own number.
     pub channel_id: String,
-    /// How much moved, always positive.
-    pub money: Money,
+    /// Minor units that moved: positive, but for [`StatementKind::Other`].
+    pub amount: i64,
+    /// Of what.
+    pub currency: Currency,
     /// When, by the channel's clock.
     pub at: OffsetDateTime,
+    /// Minor units that the channel kept for it; negative where it gave a fee back.
+    pub fee: i64,
+    /// Whether the money has moved; a channel may also list what it has only accepted.
+    pub is_final: bool,
 }
 
-/// The kinds of movement in a statement.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum StatementKind {
-    /// Money taken from a buyer.
-    Payment,
-    /// Money given back.
-    Refund,
-    /// Money sent out.
-    Payout,
+words! {
+    /// The kinds of movement in a statement.
+    pub enum StatementKind {
+        /// Money taken from a buyer.
+        Payment = "PAYMENT",
+        /// Money given back.
+        Refund = "REFUND",
+        /// Money that was given back and came back to us.
+        RefundReversal = "REFUND_REVERSAL",
+        /// Money sent out.
+        Payout = "PAYOUT",
+        /// What is between the channel and its customer alone: fees, disputes, transfers to the bank.
+        Other = "OTHER",
+    }
 }
 
 /// Why a call did not do what was asked.

@@ -20,6 +20,7 @@ mod dev;
 mod doctor;
 mod merchant;
 mod output;
+mod reconcile;
 mod settle;
 
 use output::Output;
@@ -66,6 +67,9 @@ enum Command {
     Admin(admin::Admin),
     /// Settle all paid orders of some age from here, and show how far it is.
     Settle(settle::SettleArgs),
+    /// Compare a channel's day with its statement from here, and show how far it is; exit 3 when something waits for a
+    /// person.
+    Reconcile(reconcile::ReconcileArgs),
     /// Name what is wrong with configuration, database, Redis and ports, with the line that mends it; exit 3 then.
     Doctor(doctor::DoctorArgs),
     /// Play the promises against a running instance and say which held; exit 3 when one did not.
@@ -92,6 +96,7 @@ pub async fn run(cli: Cli) -> ExitCode {
         Command::Audit => audit::run(Output(cli.output)).await,
         Command::Admin(admin) => admin::run(admin, Output(cli.output)).await,
         Command::Settle(args) => settle::run(args, Output(cli.output)).await,
+        Command::Reconcile(args) => reconcile::run(args, Output(cli.output)).await,
         Command::Doctor(args) => doctor::run(args, Output(cli.output)).await,
         Command::Demo(args) => demo::run(args, Output(cli.output)).await,
         Command::Merchant(command) => merchant::run(command, Output(cli.output)).await,

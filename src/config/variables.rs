@@ -199,6 +199,31 @@ pub const VARIABLES: &[Variable] = &[
         "Networks that notifications may reach although they are not public, also without TLS; on a developer's machine, itself.",
     ),
     plain(
+        "RECON_AT",
+        "03:00",
+        "a time of day as HH:MM, or off",
+        "When the day before is compared with the statements of all channels; off leaves it to operators.",
+    ),
+    plain(
+        "RECON_TZ",
+        "UTC",
+        "a time zone as PostgreSQL knows it, such as UTC or Asia/Shanghai",
+        "Whose time of day RECON_AT is.",
+    ),
+    plain(
+        "RECON_AUTO",
+        "safe",
+        "off, safe or all",
+        "What is done about differences without a person: nothing; money is applied to open orders; or also what gives money \
+         back, within the day's cap.",
+    ),
+    plain(
+        "RECON_DAILY_CAP",
+        "",
+        "minor units by currency, such as CNY:500000,USD:80000",
+        "With RECON_AUTO=all, how much may go back in a day without a person; a currency that is not named: nothing.",
+    ),
+    plain(
         "TASK_LEASE_MS",
         "25000",
         "milliseconds from 1000 to 25000",

@@ -20,6 +20,10 @@ words! {
         UnreadableCallback = "UNREADABLE_CALLBACK",
         /// A channel says of money what cannot be true beside what it said before.
         Contradiction = "CONTRADICTION",
+        /// A channel's statement and our books differ, and a person must decide or see to it.
+        Reconciliation = "RECONCILIATION",
+        /// A channel has not given the statement of a day for a long time.
+        LateStatement = "LATE_STATEMENT",
         /// A task, or the delivery of an event, failed to the end of its schedule.
         DeadTask = "DEAD_TASK",
         /// A merchant's endpoint wants no notifications any more.

@@ -46,7 +46,7 @@ pub use openapi::document;
 pub use overload::Places;
 pub use router::router;
 pub use server::{listen, serve};
-pub use within::{Answer, BadCall, answer_within};
+pub use within::{Answer, BadCall, answer_within, read_answer};
 
 /// Longest run of an audit, which walks whole tables.
 const AUDIT_DEADLINE: Duration = Duration::from_secs(600);

@@ -30,17 +30,18 @@ pub async fn answer_within(
     method: &str,
     path: &str,
     token: &str,
-    body: Option<&Value>,
+    body: Option<(&'static str, Vec<u8>)>,
 ) -> Result<Answer, BadCall> {
     let bad = |error: &dyn std::fmt::Display| BadCall(error.to_string());
     let method: Method = method.parse().map_err(|error| bad(&error))?;
+    let (kind, bytes) = body.unwrap_or_default();
     let request = Request::builder()
         .method(method)
         .uri(path)
         .header(header::HOST, "localhost")
         .header(header::AUTHORIZATION, format!("Bearer {token}"))
-        .header(header::CONTENT_TYPE, "application/json")
-        .body(body.map_or_else(Body::empty, |body| Body::from(body.to_string())))
+        .header(header::CONTENT_TYPE, kind)
+        .body(Body::from(bytes))
         .map_err(|error| bad(&error))?;
     let edge = Edge::new(app.clone(), Readiness::default());
     let Ok(response) = router::router(edge, None, true).oneshot(request).await;
@@ -51,5 +52,14 @@ async fn read(response: Response<Body>) -> Result<Answer, BadCall> {
     let status = response.status().as_u16();
     let bytes = axum::body::to_bytes(response.into_body(), MAX_ANSWER).await;
     let bytes = bytes.map_err(|error| BadCall(error.to_string()))?;
-    Ok((status, serde_json::from_slice(&bytes).unwrap_or(Value::Null)))
+    Ok((status, read_answer(&bytes)))
+}
+
+/// An answer's body: JSON, or a text where it is something else.
+#[must_use]
+pub fn read_answer(bytes: &[u8]) -> Value {
+    serde_json::from_slice(bytes).unwrap_or_else(|_| match std::str::from_utf8(bytes) {
+        Ok(text) if !text.is_empty() => Value::String(text.to_owned()),
+        _ => Value::Null,
+    })
 }

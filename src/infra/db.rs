@@ -22,6 +22,7 @@ use crate::config::DatabaseConfig;
 use crate::ids::Ids;
 use crate::infra::gather::Gatherer;
 
+pub mod copy;
 mod role;
 mod tx;
 use role::RunAs;

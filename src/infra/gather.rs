@@ -26,8 +26,6 @@ use super::db::{Conn, Db, DbError};
 pub trait Command: Sized + Send + Sync + 'static {
     /// Its name in metrics and logs.
     const NAME: &'static str;
-    /// Whether it appends what others wait for, so that [`Db::bell`] rings behind its commit.
-    const ANNOUNCES: bool = false;
     /// Whether it appends what others wait for: [`Db::bell`] then rings behind its commit.
     const RINGS: bool = false;
     /// What a caller gets.
@@ -281,9 +279,6 @@ async fn settle<C: Command>(db: &Db, conn: &mut Option<Conn>, batch: Vec<Waiting
     match carried_out {
         Ok(outcomes) => {
             *conn = Some(in_use);
-            if C::ANNOUNCES {
-                db.bell().notify_one();
-            }
             ring::<C>(db);
             for (answer, outcome) in answers.into_iter().zip(outcomes) {
                 answer.send(Ok(outcome)).ok();

@@ -80,6 +80,11 @@ pub(super) async fn count_unfinished(conn: &mut Conn) -> Result<Vec<Counted>, Db
              UNION ALL
              (SELECT 'task', status, created_at FROM compensations WHERE status = 'DEAD' ORDER BY id LIMIT 100000)
              UNION ALL
+             (SELECT 'reconciliation', status, created_at FROM reconciliations WHERE status <> 'DONE' LIMIT 100000)
+             UNION ALL
+             (SELECT 'difference', status, created_at FROM reconciliation_items
+              WHERE status IN ('PROPOSED', 'WAITING', 'APPLYING', 'ESCALATED') ORDER BY created_at LIMIT 100000)
+             UNION ALL
              (SELECT 'exception', status, created_at FROM exceptions WHERE status = 'OPEN' LIMIT 100000)
              UNION ALL
              (SELECT 'callback', verdict, received_at FROM webhook_inbox

@@ -31,6 +31,8 @@ words! {
         Booking = "BOOKING",
         /// A task that drives something to its end.
         Task = "TASK",
+        /// Something in which a channel's statement differs from it.
+        Difference = "DIFFERENCE",
         /// Something that a person was asked to look at.
         Exception = "EXCEPTION",
         /// Something that the outside is told.

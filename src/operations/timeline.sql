@@ -87,6 +87,14 @@ FROM (
         AS step (at, event, status)
    WHERE step.at IS NOT NULL ORDER BY step.at LIMIT $3)
   UNION ALL
+  (SELECT step.at, 8, 0, 'DIFFERENCE', item_id, step.event, step.status,
+          jsonb_build_object('kind', kind, 'ours', ours, 'theirs', theirs, 'currency', currency, 'channel', channel,
+                             'channel_id', channel_id, 'action', action, 'outcome', outcome), NULL
+   FROM reconciliation_items,
+        LATERAL (VALUES (created_at, class, CASE WHEN updated_at = created_at THEN status END),
+                        (nullif(updated_at, created_at), 'MOVED', status)) AS step (at, event, status)
+   WHERE merchant_id = $1 AND order_no = $2 AND step.at IS NOT NULL ORDER BY step.at LIMIT $3)
+  UNION ALL
   (SELECT step.at, 8, 0, 'EXCEPTION', exception_id, step.event, step.status,
           jsonb_build_object('detail', detail, 'subject', subject) || step.more, NULL
    FROM exceptions,

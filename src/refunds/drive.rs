@@ -55,6 +55,16 @@ pub async fn drive(app: &App, refund_id: &str) -> Result<Drive, PayError> {
     }
 }
 
+/// What a channel is asked about a refund with; `None` for what is no refund of ours, or of a trade that cannot be one.
+///
+/// # Errors
+/// When the database cannot be reached.
+pub async fn call_of(app: &App, refund_id: &str) -> Result<Option<RefundCall>, DbError> {
+    let found = find_with_refund(&mut app.db.conn().await?, refund_id).await?;
+    let Some((refund, collected)) = found else { return Ok(None) };
+    call(&refund, &collected)
+}
+
 /// Applies what the channel answered to us.
 async fn learn(app: &App, refund_id: &str, state: &RefundState, source: Source<'_>) -> Result<(), DbError> {
     apply_result(app, &RefundReport { refund_id, state, source }).await.map(drop)

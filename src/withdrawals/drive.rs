@@ -25,11 +25,7 @@ pub async fn drive(app: &App, withdrawal_id: &str) -> Result<Drive, WithdrawalEr
     let Some(channel) = app.channels.get(&withdrawal.channel) else {
         return Ok(Drive::Again(format!("there is no channel {} here", withdrawal.channel)));
     };
-    let call = PayoutCall {
-        payout_id: withdrawal.withdrawal_id.to_string(),
-        money: crate::pay::money_of(withdrawal.amount, withdrawal.currency)?,
-        account: withdrawal.account.clone(),
-    };
+    let call = call(&withdrawal)?;
     let state = match withdrawal.status {
         WithdrawalStatus::Debited => {
             if !begin(app, &withdrawal).await? {
@@ -54,6 +50,24 @@ pub async fn drive(app: &App, withdrawal_id: &str) -> Result<Drive, WithdrawalEr
         Ok(PayoutState::Processing | PayoutState::Unseen) => Ok(Drive::Again("the channel is at it".into())),
         Err(error) => Ok(Drive::Again(error.to_string())),
     }
+}
+
+/// What a channel is asked about a withdrawal with, and whether it is under way; `None` for what is none of ours.
+///
+/// # Errors
+/// When the database cannot be reached.
+pub async fn call_of(app: &App, withdrawal_id: &str) -> Result<Option<(PayoutCall, bool)>, DbError> {
+    let found = store::find(&mut app.db.conn().await?, withdrawal_id).await?;
+    let Some(withdrawal) = found else { return Ok(None) };
+    Ok(Some((call(&withdrawal)?, !withdrawal.status.is_end())))
+}
+
+fn call(withdrawal: &Withdrawal) -> Result<PayoutCall, DbError> {
+    Ok(PayoutCall {
+        payout_id: withdrawal.withdrawal_id.to_string(),
+        money: crate::pay::money_of(withdrawal.amount, withdrawal.currency)?,
+        account: withdrawal.account.clone(),
+    })
 }
 
 /// Has a withdrawal driven on whose task was given up, and locks it; one that has ended stays as it is.

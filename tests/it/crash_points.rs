@@ -12,6 +12,7 @@ use crate::tidy::effects;
 
 mod metering;
 mod money;
+mod statements;
 mod stories;
 mod telling;
 use metering::Metering;
@@ -65,6 +66,24 @@ const EFFECTS: &[(Story, &[&str])] = &[
     (Story::Money(Money::Refund), &["refunds.create"]),
     (Story::Money(Money::RefundAwaitingApproval), &["refunds.decide"]),
     (Story::Money(Money::KeyOfAnOldRefund), &["refunds.keep"]),
+    (
+        Story::Money(Money::Reconcile),
+        &[
+            "reconciliation.begin",
+            "reconciliation.claim",
+            "reconciliation.clear",
+            "reconciliation.chunk",
+            "reconciliation.move_on",
+            "reconciliation.compare",
+            "reconciliation.resolve",
+            "reconciliation.take_up",
+            "reconciliation.decide",
+            "reconciliation.end",
+        ],
+    ),
+    (Story::Money(Money::UploadAStatement), &["reconciliation.keep_part"]),
+    (Story::Money(Money::ApproveADifference), &["reconciliation.person"]),
+    (Story::Money(Money::OldStatement), &["reconciliation.forget_lines", "reconciliation.forget_files"]),
     (Story::Money(Money::RetryOfADeadTask), &["tasks.revive"]),
     (Story::Money(Money::WithdrawInSilence), &["withdrawals.repay"]),
     (Story::Money(Money::KeyOfAnOldWithdrawal), &["withdrawals.keep"]),

@@ -6,7 +6,7 @@ use async_trait::async_trait;
 use payonce::channels::sandbox::{FaultKind, FaultOp, signature};
 use payonce::channels::{
     Acknowledgement, CallError, Callback, CallbackError, Channel, Closing, CreatedTrade, LinkLife, NewTrade,
-    PayoutCall, PayoutState, RawCallback, Reception, RefundCall, RefundState, Statement, TradeRef,
+    PayoutCall, PayoutState, RawCallback, Reception, RefundCall, RefundState, StatementPage, TradeRef,
     TradeState,
 };
 use payonce::webhooks::{self, Taken};
@@ -296,8 +296,8 @@ impl Channel for OtherAccount {
     async fn query_payout(&self, payout: &PayoutCall) -> Result<PayoutState, CallError> {
         self.0.query_payout(payout).await
     }
-    async fn statement(&self, day: time::Date) -> Result<Statement, CallError> {
-        self.0.statement(day).await
+    async fn statement(&self, day: time::Date, from: Option<&str>) -> Result<StatementPage, CallError> {
+        self.0.statement(day, from).await
     }
     fn verify(&self, callback: &RawCallback<'_>) -> Result<(), CallbackError> {
         self.0.verify(callback)

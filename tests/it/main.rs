@@ -48,6 +48,7 @@ mod plans;
 mod races;
 mod random_money;
 mod random_usage;
+mod reconciliation;
 mod redlock;
 mod refund_workers;
 mod refunds;

@@ -18,6 +18,7 @@ mod callbacks;
 mod history;
 mod ledger;
 mod paid;
+mod reconciliations;
 mod refunds;
 mod requests;
 mod settlements;
@@ -46,6 +47,7 @@ pub(super) fn all() -> impl Iterator<Item = &'static Definition> {
         told::CHECKS,
         withdrawals::CHECKS,
         usage::CHECKS,
+        reconciliations::CHECKS,
     ]
     .into_iter()
     .flatten()
@@ -103,8 +105,8 @@ macro_rules! check {
 }
 use check;
 
-/// Money that has not come to rest: stray and not yet back or kept, on its way back from a paid order, or on its way out
-/// to a user. A stray payment's own refund is the same money, and is counted once.
+/// Money that has not come to rest: stray and not yet back or kept, on its way back from a paid order, on its way out to
+/// a user, or between ours and a channel's books until somebody has seen to it. A stray payment's own refund is the same money, and is counted once.
 pub(crate) async fn money_at_risk(conn: &mut Conn) -> Result<Vec<MoneyAtRisk>, DbError> {
     let rows = sqlx::query_as!(
         MoneyAtRisk,
@@ -117,6 +119,12 @@ pub(crate) async fn money_at_risk(conn: &mut Conn) -> Result<Vec<MoneyAtRisk>, D
                SELECT currency, amount, status IN ('PENDING', 'PROCESSING') FROM refunds WHERE stray_id IS NULL
                UNION ALL
                SELECT currency, amount, status IN ('PAYING', 'REVERSING') FROM withdrawals
+               UNION ALL
+               SELECT currency, abs(coalesce(ours, 0) - coalesce(theirs, 0)),
+                      status IN ('PROPOSED', 'WAITING', 'APPLYING')
+                      OR status = 'ESCALATED' AND EXISTS (SELECT 1 FROM exceptions
+                                                          WHERE subject = item_id AND exceptions.status = 'OPEN')
+               FROM reconciliation_items
            ) AS money
            GROUP BY currency ORDER BY currency"#,
     )

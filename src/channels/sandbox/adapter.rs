@@ -4,14 +4,13 @@ use std::borrow::Cow;
 use std::time::Duration;
 
 use async_trait::async_trait;
-use futures_util::{StreamExt, TryStreamExt};
 use secrecy::SecretString;
 use time::{Date, OffsetDateTime};
 
 use crate::channels::{
     Acknowledgement, CallError, Callback, CallbackError, Channel, Closing, CreatedTrade, LinkLife, NewTrade,
-    Payment, PayoutCall, PayoutState, RawCallback, Reception, RefundCall, RefundState, Statement,
-    StatementKind, StatementLine, TradeRef, TradeState,
+    Payment, PayoutCall, PayoutState, RawCallback, Reception, RefundCall, RefundState, StatementKind,
+    StatementLine, StatementPage, TradeRef, TradeState,
 };
 use crate::infra::clock::Clock;
 use crate::money::{Amount, Money};
@@ -73,17 +72,6 @@ impl SandboxChannel {
         tokio::time::timeout(self.deadline, self.link.call(call))
             .await
             .map_err(|_| CallError::Silent("no answer before the deadline".to_owned()))?
-    }
-
-    /// The next page of a day's books, and where the one after it begins.
-    async fn statement_page(
-        &self,
-        call: protocol::Statement,
-    ) -> Result<(Vec<StatementLine>, Option<protocol::Statement>), CallError> {
-        let day = call.day;
-        let page = self.call(call).await?;
-        let lines = page.lines.into_iter().map(statement_line).collect::<Result<_, _>>()?;
-        Ok((lines, page.next.map(|after| protocol::Statement { day, after: Some(after) })))
     }
 }
 
@@ -165,19 +153,14 @@ impl Channel for SandboxChannel {
         Ok(payout_state(self.call(call).await?))
     }
 
-    /// The day is a UTC day. Pages are fetched as the lines are taken; a page that fails ends the stream.
-    async fn statement(&self, day: Date) -> Result<Statement, CallError> {
-        let (channel, first) = (self.clone(), protocol::Statement { day, after: None });
-        let pages = futures_util::stream::try_unfold(Some(first), move |call| {
-            let channel = channel.clone();
-            async move {
-                match call {
-                    Some(call) => channel.statement_page(call).await.map(Some),
-                    None => Ok(None),
-                }
-            }
-        });
-        Ok(pages.map_ok(|lines| futures_util::stream::iter(lines.into_iter().map(Ok))).try_flatten().boxed())
+    /// The day is a UTC day; a place in it is the gateway's own, kept as text.
+    async fn statement(&self, day: Date, from: Option<&str>) -> Result<StatementPage, CallError> {
+        let after = from.map(serde_json::from_str).transpose();
+        let after = after.map_err(|error| CallError::Silent(format!("no place in a statement: {error}")))?;
+        let page = self.call(protocol::Statement { day, after }).await?;
+        let lines = page.lines.into_iter().map(statement_line).collect::<Result<_, _>>()?;
+        let next = page.next.as_ref().map(serde_json::to_string).transpose();
+        Ok(StatementPage { lines, next: next.map_err(|error| CallError::Silent(error.to_string()))? })
     }
 
     fn verify(&self, callback: &RawCallback<'_>) -> Result<(), CallbackError> {
@@ -232,6 +215,15 @@ fn statement_line(line: protocol::Line) -> Result<StatementLine, CallError> {
         LineKind::Refund => StatementKind::Refund,
         LineKind::Payout => StatementKind::Payout,
     };
-    let money = money(line.amount, &line.currency)?;
-    Ok(StatementLine { kind, our_id: line.our_id, channel_id: line.channel_id, money, at: line.at })
+    let Money { amount, currency } = money(line.amount, &line.currency)?;
+    Ok(StatementLine {
+        kind,
+        our_id: line.our_id,
+        channel_id: line.channel_id,
+        amount: amount.minor(),
+        currency,
+        at: line.at,
+        fee: 0,
+        is_final: true,
+    })
 }

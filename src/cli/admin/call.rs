@@ -3,6 +3,7 @@
 use std::time::Duration;
 
 use reqwest::Url;
+use reqwest::header::CONTENT_TYPE;
 use secrecy::ExposeSecret;
 use serde_json::{Map, Value};
 
@@ -35,12 +36,12 @@ async fn call_instance(url: &str, options: &Options, given: &Given) -> Result<An
     let request = http.request(given.deed.method.parse()?, target(url, given)?);
     let request = request.bearer_auth(token.expose_secret());
     let request = match body(given)? {
-        Some(body) => request.json(&body),
+        Some((kind, bytes)) => request.header(CONTENT_TYPE, kind).body(bytes),
         None => request,
     };
     let response = request.send().await?;
     let status = response.status().as_u16();
-    Ok((status, serde_json::from_slice(&response.bytes().await?).unwrap_or(Value::Null)))
+    Ok((status, http::read_answer(&response.bytes().await?)))
 }
 
 /// Who can read the service's secrets is an operator: the request goes to the same router, under that name.
@@ -55,7 +56,7 @@ async fn call_within(options: &Options, given: &Given) -> Result<Answer, CliErro
     let (app, _gateway) = run::assemble(config, options.roles, clock, ids, &public_url)?;
     let target = target("http://within", given)?;
     let path = target.query().map_or(target.path().to_owned(), |query| format!("{}?{query}", target.path()));
-    let answer = http::answer_within(&app, given.deed.method, &path, &token, body(given)?.as_ref()).await;
+    let answer = http::answer_within(&app, given.deed.method, &path, &token, body(given)?).await;
     app.tasks.drained().await;
     app.db.close().await;
     Ok(answer?)
@@ -79,9 +80,13 @@ fn target(base: &str, given: &Given) -> Result<Url, CliError> {
     Ok(url)
 }
 
-fn body(given: &Given) -> Result<Option<Value>, CliError> {
+/// What is sent, and what kind of thing it is. A large statement goes by `payonce reconcile`, piece by piece.
+fn body(given: &Given) -> Result<Option<(&'static str, Vec<u8>)>, CliError> {
     if given.deed.method == "GET" {
         return Ok(None);
+    }
+    if let Some((_, path)) = given.values.iter().find(|(field, _)| field.place == Place::File) {
+        return Ok(Some(("application/octet-stream", std::fs::read(path)?)));
     }
     let mut body = Map::new();
     for (field, value) in given.values.iter().filter(|(field, _)| field.place == Place::Body) {
@@ -92,5 +97,5 @@ fn body(given: &Given) -> Result<Option<Value>, CliError> {
         };
         body.insert(field.name.clone(), value);
     }
-    Ok(Some(Value::Object(body)))
+    Ok(Some(("application/json", serde_json::to_vec(&Value::Object(body))?)))
 }

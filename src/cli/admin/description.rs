@@ -11,6 +11,8 @@ pub(super) enum Place {
     Path,
     Query,
     Body,
+    /// The body is a file as it is.
+    File,
 }
 
 /// How a value is written.
@@ -66,7 +68,15 @@ impl Description {
             let text = Value::String(name.clone());
             self.field(&text, Place::Body, schema, &schema["description"], is_required(name))
         });
-        parameters.chain(members).collect()
+        let has_file = operation["requestBody"]["content"]["application/octet-stream"].is_object();
+        let file = has_file.then(|| Field {
+            name: "file".to_owned(),
+            place: Place::File,
+            kind: Kind::Text,
+            is_required: true,
+            help: "The path of the file".to_owned(),
+        });
+        parameters.chain(members).chain(file).collect()
     }
 
     fn field(&self, name: &Value, place: Place, schema: &Value, help: &Value, is_required: bool) -> Field {

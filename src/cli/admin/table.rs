@@ -59,6 +59,14 @@ pub(super) const DEEDS: &[Deed] = &[
     post("set-user-level", "/admin/user-levels"),
     post("settle", "/admin/settlements/run"),
     get("settlement-runs", "/admin/settlements/runs"),
+    get("reconciliations", "/admin/reconciliations"),
+    post("reconcile", "/admin/reconciliations"),
+    post("upload-statement", "/admin/reconciliations/upload"),
+    get("reconciliation", "/admin/reconciliations/{reconciliation_id}"),
+    get("differences", "/admin/reconciliations/{reconciliation_id}/items"),
+    get("differences-csv", "/admin/reconciliations/{reconciliation_id}/items.csv"),
+    post("approve-difference", "/admin/reconciliation-items/{item_id}/approve"),
+    post("dismiss-difference", "/admin/reconciliation-items/{item_id}/dismiss"),
     get("settlement-run", "/admin/settlements/runs/{run_id}"),
 ];
 

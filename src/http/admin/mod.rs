@@ -13,6 +13,7 @@ pub(super) mod ledger;
 pub(super) mod merchants;
 pub(super) mod notifications;
 pub(super) mod orders;
+pub(super) mod reconciliations;
 pub(super) mod refunds;
 pub(super) mod settlements;
 pub(super) mod skus;

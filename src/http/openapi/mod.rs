@@ -7,7 +7,8 @@ use utoipa::{Modify, OpenApi as _};
 
 use super::error::Problem;
 use crate::ids::{
-    ExceptionId, HoldId, MerchantId, OrderNo, PayOrderId, RefundNo, SettlementRunId, WithdrawalNo,
+    ExceptionId, HoldId, MerchantId, OrderNo, PayOrderId, ReconciliationId, ReconciliationItemId, RefundNo,
+    SettlementRunId, WithdrawalNo,
 };
 
 mod complete;
@@ -22,7 +23,10 @@ mod examples;
         license(name = "Apache-2.0", identifier = "Apache-2.0"),
     ),
     // The ids stand in paths too, where they are named only.
-    components(schemas(Problem, ExceptionId, HoldId, MerchantId, OrderNo, PayOrderId, RefundNo, SettlementRunId, WithdrawalNo)),
+    components(schemas(
+        Problem, ExceptionId, HoldId, MerchantId, OrderNo, PayOrderId, ReconciliationId, ReconciliationItemId, RefundNo,
+        SettlementRunId, WithdrawalNo,
+    )),
     modifiers(&Credentials),
     tags(
         (name = "orders", description = "Orders of a merchant"),

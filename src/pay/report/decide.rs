@@ -102,7 +102,8 @@ fn afresh(remedy: Remedy, earlier: Verdict) -> Remedy {
 }
 
 fn judge(facts: &Facts, report: &Report<'_>) -> Remedy {
-    let is_rematch = matches!(report.origin, Origin::Rematch { .. });
+    // A statement tells of a whole day that is over: whoever it names is here by now.
+    let is_rematch = matches!(report.origin, Origin::Rematch { .. } | Origin::Statement);
     if let Origin::Callback { account_matches: false, .. } | Origin::Replay { account_matches: false, .. } =
         report.origin
     {

@@ -75,6 +75,8 @@ pub enum Origin<'a> {
     },
     /// We asked.
     Query,
+    /// It stands in the channel's statement, and we had not heard of it.
+    Statement,
 }
 
 impl<'a> Origin<'a> {
@@ -83,7 +85,7 @@ impl<'a> Origin<'a> {
             Self::Callback { event_id, .. } | Self::Rematch { event_id } | Self::Replay { event_id, .. } => {
                 Some(event_id)
             }
-            Self::Query => None,
+            Self::Query | Self::Statement => None,
         }
     }
 }
@@ -235,7 +237,11 @@ async fn write(app: &App, report: &Report<'_>, facts: &Facts, remedy: &Remedy) -
             effect!("report.pay", app.db.gather(pay(matched, report, payment, now)).await)
         }
         // An answer to a question of ours that moves nothing leaves no row, and a replay the row as it is.
-        Remedy::Note(_) if matches!(report.origin, Origin::Query | Origin::Replay { .. }) => Ok(true),
+        Remedy::Note(_)
+            if matches!(report.origin, Origin::Query | Origin::Statement | Origin::Replay { .. }) =>
+        {
+            Ok(true)
+        }
         // Boxed: what an ordinary payment does not need takes no room in its future.
         _ => {
             Box::pin(async {
@@ -373,7 +379,7 @@ fn pay(matched: &Matched, report: &Report<'_>, payment: &Payment, now: OffsetDat
     let (debit, credit) = ledger::payment_accounts(report.channel, merchant_id, topped_up, currency);
     let body = match report.origin {
         Origin::Callback { body, .. } => Some(body.to_vec()),
-        Origin::Rematch { .. } | Origin::Replay { .. } | Origin::Query => None,
+        Origin::Rematch { .. } | Origin::Replay { .. } | Origin::Query | Origin::Statement => None,
     };
     Pay {
         channel: report.channel.to_owned(),

@@ -58,7 +58,6 @@ const SETTLEABLE: [OrderStatus; 2] = [OrderStatus::Paid, OrderStatus::PartiallyR
 
 impl Command for Settle {
     const NAME: &'static str = "settlement.settle";
-    const ANNOUNCES: bool = true;
     const RINGS: bool = true;
     type Outcome = bool;
 

@@ -1,6 +1,7 @@
 //! One violation after the other.
 
 mod books;
+mod reconciliations;
 mod told;
 mod usage;
 mod withdrawals;
@@ -24,7 +25,8 @@ const fn seed_with(check: &'static str, also: &'static [&'static str], sql: &'st
 
 /// All of them, in the order of the invariants.
 pub(super) fn all() -> impl Iterator<Item = &'static Seed> {
-    books::SEEDS.iter().chain(withdrawals::SEEDS).chain(usage::SEEDS).chain(SEEDS).chain(told::SEEDS)
+    let money = books::SEEDS.iter().chain(withdrawals::SEEDS).chain(usage::SEEDS);
+    money.chain(reconciliations::SEEDS).chain(SEEDS).chain(told::SEEDS)
 }
 
 const SEEDS: &[Seed] = &[
@@ -119,7 +121,7 @@ const SEEDS: &[Seed] = &[
         &["trade_owner"],
         "UPDATE stray_payments SET transaction_id = 'T-d1' WHERE stray_id = 'sp_d'",
     ),
-    seed("trade_owner", "DELETE FROM trades WHERE transaction_id = 'T-d1'"),
+    seed_with("trade_owner", &["difference_applied"], "DELETE FROM trades WHERE transaction_id = 'T-d1'"),
     seed_with(
         "trade_once",
         &["paid_attempt_owned"],

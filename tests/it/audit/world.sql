@@ -257,6 +257,27 @@ UPDATE accounts SET balance = balance + sense * moved.amount
 FROM (SELECT account_id, sum(amount) AS amount FROM withdrawal_entry GROUP BY account_id) AS moved
 WHERE accounts.account_id = moved.account_id;
 
+-- A day that was compared: of what was missing here one was applied, the other a person has seen to.
+INSERT INTO reconciliations (reconciliation_id, channel, day, begins_at, ends_at, status, source, leased_until, created_at,
+                             updated_at, finished_at)
+VALUES ('rc_1', 'sandbox', '2029-12-30', '2029-12-30', '2029-12-31', 'DONE', 'CHANNEL', '2029-12-31 12:00',
+        '2029-12-31 12:00', '2029-12-31 12:00', '2029-12-31 12:00');
+INSERT INTO reconciliation_history
+SELECT 'rc_1', seq, before, after, event, '2029-12-31 12:00'
+FROM (VALUES (1, NULL, 'OPEN', 'BEGUN'), (2, 'OPEN', 'FETCHING', 'FETCH_BEGUN'), (3, 'FETCHING', 'MATCHING', 'FETCHED'),
+             (4, 'MATCHING', 'ACTING', 'MATCHED'), (5, 'ACTING', 'DONE', 'FINISHED')) AS step (seq, before, after, event);
+INSERT INTO reconciliation_items (item_id, channel, reconciliation_id, class, kind, subject, our_id, channel_id, merchant_id,
+                                  order_no, theirs, currency, at, action, moves_money, status, decided_at, seen_round,
+                                  due_at, created_at, updated_at)
+SELECT item_id, 'sandbox', 'rc_1', 'MISSING_HERE', kind, channel_id, our_id, channel_id, 'm', 'D', 100, 'CNY',
+       '2029-12-30 12:00', action, false, status, '2029-12-31 12:00', 1, '2029-12-31 12:00', '2029-12-31 12:00',
+       '2029-12-31 12:00'
+FROM (VALUES ('ri_a', 'PAYMENT', 'po_d1', 'T-d1', 'APPLY', 'APPLIED'),
+             ('ri_e', 'REFUND', 'rf_gone', 'sr_gone', 'ESCALATE', 'ESCALATED'))
+     AS item (item_id, kind, our_id, channel_id, action, status);
+INSERT INTO exceptions (exception_id, kind, subject, detail, status, action, resolved_by, reason, created_at, updated_at)
+VALUES ('ex_ri_e', 'RECONCILIATION', 'ri_e', 'gone', 'RESOLVED', 'NONE', 'anna', 'seen to', '2029-12-31 12:00',
+        '2029-12-31 12:00');
 -- Usage: uh_h waits, uh_c was charged 7 of 10, uh_r was released, uh_e ran out, uh_l was
 -- charged late and owes 5, uh_m paid for its cycle.
 INSERT INTO products (merchant_id, product_code, pricing, key_scope, cycle_quota, created_at, updated_at)

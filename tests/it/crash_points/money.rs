@@ -4,6 +4,7 @@ use payonce::channels::sandbox::{FaultKind, FaultOp};
 use reqwest::Method;
 use serde_json::{Value, json};
 
+use super::statements;
 use super::stories::SILENCE_MS;
 use crate::support::TestApp;
 use crate::support::service::{Gone, OPERATOR_OF_PROCESS, Service, Shop};
@@ -20,6 +21,10 @@ pub enum Money {
     KeyOfAnOldSettlement,
     SettleMany,
     RetryOfADeadTask,
+    Reconcile,
+    UploadAStatement,
+    ApproveADifference,
+    OldStatement,
 }
 
 impl Money {
@@ -36,9 +41,13 @@ impl Money {
                 app.top_up(&format!("T-{number}"), &user_of(number), 1_000).await;
             }
             Self::Settle | Self::SettleMany | Self::KeyOfAnOldSettlement => earn(app, number).await,
+            Self::Reconcile | Self::UploadAStatement | Self::ApproveADifference | Self::OldStatement => {
+                statements::prepare(self, app, number).await;
+            }
         }
         match self {
             Self::Refund | Self::Withdraw | Self::Settle | Self::SettleMany => {}
+            Self::Reconcile | Self::UploadAStatement | Self::ApproveADifference | Self::OldStatement => {}
             Self::RefundAwaitingApproval => {
                 app.post("/refunds", refund(number)).await.expect(201);
                 // As it stands above a limit.
@@ -103,6 +112,9 @@ impl Money {
                 let settled = service.post_keyed("/settlements", number, &body).await?;
                 assert_eq!(settled.status, 200, "{}", settled.text);
             }
+            Self::Reconcile | Self::UploadAStatement | Self::ApproveADifference | Self::OldStatement => {
+                statements::tell(self, &shop.app, service, number).await?;
+            }
             Self::SettleMany => {
                 let body = json!({"older_than_days": 0, "reason": "the story wants it"});
                 let path = "/admin/settlements/run";
@@ -127,6 +139,9 @@ impl Money {
             Self::Settle | Self::SettleMany => {
                 let given = format!("order_no = '{number}' AND commission = 99");
                 app.count_where("settlements", &given).await == 1
+            }
+            Self::Reconcile | Self::UploadAStatement | Self::ApproveADifference | Self::OldStatement => {
+                statements::has_ended(self, app, number).await
             }
             Self::KeyOfAnOldRefund | Self::KeyOfAnOldWithdrawal | Self::KeyOfAnOldSettlement => {
                 app.count_where("idempotency_keys", &format!("key = '{number}'")).await == 1

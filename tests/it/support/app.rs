@@ -94,6 +94,8 @@ impl TestApp {
                 ("BIND_ADDR", "127.0.0.1:0".to_owned()),
                 ("SANDBOX_SECRET", SANDBOX_SECRET.to_owned()),
                 ("CHANNEL_DEADLINE_MS", "1000".to_owned()),
+                // Stories begin it by hand.
+                ("RECON_AT", "off".to_owned()),
                 ("DATABASE_POOL_SIZE", "16".to_owned()),
                 // With 1 no two commands share a batch: the stories hold over both forms.
                 (

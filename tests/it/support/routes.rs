@@ -64,6 +64,8 @@ impl Route {
             .replace("{webhook_id}", "sandbox:none")
             .replace("{run_id}", "sr_none")
             .replace("{event_id}", "evt_0")
+            .replace("{reconciliation_id}", "rc_none")
+            .replace("{item_id}", "ri_none")
             .replace("{channel}", "sandbox")
     }
 
@@ -159,6 +161,18 @@ pub const ROUTES: &[Route] = &[
     Route::post("/admin/settlements/run", Who::Operator, r#"{"older_than_days":30,"dry_run":true}"#),
     Route::get("/admin/settlements/runs", Who::Viewer),
     Route::get("/admin/settlements/runs/{run_id}", Who::Viewer),
+    Route::post(
+        "/admin/reconciliations",
+        Who::Operator,
+        r#"{"channel":"sandbox","day":"2026-11-20","reason":"a story"}"#,
+    ),
+    Route::get("/admin/reconciliations", Who::Viewer),
+    Route { method: "POST", path: "/admin/reconciliations/upload", who: Who::Operator, body: None },
+    Route::get("/admin/reconciliations/{reconciliation_id}", Who::Viewer),
+    Route::get("/admin/reconciliations/{reconciliation_id}/items", Who::Viewer),
+    Route::get("/admin/reconciliations/{reconciliation_id}/items.csv", Who::Viewer),
+    Route::post("/admin/reconciliation-items/{item_id}/approve", Who::Operator, r#"{"reason":"a story"}"#),
+    Route::post("/admin/reconciliation-items/{item_id}/dismiss", Who::Operator, r#"{"reason":"a story"}"#),
     Route::get("/admin/orders", Who::Viewer),
     Route::get("/admin/orders/{order_no}", Who::Viewer),
     Route::get("/admin/exceptions", Who::Viewer),

@@ -118,6 +118,9 @@ impl Shop {
             ("PUBLIC_URL", &url),
             ("DATABASE_POOL_SIZE", "8"),
             ("NOTIFY_ALLOW_NETS", "127.0.0.0/8"),
+            ("RECON_AT", "off"),
+            ("RECON_AUTO", "all"),
+            ("RECON_DAILY_CAP", "CNY:1000000000"),
             ("RUST_LOG", "error"),
         ]);
         if !is_full() {
@@ -168,6 +171,9 @@ impl Shop {
              UNION ALL
              SELECT 'hold ' || hold_id || ' ran out at ' || expires_at FROM usage_holds
              WHERE status = 'HELD' AND expires_at < now()
+             UNION ALL
+             SELECT 'reconciliation ' || reconciliation_id || ' ' || status FROM reconciliations
+             WHERE status <> 'DONE' AND fault IS NULL
              UNION ALL
              SELECT 'attempt ' || pay_order_id FROM pay_orders
              WHERE status = 'INIT'
@@ -316,6 +322,13 @@ impl Service {
             assert!(since.elapsed() < LIMIT, "{path}: {}", reply.text);
             sleep(2 * LOOK_EVERY).await;
         }
+    }
+
+    /// POST of bytes as they are.
+    pub async fn post_bytes(&self, path: &str, token: &str, bytes: &[u8]) -> Result<Reply, Gone> {
+        let request =
+            || self.http.post(format!("{}{path}", self.url)).bearer_auth(token).body(bytes.to_vec());
+        Ok(Reply::of(self.send(request).await?).await)
     }
 
     /// POST with the demo merchant's secret key.

@@ -8,9 +8,10 @@ use super::source::{Source, end_of_item, is_word, line_of, read, sources, words}
 use super::{Faults, expect_none, module_of};
 
 /// Questions to a channel, and what it does without going anywhere: everything else moves something there.
-const CHANNEL_READS: [&str; 9] = [
+const CHANNEL_READS: [&str; 10] = [
     "name",
     "link_life",
+    "day_offset",
     "query",
     "query_refund",
     "query_payout",
@@ -24,7 +25,12 @@ const GATHERED_READS: [&str; 2] = ["FindFacts(", "report.question()"];
 /// Functions that only ask Redis.
 const REDIS_READS: [&str; 2] = ["were_lost", "look"];
 /// Marks behind an effect that has its points: a replay that died before its mark is told again, and moves nothing.
-const ONLY_MARKS: [(&str, &str); 2] = [("webhooks", "set_verdict"), ("settlement", "note_error")];
+const ONLY_MARKS: [(&str, &str); 4] = [
+    ("webhooks", "set_verdict"),
+    ("settlement", "note_error"),
+    ("reconciliation", "release"),
+    ("reconciliation", "rest"),
+];
 
 /// Where the service's own effects are: not in the gateway of the sandbox, which is somebody else's, nor in what
 /// stores are made of.

@@ -35,7 +35,6 @@ pub(in crate::pay::report) struct Pay {
 
 impl Command for Pay {
     const NAME: &'static str = "report.pay";
-    const ANNOUNCES: bool = true;
     const RINGS: bool = true;
     type Outcome = bool;
 

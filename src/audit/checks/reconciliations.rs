@@ -1,0 +1,85 @@
+//! Reconciliation: every difference comes to an end, or a person is shown it.
+
+use super::{Definition, check};
+
+pub(super) const CHECKS: &[Definition] = &[
+    check!(
+        "difference_shown",
+        Always,
+        "a difference that waits for a person, or that nothing came of, was shown to one",
+        "SELECT format('difference %s: %s of %s %s %s, and nobody was shown it', item_id, class, kind, our_id, status)
+         FROM reconciliation_items AS item
+         WHERE status IN ('WAITING', 'ESCALATED')
+           AND NOT EXISTS (SELECT 1 FROM exceptions
+                           WHERE exceptions.kind = 'RECONCILIATION' AND exceptions.subject = item.item_id)",
+    ),
+    check!(
+        "difference_exception_outlived",
+        Always,
+        "what was open about a difference is resolved with it",
+        "SELECT format('exception %s: still OPEN although difference %s is %s', exception_id, item_id, item.status)
+         FROM exceptions JOIN reconciliation_items AS item ON item_id = exceptions.subject
+         WHERE exceptions.status = 'OPEN' AND item.status IN ('APPLIED', 'RESOLVED', 'DISMISSED')",
+    ),
+    check!(
+        "difference_unfinished",
+        Eventual,
+        "no difference that the service works on lies 5 min past its time",
+        "SELECT format('difference %s: %s since %s, due at %s', item_id, item.status, item.updated_at, item.due_at)
+         FROM reconciliation_items AS item JOIN reconciliations AS run USING (reconciliation_id)
+         WHERE item.status IN ('PROPOSED', 'APPLYING') AND run.status IN ('ACTING', 'DONE')
+           AND item.due_at < $1 - interval '5 min'",
+    ),
+    check!(
+        "difference_applied",
+        Always,
+        "money of a difference that was applied is a trade of ours",
+        "SELECT format('difference %s: APPLIED, and trade %s of %s is not here', item_id, item.channel_id, item.channel)
+         FROM reconciliation_items AS item
+         LEFT JOIN trades ON trades.channel = item.channel AND trades.transaction_id = item.channel_id
+         WHERE item.class = 'MISSING_HERE' AND item.kind = 'PAYMENT' AND item.status = 'APPLIED'
+           AND trades.transaction_id IS NULL",
+    ),
+    check!(
+        "reconciliation_done",
+        Always,
+        "a day that was compared to its end has no difference that the service still works on, but what a person let go",
+        "SELECT format('reconciliation %s: DONE with difference %s %s', run.reconciliation_id, item_id, item.status)
+         FROM reconciliations AS run JOIN reconciliation_items AS item USING (reconciliation_id)
+         WHERE run.status = 'DONE'
+           AND (item.status = 'PROPOSED' OR item.status = 'APPLYING' AND item.decided_by IS NULL)",
+    ),
+    check!(
+        "reconciliation_history",
+        Always,
+        "the history of a channel's day is contiguous, along allowed edges, and ends in its present state",
+        "SELECT format('reconciliation %s: %s, its history says %s', coalesce(run.reconciliation_id, told.reconciliation_id),
+                       coalesce(run.status, 'not there'), coalesce(told.tale, 'nothing'))
+         FROM reconciliations AS run
+         FULL JOIN (SELECT reconciliation_id, string_agg(to_status, ' ' ORDER BY seq) AS tale,
+                           (array_agg(to_status ORDER BY seq DESC))[1] AS last,
+                           bool_and(seq = place AND from_status IS NOT DISTINCT FROM before
+                                    AND (from_status, event, to_status) IN (
+                                        ('OPEN', 'FETCH_BEGUN', 'FETCHING'), ('OPEN', 'STATEMENT_REFUSED', 'OPEN'),
+                                        ('FETCHING', 'STATEMENT_REFUSED', 'OPEN'), ('FETCHING', 'FETCHED', 'MATCHING'),
+                                        ('MATCHING', 'MATCHED', 'ACTING'), ('ACTING', 'FINISHED', 'DONE'))
+                                    OR seq = place AND from_status IS NOT DISTINCT FROM before
+                                       AND (event = 'BEGUN_AGAIN' AND to_status = 'OPEN'
+                                            OR seq = 1 AND (event, to_status) = ('BEGUN', 'OPEN'))) AS is_right
+                    FROM (SELECT *, row_number() OVER walk AS place, lag(to_status) OVER walk AS before
+                          FROM reconciliation_history
+                          WINDOW walk AS (PARTITION BY reconciliation_id ORDER BY seq)) AS step
+                    GROUP BY reconciliation_id) AS told USING (reconciliation_id)
+         WHERE (told.last = run.status AND told.is_right) IS NOT TRUE",
+    ),
+    check!(
+        "reconciliation_unfinished",
+        Eventual,
+        "no day that could go on is left alone for 10 min",
+        "SELECT format('reconciliation %s: %s of %s %s, untouched since %s', reconciliation_id, status, channel, day,
+                       leased_until)
+         FROM reconciliations
+         WHERE status <> 'DONE' AND (source = 'CHANNEL' OR file_id IS NOT NULL)
+           AND leased_until < $1 - interval '10 min'",
+    ),
+];

@@ -1,0 +1,211 @@
+//! The formats against files as their channels write them, and against the ways in which files go wrong.
+
+use std::io::{Cursor, Write};
+
+use encoding_rs::GBK;
+use time::macros::{date, datetime};
+use zip::ZipWriter;
+use zip::write::SimpleFileOptions;
+
+use super::*;
+use crate::channels::StatementKind;
+
+const WECHAT: &str = "\u{feff}交易时间,公众账号ID,商户号,特约商户号,设备号,微信订单号,商户订单号,用户标识,交易类型,交易状态,付款银行,货币种类,应结订单金额,代金券金额,微信退款单号,商户退款单号,退款金额,充值券退款金额,退款类型,退款状态,商品名称,商户数据包,手续费,费率,订单金额,申请退款金额,费率备注\r
+`2021-01-28 17:07:11,`wx81be3101902f7cb2,`1601959334,`0,`,`4200000925202101284997714292,`po_1,`ofyak5qR,`NATIVE,`SUCCESS,`OTHERS,`CNY,`0.01,`0.00,`0,`0,`0.00,`0.00,`,`,`tea, `green`,`and more,`cipher code,`0.00600,`1.00%,`12.34,`0.00,`\r
+`2021-01-28 18:00:00,`wx81be3101902f7cb2,`1601959334,`0,`,`4200000925202101284997714292,`po_1,`ofyak5qR,`NATIVE,`REFUND,`OTHERS,`CNY,`0.00,`0.00,`5030,`rf_1,`0.00,`0.00,`ORIGINAL,`PROCESSING,`tea,`,`-0.00300,`1.00%,`0.00,`2.00,`\r
+总交易单数,应结订单总金额,退款总金额,充值券退款总金额,手续费总金额,订单总金额,申请退款总金额\r
+`2,`0.01,`0.00,`0.00,`0.00000,`12.34,`2.00\r
+";
+
+const ALIPAY: &str = "#支付宝业务明细查询\r
+#账号：[20887226827483540156]\r
+#起始日期：[2026年06月05日 00:00:00]   终止日期：[2026年06月06日 00:00:00]\r
+#-----------------------------------------业务明细列表----------------------------------------\r
+支付宝交易号,商户订单号,业务类型,商品名称,创建时间,完成时间,门店编号,门店名称,操作员,终端号,对方账户,订单金额（元）,商家实收（元）,支付宝红包（元）,集分宝（元）,支付宝优惠（元）,商家优惠（元）,券核销金额（元）,券名称,商家红包消费金额（元）,卡消费金额（元）,退款批次号/请求号,服务费（元）,分润（元）,备注\r
+2026060522001419931441931972\t,po_1\t,交易\t,茶，绿, and `more`,2026-06-05 16:01:34,2026-06-05 16:01:38,\t,\t,\t,\t,**博(156******89)\t,88.80,88.80,0.00,0.00,0.00,0.00,0.00,,0.00\t,0.00,\t,-0.53,0.00,a, remark\r
+2026060522001419931441931972\t,po_1\t,退款\t,茶,2026-06-05 16:01:34,2026-06-05 23:59:59,\t,\t,\t,\t,**博(156******89)\t,-8.80,-8.80,0.00,0.00,0.00,0.00,0.00,,0.00\t,0.00,rf_1\t,0.05,0.00,\r
+#-----------------------------------------业务明细列表结束------------------------------------\r
+#交易合计：1笔，订单金额共88.80元，商家实收共88.80元\r
+#退款合计：1笔，订单金额共-8.80元\r
+#导出时间：[2026年06月06日 09:10:00]\r
+";
+
+const STRIPE: &str = "balance_transaction_id,created_utc,available_on,currency,gross,fee,net,reporting_category,source_id,description,payment_intent_id,payment_metadata[payment_id],refund_metadata[refund_id]
+txn_1,2026-06-05 00:00:01,2026-06-07,usd,19.99,0.88,19.11,charge,ch_1,\"Order 1, \"\"tea\"\"
+on two lines\",pi_1,po_1,
+txn_2,2026-06-05 10:00:00,2026-06-07,jpy,-500,0,-500,refund,re_1,,pi_2,po_2,rf_2
+txn_3,2026-06-05 11:00:00,2026-06-07,usd,5.00,0.00,5.00,refund_failure,re_3,,pi_3,po_3,rf_3
+txn_4,2026-06-05 12:00:00,2026-06-07,kwd,-1.230,0.000,-1.230,payout,po_9,,,,
+";
+
+const SANDBOX: &str = "#statement,sandbox,2026-06-05
+kind,our_id,channel_id,amount,currency,at,fee
+PAYMENT,po_1,txn_1,1990,CNY,2026-06-05T10:00:00Z,7
+PAYOUT,wd_1,so_1,10,CNY,2026-06-05T23:59:59Z,0
+#end,2,2000
+";
+
+fn try_read(format: Format, day: Date, file: &[u8]) -> Result<Vec<StatementLine>, Fault> {
+    let mut lines = Vec::new();
+    let outcome = read_file(format, day, Cursor::new(file), &mut |line| {
+        lines.push(line);
+        ControlFlow::Continue(())
+    });
+    match outcome {
+        Ok(()) => Ok(lines),
+        Err(ReadError::Bad(bad)) => Err(bad.fault),
+        Err(error) => panic!("{error}"),
+    }
+}
+
+fn brief(lines: &[StatementLine]) -> Vec<(StatementKind, &str, &str, i64, i64, bool)> {
+    lines
+        .iter()
+        .map(|l| (l.kind, l.our_id.as_str(), l.channel_id.as_str(), l.amount, l.fee, l.is_final))
+        .collect()
+}
+
+#[test]
+fn wechats_bill_is_read_whatever_its_titles_hold() {
+    use StatementKind::{Payment, Refund};
+    let lines = try_read(Format::Wechat, date!(2021 - 01 - 28), WECHAT.as_bytes()).unwrap();
+    assert_eq!(
+        brief(&lines),
+        [
+            (Payment, "po_1", "4200000925202101284997714292", 1234, 1, true),
+            (Refund, "rf_1", "5030", 200, 0, false),
+        ]
+    );
+    assert_eq!(lines[0].at, datetime!(2021-01-28 09:07:11 UTC));
+}
+
+#[test]
+fn alipays_list_is_read_as_gbk_and_in_its_zip() {
+    use StatementKind::{Payment, Refund};
+    let day = date!(2026 - 06 - 05);
+    let (gbk, ..) = GBK.encode(ALIPAY);
+    let lines = try_read(Format::Alipay, day, &gbk).unwrap();
+    let trade = "2026060522001419931441931972";
+    assert_eq!(
+        brief(&lines),
+        [(Payment, "po_1", trade, 8880, -53, true), (Refund, "rf_1", &format!("{trade}:rf_1"), 880, 5, true)]
+    );
+    assert_eq!(lines[1].at, datetime!(2026-06-05 15:59:59 UTC));
+
+    // The member that sums up comes first here; names are what such programs write.
+    let mut zip = ZipWriter::new(Cursor::new(Vec::new()));
+    for (name, content) in
+        [("20887_20260605_业务明细(汇总).csv", &b"#"[..]), ("20887_20260605_业务明细.csv", &gbk)]
+    {
+        zip.start_file(name, SimpleFileOptions::default()).unwrap();
+        zip.write_all(content).unwrap();
+    }
+    let zipped = zip.finish().unwrap().into_inner();
+    assert_eq!(try_read(Format::Alipay, day, &zipped), Ok(lines));
+    assert_eq!(try_read(Format::Alipay, day, &zipped[..zipped.len() / 2]), Err(Fault::Truncated));
+}
+
+#[test]
+fn stripes_report_is_read_by_the_places_of_each_currency() {
+    use StatementKind::{Other, Payment, Refund, RefundReversal};
+    let lines = try_read(Format::Stripe, date!(2026 - 06 - 05), STRIPE.as_bytes()).unwrap();
+    assert_eq!(
+        brief(&lines),
+        [
+            (Payment, "po_1", "pi_1", 1999, 88, true),
+            (Refund, "rf_2", "re_1", 500, 0, true),
+            (RefundReversal, "rf_3", "re_3", 500, 0, true),
+            (Other, "po_9", "txn_4", -1230, 0, true),
+        ]
+    );
+    let codes: Vec<_> = lines.iter().map(|line| line.currency.as_str()).collect();
+    assert_eq!(codes, ["USD", "JPY", "USD", "KWD"]);
+}
+
+#[test]
+fn the_sandboxs_csv_is_read() {
+    use StatementKind::{Payment, Payout};
+    let lines = try_read(Format::Sandbox, date!(2026 - 06 - 05), SANDBOX.as_bytes()).unwrap();
+    assert_eq!(
+        brief(&lines),
+        [(Payment, "po_1", "txn_1", 1990, 7, true), (Payout, "wd_1", "so_1", 10, 0, true)]
+    );
+}
+
+#[test]
+fn whoever_has_enough_stops_the_reading() {
+    let mut count = 0;
+    let outcome = read(Format::Sandbox, date!(2026 - 06 - 05), SANDBOX.as_bytes(), &mut |_| {
+        count += 1;
+        ControlFlow::Break(())
+    });
+    assert!(matches!(outcome, Err(ReadError::Stopped)) && count == 1);
+}
+
+#[test]
+fn what_is_wrong_with_a_file_has_a_name() {
+    let (wechat_day, day) = (date!(2021 - 01 - 28), date!(2026 - 06 - 05));
+    let gbk = |text: &str| GBK.encode(text).0.into_owned();
+    let cases: Vec<(Format, Date, Vec<u8>, Fault)> = vec![
+        (Format::Wechat, wechat_day, b"".to_vec(), Fault::OtherChannel),
+        (Format::Wechat, wechat_day, gbk(WECHAT), Fault::Encoding),
+        (Format::Wechat, wechat_day, STRIPE.into(), Fault::OtherChannel),
+        (
+            Format::Wechat,
+            wechat_day,
+            WECHAT.replace("`12.34,`2.00", "`12.35,`2.00").into(),
+            Fault::WrongTotal,
+        ),
+        (Format::Wechat, wechat_day, WECHAT.replace("`2,`0.01,", "`3,`0.01,").into(), Fault::WrongTotal),
+        (Format::Wechat, wechat_day, WECHAT.split("总交易单数").next().unwrap().into(), Fault::Truncated),
+        (Format::Wechat, wechat_day, WECHAT.replace("`CNY", "`YUAN").into(), Fault::Currency),
+        (
+            Format::Wechat,
+            wechat_day,
+            WECHAT.replace("`12.34,`0.00,", "`12,34,`0.00,").into(),
+            Fault::Malformed,
+        ),
+        (Format::Wechat, day, WECHAT.into(), Fault::OtherDay),
+        (Format::Alipay, day, ALIPAY.into(), Fault::Encoding),
+        (Format::Alipay, day, gbk(&ALIPAY.replace("06月05日", "06月04日")), Fault::OtherDay),
+        (
+            Format::Alipay,
+            day,
+            gbk(ALIPAY.split("#-----------------------------------------业务明细列表结束").next().unwrap()),
+            Fault::Truncated,
+        ),
+        (Format::Alipay, day, gbk(&ALIPAY.replace("#交易合计：1笔", "#交易合计：2笔")), Fault::WrongTotal),
+        (Format::Alipay, day, gbk(&ALIPAY.replace("共88.80元", "共88.81元")), Fault::WrongTotal),
+        (Format::Alipay, day, gbk(&ALIPAY.replace(",88.80,88.80,", ",8x,88.80,")), Fault::Malformed),
+        (Format::Stripe, day, STRIPE.replace("0.88,19.11", "0.88,19.12").into(), Fault::WrongTotal),
+        (Format::Stripe, day, STRIPE.replace(",usd,", ",usdt,").into(), Fault::Currency),
+        (Format::Stripe, day, STRIPE.replace("-500,0,-500", "-500.5,0,-500.5").into(), Fault::Malformed),
+        (Format::Stripe, day, STRIPE[..STRIPE.len() - 8].into(), Fault::Truncated),
+        (Format::Stripe, date!(2026 - 06 - 07), STRIPE.into(), Fault::OtherDay),
+        (Format::Sandbox, day, SANDBOX.replace("#end,2,2000\n", "").into(), Fault::Truncated),
+        (Format::Sandbox, day, SANDBOX.replace("#end,2,2000", "#end,2").into(), Fault::Truncated),
+        (Format::Sandbox, day, SANDBOX.replace("2000", "2001").into(), Fault::WrongTotal),
+        (Format::Sandbox, day, SANDBOX.replace("PAYOUT", "GIFT").into(), Fault::Malformed),
+        (Format::Sandbox, day, SANDBOX.replace("1990", "0").into(), Fault::Malformed),
+        (Format::Sandbox, date!(2026 - 06 - 06), SANDBOX.into(), Fault::OtherDay),
+        (Format::Sandbox, day, SANDBOX.replace("sandbox", "stripe").into(), Fault::OtherChannel),
+        (Format::Sandbox, day, [SANDBOX.as_bytes(), b"\xff"].concat().replace_end(), Fault::Encoding),
+    ];
+    for (format, day, file, fault) in cases {
+        let shown: String = String::from_utf8_lossy(&file).chars().take(60).collect();
+        assert_eq!(try_read(format, day, &file), Err(fault), "{format}: {shown}");
+    }
+}
+
+/// Bytes that are no text in the middle of a line.
+trait ReplaceEnd {
+    fn replace_end(self) -> Vec<u8>;
+}
+
+impl ReplaceEnd for Vec<u8> {
+    fn replace_end(mut self) -> Vec<u8> {
+        let place = self.windows(5).position(|bytes| bytes == b"txn_1").unwrap();
+        self[place] = 0xff;
+        self
+    }
+}

@@ -1,0 +1,198 @@
+//! `payonce reconcile`: compares a channel's day from here, with the workers or without them, and shows how far it is.
+//! What is interrupted is gone on with by the workers, or by the next call.
+
+use std::fmt::Write;
+use std::io::IsTerminal;
+use std::path::{Path, PathBuf};
+use std::process::ExitCode;
+use std::time::Duration;
+
+use clap::Args;
+use futures_util::stream::{self, Stream};
+use indicatif::{ProgressBar, ProgressStyle};
+use time::Date;
+use time::format_description::well_known::Iso8601;
+use tokio::fs::File;
+use tokio::io::{AsyncReadExt, AsyncWriteExt};
+
+use super::{CliError, FOUND_PROBLEMS, Output};
+use crate::admin_log::Entry;
+use crate::app::App;
+use crate::channels::bills::Format;
+use crate::config::{Config, Env, Role, Strictness};
+use crate::ids::Ids;
+use crate::infra::clock::Clock;
+use crate::infra::duty::Batch;
+use crate::reconciliation::model::{Reconciliation, RunStatus};
+use crate::reconciliation::{self, NewReconciliation, NewUpload, Report};
+use crate::run::{self, Roles};
+
+/// How often a day that somebody else is at is looked at.
+const LOOK_EVERY: Duration = Duration::from_millis(200);
+/// Bytes that are read of a file at once.
+const PIECE: usize = 256 * 1024;
+/// Differences of one page of the CSV.
+const CSV_PAGE: usize = 1_000;
+
+/// What to compare.
+#[derive(Debug, Args)]
+pub(super) struct ReconcileArgs {
+    /// Whose statement.
+    #[arg(long)]
+    channel: String,
+    /// Which day of the channel's calendar, as YYYY-MM-DD.
+    #[arg(long, value_parser = date)]
+    date: Date,
+    /// A statement as a file, in place of the channel's own.
+    #[arg(long)]
+    file: Option<PathBuf>,
+    /// What the file looks like: sandbox, alipay, wechat or stripe; as the channel is called, by default.
+    #[arg(long, requires = "file", value_parser = format)]
+    format: Option<Format>,
+    /// SHA-1 or SHA-256 of the file in hex, where its channel gives one.
+    #[arg(long, requires = "file")]
+    checksum: Option<String>,
+    /// Write the differences there, as CSV.
+    #[arg(long)]
+    csv: Option<PathBuf>,
+    /// Why, for the admin log.
+    #[arg(long)]
+    reason: String,
+    /// The parts that `serve` runs here, for the channels that there are.
+    #[arg(long, env = "PAYONCE_ROLES", default_value = "api,workers")]
+    roles: Roles,
+}
+
+fn date(text: &str) -> Result<Date, String> {
+    Date::parse(text, &Iso8601::DATE).map_err(|_| "expected a day as YYYY-MM-DD".to_owned())
+}
+
+fn format(text: &str) -> Result<Format, String> {
+    let found = Format::ALL.iter().copied().find(|format| format.as_str() == text);
+    found.ok_or_else(|| "expected sandbox, alipay, wechat or stripe".to_owned())
+}
+
+pub(super) async fn run(args: ReconcileArgs, output: Output) -> Result<ExitCode, CliError> {
+    let config = Config::read(&Env::of_process(Strictness::Strict))?;
+    let (clock, public_url) = (Clock::system(), format!("http://{}", config.http.bind));
+    let (app, _gateway) = run::assemble(config, args.roles, clock.clone(), Ids::random(clock), &public_url)?;
+    let begun = begin(&app, &args).await?;
+    let run = follow(&app, begun).await?;
+    if let Some(path) = &args.csv {
+        write_csv(&app, &run.reconciliation_id, path).await?;
+    }
+    app.db.close().await;
+    let is_fine =
+        run.status == RunStatus::Done && !run.differences.keys().any(|word| waits_for_a_person(word));
+    let report = Report::from(run);
+    output.show(&report, summary)?;
+    Ok(if is_fine { ExitCode::SUCCESS } else { ExitCode::from(FOUND_PROBLEMS) })
+}
+
+fn waits_for_a_person(word: &str) -> bool {
+    word.ends_with(" WAITING") || word.ends_with(" ESCALATED")
+}
+
+async fn begin(app: &App, args: &ReconcileArgs) -> Result<Reconciliation, CliError> {
+    let entry = Entry {
+        actor: std::env::var("USER").unwrap_or_else(|_| "unknown".to_owned()),
+        role: Role::Operator,
+        action: if args.file.is_some() { "reconciliations.upload" } else { "reconciliations.begin" },
+        target: format!("{} {}", args.channel, args.date),
+        order: None,
+        reason: args.reason.clone(),
+        request_id: app.ids.uuid().simple().to_string(),
+    };
+    let Some(path) = &args.file else {
+        let new = NewReconciliation { channel: args.channel.clone(), day: args.date };
+        return Ok(reconciliation::begin(app, &new, Some(entry)).await?);
+    };
+    let format = args.format.or_else(|| Format::of_channel(&args.channel));
+    let format = format.ok_or("the channel's name is no format; say --format")?;
+    let (channel, checksum) = (args.channel.clone(), args.checksum.clone());
+    let new = NewUpload { channel, day: args.date, format, checksum };
+    let file = File::open(path).await?;
+    Ok(reconciliation::upload(app, &new, pieces(file), Some(entry)).await?.reconciliation)
+}
+
+fn pieces(file: File) -> impl Stream<Item = Result<Vec<u8>, std::io::Error>> {
+    stream::try_unfold(file, |mut file| async move {
+        let mut piece = vec![0; PIECE];
+        let count = file.read(&mut piece).await?;
+        piece.truncate(count);
+        Ok((count > 0).then_some((piece, file)))
+    })
+}
+
+/// Works on it, and shows how far it is, until it has come to its end or waits for another statement.
+async fn follow(app: &App, mut run: Reconciliation) -> Result<Reconciliation, CliError> {
+    let bar = bar();
+    while run.status != RunStatus::Done && run.fault.is_none() {
+        // What keeps it from going on stands in the log, and in the day itself.
+        let carried = reconciliation::run_due(app).await;
+        let acted = reconciliation::act_due(app).await;
+        run = reconciliation::find(app, &run.reconciliation_id).await?;
+        let differences: i64 = run.differences.values().sum();
+        bar.set_message(format!("{}, {} lines, {differences} differences", run.status, run.lines));
+        bar.tick();
+        let is_busy = |outcome: &Result<Batch, _>| matches!(outcome, Ok(Batch::MoreWaiting));
+        if !is_busy(&carried) && !is_busy(&acted) && run.status != RunStatus::Done {
+            tokio::time::sleep(LOOK_EVERY).await;
+        }
+    }
+    bar.finish_and_clear();
+    Ok(run)
+}
+
+fn bar() -> ProgressBar {
+    if !std::io::stderr().is_terminal() {
+        return ProgressBar::hidden();
+    }
+    let bar = ProgressBar::new_spinner();
+    match ProgressStyle::with_template("{spinner} {msg} ({elapsed})") {
+        Ok(style) => bar.with_style(style),
+        Err(_) => bar,
+    }
+}
+
+async fn write_csv(app: &App, id: &str, path: &Path) -> Result<(), CliError> {
+    let (mut file, mut after) = (File::create(path).await?, None);
+    loop {
+        let (text, next) = reconciliation::csv(app, id, after.as_deref(), CSV_PAGE).await?;
+        file.write_all(text.as_bytes()).await?;
+        if next.is_none() {
+            return Ok(file.flush().await?);
+        }
+        after = next;
+    }
+}
+
+/// The day for people: one line for each kind and currency, one for each class and state.
+fn summary(report: &Report) -> String {
+    let Report { channel, day, status, lines, fault, detail, .. } = report;
+    let mut text = format!("{channel} {day}: {status}, {lines} lines ({})\n", report.reconciliation_id);
+    if let (Some(fault), Some(detail)) = (fault, detail) {
+        // Writing to a text cannot fail.
+        let _ = writeln!(text, "the statement is not used, {fault}: {detail}");
+    }
+    if !report.totals.is_empty() {
+        let head = ["kind", "cur", "ours", "theirs", "fees", "drift", "explained", "unexplained"];
+        let [kind, currency, ours, theirs, fees, drift, explained, unexplained] = head;
+        let _ = writeln!(
+            text,
+            "{kind:<16} {currency} {ours:>16} {theirs:>16} {fees:>12} {drift:>12} {explained:>12} {unexplained:>12}"
+        );
+    }
+    for line in &report.totals {
+        let (total, explained) = (&line.total, line.drift - line.unexplained);
+        let _ = writeln!(
+            text,
+            "{:<16} {} {:>16} {:>16} {:>12} {:>12} {explained:>12} {:>12}",
+            line.kind, line.currency, total.ours, total.theirs, total.fees, line.drift, line.unexplained
+        );
+    }
+    for (word, count) in &report.differences {
+        let _ = writeln!(text, "{count:>8}  {word}");
+    }
+    text
+}

@@ -1,0 +1,153 @@
+//! The duty that takes differences up: each is decided over by `RECON_AUTO`, and carried out.
+//!
+//! A decision is a commit of its own, with the cap counted under its lock; what is carried out afterwards goes through
+//! functions that act once for each trade and each refund. So whoever takes a difference up again after a death does
+//! only what is missing.
+
+use time::{Duration, OffsetDateTime, UtcOffset};
+
+use super::carry_out::{Done, carry_out};
+use super::compare::resolve;
+use super::model::{Item, ItemEvent, ItemStatus};
+use super::store::{self, Move};
+use crate::app::App;
+use crate::config::ReconAuto;
+use crate::exceptions::{self, ExceptionAction, ExceptionKind, NewException};
+use crate::infra::crash::effect;
+use crate::infra::db::{DbError, Tx};
+use crate::infra::duty::{Batch, DutyError};
+
+/// Differences that are taken up together.
+const ITEMS: i64 = 50;
+/// Tries before a person is told, and the pauses between them: five seconds, growing to an hour.
+const MAX_ATTEMPTS: i32 = 12;
+
+/// Takes up a batch of differences.
+///
+/// # Errors
+/// When the database cannot be reached.
+pub async fn act_due(app: &App) -> Result<Batch, DutyError> {
+    let (now, mut conn) = (app.now(), app.db.conn().await?);
+    let until = now + app.config.task_lease;
+    let items = effect!("reconciliation.take_up", store::claim_items(&mut conn, ITEMS, until, now).await)?;
+    drop(conn);
+    let count = items.len();
+    for item in items {
+        if let Err(error) = act(app, &item).await {
+            tracing::warn!(%error, item.id = %item.item_id, "a difference is taken up again later");
+            leave(app, &item, &error.to_string()).await?;
+        }
+    }
+    if count > 0 {
+        app.reconciliation_wake.notify_one();
+    }
+    Ok(Batch::of(count, usize::try_from(ITEMS)?))
+}
+
+async fn act(app: &App, item: &Item) -> Result<(), DutyError> {
+    let Some(item) = decide(app, item).await? else { return Ok(()) };
+    let (event, outcome) = match carry_out(app, &item).await? {
+        Done::Applied(outcome) => (ItemEvent::Applied, outcome),
+        Done::Explained(outcome) => (ItemEvent::Explained, outcome),
+        Done::GivenUp(outcome) => (ItemEvent::GivenUp, outcome),
+        Done::Later(why) if item.attempts >= MAX_ATTEMPTS => (ItemEvent::GivenUp, why),
+        Done::Later(why) => return Ok(leave(app, &item, &why).await?),
+    };
+    end(app, &item, event, &outcome).await?;
+    Ok(())
+}
+
+async fn leave(app: &App, item: &Item, why: &str) -> Result<(), DbError> {
+    let pause = Duration::seconds(5 << item.attempts.clamp(0, 10)).min(Duration::HOUR);
+    let mut conn = app.db.conn().await?;
+    store::release(&mut conn, item, why, app.now() + pause).await
+}
+
+/// What is decided already is carried out; what may not be without a person is left to one. Gives what to carry out.
+async fn decide(app: &App, item: &Item) -> Result<Option<Item>, DbError> {
+    if item.status == ItemStatus::Applying {
+        return Ok(Some(item.clone()));
+    }
+    let now = app.now();
+    let mut tx = app.db.begin().await?;
+    let decided = async {
+        if may_go(app, &mut tx, item, now).await? {
+            let event = ItemEvent::Decided;
+            let step = Move { event, decided_by: None, outcome: None };
+            let Some(to) = item.status.after(event) else { return Ok(None) };
+            let is_moved = store::move_item(&mut tx, item, to, step, now).await?;
+            let decided = Item { status: to, version: item.version + 1, ..item.clone() };
+            return Ok(is_moved.then_some(decided));
+        }
+        let event = ItemEvent::LeftToAPerson;
+        let Some(to) = item.status.after(event) else { return Ok(None) };
+        let step = Move { event, decided_by: None, outcome: None };
+        if store::move_item(&mut tx, item, to, step, now).await? {
+            show_in_tx(app, &mut tx, item, "waits for a decision").await?;
+        }
+        Ok::<_, DbError>(None)
+    }
+    .await;
+    effect!("reconciliation.decide", tx.finish(decided).await)
+}
+
+/// Whether the service may carry it out by itself.
+async fn may_go(app: &App, tx: &mut Tx, item: &Item, now: OffsetDateTime) -> Result<bool, DbError> {
+    let recon = &app.config.reconciliation;
+    match recon.auto {
+        ReconAuto::Off => Ok(false),
+        ReconAuto::Safe => Ok(!item.moves_money),
+        ReconAuto::All if !item.moves_money => Ok(true),
+        ReconAuto::All => {
+            let cap = recon.daily_cap.get(&item.currency).copied().unwrap_or(0);
+            let today = now.to_offset(UtcOffset::UTC).date().midnight().assume_utc();
+            let spent = store::spent(tx, item.currency, today).await?;
+            Ok(spent + item.theirs.unwrap_or(0) <= cap)
+        }
+    }
+}
+
+/// The end of a difference, with what that means for what a person was shown.
+async fn end(app: &App, item: &Item, event: ItemEvent, outcome: &str) -> Result<(), DbError> {
+    let now = app.now();
+    let mut tx = app.db.begin().await?;
+    let ended = async {
+        if event == ItemEvent::Explained {
+            return resolve(&mut tx, item, outcome, now).await.map(drop);
+        }
+        let Some(to) = item.status.after(event) else { return Ok(()) };
+        let step = Move { event, decided_by: None, outcome: Some(outcome) };
+        if !store::move_item(&mut tx, item, to, step, now).await? {
+            return Ok(());
+        }
+        if event == ItemEvent::GivenUp {
+            return show_in_tx(app, &mut tx, item, outcome).await;
+        }
+        exceptions::settle_in_tx(&mut tx, &item.item_id, None, ExceptionAction::None, now).await
+    }
+    .await;
+    effect!("reconciliation.end", tx.finish(ended).await)?;
+    metrics::counter!("payonce_reconciliation_actions_total",
+        "class" => item.class.as_str(), "outcome" => event.as_str())
+    .increment(1);
+    Ok(())
+}
+
+/// Shows a difference to a person.
+async fn show_in_tx(app: &App, tx: &mut Tx, item: &Item, why: &str) -> Result<(), DbError> {
+    let Item { class, kind, channel, our_id, channel_id, currency, .. } = item;
+    let amount = |minor: Option<i64>| minor.map_or("nothing".to_owned(), |minor| minor.to_string());
+    let detail = format!(
+        "{class}: {kind} {our_id} (at {channel} {channel_id}) is {} here and {} there, in {currency} (minor units): {why}",
+        amount(item.ours),
+        amount(item.theirs),
+    );
+    let exception = NewException {
+        kind: ExceptionKind::Reconciliation,
+        merchant_id: item.merchant_id.as_deref(),
+        order_no: item.order_no.as_deref(),
+        subject: &item.item_id,
+        detail: &detail,
+    };
+    exceptions::open_in_tx(tx, &app.ids, &exception, app.now()).await
+}

@@ -1,0 +1,114 @@
+//! The channel is asked about a difference, under our own number, and what it says is applied where that is ours to do.
+
+use super::carry_out::Done;
+use super::model::{Class, Item};
+use crate::app::App;
+use crate::channels::{CallError, Channel, PayoutState, RefundState, StatementKind, TradeState};
+use crate::infra::duty::DutyError;
+use crate::pay;
+use crate::refunds::{self, Applied, RefundReport, Source};
+use crate::withdrawals;
+
+pub(super) async fn ask(app: &App, item: &Item) -> Result<Done, DutyError> {
+    let Some(channel) = app.channels.get(&item.channel) else {
+        return Ok(Done::GivenUp(format!("there is no channel {} here that could be asked", item.channel)));
+    };
+    match item.kind {
+        StatementKind::Payment => ask_about_payment(app, channel.as_ref(), item).await,
+        StatementKind::Refund | StatementKind::RefundReversal => {
+            ask_about_refund(app, channel.as_ref(), item).await
+        }
+        StatementKind::Payout => ask_about_payout(app, channel.as_ref(), item).await,
+        StatementKind::Other => Ok(still("nothing can be asked about it")),
+    }
+}
+
+/// What the channel does not confirm stays a difference: a person must see to it.
+///
+/// The one place for what a product may do about money that never came: a compensating charge for metered usage.
+fn still(what: &str) -> Done {
+    Done::GivenUp(what.to_owned())
+}
+
+fn unanswered(error: &CallError) -> Done {
+    Done::Later(error.to_string())
+}
+
+async fn ask_about_payment(app: &App, channel: &dyn Channel, item: &Item) -> Result<Done, DutyError> {
+    let Some(attempt) = pay::find_attempt(&mut app.db.conn().await?, &item.our_id).await? else {
+        return Ok(still("it names no pay order of ours, so the channel cannot be asked"));
+    };
+    let state = match channel.query(&attempt.trade_ref()?).await {
+        Ok(state) => state,
+        Err(error) => return Ok(unanswered(&error)),
+    };
+    let TradeState::Paid(payment) = state else {
+        return Ok(still(&format!("the channel says of it: {}", word_of(&state))));
+    };
+    let (said, amount) = (payment.money, payment.money.amount.minor());
+    let is_ours = payment.transaction_id == item.channel_id
+        && (Some(amount), said.currency) == (item.ours, item.currency);
+    if is_ours && item.class == Class::MissingThere {
+        return Ok(Done::Explained(format!("the channel confirms {said} in trade {}", item.channel_id)));
+    }
+    Ok(still(&format!("the channel says of it: {said} in trade {}", payment.transaction_id)))
+}
+
+const fn word_of(state: &TradeState) -> &'static str {
+    match state {
+        TradeState::Unseen => "never seen",
+        TradeState::Pending => "not paid",
+        TradeState::Paid(_) => "paid",
+        TradeState::Failed(_) => "failed",
+        TradeState::Closed => "closed without payment",
+    }
+}
+
+async fn ask_about_refund(app: &App, channel: &dyn Channel, item: &Item) -> Result<Done, DutyError> {
+    let Some(call) = refunds::call_of(app, &item.our_id).await? else {
+        return Ok(still("it is no refund that the channel can be asked about"));
+    };
+    let state = match channel.query_refund(&call).await {
+        Ok(state) => state,
+        Err(error) => return Ok(unanswered(&error)),
+    };
+    match (item.class, &state) {
+        (Class::AmountDiffers, _) => Ok(still(&format!("the channel says of it: {state:?}"))),
+        (Class::MissingThere, RefundState::Succeeded { channel_refund_id }) => {
+            Ok(Done::Explained(format!("the channel confirms it as {channel_refund_id}")))
+        }
+        (_, RefundState::Unseen) => Ok(still("the channel says that it never saw it")),
+        (_, RefundState::Processing) => Ok(Done::Later("the channel is at it".to_owned())),
+        (_, RefundState::Succeeded { .. } | RefundState::Failed(_)) => {
+            let report = RefundReport { refund_id: &item.our_id, state: &state, source: Source::Query };
+            match refunds::apply_result(app, &report).await? {
+                Applied::Yes => Ok(Done::Applied(format!("the channel says of it: {state:?}"))),
+                Applied::Unknown | Applied::Mismatch | Applied::Contradiction => {
+                    Ok(still(&format!("the channel says of it, against what it said before: {state:?}")))
+                }
+            }
+        }
+    }
+}
+
+async fn ask_about_payout(app: &App, channel: &dyn Channel, item: &Item) -> Result<Done, DutyError> {
+    let Some((call, is_under_way)) = withdrawals::call_of(app, &item.our_id).await? else {
+        return Ok(still("it is no withdrawal of ours"));
+    };
+    let state = match channel.query_payout(&call).await {
+        Ok(state) => state,
+        Err(error) => return Ok(unanswered(&error)),
+    };
+    match (item.class, &state) {
+        (Class::MissingThere, PayoutState::Succeeded { channel_payout_id }) => {
+            Ok(Done::Explained(format!("the channel confirms it as {channel_payout_id}")))
+        }
+        (Class::StatusDiffers, PayoutState::Succeeded { .. }) if is_under_way => {
+            // Asks the same, and writes its end.
+            withdrawals::drive(app, &item.our_id).await?;
+            Ok(Done::Applied("the channel says that it was made".to_owned()))
+        }
+        (_, PayoutState::Processing) => Ok(Done::Later("the channel is at it".to_owned())),
+        _ => Ok(still(&format!("the channel says of it: {state:?}"))),
+    }
+}

@@ -1,0 +1,154 @@
+//! A channel's day is begun: by an operator, by an upload, or by itself once a day.
+
+use time::{Date, Duration, OffsetDateTime, UtcOffset};
+
+use super::error::ReconciliationError;
+use super::model::{Reconciliation, RunEvent, Source};
+use super::store::{self, NewRun};
+use super::{find, model};
+use crate::admin_log::{self, Entry};
+use crate::app::App;
+use crate::channels::bills::Format;
+use crate::infra::crash::effect;
+use crate::infra::db::Tx;
+use crate::infra::duty::{Batch, DutyError};
+
+/// Days that are made up for after the service was away, at most.
+const MAX_MISSED: i64 = 7;
+
+/// What is to be compared.
+#[derive(Clone, Debug)]
+pub struct NewReconciliation {
+    /// Whose statement.
+    pub channel: String,
+    /// Of which day of the channel's.
+    pub day: Date,
+}
+
+/// Begins a channel's day, or begins it again: the workers carry it out.
+///
+/// # Errors
+/// [`ReconciliationError::UnknownChannel`], [`ReconciliationError::DayNotOver`].
+pub async fn begin(
+    app: &App,
+    new: &NewReconciliation,
+    entry: Option<Entry>,
+) -> Result<Reconciliation, ReconciliationError> {
+    let channel = app.channels.get(&new.channel);
+    let channel = channel.ok_or_else(|| ReconciliationError::UnknownChannel(new.channel.clone()))?;
+    let day = Day::of(new.day, channel.day_offset());
+    let id = begin_day(app, &new.channel, day, None, entry).await?;
+    find::find(app, &id).await
+}
+
+/// A day of a channel's calendar.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Day {
+    day: Date,
+    begins_at: OffsetDateTime,
+}
+
+impl Day {
+    pub(super) fn of(day: Date, offset: UtcOffset) -> Self {
+        Self { day, begins_at: day.midnight().assume_offset(offset).to_offset(UtcOffset::UTC) }
+    }
+
+    fn ends_at(self) -> OffsetDateTime {
+        self.begins_at + Duration::DAY
+    }
+}
+
+/// Writes the day's row, or begins it again, with what stands in the admin log.
+pub(super) async fn begin_day(
+    app: &App,
+    channel: &str,
+    day: Day,
+    file: Option<(Format, &str, &str)>,
+    entry: Option<Entry>,
+) -> Result<String, ReconciliationError> {
+    if day.ends_at() > app.now() {
+        return Err(ReconciliationError::DayNotOver(day.day));
+    }
+    let reconciliation_id = app.ids.reconciliation();
+    let new = NewRun {
+        reconciliation_id: reconciliation_id.as_str(),
+        channel,
+        day: day.day,
+        begins_at: day.begins_at,
+        ends_at: day.ends_at(),
+        source: if file.is_some() { Source::Upload } else { Source::Channel },
+        file,
+    };
+    let begun = app.db.retrying(|| async {
+        let mut tx = app.db.begin().await?;
+        let written = begin_in_tx(&mut tx, &new, entry.as_ref(), app.now()).await;
+        effect!("reconciliation.begin", tx.finish(written).await)
+    });
+    let id = match begun.await {
+        // Somebody else began the same day in the same moment: theirs is begun again.
+        Err(ReconciliationError::Db(error)) if error.constraint() == Some("reconciliations_day_once") => {
+            return Box::pin(begin_day(app, channel, day, file, entry)).await;
+        }
+        outcome => outcome?,
+    };
+    app.reconciliation_wake.notify_one();
+    Ok(id)
+}
+
+async fn begin_in_tx(
+    tx: &mut Tx,
+    new: &NewRun<'_>,
+    entry: Option<&Entry>,
+    now: OffsetDateTime,
+) -> Result<String, ReconciliationError> {
+    let id = match store::find_of_day(tx, new.channel, new.day).await? {
+        None => {
+            store::insert(tx, new, now).await?;
+            new.reconciliation_id.to_owned()
+        }
+        Some((id, from, sha256)) => {
+            let is_repeat = new.file.is_some_and(|(.., new)| sha256.as_deref() == Some(new));
+            // The same file once more: what it says was compared, and stays so.
+            if !(is_repeat && from == model::RunStatus::Done)
+                && let Some(to) = from.after(RunEvent::BegunAgain)
+            {
+                store::begin_again(tx, &id, new, from, to, now).await?;
+            }
+            id
+        }
+    };
+    if let Some(entry) = entry {
+        let entry = Entry { target: format!("{id}: {}", entry.target), ..entry.clone() };
+        admin_log::append_in_tx(tx, &entry, now).await?;
+    }
+    Ok(id)
+}
+
+/// Begins the day before for every channel once the time of day has come, and what was missed while nobody was here.
+///
+/// # Errors
+/// When the database cannot be reached, or does not know the time zone.
+pub async fn begin_daily(app: &App) -> Result<Batch, DutyError> {
+    let recon = &app.config.reconciliation;
+    let Some(at) = recon.at else { return Ok(Batch::Done) };
+    let now = app.now();
+    if !store::due_day(&mut app.db.conn().await?, at, &recon.time_zone, now).await? {
+        return Ok(Batch::Done);
+    }
+    for name in app.channels.names() {
+        let Some(channel) = app.channels.get(name) else { continue };
+        let offset = channel.day_offset();
+        let yesterday = now.to_offset(offset).date() - Duration::DAY;
+        let last = store::last_day(&mut app.db.conn().await?, name).await?;
+        let first =
+            last.map_or(yesterday, |last| (last + Duration::DAY).max(yesterday - Duration::days(MAX_MISSED)));
+        for day in days(first, yesterday) {
+            begin_day(app, name, Day::of(day, offset), None, None).await?;
+        }
+    }
+    Ok(Batch::Done)
+}
+
+fn days(first: Date, last: Date) -> impl Iterator<Item = Date> {
+    std::iter::successors(Some(first), |day| day.next_day()).take_while(move |day| *day <= last)
+}

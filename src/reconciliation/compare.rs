@@ -1,0 +1,182 @@
+//! Ours against theirs: their lines in the order of their keys, then our movements in the order of time. Each range is
+//! one statement in the database, and commits what it found and counted with the place behind it.
+
+use time::{Date, Duration, OffsetDateTime};
+
+use super::fetch::move_on;
+use super::forget::KEPT;
+use super::model::{Item, ItemEvent, RunEvent};
+use super::store::{self, Claimed, Move, Walk};
+use crate::app::App;
+use crate::channels::bills::EDGE;
+use crate::exceptions::{self, ExceptionAction};
+use crate::infra::crash::effect;
+use crate::infra::db::{DbError, Tx};
+use crate::infra::duty::{Batch, DutyError};
+
+/// Lines of a range.
+const LINES: i64 = 10_000;
+/// Time of a range: some seven thousand movements, where a day has a million.
+const STRETCH: Duration = Duration::minutes(10);
+/// Ranges between two looks at whether to stop.
+const RANGES: usize = 50;
+/// How long after a day's end what is recorded still belongs to it.
+const RECORDED_FOR: Duration = Duration::days(2);
+/// Items that are looked at together.
+const ITEMS: i64 = 500;
+
+/// Compares a bounded part.
+pub(super) async fn compare(app: &App, mut run: Claimed) -> Result<Batch, DutyError> {
+    let beside = Beside::of(app, &run).await?;
+    for _ in 0..RANGES {
+        let until = app.now() + app.config.task_lease;
+        let mut tx = app.db.begin().await?;
+        let compared = async {
+            let is_over = compare_range(&mut tx, &mut run, &beside, app.now()).await?;
+            // Where somebody else has the day, what was found here is rolled back.
+            let is_ours = store::note_place(&mut tx, &run, until).await?;
+            if is_ours { Ok(is_over) } else { Err(DbError::UnexpectedRows(0)) }
+        }
+        .await;
+        let is_over = effect!("reconciliation.compare", tx.finish(compared).await)?;
+        if is_over {
+            return end(app, &run).await;
+        }
+    }
+    store::rest(&mut app.db.conn().await?, &run, app.now()).await?;
+    Ok(Batch::MoreWaiting)
+}
+
+/// The days beside this one whose lines are here.
+struct Beside {
+    others: Vec<String>,
+    yesterday: Option<String>,
+    has_tomorrow: bool,
+}
+
+impl Beside {
+    async fn of(app: &App, run: &Claimed) -> Result<Self, DbError> {
+        // A day sooner than they are forgotten: those that are half forgotten do not count.
+        let kept_since = app.now() - KEPT + Duration::DAY;
+        let days = store::neighbours(&mut app.db.conn().await?, &run.channel, run.day, kept_since).await?;
+        let find =
+            |day: Option<Date>| days.iter().find(|(_, known)| Some(*known) == day).map(|(id, _)| id.clone());
+        let (yesterday, has_tomorrow) = (find(run.day.previous_day()), find(run.day.next_day()).is_some());
+        Ok(Self { others: days.into_iter().map(|(id, _)| id).collect(), yesterday, has_tomorrow })
+    }
+}
+
+/// Compares the next range. `true` behind the last one.
+async fn compare_range(
+    tx: &mut Tx,
+    run: &mut Claimed,
+    beside: &Beside,
+    now: OffsetDateTime,
+) -> Result<bool, DbError> {
+    if !run.is_walked {
+        compare_lines(tx, run, beside, now).await?;
+        return Ok(false);
+    }
+    walk_ours(tx, run, beside, now).await
+}
+
+async fn compare_lines(
+    tx: &mut Tx,
+    run: &mut Claimed,
+    beside: &Beside,
+    now: OffsetDateTime,
+) -> Result<(), DbError> {
+    let (compared_at, recorded_until) = (run.compared_at.unwrap_or(now), recorded_until(run, now));
+    let yesterday = beside.yesterday.as_deref();
+    let compared = store::compare_lines(tx, run, LINES, compared_at, recorded_until, yesterday, now).await?;
+    run.is_walked = compared.is_empty();
+    for part in compared {
+        let total = run.totals.of(part.kind, part.currency);
+        total.their_count += part.lines;
+        total.theirs += part.theirs;
+        total.fees += part.fees;
+        total.differences += part.differences;
+        total.edges += part.edges;
+        run.after_kind = part.last_kind;
+        run.after_channel_id = part.last_channel_id;
+        run.after_line_no = part.last_line_no;
+    }
+    Ok(())
+}
+
+/// What was recorded later belongs to no total of the day.
+fn recorded_until(run: &Claimed, now: OffsetDateTime) -> OffsetDateTime {
+    run.compared_at.unwrap_or(now).min(run.ends_at + RECORDED_FOR)
+}
+
+/// A movement at the very edge of the day may stand on the statement of the next one. Where that is not here yet, the
+/// next day answers for the edge; and this day for that of the one before, where that is here.
+async fn walk_ours(
+    tx: &mut Tx,
+    run: &mut Claimed,
+    beside: &Beside,
+    now: OffsetDateTime,
+) -> Result<bool, DbError> {
+    let last = recorded_until(run, now);
+    let from = run.walked_until.unwrap_or(run.begins_at - EDGE);
+    if from >= last {
+        return Ok(true);
+    }
+    let until = (from + STRETCH).min(last);
+    let walk = Walk {
+        from,
+        until,
+        answers_from: if beside.yesterday.is_some() { run.begins_at - EDGE } else { run.begins_at },
+        answers_until: if beside.has_tomorrow { run.ends_at } else { run.ends_at - EDGE },
+        others: &beside.others,
+    };
+    for part in store::walk_ours(tx, run, walk, now).await? {
+        let total = run.totals.of(part.kind, part.currency);
+        total.our_count += part.our_count;
+        total.ours += part.ours;
+        total.differences += part.differences;
+        total.edges += part.edges;
+    }
+    run.walked_until = Some(until);
+    Ok(false)
+}
+
+/// What an earlier round found and this one did not is no difference any more.
+async fn end(app: &App, run: &Claimed) -> Result<Batch, DutyError> {
+    loop {
+        let now = app.now();
+        let mut tx = app.db.begin().await?;
+        let resolved = async {
+            let unseen = store::lock_unseen(&mut tx, &run.reconciliation_id, run.round, ITEMS).await?;
+            for item in &unseen {
+                resolve(&mut tx, item, "a later comparison finds no difference", now).await?;
+            }
+            Ok::<_, DbError>(unseen.len())
+        }
+        .await;
+        if effect!("reconciliation.resolve", tx.finish(resolved).await)? == 0 {
+            break;
+        }
+    }
+    let unexplained: i64 = run.totals.0.0.values().map(|total| total.unexplained().abs()).sum();
+    tracing::info!(channel.name = run.channel, day = %run.day, lines = run.lines, unexplained,
+        "the statement of {} for {} is compared", run.channel, run.day);
+    move_on(app, run, RunEvent::Matched, None).await
+}
+
+/// A difference that is none any more, and what was open about it.
+pub(super) async fn resolve(
+    tx: &mut Tx,
+    item: &Item,
+    why: &str,
+    now: OffsetDateTime,
+) -> Result<bool, DbError> {
+    let event = ItemEvent::Explained;
+    let Some(to) = item.status.after(event) else { return Ok(false) };
+    let step = Move { event, decided_by: None, outcome: Some(why) };
+    let is_moved = store::move_item(tx, item, to, step, now).await?;
+    if is_moved {
+        exceptions::settle_in_tx(tx, &item.item_id, None, ExceptionAction::None, now).await?;
+    }
+    Ok(is_moved)
+}

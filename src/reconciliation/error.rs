@@ -1,0 +1,41 @@
+//! What can go wrong when somebody asks for a reconciliation.
+
+use time::Date;
+
+use super::model::ItemStatus;
+use crate::infra::db::{DbError, MaybeTransient};
+
+/// Why nothing was done.
+#[derive(Debug, thiserror::Error)]
+pub enum ReconciliationError {
+    /// No such day, or no such difference.
+    #[error("there is no such reconciliation")]
+    NotFound,
+    /// No channel of that name runs here.
+    #[error("there is no channel {0} here")]
+    UnknownChannel(String),
+    /// The channel's day has not ended yet.
+    #[error("the day {0} is not over")]
+    DayNotOver(Date),
+    /// The difference does not wait for a person.
+    #[error("the difference is {0} and waits for nobody")]
+    NotWaiting(ItemStatus),
+    /// Its bytes did not come in full.
+    #[error("the upload ended early: {0}")]
+    UploadIncomplete(String),
+    /// More bytes than any statement has.
+    #[error("the upload has more than {0} bytes")]
+    UploadTooLarge(u64),
+    /// It is not the file that its checksum was made of.
+    #[error("the upload does not fit its checksum")]
+    Checksum,
+    /// The database.
+    #[error(transparent)]
+    Db(#[from] DbError),
+}
+
+impl MaybeTransient for ReconciliationError {
+    fn is_transient(&self) -> bool {
+        matches!(self, Self::Db(error) if error.is_transient())
+    }
+}

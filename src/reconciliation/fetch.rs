@@ -1,0 +1,258 @@
+//! The statement's lines come in: in chunks, each committed with the place behind it, so that a kill costs one chunk.
+//!
+//! A channel's books go on at the place that its last page named. A file is read again from its beginning and what is
+//! here already is passed over: reading costs little beside copying, and the sums at its end are then those of all of it.
+
+use std::ops::ControlFlow;
+
+use time::Duration;
+use tokio::sync::mpsc;
+
+use super::file::StoredFile;
+use super::model::{RunEvent, RunStatus, Source};
+use super::store::{self, Claimed};
+use crate::app::App;
+use crate::channels::bills::{self, BadStatement, EDGE, Fault, ReadError};
+use crate::channels::{CallError, StatementLine};
+use crate::exceptions::{self, ExceptionAction, ExceptionKind, NewException};
+use crate::infra::crash::effect;
+use crate::infra::db::{DbError, Tx};
+use crate::infra::duty::{Batch, DutyError};
+
+/// Lines of a chunk.
+const CHUNK: usize = 10_000;
+/// Chunks of a file between two looks at whether to stop: reading it again so often costs little.
+const CHUNKS_OF_A_FILE: usize = 100;
+/// Pages of a channel's books between two such looks.
+const PAGES: usize = 200;
+/// Chunks that wait to be copied at most, so that memory stays the same however long the file is.
+const CHUNKS_READ_AHEAD: usize = 2;
+/// Lines that are taken out at once.
+const TAKEN_OUT: i64 = 50_000;
+/// When a statement that was not ready is asked for again.
+const ASKED_AGAIN: Duration = Duration::minutes(10);
+/// How long after its day's end a statement may be late before a person is told.
+const LATE_AFTER: Duration = Duration::hours(36);
+
+/// Why fetching stopped.
+#[derive(Debug)]
+enum Stop {
+    /// All of it is here.
+    Complete,
+    /// There is more; the day is ours for another turn.
+    MoreWaiting,
+    /// It is not to be used.
+    Bad(BadStatement),
+    /// Somebody else has the day.
+    Lost,
+}
+
+/// Takes out what an earlier statement left, then begins to fetch.
+pub(super) async fn clear(app: &App, run: &Claimed) -> Result<Batch, DutyError> {
+    let mut conn = app.db.conn().await?;
+    let taken_out = effect!(
+        "reconciliation.clear",
+        store::delete_lines(&mut conn, &run.reconciliation_id, TAKEN_OUT).await
+    )?;
+    if i64::try_from(taken_out)? >= TAKEN_OUT {
+        store::rest(&mut conn, run, app.now()).await?;
+        return Ok(Batch::MoreWaiting);
+    }
+    drop(conn);
+    move_on(app, run, RunEvent::FetchBegun, None).await
+}
+
+/// Fetches a bounded part of the statement.
+pub(super) async fn fetch(app: &App, mut run: Claimed) -> Result<Batch, DutyError> {
+    let stop = match run.source {
+        Source::Channel => fetch_pages(app, &mut run).await?,
+        Source::Upload => fetch_file(app, &mut run).await?,
+    };
+    match stop {
+        Stop::Complete => match check_emptiness(app, &run).await? {
+            Some(bad) => move_on(app, &run, RunEvent::StatementRefused, Some(&bad)).await,
+            None => move_on(app, &run, RunEvent::Fetched, None).await,
+        },
+        Stop::Bad(bad) => move_on(app, &run, RunEvent::StatementRefused, Some(&bad)).await,
+        Stop::MoreWaiting => {
+            store::rest(&mut app.db.conn().await?, &run, app.now()).await?;
+            Ok(Batch::MoreWaiting)
+        }
+        Stop::Lost => Ok(Batch::MoreWaiting),
+    }
+}
+
+async fn fetch_pages(app: &App, run: &mut Claimed) -> Result<Stop, DutyError> {
+    let Some(channel) = app.channels.get(&run.channel) else {
+        let detail = format!("there is no channel {} here", run.channel);
+        return Ok(Stop::Bad(BadStatement::new(Fault::Late, detail)));
+    };
+    for _ in 0..PAGES {
+        let page = match channel.statement(run.day, run.next_page.as_deref()).await {
+            Ok(page) => page,
+            Err(error @ (CallError::NotNow | CallError::Silent(_) | CallError::Refused(_))) => {
+                return Ok(Stop::Bad(BadStatement::new(Fault::Late, error.to_string())));
+            }
+        };
+        if let Some(line) =
+            page.lines.iter().find(|line| line.at < run.begins_at - EDGE || line.at >= run.ends_at + EDGE)
+        {
+            let detail = format!("{} is of {}; expected the day {}", line.channel_id, line.at, run.day);
+            return Ok(Stop::Bad(BadStatement::new(Fault::OtherDay, detail)));
+        }
+        let is_last = page.next.is_none();
+        run.next_page = page.next;
+        if !keep(app, run, &page.lines).await? {
+            return Ok(Stop::Lost);
+        }
+        if is_last {
+            return Ok(Stop::Complete);
+        }
+    }
+    Ok(Stop::MoreWaiting)
+}
+
+/// Copies a chunk and notes the place behind it, in one transaction. `false` when the day is somebody else's.
+async fn keep(app: &App, run: &mut Claimed, lines: &[StatementLine]) -> Result<bool, DbError> {
+    let first = run.lines + 1;
+    run.lines += i64::try_from(lines.len()).unwrap_or(0);
+    let until = app.now() + app.config.task_lease;
+    let mut tx = app.db.begin().await?;
+    let kept = async {
+        let is_ours = store::note_place(&mut tx, run, until).await?;
+        if is_ours && !lines.is_empty() {
+            store::copy_lines(&mut tx, &run.reconciliation_id, first, lines).await?;
+        }
+        Ok::<_, DbError>(is_ours)
+    }
+    .await;
+    effect!("reconciliation.chunk", tx.finish(kept).await)
+}
+
+/// Reads in a thread of its own, and copies what comes.
+async fn fetch_file(app: &App, run: &mut Claimed) -> Result<Stop, DutyError> {
+    let (Some(format), Some(file_id)) = (run.format, run.file_id.clone()) else {
+        return Ok(Stop::Bad(BadStatement::new(Fault::Malformed, "its file is gone; bring it again")));
+    };
+    let file = StoredFile::open(app, &file_id).await?;
+    let (sender, mut chunks) = mpsc::channel(CHUNKS_READ_AHEAD);
+    let (day, known) = (run.day, usize::try_from(run.lines)?);
+    let reading = tokio::task::spawn_blocking(move || {
+        let mut chunk = Chunk { lines: Vec::with_capacity(CHUNK), known, sender };
+        let outcome = bills::read_file(format, day, file, &mut |line| chunk.take(line));
+        chunk.end(outcome)
+    });
+    let mut count = 0;
+    while let Some(lines) = chunks.recv().await {
+        if !keep(app, run, &lines).await? {
+            return Ok(Stop::Lost);
+        }
+        count += 1;
+        if count == CHUNKS_OF_A_FILE {
+            return Ok(Stop::MoreWaiting);
+        }
+    }
+    match reading.await? {
+        Ok(()) => Ok(Stop::Complete),
+        Err(ReadError::Bad(bad)) => Ok(Stop::Bad(bad)),
+        Err(error) => Err(error.into()),
+    }
+}
+
+/// Lines on their way from the reader, without those that are here.
+struct Chunk {
+    lines: Vec<StatementLine>,
+    known: usize,
+    sender: mpsc::Sender<Vec<StatementLine>>,
+}
+
+impl Chunk {
+    fn take(&mut self, line: StatementLine) -> ControlFlow<()> {
+        if self.known > 0 {
+            self.known -= 1;
+            return ControlFlow::Continue(());
+        }
+        self.lines.push(line);
+        if self.lines.len() < CHUNK {
+            return ControlFlow::Continue(());
+        }
+        self.send()
+    }
+
+    fn send(&mut self) -> ControlFlow<()> {
+        let full = std::mem::replace(&mut self.lines, Vec::with_capacity(CHUNK));
+        match self.sender.blocking_send(full) {
+            Ok(()) => ControlFlow::Continue(()),
+            Err(_) => ControlFlow::Break(()),
+        }
+    }
+
+    fn end(mut self, outcome: Result<(), ReadError>) -> Result<(), ReadError> {
+        if outcome.is_ok() && !self.lines.is_empty() && self.send().is_break() {
+            return Err(ReadError::Stopped);
+        }
+        outcome
+    }
+}
+
+/// A statement without a line, of a day on which something moved here, is no statement.
+async fn check_emptiness(app: &App, run: &Claimed) -> Result<Option<BadStatement>, DbError> {
+    if run.lines > 0
+        || !store::has_ours(&mut app.db.conn().await?, &run.channel, run.begins_at + EDGE, run.ends_at - EDGE)
+            .await?
+    {
+        return Ok(None);
+    }
+    let detail = format!("it has no line, and here something moved on {}", run.day);
+    Ok(Some(BadStatement::new(Fault::Empty, detail)))
+}
+
+/// Moves the day on. A refused statement of a channel is asked for again; a person is told when that takes long.
+pub(super) async fn move_on(
+    app: &App,
+    run: &Claimed,
+    event: RunEvent,
+    bad: Option<&BadStatement>,
+) -> Result<Batch, DutyError> {
+    let Some(to) = run.status.after(event) else { return Ok(Batch::Done) };
+    let now = app.now();
+    let again_at = if bad.is_some() { now + ASKED_AGAIN } else { now };
+    if let Some(bad) = bad {
+        tracing::warn!(channel.name = run.channel, day = %run.day, fault = %bad.fault,
+            "the statement of {} for {} is not used: {bad}", run.channel, run.day);
+    }
+    let mut tx = app.db.begin().await?;
+    let moved = async {
+        if store::set_status(&mut tx, run, to, event, bad, again_at, now).await? {
+            tell_of_lateness(app, &mut tx, run, to, bad).await?;
+        }
+        Ok::<_, DbError>(())
+    }
+    .await;
+    effect!("reconciliation.move_on", tx.finish(moved).await)?;
+    Ok(if bad.is_some() { Batch::Done } else { Batch::MoreWaiting })
+}
+
+async fn tell_of_lateness(
+    app: &App,
+    tx: &mut Tx,
+    run: &Claimed,
+    to: RunStatus,
+    bad: Option<&BadStatement>,
+) -> Result<(), DbError> {
+    let (kind, now) = (ExceptionKind::LateStatement, app.now());
+    match bad {
+        None if to == RunStatus::Matching => {
+            exceptions::settle_in_tx(tx, &run.reconciliation_id, Some(kind), ExceptionAction::None, now).await
+        }
+        Some(bad) if now > run.ends_at + LATE_AFTER => {
+            let detail =
+                format!("{} gives no statement of {} that could be used: {bad}", run.channel, run.day);
+            let subject = &run.reconciliation_id;
+            let exception =
+                NewException { kind, merchant_id: None, order_no: None, subject, detail: &detail };
+            exceptions::open_in_tx(tx, &app.ids, &exception, now).await
+        }
+        _ => Ok(()),
+    }
+}

@@ -1,0 +1,127 @@
+//! The two walks of comparing, and what they read.
+
+use time::OffsetDateTime;
+
+use super::runs::Claimed;
+use crate::channels::StatementKind;
+use crate::channels::bills::EDGE;
+use crate::infra::db::{Conn, DbError, Tx};
+use crate::money::Currency;
+
+/// What a range of lines came to, and where it ended.
+#[derive(Debug)]
+pub(in crate::reconciliation) struct Compared {
+    pub(in crate::reconciliation) kind: StatementKind,
+    pub(in crate::reconciliation) currency: Currency,
+    pub(in crate::reconciliation) lines: i64,
+    pub(in crate::reconciliation) theirs: i64,
+    pub(in crate::reconciliation) fees: i64,
+    pub(in crate::reconciliation) differences: i64,
+    pub(in crate::reconciliation) edges: i64,
+    pub(in crate::reconciliation) last_kind: String,
+    pub(in crate::reconciliation) last_channel_id: String,
+    pub(in crate::reconciliation) last_line_no: i64,
+}
+
+/// What a stretch of time came to.
+#[derive(Debug)]
+pub(in crate::reconciliation) struct Walked {
+    pub(in crate::reconciliation) kind: StatementKind,
+    pub(in crate::reconciliation) currency: Currency,
+    pub(in crate::reconciliation) our_count: i64,
+    pub(in crate::reconciliation) ours: i64,
+    pub(in crate::reconciliation) differences: i64,
+    pub(in crate::reconciliation) edges: i64,
+}
+
+/// Compares the next lines of the statement with ours; nothing when there are no more.
+pub(in crate::reconciliation) async fn compare_lines(
+    tx: &mut Tx,
+    run: &Claimed,
+    limit: i64,
+    compared_at: OffsetDateTime,
+    recorded_until: OffsetDateTime,
+    yesterday: Option<&str>,
+    now: OffsetDateTime,
+) -> Result<Vec<Compared>, DbError> {
+    let conn: &mut Conn = tx;
+    let compared = sqlx::query_file_as!(
+        Compared,
+        "src/reconciliation/store/compare_lines.sql",
+        run.reconciliation_id,
+        run.after_kind,
+        run.after_channel_id,
+        run.after_line_no,
+        limit,
+        run.channel,
+        compared_at,
+        run.begins_at,
+        run.ends_at,
+        recorded_until,
+        yesterday,
+        sqlx::postgres::types::PgInterval::try_from(EDGE)
+            .map_err(|e| DbError::Other(sqlx::Error::Encode(e)))?,
+        now,
+        run.round,
+    )
+    .fetch_all(conn)
+    .await?;
+    Ok(compared)
+}
+
+/// A stretch of time, and what the day answers for.
+#[derive(Clone, Copy, Debug)]
+pub(in crate::reconciliation) struct Walk<'a> {
+    pub(in crate::reconciliation) from: OffsetDateTime,
+    pub(in crate::reconciliation) until: OffsetDateTime,
+    pub(in crate::reconciliation) answers_from: OffsetDateTime,
+    pub(in crate::reconciliation) answers_until: OffsetDateTime,
+    pub(in crate::reconciliation) others: &'a [String],
+}
+
+/// Compares what was recorded here in a stretch of time with the statement.
+pub(in crate::reconciliation) async fn walk_ours(
+    tx: &mut Tx,
+    run: &Claimed,
+    walk: Walk<'_>,
+    now: OffsetDateTime,
+) -> Result<Vec<Walked>, DbError> {
+    let conn: &mut Conn = tx;
+    let walked = sqlx::query_file_as!(
+        Walked,
+        "src/reconciliation/store/walk_ours.sql",
+        run.reconciliation_id,
+        walk.others,
+        run.channel,
+        walk.from,
+        walk.until,
+        run.begins_at,
+        run.ends_at,
+        walk.answers_from,
+        walk.answers_until,
+        now,
+        run.round,
+    )
+    .fetch_all(conn)
+    .await?;
+    Ok(walked)
+}
+
+/// Whether anything of a channel was recorded here in a stretch of time.
+pub(in crate::reconciliation) async fn has_ours(
+    conn: &mut Conn,
+    channel: &str,
+    from: OffsetDateTime,
+    until: OffsetDateTime,
+) -> Result<bool, DbError> {
+    let has_some = sqlx::query_scalar!(
+        r#"SELECT EXISTS (SELECT 1 FROM trades WHERE channel = $1 AND created_at >= $2 AND created_at < $3)
+               OR EXISTS (SELECT 1 FROM withdrawals
+                          WHERE status = 'SUCCEEDED' AND updated_at >= $2 AND updated_at < $3 AND channel = $1)
+               AS "has_some!""#,
+        channel,
+        from,
+        until,
+    );
+    Ok(has_some.fetch_one(conn).await?)
+}

@@ -1,0 +1,107 @@
+-- A range of the statement's lines against ours: what differs becomes an item, and the rest is counted.
+--
+-- $1 day, $2 $3 $4 where the range before ended, $5 lines at most, $6 channel, $7 what came here later is not compared,
+-- $8 $9 the day's beginning and end, $10 the end of what is recorded for the day, $11 the day before, $12 how far from
+-- its day a line may be booked, $13 now, $14 round.
+WITH chunk AS MATERIALIZED (
+    SELECT line.*,
+           -- The same movement twice stands side by side, also across the ranges.
+           coalesce((lag(kind) OVER walk, lag(channel_id) OVER walk) = (kind, channel_id),
+                    (kind, channel_id) = ($2, $3)) AS is_second
+    FROM (SELECT * FROM statement_lines
+          WHERE reconciliation_id = $1 AND (kind, channel_id, line_no) > ($2, $3, $4)
+          ORDER BY kind, channel_id, line_no LIMIT $5) AS line
+    WINDOW walk AS (ORDER BY kind, channel_id, line_no)
+), known AS MATERIALIZED (
+    SELECT chunk.*,
+           is_second OR (at < $8::timestamptz + $12::interval AND EXISTS (
+               SELECT 1 FROM statement_lines AS yesterday
+               WHERE yesterday.reconciliation_id = $11 AND yesterday.kind = chunk.kind
+                 AND yesterday.channel_id = chunk.channel_id)) AS is_repeat,
+           -- Which of ours it is; each look-up is by a unique key.
+           coalesce(trade.transaction_id, payout.withdrawal_id,
+                    CASE WHEN coalesce(paid_out_of.channel, given_back.channel) = $6 THEN refund.refund_id END) AS known_as,
+           coalesce(stray.amount, attempt.amount, refund.amount, payout.amount) AS our_amount,
+           coalesce(stray.currency, attempt.currency, refund.currency, payout.currency) AS our_currency,
+           coalesce(stray.out_trade_no, attempt.pay_order_id) AS told_of,
+           coalesce(stray.status, attempt.status, refund.status, payout.status) AS our_status,
+           coalesce(stray.merchant_id, attempt.merchant_id, refund.merchant_id, payout.merchant_id) AS merchant_id,
+           coalesce(stray.order_no, attempt.order_no, refund.order_no) AS order_no,
+           refund.channel_refund_id IS NOT NULL AS was_made,
+           -- What counts here as moved, and whether on this day.
+           coalesce(CASE chunk.kind WHEN 'PAYMENT' THEN trade.transaction_id IS NOT NULL
+                                    WHEN 'REFUND' THEN refund.status = 'SUCCEEDED' AND refund.updated_at < $7
+                                    WHEN 'PAYOUT' THEN payout.status = 'SUCCEEDED' AND payout.updated_at < $7 END,
+                    false) AS is_counted,
+           coalesce(coalesce(stray.paid_at, attempt.paid_at, refund.updated_at, payout.updated_at) >= $8::timestamptz
+                    AND coalesce(stray.paid_at, attempt.paid_at, refund.updated_at, payout.updated_at) < $9::timestamptz
+                    AND (trade.created_at IS NULL
+                         OR trade.created_at >= $8::timestamptz - $12::interval AND trade.created_at < $10), false)
+               AS is_of_day
+    -- A line of another kind looks up nothing.
+    FROM chunk
+    LEFT JOIN trades AS trade
+           ON trade.channel = $6 AND trade.transaction_id = CASE WHEN chunk.kind = 'PAYMENT' THEN chunk.channel_id END
+          AND trade.created_at < $7
+    LEFT JOIN stray_payments AS stray ON stray.stray_id = trade.stray_id
+    LEFT JOIN pay_orders AS attempt ON attempt.pay_order_id = trade.pay_order_id
+    LEFT JOIN refunds AS refund
+           ON refund.refund_id = CASE WHEN chunk.kind IN ('REFUND', 'REFUND_REVERSAL') THEN chunk.our_id END
+    LEFT JOIN pay_orders AS paid_out_of ON paid_out_of.pay_order_id = refund.pay_order_id
+    LEFT JOIN stray_payments AS given_back ON given_back.stray_id = refund.stray_id
+    LEFT JOIN withdrawals AS payout
+           ON payout.withdrawal_id = CASE WHEN chunk.kind = 'PAYOUT' THEN chunk.our_id END AND payout.channel = $6
+), classed AS MATERIALIZED (
+    SELECT known.*,
+           CASE WHEN kind = 'OTHER' THEN NULL
+                WHEN is_repeat THEN 'DUPLICATE'
+                WHEN known_as IS NULL THEN 'MISSING_HERE'
+                WHEN (our_amount, our_currency) <> (amount, currency) THEN 'AMOUNT_DIFFERS'
+                WHEN kind = 'PAYMENT' AND told_of <> our_id AND our_id <> '' THEN 'STATUS_DIFFERS'
+                -- A refund that was made and has failed since came back to us.
+                WHEN kind = 'REFUND' AND is_final AND our_status <> 'SUCCEEDED'
+                     AND NOT (our_status = 'FAILED' AND was_made) THEN 'STATUS_DIFFERS'
+                WHEN kind = 'REFUND' AND NOT is_final AND our_status = 'FAILED' THEN 'STATUS_DIFFERS'
+                WHEN kind = 'REFUND_REVERSAL' AND our_status <> 'FAILED' THEN 'STATUS_DIFFERS'
+                WHEN kind = 'PAYOUT' AND our_status <> 'SUCCEEDED' THEN 'STATUS_DIFFERS' END AS class,
+           CASE WHEN is_counted AND NOT is_repeat AND our_currency = currency THEN our_amount END AS counted
+    FROM known
+), found AS (
+    INSERT INTO reconciliation_items AS item
+        (item_id, channel, reconciliation_id, class, kind, subject, our_id, channel_id, merchant_id, order_no, ours,
+         theirs, our_status, currency, at, action, moves_money, seen_round, due_at, created_at, updated_at)
+    SELECT DISTINCT ON (class, kind, subject)
+           'ri_' || upper(substr(encode(sha256(convert_to(concat_ws('/', $6, class, kind, subject), 'UTF8')), 'hex'), 1, 26)),
+           $6, $1, class, kind, subject, our_id, channel_id, merchant_id, order_no, counted, amount, our_status, currency,
+           at, action, action = 'APPLY' AND NOT is_awaited, $14, $13, $13, $13
+    FROM (SELECT classed.kind, classed.class, classed.our_id, classed.channel_id, classed.counted, classed.amount,
+                 classed.our_status, classed.currency, classed.at,
+                 CASE WHEN classed.kind = 'PAYMENT' OR classed.our_id = '' THEN classed.channel_id
+                      ELSE classed.our_id END AS subject,
+                 coalesce(classed.merchant_id, asked.merchant_id) AS merchant_id,
+                 coalesce(classed.order_no, asked.order_no) AS order_no,
+                 CASE WHEN class = 'MISSING_HERE' AND classed.kind = 'PAYMENT' THEN 'APPLY'
+                      WHEN class IN ('MISSING_HERE', 'DUPLICATE') OR classed.kind = 'PAYMENT' AND class = 'STATUS_DIFFERS'
+                          THEN 'ESCALATE'
+                      ELSE 'ASK' END AS action,
+                 -- What an open order waits for pays it, and gives nothing back.
+                 coalesce(orders.status = 'PENDING' AND (asked.amount, asked.currency) = (classed.amount, classed.currency),
+                          false) AS is_awaited
+          FROM classed
+          LEFT JOIN pay_orders AS asked
+                 ON classed.kind = 'PAYMENT' AND asked.pay_order_id = classed.our_id AND asked.channel = $6
+          LEFT JOIN orders ON orders.merchant_id = asked.merchant_id AND orders.order_no = asked.order_no
+          WHERE class IS NOT NULL) AS differing
+    ON CONFLICT ON CONSTRAINT reconciliation_items_once DO UPDATE SET seen_round = excluded.seen_round
+    WHERE item.reconciliation_id = excluded.reconciliation_id
+), last AS (
+    SELECT kind, channel_id, line_no FROM chunk ORDER BY kind DESC, channel_id DESC, line_no DESC LIMIT 1
+)
+SELECT classed.kind AS "kind!: StatementKind", classed.currency AS "currency!: Currency",
+       count(*) AS "lines!", sum(amount)::bigint AS "theirs!", sum(fee)::bigint AS "fees!",
+       coalesce(sum(coalesce(counted, 0) - amount) FILTER (WHERE class IS NOT NULL), 0)::bigint AS "differences!",
+       -(coalesce(sum(CASE WHEN class IS NULL THEN amount ELSE coalesce(counted, 0) END)
+                  FILTER (WHERE NOT (is_counted AND is_of_day)), 0))::bigint AS "edges!",
+       last.kind AS "last_kind!", last.channel_id AS "last_channel_id!", last.line_no AS "last_line_no!"
+FROM classed CROSS JOIN last
+GROUP BY classed.kind, classed.currency, last.kind, last.channel_id, last.line_no

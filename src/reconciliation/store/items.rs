@@ -1,0 +1,225 @@
+//! The rows of `reconciliation_items`.
+
+use time::OffsetDateTime;
+
+use crate::channels::StatementKind;
+use crate::infra::db::{Conn, DbError, Tx};
+use crate::money::Currency;
+use crate::reconciliation::model::{Action, Class, Item, ItemEvent, ItemStatus};
+
+/// Takes differences that are due and that nobody is at, until `until`.
+pub(in crate::reconciliation) async fn claim_items(
+    conn: &mut Conn,
+    limit: i64,
+    until: OffsetDateTime,
+    now: OffsetDateTime,
+) -> Result<Vec<Item>, DbError> {
+    let items = sqlx::query_as!(
+        Item,
+        r#"UPDATE reconciliation_items
+           SET due_at = $3, attempts = attempts + 1, version = version + 1
+           WHERE item_id = ANY(ARRAY(
+               SELECT item_id FROM reconciliation_items
+               WHERE status IN ('PROPOSED', 'APPLYING') AND due_at <= $2
+                 -- What is still being compared may turn out to be none.
+                 AND NOT EXISTS (SELECT 1 FROM reconciliations AS run
+                                 WHERE run.reconciliation_id = reconciliation_items.reconciliation_id
+                                   AND run.status NOT IN ('ACTING', 'DONE'))
+               ORDER BY due_at LIMIT $1 FOR UPDATE SKIP LOCKED))
+           RETURNING item_id, reconciliation_id, channel, class AS "class: Class", kind AS "kind: StatementKind", our_id,
+                     channel_id, merchant_id, order_no, ours, theirs, our_status, currency AS "currency: Currency", at,
+                     action AS "action: Action", moves_money, status AS "status: ItemStatus", decided_by, outcome,
+                     created_at, attempts, version"#,
+        limit,
+        now,
+        until,
+    )
+    .fetch_all(conn)
+    .await?;
+    Ok(items)
+}
+
+/// How a difference moves, and why.
+#[derive(Clone, Copy, Debug)]
+pub(in crate::reconciliation) struct Move<'a> {
+    pub(in crate::reconciliation) event: ItemEvent,
+    /// Who decided, where a person did.
+    pub(in crate::reconciliation) decided_by: Option<&'a str>,
+    pub(in crate::reconciliation) outcome: Option<&'a str>,
+}
+
+/// Moves a difference as it was read. `false` when that is not how it stands any more.
+pub(in crate::reconciliation) async fn move_item(
+    tx: &mut Tx,
+    item: &Item,
+    to: ItemStatus,
+    step: Move<'_>,
+    now: OffsetDateTime,
+) -> Result<bool, DbError> {
+    let conn: &mut Conn = tx;
+    let moved = sqlx::query!(
+        "UPDATE reconciliation_items
+         SET status = $4, decided_by = coalesce($5, decided_by), outcome = coalesce($6, outcome),
+             decided_at = CASE WHEN $7 THEN $8::timestamptz ELSE decided_at END,
+             attempts = CASE WHEN $7 THEN 0 ELSE attempts END, due_at = $8, updated_at = $8, version = version + 1
+         WHERE item_id = $1 AND status = $2 AND version = $3",
+        item.item_id,
+        item.status.as_str(),
+        item.version,
+        to.as_str(),
+        step.decided_by,
+        step.outcome,
+        matches!(step.event, ItemEvent::Decided | ItemEvent::Dismissed),
+        now,
+    )
+    .execute(conn)
+    .await?;
+    Ok(moved.rows_affected() == 1)
+}
+
+/// Lets a difference go, to be tried again at `at`.
+pub(in crate::reconciliation) async fn release(
+    conn: &mut Conn,
+    item: &Item,
+    outcome: &str,
+    at: OffsetDateTime,
+) -> Result<(), DbError> {
+    sqlx::query!(
+        "UPDATE reconciliation_items SET due_at = $3, outcome = $4 WHERE item_id = $1 AND version = $2",
+        item.item_id,
+        item.version,
+        at,
+        outcome,
+    )
+    .execute(conn)
+    .await?;
+    Ok(())
+}
+
+/// Minor units that were let go by the service itself since then, in a currency. Whoever asks holds the day's cap until
+/// the end of the transaction, so two at once cannot both find room.
+pub(in crate::reconciliation) async fn spent(
+    tx: &mut Tx,
+    currency: Currency,
+    since: OffsetDateTime,
+) -> Result<i64, DbError> {
+    let conn: &mut Conn = tx;
+    sqlx::query!("SELECT pg_advisory_xact_lock(hashtext('reconciliation.cap'))").execute(&mut *conn).await?;
+    let spent = sqlx::query_scalar!(
+        r#"SELECT coalesce(sum(theirs), 0)::bigint AS "spent!" FROM reconciliation_items
+           WHERE moves_money AND decided_by IS NULL AND decided_at IS NOT NULL AND decided_at >= $1 AND currency = $2"#,
+        since,
+        currency.as_str(),
+    );
+    Ok(spent.fetch_one(conn).await?)
+}
+
+/// Differences of a day that the service still works on.
+pub(in crate::reconciliation) async fn count_unfinished(
+    conn: &mut Conn,
+    reconciliation_id: &str,
+) -> Result<i64, DbError> {
+    let count = sqlx::query_scalar!(
+        r#"SELECT count(*) AS "count!" FROM reconciliation_items
+           WHERE reconciliation_id = $1 AND status IN ('PROPOSED', 'APPLYING')"#,
+        reconciliation_id,
+    );
+    Ok(count.fetch_one(conn).await?)
+}
+
+/// Open differences of a day that this round did not come upon, so many at most: they are none any more. Locked.
+pub(in crate::reconciliation) async fn lock_unseen(
+    tx: &mut Tx,
+    reconciliation_id: &str,
+    round: i32,
+    limit: i64,
+) -> Result<Vec<Item>, DbError> {
+    let conn: &mut Conn = tx;
+    let items = sqlx::query_as!(
+        Item,
+        r#"SELECT item_id, reconciliation_id, channel, class AS "class: Class", kind AS "kind: StatementKind", our_id,
+                  channel_id, merchant_id, order_no, ours, theirs, our_status, currency AS "currency: Currency", at,
+                  action AS "action: Action", moves_money, status AS "status: ItemStatus", decided_by, outcome, created_at,
+                  attempts, version
+           FROM reconciliation_items
+           WHERE reconciliation_id = $1 AND seen_round < $2 AND status IN ('PROPOSED', 'WAITING', 'ESCALATED')
+           ORDER BY item_id LIMIT $3 FOR UPDATE"#,
+        reconciliation_id,
+        round,
+        limit,
+    )
+    .fetch_all(conn)
+    .await?;
+    Ok(items)
+}
+
+/// A difference, locked.
+pub(in crate::reconciliation) async fn lock_item(
+    tx: &mut Tx,
+    item_id: &str,
+) -> Result<Option<Item>, DbError> {
+    let conn: &mut Conn = tx;
+    sqlx::query!("SELECT item_id FROM reconciliation_items WHERE item_id = $1 FOR UPDATE", item_id)
+        .fetch_optional(&mut *conn)
+        .await?;
+    find_item(conn, item_id).await
+}
+
+/// A difference.
+pub(in crate::reconciliation) async fn find_item(
+    conn: &mut Conn,
+    item_id: &str,
+) -> Result<Option<Item>, DbError> {
+    let item = sqlx::query_as!(
+        Item,
+        r#"SELECT item_id, reconciliation_id, channel, class AS "class: Class", kind AS "kind: StatementKind", our_id,
+                  channel_id, merchant_id, order_no, ours, theirs, our_status, currency AS "currency: Currency", at,
+                  action AS "action: Action", moves_money, status AS "status: ItemStatus", decided_by, outcome, created_at,
+                  attempts, version
+           FROM reconciliation_items WHERE item_id = $1"#,
+        item_id,
+    );
+    Ok(item.fetch_optional(conn).await?)
+}
+
+/// A page of a day's differences, by their ids.
+pub(in crate::reconciliation) async fn list_items(
+    conn: &mut Conn,
+    reconciliation_id: &str,
+    status: Option<ItemStatus>,
+    class: Option<Class>,
+    starting_after: Option<&str>,
+    limit: i64,
+) -> Result<Vec<Item>, DbError> {
+    let items = sqlx::query_as!(
+        Item,
+        r#"SELECT item_id, reconciliation_id, channel, class AS "class: Class", kind AS "kind: StatementKind", our_id,
+                  channel_id, merchant_id, order_no, ours, theirs, our_status, currency AS "currency: Currency", at,
+                  action AS "action: Action", moves_money, status AS "status: ItemStatus", decided_by, outcome, created_at,
+                  attempts, version
+           FROM reconciliation_items
+           WHERE reconciliation_id = $1 AND ($2::text IS NULL OR status = $2) AND ($3::text IS NULL OR class = $3)
+             AND ($4::text IS NULL OR item_id > $4)
+           ORDER BY item_id LIMIT $5"#,
+        reconciliation_id,
+        status.map(ItemStatus::as_str),
+        class.map(Class::as_str),
+        starting_after,
+        limit,
+    )
+    .fetch_all(conn)
+    .await?;
+    Ok(items)
+}
+
+/// Differences that are not at their end, by class: also zero, so that a gauge falls back.
+pub(in crate::reconciliation) async fn count_open(conn: &mut Conn) -> Result<Vec<(Class, i64)>, DbError> {
+    let rows = sqlx::query!(
+        r#"SELECT class AS "class: Class", count(*) AS "count!" FROM reconciliation_items
+           WHERE status IN ('PROPOSED', 'WAITING', 'APPLYING', 'ESCALATED') GROUP BY class"#,
+    )
+    .fetch_all(conn)
+    .await?;
+    let count = |class: Class| rows.iter().find(|row| row.class == class).map_or(0, |row| row.count);
+    Ok(Class::ALL.iter().map(|&class| (class, count(class))).collect())
+}

@@ -1,0 +1,107 @@
+//! The rows of `statement_lines`.
+
+use time::format_description::well_known::Rfc3339;
+use time::{Date, OffsetDateTime};
+
+use crate::channels::StatementLine;
+use crate::infra::db::copy::push_cell;
+use crate::infra::db::{Conn, DbError, Tx};
+
+const COPY: &str =
+    "COPY statement_lines (reconciliation_id, line_no, kind, our_id, channel_id, amount, currency, fee,
+                                          is_final, at) FROM STDIN";
+
+/// Adds lines behind those that are there.
+pub(in crate::reconciliation) async fn copy_lines(
+    tx: &mut Tx,
+    reconciliation_id: &str,
+    first_line_no: i64,
+    lines: &[StatementLine],
+) -> Result<(), DbError> {
+    let mut rows = Vec::with_capacity(lines.len() * 160);
+    for (line_no, line) in (first_line_no..).zip(lines) {
+        let at =
+            line.at.format(&Rfc3339).map_err(|error| DbError::Other(sqlx::Error::Encode(Box::new(error))))?;
+        let cells = [
+            reconciliation_id,
+            &line_no.to_string(),
+            line.kind.as_str(),
+            &line.our_id,
+            &line.channel_id,
+            &line.amount.to_string(),
+            line.currency.as_str(),
+            &line.fee.to_string(),
+            if line.is_final { "t" } else { "f" },
+            &at,
+        ];
+        for (place, cell) in cells.into_iter().enumerate() {
+            if place > 0 {
+                rows.push(b'\t');
+            }
+            push_cell(&mut rows, cell);
+        }
+        rows.push(b'\n');
+    }
+    tx.copy_in(COPY, rows).await?;
+    Ok(())
+}
+
+/// Takes lines of a day out, so many at most. Gives how many.
+pub(in crate::reconciliation) async fn delete_lines(
+    conn: &mut Conn,
+    reconciliation_id: &str,
+    limit: i64,
+) -> Result<u64, DbError> {
+    let deleted = sqlx::query!(
+        "DELETE FROM statement_lines
+         WHERE ctid = ANY(ARRAY(SELECT ctid FROM statement_lines WHERE reconciliation_id = $1 LIMIT $2))",
+        reconciliation_id,
+        limit,
+    )
+    .execute(conn)
+    .await?;
+    Ok(deleted.rows_affected())
+}
+
+/// Takes lines of an old day out, so many at most. Gives how many.
+pub(in crate::reconciliation) async fn delete_old_lines(
+    conn: &mut Conn,
+    before: OffsetDateTime,
+    limit: i64,
+) -> Result<u64, DbError> {
+    let deleted = sqlx::query!(
+        "DELETE FROM statement_lines
+         WHERE ctid = ANY(ARRAY(
+             SELECT line.ctid FROM reconciliations AS old, LATERAL (
+                 SELECT ctid FROM statement_lines
+                 WHERE statement_lines.reconciliation_id = old.reconciliation_id LIMIT $2) AS line
+             WHERE old.status = 'DONE' AND old.finished_at < $1
+             LIMIT $2))",
+        before,
+        limit,
+    )
+    .execute(conn)
+    .await?;
+    Ok(deleted.rows_affected())
+}
+
+/// The other days of a channel whose lines are all here, and whether those right before and behind are among them.
+pub(in crate::reconciliation) async fn neighbours(
+    conn: &mut Conn,
+    channel: &str,
+    day: Date,
+    kept_since: OffsetDateTime,
+) -> Result<Vec<(String, Date)>, DbError> {
+    let rows = sqlx::query!(
+        "SELECT reconciliation_id, day FROM reconciliations
+         WHERE channel = $1 AND day <> $2 AND status IN ('MATCHING', 'ACTING', 'DONE')
+           AND (finished_at IS NULL OR finished_at >= $3)
+         ORDER BY day DESC LIMIT 32",
+        channel,
+        day,
+        kept_since,
+    )
+    .fetch_all(conn)
+    .await?;
+    Ok(rows.into_iter().map(|row| (row.reconciliation_id, row.day)).collect())
+}

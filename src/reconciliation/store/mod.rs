@@ -1,0 +1,19 @@
+//! The rows of reconciliation, and what comparing reads of everybody's.
+
+mod compare;
+mod files;
+mod items;
+mod lines;
+mod runs;
+
+pub(super) use compare::{Walk, compare_lines, has_ours, walk_ours};
+pub(super) use files::{delete_old_files, find_part, insert_part, measure};
+pub(super) use items::{
+    Move, claim_items, count_open, count_unfinished, find_item, list_items, lock_item, lock_unseen,
+    move_item, release, spent,
+};
+pub(super) use lines::{copy_lines, delete_lines, delete_old_lines, neighbours};
+pub(super) use runs::{
+    Claimed, NewRun, begin_again, claim, due_day, find_of_day, insert, last_day, last_done, list, note_place,
+    rest, set_status,
+};

@@ -1,0 +1,343 @@
+//! The rows of `reconciliations`, and their history.
+
+use std::collections::BTreeMap;
+
+use sqlx::types::Json;
+use time::{Date, OffsetDateTime, Time};
+
+use crate::channels::bills::{BadStatement, Fault, Format};
+use crate::infra::db::{Conn, DbError, Tx, expect_one_row};
+use crate::reconciliation::model::{Reconciliation, RunEvent, RunStatus, Source, Totals};
+
+/// A day in the hands of a worker. Whoever takes it after the lease, or begins it again, makes its version another.
+#[derive(Clone, Debug)]
+pub(in crate::reconciliation) struct Claimed {
+    pub(in crate::reconciliation) reconciliation_id: String,
+    pub(in crate::reconciliation) channel: String,
+    pub(in crate::reconciliation) day: Date,
+    pub(in crate::reconciliation) begins_at: OffsetDateTime,
+    pub(in crate::reconciliation) ends_at: OffsetDateTime,
+    pub(in crate::reconciliation) status: RunStatus,
+    pub(in crate::reconciliation) round: i32,
+    pub(in crate::reconciliation) source: Source,
+    pub(in crate::reconciliation) format: Option<Format>,
+    pub(in crate::reconciliation) file_id: Option<String>,
+    pub(in crate::reconciliation) lines: i64,
+    pub(in crate::reconciliation) next_page: Option<String>,
+    pub(in crate::reconciliation) after_kind: String,
+    pub(in crate::reconciliation) after_channel_id: String,
+    pub(in crate::reconciliation) after_line_no: i64,
+    pub(in crate::reconciliation) is_walked: bool,
+    pub(in crate::reconciliation) walked_until: Option<OffsetDateTime>,
+    pub(in crate::reconciliation) compared_at: Option<OffsetDateTime>,
+    pub(in crate::reconciliation) totals: Json<Totals>,
+    version: i32,
+}
+
+/// A day to begin.
+#[derive(Clone, Debug)]
+pub(in crate::reconciliation) struct NewRun<'a> {
+    pub(in crate::reconciliation) reconciliation_id: &'a str,
+    pub(in crate::reconciliation) channel: &'a str,
+    pub(in crate::reconciliation) day: Date,
+    pub(in crate::reconciliation) begins_at: OffsetDateTime,
+    pub(in crate::reconciliation) ends_at: OffsetDateTime,
+    pub(in crate::reconciliation) source: Source,
+    pub(in crate::reconciliation) file: Option<(Format, &'a str, &'a str)>,
+}
+
+/// Writes a day that was never begun, with the first line of its history.
+pub(in crate::reconciliation) async fn insert(
+    tx: &mut Tx,
+    new: &NewRun<'_>,
+    now: OffsetDateTime,
+) -> Result<(), DbError> {
+    let conn: &mut Conn = tx;
+    sqlx::query!(
+        "WITH begun AS (
+             INSERT INTO reconciliations (reconciliation_id, channel, day, begins_at, ends_at, source, format, file_id,
+                                          file_sha256, leased_until, created_at, updated_at)
+             VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $10, $10)
+             RETURNING reconciliation_id, status
+         )
+         INSERT INTO reconciliation_history (reconciliation_id, seq, to_status, event, created_at)
+         SELECT reconciliation_id, 1, status, 'BEGUN', $10 FROM begun",
+        new.reconciliation_id,
+        new.channel,
+        new.day,
+        new.begins_at,
+        new.ends_at,
+        new.source.as_str(),
+        new.file.map(|(format, ..)| format.as_str()),
+        new.file.map(|(_, file_id, _)| file_id),
+        new.file.map(|(.., sha256)| sha256),
+        now,
+    )
+    .execute(conn)
+    .await?;
+    Ok(())
+}
+
+/// Begins a locked day anew, from the given source: its lines are taken out by whoever carries it on.
+pub(in crate::reconciliation) async fn begin_again(
+    tx: &mut Tx,
+    reconciliation_id: &str,
+    new: &NewRun<'_>,
+    from: RunStatus,
+    to: RunStatus,
+    now: OffsetDateTime,
+) -> Result<(), DbError> {
+    let conn: &mut Conn = tx;
+    let begun = sqlx::query!(
+        "WITH begun AS (
+             UPDATE reconciliations
+             SET status = $3, round = round + 1, source = $4, format = $5, file_id = $6, file_sha256 = $7, lines = 0,
+                 next_page = NULL, after_kind = '', after_channel_id = '', after_line_no = 0, is_walked = false,
+                 walked_until = NULL, compared_at = NULL, totals = '{}', fault = NULL, detail = NULL, attempts = 0,
+                 leased_until = $9, updated_at = $9, finished_at = NULL, version = version + 1
+             WHERE reconciliation_id = $1 AND status = $2
+             RETURNING reconciliation_id
+         )
+         INSERT INTO reconciliation_history (reconciliation_id, seq, from_status, to_status, event, created_at)
+         SELECT reconciliation_id,
+                (SELECT max(seq) + 1 FROM reconciliation_history AS h WHERE h.reconciliation_id = begun.reconciliation_id),
+                $2, $3, $8, $9
+         FROM begun",
+        reconciliation_id,
+        from.as_str(),
+        to.as_str(),
+        new.source.as_str(),
+        new.file.map(|(format, ..)| format.as_str()),
+        new.file.map(|(_, file_id, _)| file_id),
+        new.file.map(|(.., sha256)| sha256),
+        RunEvent::BegunAgain.as_str(),
+        now,
+    )
+    .execute(conn)
+    .await?;
+    expect_one_row(&begun)
+}
+
+/// The day of a channel, locked: its id, its state, and the fingerprint of the file that it was compared with.
+pub(in crate::reconciliation) async fn find_of_day(
+    tx: &mut Tx,
+    channel: &str,
+    day: Date,
+) -> Result<Option<(String, RunStatus, Option<String>)>, DbError> {
+    let conn: &mut Conn = tx;
+    let row = sqlx::query!(
+        r#"SELECT reconciliation_id, status AS "status: RunStatus", file_sha256
+           FROM reconciliations WHERE channel = $1 AND day = $2 FOR UPDATE"#,
+        channel,
+        day,
+    )
+    .fetch_optional(conn)
+    .await?;
+    Ok(row.map(|row| (row.reconciliation_id, row.status, row.file_sha256)))
+}
+
+/// Takes a day that waits and that nobody is at, until `until`.
+pub(in crate::reconciliation) async fn claim(
+    conn: &mut Conn,
+    until: OffsetDateTime,
+    now: OffsetDateTime,
+) -> Result<Option<Claimed>, DbError> {
+    let claimed = sqlx::query_as!(
+        Claimed,
+        r#"UPDATE reconciliations SET leased_until = $2, version = version + 1, updated_at = $1
+           WHERE reconciliation_id = (
+               SELECT reconciliation_id FROM reconciliations
+               WHERE status <> 'DONE' AND leased_until <= $1
+                 -- A refused file waits for another one.
+                 AND (source = 'CHANNEL' OR file_id IS NOT NULL)
+               -- Days in their order: each looks at the one before.
+               ORDER BY day, leased_until LIMIT 1 FOR UPDATE SKIP LOCKED)
+           RETURNING reconciliation_id, channel, day, begins_at, ends_at, status AS "status: RunStatus", round,
+                     source AS "source: Source", format AS "format: Format", file_id, lines, next_page, after_kind,
+                     after_channel_id, after_line_no, is_walked, walked_until, compared_at,
+                     totals AS "totals: Json<Totals>", version"#,
+        now,
+        until,
+    )
+    .fetch_optional(conn)
+    .await?;
+    Ok(claimed)
+}
+
+/// Writes down how far a worker has come, and keeps the day until `until`. `false` when it is no longer theirs.
+pub(in crate::reconciliation) async fn note_place(
+    tx: &mut Tx,
+    run: &Claimed,
+    until: OffsetDateTime,
+) -> Result<bool, DbError> {
+    let conn: &mut Conn = tx;
+    let noted = sqlx::query!(
+        "UPDATE reconciliations
+         SET lines = $3, next_page = $4, after_kind = $5, after_channel_id = $6, after_line_no = $7, is_walked = $8,
+             walked_until = $9, compared_at = $10, totals = $11, leased_until = $12
+         WHERE reconciliation_id = $1 AND version = $2",
+        run.reconciliation_id,
+        run.version,
+        run.lines,
+        run.next_page,
+        run.after_kind,
+        run.after_channel_id,
+        run.after_line_no,
+        run.is_walked,
+        run.walked_until,
+        run.compared_at,
+        Json(&run.totals.0) as _,
+        until,
+    )
+    .execute(conn)
+    .await?;
+    Ok(noted.rows_affected() == 1)
+}
+
+/// Moves a day on, and lets it go: at once, or to be taken again at `at`. `false` when it is no longer the worker's.
+pub(in crate::reconciliation) async fn set_status(
+    tx: &mut Tx,
+    run: &Claimed,
+    to: RunStatus,
+    event: RunEvent,
+    bad: Option<&BadStatement>,
+    at: OffsetDateTime,
+    now: OffsetDateTime,
+) -> Result<bool, DbError> {
+    let conn: &mut Conn = tx;
+    let moved = sqlx::query!(
+        "WITH moved AS (
+             UPDATE reconciliations
+             SET status = $4, fault = $6, detail = $7, leased_until = $8, updated_at = $9, version = version + 1,
+                 finished_at = CASE WHEN $4 = 'DONE' THEN $9::timestamptz END,
+                 compared_at = CASE WHEN $4 = 'MATCHING' THEN $9::timestamptz ELSE compared_at END,
+                 attempts = CASE WHEN $6::text IS NULL THEN 0 ELSE attempts + 1 END,
+                 -- What a refused statement left is taken out before the next one; a refused file is not read again.
+                 lines = CASE WHEN $6::text IS NULL THEN lines ELSE 0 END,
+                 next_page = NULL,
+                 file_id = CASE WHEN $6::text IS NULL THEN file_id END
+             WHERE reconciliation_id = $1 AND status = $2 AND version = $3
+             RETURNING reconciliation_id
+         )
+         INSERT INTO reconciliation_history (reconciliation_id, seq, from_status, to_status, event, created_at)
+         SELECT reconciliation_id,
+                (SELECT max(seq) + 1 FROM reconciliation_history AS h WHERE h.reconciliation_id = moved.reconciliation_id),
+                $2, $4, $5, $9
+         FROM moved",
+        run.reconciliation_id,
+        run.status.as_str(),
+        run.version,
+        to.as_str(),
+        event.as_str(),
+        bad.map(|bad| bad.fault.as_str()),
+        bad.map(|bad| bad.detail.as_str()),
+        at,
+        now,
+    )
+    .execute(conn)
+    .await?;
+    Ok(moved.rows_affected() == 1)
+}
+
+/// Lets a day go, to be taken again at `at`.
+pub(in crate::reconciliation) async fn rest(
+    conn: &mut Conn,
+    run: &Claimed,
+    at: OffsetDateTime,
+) -> Result<(), DbError> {
+    sqlx::query!(
+        "UPDATE reconciliations SET leased_until = $3 WHERE reconciliation_id = $1 AND version = $2",
+        run.reconciliation_id,
+        run.version,
+        at,
+    )
+    .execute(conn)
+    .await?;
+    Ok(())
+}
+
+/// Whether the time of day has come in that zone. The database knows what a zone means.
+pub(in crate::reconciliation) async fn due_day(
+    conn: &mut Conn,
+    at: Time,
+    time_zone: &str,
+    now: OffsetDateTime,
+) -> Result<bool, DbError> {
+    let is_due = sqlx::query_scalar!(
+        r#"SELECT ($1::timestamptz AT TIME ZONE $2)::time >= $3 AS "is_due!""#,
+        now,
+        time_zone,
+        at
+    );
+    Ok(is_due.fetch_one(conn).await?)
+}
+
+/// The last day of a channel that was ever begun.
+pub(in crate::reconciliation) async fn last_day(
+    conn: &mut Conn,
+    channel: &str,
+) -> Result<Option<Date>, DbError> {
+    let last = sqlx::query_scalar!("SELECT max(day) FROM reconciliations WHERE channel = $1", channel);
+    Ok(last.fetch_one(conn).await?)
+}
+
+/// A page of days, newest first; or the one of that id.
+pub(in crate::reconciliation) async fn list(
+    conn: &mut Conn,
+    reconciliation_id: Option<&str>,
+    channel: Option<&str>,
+    starting_after: Option<&str>,
+    limit: i64,
+) -> Result<Vec<Reconciliation>, DbError> {
+    let rows = sqlx::query!(
+        r#"SELECT reconciliation_id, channel, day, status AS "status: RunStatus", round, source AS "source: Source",
+                  format AS "format: Format", lines, totals AS "totals: Json<Totals>", fault AS "fault: Fault", detail,
+                  created_at, finished_at,
+                  coalesce((SELECT jsonb_object_agg(word, count)
+                            FROM (SELECT class || ' ' || item.status AS word, count(*) AS count
+                                  FROM reconciliation_items AS item
+                                  WHERE item.reconciliation_id = reconciliations.reconciliation_id
+                                  GROUP BY word) AS counted), '{}') AS "differences!: Json<BTreeMap<String, i64>>"
+           FROM reconciliations
+           WHERE ($1::text IS NULL OR reconciliation_id = $1) AND ($2::text IS NULL OR channel = $2)
+             AND ($3::text IS NULL OR reconciliation_id < $3)
+           ORDER BY reconciliation_id DESC LIMIT $4"#,
+        reconciliation_id,
+        channel,
+        starting_after,
+        limit,
+    )
+    .fetch_all(conn)
+    .await?;
+    Ok(rows
+        .into_iter()
+        .map(|row| Reconciliation {
+            reconciliation_id: row.reconciliation_id,
+            channel: row.channel,
+            day: row.day,
+            status: row.status,
+            round: row.round,
+            source: row.source,
+            format: row.format,
+            lines: row.lines,
+            totals: row.totals.0,
+            fault: row.fault,
+            detail: row.detail,
+            created_at: row.created_at,
+            finished_at: row.finished_at,
+            differences: row.differences.0,
+        })
+        .collect())
+}
+
+/// The end of each channel's last day that was compared to its end.
+pub(in crate::reconciliation) async fn last_done(
+    conn: &mut Conn,
+) -> Result<Vec<(String, OffsetDateTime)>, DbError> {
+    let rows = sqlx::query!(
+        r#"SELECT channel, max(ends_at) AS "ended_at!" FROM reconciliations WHERE status = 'DONE' GROUP BY channel"#,
+    )
+    .fetch_all(conn)
+    .await?;
+    Ok(rows.into_iter().map(|row| (row.channel, row.ended_at)).collect())
+}

@@ -1,0 +1,84 @@
+-- What was recorded here in a stretch of time, against the statement's lines: what they lack becomes an item, and the
+-- rest is counted.
+--
+-- $1 day, $2 other days whose lines are here, $3 channel, $4 $5 the stretch, $6 $7 the day's beginning and end, $8 $9
+-- what this day answers for: movements before or behind are another day's to miss, $10 now, $11 round.
+WITH moved AS MATERIALIZED (
+    SELECT 'PAYMENT' AS kind, trade.transaction_id AS channel_id,
+           coalesce(stray.out_trade_no, attempt.pay_order_id) AS our_id,
+           coalesce(stray.amount, attempt.amount) AS amount, coalesce(stray.currency, attempt.currency) AS currency,
+           coalesce(stray.paid_at, attempt.paid_at) AS at, trade.created_at AS recorded_at,
+           coalesce(stray.status, attempt.status) AS our_status,
+           coalesce(stray.merchant_id, attempt.merchant_id) AS merchant_id,
+           coalesce(stray.order_no, attempt.order_no) AS order_no
+    FROM trades AS trade
+    LEFT JOIN stray_payments AS stray ON stray.stray_id = trade.stray_id
+    LEFT JOIN pay_orders AS attempt ON attempt.pay_order_id = trade.pay_order_id
+    WHERE trade.channel = $3 AND trade.created_at >= $4 AND trade.created_at < $5
+    UNION ALL
+    SELECT 'REFUND', coalesce(refund.channel_refund_id, ''), refund.refund_id, refund.amount, refund.currency,
+           refund.updated_at, refund.updated_at, refund.status, refund.merchant_id, refund.order_no
+    FROM refunds AS refund
+    LEFT JOIN pay_orders AS attempt ON attempt.pay_order_id = refund.pay_order_id
+    LEFT JOIN stray_payments AS stray ON stray.stray_id = refund.stray_id
+    WHERE refund.channel_refund_id IS NOT NULL AND refund.status = 'SUCCEEDED' AND refund.updated_at >= $4 AND refund.updated_at < $5
+      AND coalesce(attempt.channel, stray.channel) = $3
+    UNION ALL
+    SELECT 'PAYOUT', coalesce(channel_payout_id, ''), withdrawal_id, amount, currency, updated_at, updated_at, status,
+           merchant_id, NULL
+    FROM withdrawals
+    WHERE status = 'SUCCEEDED' AND updated_at >= $4 AND updated_at < $5 AND channel = $3
+), looked AS MATERIALIZED (
+    SELECT moved.*, at >= $6 AND at < $7 AS is_of_day,
+           -- One look-up for each, with LIMIT: as EXISTS the planner would read all lines for every stretch.
+           CASE kind
+               WHEN 'PAYMENT' THEN (
+                   SELECT true FROM statement_lines AS line
+                   WHERE line.reconciliation_id = $1 AND line.kind = 'PAYMENT' AND line.channel_id = moved.channel_id LIMIT 1)
+               WHEN 'REFUND' THEN (
+                   SELECT true FROM statement_lines AS line
+                   WHERE line.our_id = moved.our_id AND line.kind = 'REFUND' AND line.reconciliation_id = $1 LIMIT 1)
+               ELSE (
+                   SELECT true FROM statement_lines AS line
+                   WHERE line.our_id = moved.our_id AND line.kind = 'PAYOUT' AND line.reconciliation_id = $1 LIMIT 1) END IS NOT NULL
+               AS is_listed
+    FROM moved
+), judged AS MATERIALIZED (
+    SELECT looked.*,
+           NOT is_listed AND at < $9::timestamptz
+           -- Of this day, or recorded on it and so late that its own day could not know of it.
+           AND (at >= $8 OR recorded_at >= $6 AND recorded_at < $7)
+           -- Channels may book a movement of one day's edge on the other.
+           AND CASE kind
+               WHEN 'PAYMENT' THEN (
+                   SELECT true FROM statement_lines AS line
+                   WHERE line.reconciliation_id = ANY($2::text[]) AND line.kind = 'PAYMENT'
+                     AND line.channel_id = looked.channel_id LIMIT 1)
+               WHEN 'REFUND' THEN (
+                   SELECT true FROM statement_lines AS line
+                   WHERE line.our_id = looked.our_id AND line.kind = 'REFUND' AND line.reconciliation_id = ANY($2::text[]) LIMIT 1)
+               ELSE (
+                   SELECT true FROM statement_lines AS line
+                   WHERE line.our_id = looked.our_id AND line.kind = 'PAYOUT'
+                     AND line.reconciliation_id = ANY($2::text[]) LIMIT 1) END IS NULL AS is_missing
+    FROM looked
+), found AS (
+    INSERT INTO reconciliation_items AS item
+        (item_id, channel, reconciliation_id, class, kind, subject, our_id, channel_id, merchant_id, order_no, ours,
+         our_status, currency, at, action, moves_money, seen_round, due_at, created_at, updated_at)
+    SELECT 'ri_' || upper(substr(encode(sha256(convert_to(concat_ws('/', $3::text, 'MISSING_THERE', kind, subject), 'UTF8')),
+                                        'hex'), 1, 26)),
+           $3, $1, 'MISSING_THERE', kind, subject, our_id, channel_id, merchant_id, order_no, amount, our_status, currency,
+           at, 'ASK', false, $11, $10, $10, $10
+    FROM (SELECT judged.*, CASE kind WHEN 'PAYMENT' THEN channel_id ELSE our_id END AS subject FROM judged) AS judged
+    WHERE is_missing
+    ON CONFLICT ON CONSTRAINT reconciliation_items_once DO UPDATE SET seen_round = excluded.seen_round
+    WHERE item.reconciliation_id = excluded.reconciliation_id
+)
+SELECT kind AS "kind!: StatementKind", currency AS "currency!: Currency",
+       count(*) FILTER (WHERE is_of_day) AS "our_count!",
+       coalesce(sum(amount) FILTER (WHERE is_of_day), 0)::bigint AS "ours!",
+       coalesce(sum(amount) FILTER (WHERE is_missing), 0)::bigint AS "differences!",
+       (coalesce(sum(amount) FILTER (WHERE is_of_day AND NOT is_listed AND NOT is_missing), 0)
+        - coalesce(sum(amount) FILTER (WHERE is_missing AND NOT is_of_day), 0))::bigint AS "edges!"
+FROM judged GROUP BY kind, currency

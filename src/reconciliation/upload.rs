@@ -1,0 +1,157 @@
+//! A statement that an operator brings: kept piece by piece as it comes, and read by the workers once it is whole.
+
+use std::pin::pin;
+
+use futures_util::{Stream, StreamExt};
+use ring::digest::{Context, SHA1_FOR_LEGACY_USE_ONLY, SHA256};
+use time::Date;
+
+use super::begin::{Day, begin_day};
+use super::error::ReconciliationError;
+use super::find;
+use super::model::Reconciliation;
+use super::store;
+use crate::admin_log::Entry;
+use crate::app::App;
+use crate::channels::bills::Format;
+use crate::infra::crash::effect;
+
+/// Bytes of a piece, but of the last one.
+pub(super) const PART: usize = 256 * 1024;
+/// Bytes of an upload at most: forty million lines.
+const MAX_UPLOAD: u64 = 8 << 30;
+
+/// What an upload is.
+#[derive(Clone, Debug)]
+pub struct NewUpload {
+    /// Whose statement.
+    pub channel: String,
+    /// Of which day of the channel's.
+    pub day: Date,
+    /// What it looks like.
+    pub format: Format,
+    /// What its channel says of it: SHA-1 (WeChat Pay) or SHA-256 of its bytes, in hex.
+    pub checksum: Option<String>,
+}
+
+/// What came of it.
+#[derive(Debug)]
+pub struct Uploaded {
+    /// The day that it is compared with.
+    pub reconciliation: Reconciliation,
+    /// Bytes that came.
+    pub bytes: u64,
+    /// Their SHA-256 in hex.
+    pub sha256: String,
+}
+
+/// Takes an upload in and begins its day with it. Dropped on the way, it leaves pieces that nobody reads, which are
+/// forgotten in time.
+///
+/// # Errors
+/// [`ReconciliationError::UploadIncomplete`], [`ReconciliationError::UploadTooLarge`],
+/// [`ReconciliationError::Checksum`]: nothing was begun.
+pub async fn upload<B, E>(
+    app: &App,
+    new: &NewUpload,
+    bytes: impl Stream<Item = Result<B, E>>,
+    entry: Option<Entry>,
+) -> Result<Uploaded, ReconciliationError>
+where
+    B: AsRef<[u8]>,
+    E: std::fmt::Display,
+{
+    let day = Day::of(new.day, new.format.offset());
+    let mut file = Keeping::new(app);
+    let mut bytes = pin!(bytes);
+    while let Some(piece) = bytes.next().await {
+        let piece = piece.map_err(|error| ReconciliationError::UploadIncomplete(error.to_string()))?;
+        file.add(piece.as_ref()).await?;
+    }
+    let kept = file.end().await?;
+    if new.checksum.as_ref().is_some_and(|told| !kept.fits(told)) {
+        return Err(ReconciliationError::Checksum);
+    }
+    let of_day = Some((new.format, kept.file_id.as_str(), kept.sha256.as_str()));
+    let id = begin_day(app, &new.channel, day, of_day, entry).await?;
+    Ok(Uploaded { reconciliation: find::find(app, &id).await?, bytes: kept.bytes, sha256: kept.sha256 })
+}
+
+/// A file that is whole.
+struct Kept {
+    file_id: String,
+    bytes: u64,
+    sha1: String,
+    sha256: String,
+}
+
+impl Kept {
+    fn fits(&self, told: &str) -> bool {
+        [&self.sha1, &self.sha256].into_iter().any(|own| own.eq_ignore_ascii_case(told.trim()))
+    }
+}
+
+/// A file that is coming in.
+struct Keeping<'a> {
+    app: &'a App,
+    file_id: String,
+    part: i32,
+    pending: Vec<u8>,
+    bytes: u64,
+    sha1: Context,
+    sha256: Context,
+}
+
+impl<'a> Keeping<'a> {
+    fn new(app: &'a App) -> Self {
+        Self {
+            app,
+            file_id: app.ids.statement_file(),
+            part: 0,
+            pending: Vec::with_capacity(PART),
+            bytes: 0,
+            sha1: Context::new(&SHA1_FOR_LEGACY_USE_ONLY),
+            sha256: Context::new(&SHA256),
+        }
+    }
+
+    async fn add(&mut self, mut piece: &[u8]) -> Result<(), ReconciliationError> {
+        self.bytes += piece.len() as u64;
+        if self.bytes > MAX_UPLOAD {
+            return Err(ReconciliationError::UploadTooLarge(MAX_UPLOAD));
+        }
+        self.sha1.update(piece);
+        self.sha256.update(piece);
+        while !piece.is_empty() {
+            let (now, later) = piece.split_at(piece.len().min(PART - self.pending.len()));
+            self.pending.extend_from_slice(now);
+            piece = later;
+            if self.pending.len() == PART {
+                self.keep().await?;
+            }
+        }
+        Ok(())
+    }
+
+    async fn keep(&mut self) -> Result<(), ReconciliationError> {
+        let (now, mut conn) = (self.app.now(), self.app.db.conn().await?);
+        effect!(
+            "reconciliation.keep_part",
+            store::insert_part(&mut conn, &self.file_id, self.part, &self.pending, now).await
+        )?;
+        self.part += 1;
+        self.pending.clear();
+        Ok(())
+    }
+
+    async fn end(mut self) -> Result<Kept, ReconciliationError> {
+        if !self.pending.is_empty() {
+            self.keep().await?;
+        }
+        let hex = |context: Context| {
+            context.finish().as_ref().iter().map(|byte| format!("{byte:02x}")).collect::<String>()
+        };
+        let Self { file_id, bytes, sha1, sha256, .. } = self;
+        Ok(Kept { file_id, bytes, sha1: hex(sha1), sha256: hex(sha256) })
+    }
+}

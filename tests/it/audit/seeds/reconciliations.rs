@@ -1,0 +1,31 @@
+//! Violations of reconciliation, one after the other.
+
+use super::{Seed, seed};
+
+pub(super) const SEEDS: &[Seed] = &[
+    seed("difference_shown", "UPDATE reconciliation_items SET status = 'WAITING' WHERE item_id = 'ri_a'"),
+    seed("difference_shown", "DELETE FROM exceptions WHERE subject = 'ri_e'"),
+    seed(
+        "difference_exception_outlived",
+        "INSERT INTO exceptions (exception_id, kind, subject, detail, created_at, updated_at)
+         VALUES ('ex_ri_a', 'RECONCILIATION', 'ri_a', 'gone', '2029-12-31 12:00', '2029-12-31 12:00')",
+    ),
+    seed(
+        "difference_unfinished",
+        "UPDATE reconciliation_items SET status = 'APPLYING', decided_by = 'anna' WHERE item_id = 'ri_a'",
+    ),
+    seed(
+        "difference_applied",
+        "UPDATE reconciliation_items SET channel_id = 'T-none' WHERE item_id = 'ri_a'",
+    ),
+    seed(
+        "reconciliation_done",
+        "UPDATE reconciliation_items SET status = 'APPLYING', due_at = '2030-01-01 00:01' WHERE item_id = 'ri_a'",
+    ),
+    seed("reconciliation_history", "DELETE FROM reconciliation_history WHERE seq = 3"),
+    seed("reconciliation_history", "DELETE FROM reconciliation_history"),
+    seed(
+        "reconciliation_unfinished",
+        "UPDATE reconciliations SET status = 'ACTING', finished_at = NULL; DELETE FROM reconciliation_history WHERE seq = 5",
+    ),
+];

@@ -1,0 +1,107 @@
+//! Stories of statements that are compared, and whose process dies.
+
+use payonce::infra::clock::Clock;
+use reqwest::Method;
+use serde_json::json;
+use time::Date;
+
+use super::money::Money;
+use crate::support::TestApp;
+use crate::support::service::{Gone, OPERATOR_OF_PROCESS, Service};
+use crate::support::statements::sandbox_csv;
+
+/// The day before, by the clock of the processes: they have the machine's.
+fn yesterday() -> Date {
+    Clock::system().now().date().previous_day().expect("a day")
+}
+
+/// Money that the channel took yesterday for an order that was closed, and that nobody was told of.
+async fn lost_money(app: &TestApp, number: &str) {
+    let id = app.order_to_pay(number).await;
+    app.close(number).await.expect(200);
+    app.sandbox_pay(&id, json!({"force": true, "notify": false})).await.expect(200);
+    app.sql(&format!(
+        "UPDATE sandbox.payments SET paid_at = '{} 12:00Z' WHERE pay_order_id = '{id}'",
+        yesterday()
+    ))
+    .await;
+}
+
+/// A day that was compared long ago.
+async fn old_day(app: &TestApp, number: &str) {
+    app.sql(&format!(
+        "BEGIN;
+         INSERT INTO reconciliations (reconciliation_id, channel, day, begins_at, ends_at, status, source, leased_until,
+                                      created_at, updated_at, finished_at)
+         VALUES ('rc_{number}', '{number}', '2020-01-01', '2020-01-01', '2020-01-02', 'DONE', 'CHANNEL', '2020-01-02',
+                 '2020-01-02', '2020-01-02', '2020-01-02');
+         INSERT INTO reconciliation_history
+         SELECT 'rc_{number}', seq, before, after, event, '2020-01-02'
+         FROM (VALUES (1, NULL, 'OPEN', 'BEGUN'), (2, 'OPEN', 'FETCHING', 'FETCH_BEGUN'),
+                      (3, 'FETCHING', 'MATCHING', 'FETCHED'), (4, 'MATCHING', 'ACTING', 'MATCHED'),
+                      (5, 'ACTING', 'DONE', 'FINISHED')) AS step (seq, before, after, event);
+         INSERT INTO statement_lines VALUES ('rc_{number}', 1, 'OTHER', 'x', 'x', 1, 'CNY', 0, true, '2020-01-01');
+         INSERT INTO statement_files VALUES ('sf_{number}', 0, 'x', '2020-01-01');
+         COMMIT"
+    ))
+    .await;
+}
+
+pub async fn prepare(story: Money, app: &TestApp, number: &str) {
+    match story {
+        Money::OldStatement => old_day(app, number).await,
+        Money::ApproveADifference => {
+            lost_money(app, number).await;
+            app.reconcile(yesterday()).await;
+        }
+        _ => lost_money(app, number).await,
+    }
+}
+
+pub async fn tell(story: Money, app: &TestApp, service: &Service, number: &str) -> Result<(), Gone> {
+    let day = yesterday();
+    let ask = async |path: &str, body: serde_json::Value| {
+        service.ask(Method::POST, path, OPERATOR_OF_PROCESS, Some(&body)).await
+    };
+    match story {
+        Money::UploadAStatement => {
+            let file = sandbox_csv(day, &app.book_lines(day).await);
+            let path = format!("/admin/reconciliations/upload?channel=sandbox&day={day}&reason=a+story");
+            let uploaded = service.post_bytes(&path, OPERATOR_OF_PROCESS, file.as_bytes()).await?;
+            assert_eq!(uploaded.status, 200, "{}", uploaded.text);
+        }
+        Money::Reconcile => {
+            let body = json!({"channel": "sandbox", "day": day.to_string(), "reason": "the story wants it"});
+            let begun = ask("/admin/reconciliations", body).await?;
+            assert_eq!(begun.status, 200, "{}", begun.text);
+        }
+        Money::ApproveADifference => {
+            let item: String =
+                sqlx::query_scalar("SELECT item_id FROM reconciliation_items WHERE order_no = $1")
+                    .bind(number)
+                    .fetch_one(app.instance.app.db.pool())
+                    .await
+                    .expect("a difference");
+            let path = format!("/admin/reconciliation-items/{item}/approve");
+            let approved = ask(&path, json!({"reason": "the story wants it"})).await?;
+            assert!(matches!(approved.status, 200 | 409), "{}", approved.text);
+        }
+        _ => {}
+    }
+    Ok(())
+}
+
+pub async fn has_ended(story: Money, app: &TestApp, number: &str) -> bool {
+    match story {
+        Money::OldStatement => {
+            let lines =
+                app.count_where("statement_lines", &format!("reconciliation_id = 'rc_{number}'")).await;
+            lines + app.count_where("statement_files", &format!("file_id = 'sf_{number}'")).await == 0
+        }
+        _ => {
+            let back = format!("order_no = '{number}' AND status = 'REFUNDED'");
+            app.count_where("stray_payments", &back).await == 1
+                && app.count_where("reconciliations", "status <> 'DONE'").await == 0
+        }
+    }
+}

@@ -1,0 +1,119 @@
+//! Statements that are late, empty, cut off, of another day, channel or encoding, or that do not add up: each is named,
+//! nothing of it is applied, and the day waits for the right one.
+
+use std::time::Duration;
+
+use serde_json::json;
+use sha2::{Digest, Sha256};
+
+use super::{Fate, start};
+use crate::support::statements::sandbox_csv;
+
+#[tokio::test]
+async fn a_file_that_does_not_add_up_is_named_and_nothing_of_it_is_applied() {
+    let app = start("all").await;
+    let day = app.wait_for_ten();
+    Fate::LostCallback.befall(&app, "A").await;
+    Fate::Fine.befall(&app, "B").await;
+    app.sleep_over();
+    let right = sandbox_csv(day, &app.book_lines(day).await);
+    let (before, without_end) = (app.count("trades").await, right.split("#end").next().expect("lines"));
+    let other_day = right.replace(&format!("sandbox,{day}"), "sandbox,2020-01-01");
+    let cases: [(&str, Vec<u8>); 8] = [
+        ("TRUNCATED", without_end.into()),
+        ("EMPTY", sandbox_csv(day, &[]).into()),
+        ("WRONG_TOTAL", right.replace(",1990,", ",1991,").into()),
+        ("OTHER_DAY", other_day.into()),
+        ("OTHER_CHANNEL", "交易时间,`x\n".into()),
+        ("CURRENCY", right.replace("CNY", "XXY").into()),
+        ("ENCODING", right.replace("txn_", "\u{fffd}").into_bytes().iter().map(|b| b | 0x80).collect()),
+        ("MALFORMED", right.replace("PAYMENT", "PRESENT").into()),
+    ];
+    for (fault, file) in cases {
+        let run = app.reconcile_file("sandbox", day, &file).await;
+        let expected = if fault == "ENCODING" { vec!["ENCODING", "OTHER_CHANNEL"] } else { vec![fault] };
+        assert!(expected.iter().any(|fault| run["fault"] == *fault), "{fault}: {run:#}");
+        assert_eq!((&run["status"], &run["differences"]), (&json!("OPEN"), &json!({})), "{fault}");
+        assert!(run["detail"].as_str().is_some_and(|detail| !detail.is_empty()), "{fault}");
+        // It waits for the right file, and for nothing else.
+        app.clock.advance(Duration::from_secs(3600));
+        app.carry_on().await;
+        assert_eq!(
+            app.reconciliation(run["reconciliation_id"].as_str().expect("an id")).await["fault"],
+            run["fault"]
+        );
+        assert_eq!(app.count("trades").await, before, "{fault}");
+    }
+    let run = app.reconcile_file("sandbox", day, right.as_bytes()).await;
+    assert_eq!((&run["status"], &run["differences"]), (&json!("DONE"), &json!({"MISSING_HERE APPLIED": 1})));
+    app.end().await;
+}
+
+#[tokio::test]
+async fn a_file_is_compared_with_its_checksum_and_an_upload_must_be_of_something() {
+    let app = start("safe").await;
+    let day = app.wait_for_ten();
+    app.sleep_over();
+    let file = sandbox_csv(day, &[]);
+    let sha256: String = Sha256::digest(file.as_bytes()).iter().map(|byte| format!("{byte:02X}")).collect();
+    let wrong = app.upload("sandbox", day, file.as_bytes(), "&checksum=00").await;
+    assert_eq!(wrong.problem(422), "CHECKSUM_MISMATCH");
+    let fits = app.upload("sandbox", day, file.as_bytes(), &format!("&checksum={sha256}")).await.expect(200);
+    assert_eq!(fits.body["sha256"], json!(sha256.to_lowercase()));
+    assert_eq!(app.upload("nobody", day, b"", "").await.problem(422), "UNKNOWN_CHANNEL");
+    assert_eq!(app.upload("sandbox", day, b"", "&format=pdf").await.problem(422), "VALIDATION_FAILED");
+    let today = app.clock.now().date();
+    assert_eq!(app.upload("sandbox", today, b"", "").await.problem(409), "DAY_NOT_OVER");
+    let id = fits.body["reconciliation"]["reconciliation_id"].as_str().expect("an id").to_owned();
+    assert_eq!(app.carry_out(&id).await["status"], "DONE", "an empty day is no fault where nothing moved");
+    app.end().await;
+}
+
+#[tokio::test]
+async fn a_channel_without_a_statement_is_asked_again_and_a_person_is_told() {
+    let app = start("safe").await;
+    let day = app.wait_for_ten();
+    Fate::LostCallback.befall(&app, "L").await;
+    app.sleep_over();
+    // Its books cannot be reached.
+    app.sql("ALTER TABLE sandbox.payments RENAME TO hidden").await;
+    let run = app.reconcile(day).await;
+    assert_eq!((&run["status"], &run["fault"]), (&json!("OPEN"), &json!("LATE")));
+    assert!(app.exceptions("status=OPEN").await.is_empty(), "not yet");
+    app.clock.advance(Duration::from_secs(40 * 3600));
+    for _ in 0..3 {
+        app.carry_on().await;
+    }
+    assert_eq!(app.open_exception().await["kind"], "LATE_STATEMENT");
+    app.sql("ALTER TABLE sandbox.hidden RENAME TO payments").await;
+    app.clock.advance(Duration::from_secs(601));
+    let id = run["reconciliation_id"].as_str().expect("an id");
+    for _ in 0..60 {
+        app.carry_on().await;
+    }
+    assert_eq!(app.reconciliation(id).await["status"], "DONE");
+    assert!(app.exceptions("status=OPEN").await.is_empty(), "it came after all");
+    assert_eq!(app.status_of("L").await, "PAID");
+    app.end().await;
+}
+
+#[tokio::test]
+async fn an_upload_that_breaks_off_begins_nothing() {
+    let app = start("safe").await;
+    let day = app.wait_for_ten();
+    app.sleep_over();
+    let new = payonce::reconciliation::NewUpload {
+        channel: "sandbox".to_owned(),
+        day,
+        format: payonce::channels::bills::Format::Sandbox,
+        checksum: None,
+    };
+    let pieces = futures_util::stream::iter([Ok(vec![b'x'; 600_000]), Err("the line is dead")]);
+    let broken = payonce::reconciliation::upload(&app.instance.app, &new, pieces, None).await;
+    assert!(broken.is_err(), "{broken:?}");
+    assert_eq!((app.count("reconciliations").await, app.count("statement_files").await), (0, 2));
+    app.clock.advance(Duration::from_secs(8 * 86_400));
+    app.run_until_idle().await;
+    assert_eq!(app.count("statement_files").await, 0, "what nobody reads is forgotten");
+    app.end().await;
+}

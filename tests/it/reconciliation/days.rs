@@ -1,0 +1,127 @@
+//! Days: when one begins by itself, where one ends, and what belongs to the one beside it.
+
+use std::time::Duration;
+
+use payonce::infra::duty::Batch;
+use payonce::reconciliation;
+use serde_json::json;
+
+use super::{paid, start};
+use crate::support::statements::{assert_explained, sandbox_csv};
+use crate::support::{TestApp, TestOptions};
+
+#[tokio::test]
+async fn a_day_on_which_all_is_well_adds_up_to_nothing() {
+    let app = start("safe").await;
+    let day = app.wait_for_ten();
+    app.paid("A").await;
+    app.paid("B").await;
+    app.post("/refunds", json!({"refund_no": "R", "order_no": "A", "amount": 90})).await.expect(201);
+    app.top_up("T", "u1", 500).await;
+    let out = json!({"withdrawal_no": "W", "user_id": "u1", "amount": 300, "currency": "CNY", "channel": "sandbox",
+                     "account": "a"});
+    app.post("/withdrawals", out).await.expect(201);
+    app.run_until_idle().await;
+    let body = json!({"channel": "sandbox", "day": day.to_string(), "reason": "too early"});
+    assert_eq!(app.admin_post("/admin/reconciliations", body).await.problem(409), "DAY_NOT_OVER");
+
+    app.sleep_over();
+    let run = app.reconcile(day).await;
+    assert_explained(&run);
+    assert_eq!((&run["status"], &run["lines"], &run["differences"]), (&json!("DONE"), &json!(5), &json!({})));
+    let total = |kind: &str| {
+        let line =
+            run["totals"].as_array().expect("totals").iter().find(|line| line["kind"] == kind).expect("it");
+        (line["ours"].clone(), line["theirs"].clone(), line["drift"].clone())
+    };
+    assert_eq!(total("PAYMENT"), (json!(4480), json!(4480), json!(0)));
+    assert_eq!(total("REFUND"), (json!(90), json!(90), json!(0)));
+    assert_eq!(total("PAYOUT"), (json!(300), json!(300), json!(0)));
+    let list = app.admin_get("/admin/reconciliations?channel=sandbox").await.expect(200).body;
+    assert_eq!(list["data"][0]["reconciliation_id"], run["reconciliation_id"]);
+    app.end().await;
+}
+
+#[tokio::test]
+async fn every_day_begins_by_itself_at_its_time_also_those_that_were_missed() {
+    let vars = vec![("RECON_AT", "04:30".to_owned()), ("RECON_TZ", "Asia/Shanghai".to_owned())];
+    let app = TestApp::start_with(TestOptions { vars, ..TestOptions::default() }).await;
+    // Ten in UTC is past half past four in Shanghai; sixteen hours later it is two in the night there.
+    app.wait_for_ten();
+    assert_eq!(reconciliation::begin_daily(&app.instance.app).await.expect("begun"), Batch::Done);
+    assert_eq!(app.count("reconciliations").await, 1);
+    app.run_until_idle().await;
+    assert_eq!(app.count_where("reconciliations", "status = 'DONE'").await, 1);
+    app.clock.advance(Duration::from_secs(8 * 3600));
+    reconciliation::begin_daily(&app.instance.app).await.expect("not yet");
+    assert_eq!(app.count("reconciliations").await, 1);
+    // Nobody is here for three days.
+    app.clock.advance(Duration::from_secs(64 * 3600));
+    for _ in 0..2 {
+        reconciliation::begin_daily(&app.instance.app).await.expect("begun");
+    }
+    assert_eq!(app.count("reconciliations").await, 4, "each day once");
+    app.run_until_idle().await;
+    assert_eq!(app.count_where("reconciliations", "status = 'DONE'").await, 4);
+    app.end().await;
+}
+
+#[tokio::test]
+async fn money_of_the_days_edge_is_looked_for_on_both_days() {
+    let app = start("safe").await;
+    let day = app.wait_for_ten();
+    let next = day.next_day().expect("a day");
+    paid(&app, "NOON").await;
+    // Two seconds before midnight here; the channel books it on the next day.
+    app.clock.advance(Duration::from_secs(14 * 3600 - 2));
+    let (_, late) = paid(&app, "LATE").await;
+    app.clock.advance(Duration::from_secs(12 * 3600));
+    let (_, other) = paid(&app, "NEXT").await;
+    app.sleep_over();
+    let mut lines = app.book_lines(day).await;
+    let moved = lines.iter().position(|line| line.channel_id == late).expect("it");
+    let mut moved = lines.remove(moved);
+    moved.at = next.midnight().assume_utc() + time::Duration::seconds(1);
+
+    // The next day is not here yet: no difference so far.
+    let run = app.reconcile_file("sandbox", day, sandbox_csv(day, &lines).as_bytes()).await;
+    assert_explained(&run);
+    assert_eq!((&run["status"], &run["differences"]), (&json!("DONE"), &json!({})), "{run:#}");
+    // It stands on the next day's statement; and where it does not, that day misses it.
+    let without = app.book_lines(next).await;
+    let mut with = without.clone();
+    with.push(moved);
+    let missed = app.reconcile_file("sandbox", next, sandbox_csv(next, &without).as_bytes()).await;
+    assert_explained(&missed);
+    assert_eq!(
+        missed["differences"],
+        json!({"MISSING_THERE RESOLVED": 1}),
+        "the channel confirms it when asked"
+    );
+    let found = app.reconcile_file("sandbox", next, sandbox_csv(next, &with).as_bytes()).await;
+    assert_explained(&found);
+    assert_eq!((&found["status"], found["lines"].as_i64()), (&json!("DONE"), Some(2)), "{other}");
+    // Both days once more: neither has anything to say of it.
+    let again = app
+        .reconcile_file("sandbox", day, sandbox_csv(day, &lines).replace("#end", "\"#end\"").as_bytes())
+        .await;
+    assert_explained(&again);
+    assert_eq!(again["differences"], json!({}));
+    app.end().await;
+}
+
+#[tokio::test]
+async fn lines_and_files_are_forgotten_and_differences_are_not() {
+    let app = start("safe").await;
+    let day = app.wait_for_ten();
+    super::Fate::LostCallback.befall(&app, "KEEP").await;
+    app.sleep_over();
+    let file = sandbox_csv(day, &app.book_lines(day).await);
+    app.reconcile_file("sandbox", day, file.as_bytes()).await;
+    assert_eq!((app.count("statement_lines").await, app.count("statement_files").await), (1, 1));
+    app.clock.advance(Duration::from_secs(8 * 86_400));
+    app.run_until_idle().await;
+    assert_eq!((app.count("statement_lines").await, app.count("statement_files").await), (0, 0));
+    assert_eq!(app.count("reconciliation_items").await, 1);
+    app.end().await;
+}
