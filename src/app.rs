@@ -56,6 +56,8 @@ pub struct Inside {
     pub settlement_wake: Arc<Notify>,
     /// Wakes the duty that runs compensation tasks, after a commit that made one due.
     pub compensation_wake: Arc<Notify>,
+    /// The same for those of the lane of the sweep.
+    pub sweep_wake: Arc<Notify>,
 }
 
 /// Why the service cannot be put together.
@@ -115,6 +117,7 @@ impl App {
             rates_http,
             settlement_wake: Arc::default(),
             compensation_wake: Arc::default(),
+            sweep_wake: Arc::default(),
         })))
     }
 

@@ -18,6 +18,9 @@ use crate::ids::{PayOrderId, RefundId, UserId};
 use crate::money::Money;
 
 pub mod sandbox;
+mod unknown;
+
+pub use unknown::{Answerer, ask_redo_ask};
 
 /// What every payment provider can do for us. Amounts, times and ids are ours; the adapter translates.
 #[async_trait]

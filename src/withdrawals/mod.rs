@@ -15,8 +15,8 @@ mod model;
 mod store;
 
 pub use create::{Created, create};
-pub use drive::drive;
 pub(crate) use drive::drive_on_in_tx;
+pub use drive::{drive, replay};
 pub use error::WithdrawalError;
 pub use find::find;
 pub use model::{
