@@ -6,6 +6,8 @@
 
 use std::error::Error;
 
+use tokio::sync::Semaphore;
+
 use crate::app::App;
 use crate::compensation::{self, Crew, Drive, Lane, Task};
 use crate::infra::duty::{Batch, DutyError};
@@ -18,6 +20,15 @@ mod store;
 
 use decide::{Remedy, decide};
 use store::FindFacts;
+
+/// Tasks of a lane that are worked on at once: each takes a connection now and then, and those of the sweep leave the
+/// connections to what somebody waits for.
+const fn room_in(lane: Lane) -> usize {
+    match lane {
+        Lane::Realtime => 64,
+        Lane::Sweep => 16,
+    }
+}
 
 /// Drives what is due in a lane.
 ///
@@ -37,7 +48,8 @@ pub async fn run_due(app: &App, lane: Lane) -> Result<Batch, DutyError> {
         },
         is_stopping: &is_stopping,
     };
-    Ok(compensation::run_due(&crew, |task: Task| drive(app.clone(), task)).await?)
+    let room = Semaphore::new(room_in(lane));
+    Ok(compensation::run_due(&crew, |task: Task| drive(app, task, &room)).await?)
 }
 
 /// Brings answers that were put aside back into the database.
@@ -48,21 +60,27 @@ pub async fn drain_spilled(app: &App) -> Result<Batch, DutyError> {
     compensation::drain(&app.redis, &app.db, app.now()).await
 }
 
-async fn drive(app: App, task: Task) -> Result<Drive, String> {
+/// What has come to its end is done at once; whatever else must be done takes connections, and finds room or waits.
+async fn drive(app: &App, task: Task, room: &Semaphore) -> Result<Drive, String> {
     let facts = app.db.gather(FindFacts::of(&task)).await.map_err(|error| in_words(&error))?;
+    let remedy = decide(task.action, &facts);
+    if remedy == Remedy::Nothing {
+        return Ok(Drive::Done);
+    }
+    let _room = room.acquire().await;
     let subject = task.subject.as_str();
-    let outcome: Result<Drive, Box<dyn Error + Send + Sync>> = match decide(task.action, &facts) {
+    let outcome: Result<Drive, Box<dyn Error + Send + Sync>> = match remedy {
         Remedy::Nothing => Ok(Drive::Done),
-        Remedy::LinkOrClose => pay::drive(&app, subject).await.map_err(Into::into),
-        Remedy::CloseAttempt => pay::end_by_id(&app, subject).await.map_err(Into::into),
+        Remedy::LinkOrClose => pay::drive(app, subject).await.map_err(Into::into),
+        Remedy::CloseAttempt => pay::end_by_id(app, subject).await.map_err(Into::into),
         Remedy::CloseOrder => match OrderKey::from_member(subject) {
-            Some(key) => orders::expire_one(&app, &key).await.map_err(Into::into),
+            Some(key) => orders::expire_one(app, &key).await.map_err(Into::into),
             None => Ok(Drive::Never(format!("{subject} is no order"))),
         },
-        Remedy::Refund => refunds::drive(&app, subject).await.map_err(Into::into),
-        Remedy::PayOut => withdrawals::drive(&app, subject).await.map_err(Into::into),
-        Remedy::Rematch => webhooks::rematch(&app, subject).await.map_err(Into::into),
-        Remedy::Replay => replay::replay(&app, &task).await,
+        Remedy::Refund => refunds::drive(app, subject).await.map_err(Into::into),
+        Remedy::PayOut => withdrawals::drive(app, subject).await.map_err(Into::into),
+        Remedy::Rematch => webhooks::rematch(app, subject).await.map_err(Into::into),
+        Remedy::Replay => replay::replay(app, &task).await,
     };
     outcome.map_err(|error| in_words(error.as_ref()))
 }

@@ -76,7 +76,7 @@ pub(crate) async fn count(conn: &mut Conn, filter: &TaskFilter<'_>, most: i64) -
         "SELECT count(*) FROM (SELECT 1 FROM compensations AS task WHERE status IN ('READY', 'DEAD')",
     );
     push_retryable(&mut query, filter);
-    query.push(" LIMIT ").push_bind(most).push(") AS some");
+    query.push(" LIMIT ").push_bind(most).push(") AS chosen");
     Ok(query.build_query_scalar::<i64>().fetch_one(conn).await?)
 }
 

@@ -3,7 +3,7 @@
 use serde_json::Value;
 use time::OffsetDateTime;
 
-use crate::compensation::model::{Action, Lane, Task};
+use crate::compensation::model::{Action, Lane, Task, TaskStatus};
 use crate::infra::db::{Conn, DbError, Tx};
 
 /// A row in a worker's hands. Its action is a word: one that this version does not know must not spoil a claim.
@@ -84,12 +84,14 @@ pub(in crate::compensation) async fn renew(
     let kept = sqlx::query_scalar!(
         "UPDATE compensations AS task SET due_at = $3, updated_at = $4
          FROM unnest($1::bigint[], $2::integer[]) AS held (id, attempts)
-         WHERE task.id = held.id AND task.attempts = held.attempts AND task.status = 'RUNNING' AND task.due_at > $4
+         -- A parameter, because the word would let the plan walk the index of all living tasks.
+         WHERE task.id = held.id AND task.attempts = held.attempts AND task.status = $5 AND task.due_at > $4
          RETURNING task.id",
         &ids,
         &attempts,
         lease_until,
         now,
+        TaskStatus::Running.as_str(),
     )
     .fetch_all(conn)
     .await?;
@@ -124,13 +126,15 @@ pub(in crate::compensation) async fn finish(
              lane = coalesce(tried.lane, task.lane), updated_at = $6
          FROM unnest($1::bigint[], $2::integer[], $3::timestamptz[], $4::text[], $5::text[])
               AS tried (id, attempts, due_at, error, lane)
-         WHERE task.id = tried.id AND task.attempts = tried.attempts AND task.status = 'RUNNING'",
+         -- A parameter: see above.
+         WHERE task.id = tried.id AND task.attempts = tried.attempts AND task.status = $7",
         &ends.iter().map(|end| end.id).collect::<Vec<_>>(),
         &ends.iter().map(|end| end.attempts).collect::<Vec<_>>(),
         &due_at as &[Option<OffsetDateTime>],
         &errors as &[Option<String>],
         &lanes as &[Option<String>],
         now,
+        TaskStatus::Running.as_str(),
     )
     .execute(conn)
     .await?;
