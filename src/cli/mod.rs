@@ -21,6 +21,7 @@ mod doctor;
 mod merchant;
 mod output;
 mod settle;
+mod sweep;
 
 use output::Output;
 
@@ -66,6 +67,8 @@ enum Command {
     Admin(admin::Admin),
     /// Settle all paid orders of some age from here, and show how far it is.
     Settle(settle::SettleArgs),
+    /// Have whatever is old and in the middle worked off, and show how far it is.
+    Sweep(sweep::SweepArgs),
     /// Name what is wrong with configuration, database, Redis and ports, with the line that mends it; exit 3 then.
     Doctor(doctor::DoctorArgs),
     /// Play the promises against a running instance and say which held; exit 3 when one did not.
@@ -92,6 +95,7 @@ pub async fn run(cli: Cli) -> ExitCode {
         Command::Audit => audit::run(Output(cli.output)).await,
         Command::Admin(admin) => admin::run(admin, Output(cli.output)).await,
         Command::Settle(args) => settle::run(args, Output(cli.output)).await,
+        Command::Sweep(args) => sweep::run(args, Output(cli.output)).await,
         Command::Doctor(args) => doctor::run(args, Output(cli.output)).await,
         Command::Demo(args) => demo::run(args, Output(cli.output)).await,
         Command::Merchant(command) => merchant::run(command, Output(cli.output)).await,

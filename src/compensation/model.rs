@@ -127,8 +127,8 @@ pub struct Task {
     pub attempts: i32,
     /// When it was written.
     pub created_at: OffsetDateTime,
-    /// What an update is to write.
-    pub payload: Option<serde_json::Value>,
+    /// What an update is to write: JSON, if all is well.
+    pub payload: Option<String>,
 }
 
 /// A task as operators see it.

@@ -11,8 +11,8 @@ use std::panic::AssertUnwindSafe;
 use std::time::Duration;
 
 use futures_util::FutureExt;
-use futures_util::stream::{FuturesUnordered, StreamExt};
 use tokio::sync::Notify;
+use tokio::task::JoinSet;
 use tokio::time::{Instant, MissedTickBehavior, interval_at};
 
 use super::model::{Action, Drive, Lane, Task};
@@ -60,28 +60,33 @@ pub struct Crew<'a> {
 ///
 /// # Errors
 /// When the database cannot be reached; what was in the air has landed then, and leases hand the tasks on.
-pub async fn run_due<F>(crew: &Crew<'_>, drive: impl Fn(Task) -> F + Send + Sync) -> Result<Batch, DbError>
+pub async fn run_due<F>(crew: &Crew<'_>, drive: impl Fn(Task) -> F) -> Result<Batch, DbError>
 where
-    F: Future<Output = Result<Drive, String>> + Send,
+    F: Future<Output = Result<Drive, String>> + Send + 'static,
 {
     let mut session = Session::new(crew);
-    let mut flying = FuturesUnordered::new();
+    // Each by itself: one that has a connection in its hand goes on while the session waits for another.
+    let mut flying = JoinSet::new();
     let third = (crew.lease / 3).max(Duration::from_millis(10));
     let mut renewal = interval_at(Instant::now() + third, third);
     renewal.set_missed_tick_behavior(MissedTickBehavior::Delay);
     loop {
         if session.may_claim() && flying.len() <= IN_FLIGHT / 2 {
             let claimed = session.claim(IN_FLIGHT - flying.len()).await;
-            flying.extend(claimed.into_iter().map(|row| fly(row, &drive)));
+            for row in claimed {
+                let outcome = row.task().map(&drive);
+                flying.spawn(fly(row, outcome));
+            }
         }
         if flying.is_empty() {
             return session.end();
         }
-        // What landed at once is written down at once.
-        let mut landings = flying.by_ref().ready_chunks(IN_FLIGHT);
         tokio::select! {
-            landed = landings.next() => {
-                session.land(landed.unwrap_or_default()).await;
+            Some(first) = flying.join_next() => {
+                // What landed meanwhile is written down with it.
+                let others = std::iter::from_fn(|| flying.try_join_next());
+                let landed = std::iter::once(first).chain(others).filter_map(Result::ok).collect();
+                session.land(landed).await;
             }
             _ = renewal.tick() => session.renew().await,
             () = tokio::time::sleep(LOOK_EVERY) => session.look_again(),
@@ -97,12 +102,9 @@ struct Landed {
 }
 
 /// Makes one try. A panic is this task's own failure, and none of its neighbours'.
-async fn fly<F>(row: Claimed, drive: impl Fn(Task) -> F) -> Landed
-where
-    F: Future<Output = Result<Drive, String>>,
-{
-    let outcome = match row.task() {
-        Some(task) => match AssertUnwindSafe(async { drive(task).await }).catch_unwind().await {
+async fn fly(row: Claimed, drive: Option<impl Future<Output = Result<Drive, String>>>) -> Landed {
+    let outcome = match drive {
+        Some(drive) => match AssertUnwindSafe(drive).catch_unwind().await {
             Ok(outcome) => outcome,
             Err(panic) => Err(format!("driving it panicked: {}", message_of(panic.as_ref()))),
         },
@@ -278,4 +280,50 @@ async fn give_up(crew: &Crew<'_>, row: &Claimed, error: &str) -> Result<(), DbEr
     effect!("tasks.dead", tx.finish(written).await)?;
     count(row, "dead");
     Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn row(action: &str) -> Claimed {
+        let now = time::OffsetDateTime::UNIX_EPOCH;
+        Claimed {
+            id: 1,
+            action: action.to_owned(),
+            subject: "it".to_owned(),
+            merchant_id: None,
+            order_no: None,
+            attempts: 1,
+            created_at: now,
+            was_due_at: now,
+            payload: None,
+        }
+    }
+
+    async fn panicking(how: u8) -> Result<Drive, String> {
+        match how {
+            0 => panic!("a defect, on purpose"),
+            1 => panic!("defect {how}"),
+            _ => std::panic::panic_any(how),
+        }
+    }
+
+    #[tokio::test]
+    async fn a_panic_is_the_failure_of_its_task_and_says_why() {
+        for (how, told) in [(0, "a defect, on purpose"), (1, "defect 1"), (2, "without a word")] {
+            let landed = fly(row("DRIVE_REFUND"), Some(panicking(how))).await;
+            assert_eq!(landed.outcome, Err(format!("driving it panicked: {told}")));
+        }
+    }
+
+    #[tokio::test]
+    async fn what_this_version_does_not_know_waits_for_one_that_does() {
+        let row = row("OF_ANOTHER_VERSION");
+        let unknown = row.task().map(|_| async { Ok(Drive::Done) });
+        assert_eq!(
+            fly(row, unknown).await.outcome,
+            Err("this version knows no OF_ANOTHER_VERSION".to_owned())
+        );
+    }
 }

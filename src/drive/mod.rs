@@ -5,6 +5,7 @@
 //! meanwhile, as most have, costs a share of it and no lock.
 
 use std::error::Error;
+use std::sync::Arc;
 
 use tokio::sync::Semaphore;
 
@@ -48,8 +49,8 @@ pub async fn run_due(app: &App, lane: Lane) -> Result<Batch, DutyError> {
         },
         is_stopping: &is_stopping,
     };
-    let room = Semaphore::new(room_in(lane));
-    Ok(compensation::run_due(&crew, |task: Task| drive(app, task, &room)).await?)
+    let room = Arc::new(Semaphore::new(room_in(lane)));
+    Ok(compensation::run_due(&crew, |task: Task| drive(app.clone(), task, room.clone())).await?)
 }
 
 /// Brings answers that were put aside back into the database.
@@ -61,7 +62,8 @@ pub async fn drain_spilled(app: &App) -> Result<Batch, DutyError> {
 }
 
 /// What has come to its end is done at once; whatever else must be done takes connections, and finds room or waits.
-async fn drive(app: &App, task: Task, room: &Semaphore) -> Result<Drive, String> {
+async fn drive(app: App, task: Task, room: Arc<Semaphore>) -> Result<Drive, String> {
+    let app = &app;
     let facts = app.db.gather(FindFacts::of(&task)).await.map_err(|error| in_words(&error))?;
     let remedy = decide(task.action, &facts);
     if remedy == Remedy::Nothing {

@@ -10,8 +10,8 @@ use crate::{pay, refunds, withdrawals};
 
 /// Applies the update of a task.
 pub(super) async fn replay(app: &App, task: &Task) -> Result<Drive, Box<dyn Error + Send + Sync>> {
-    let payload = task.payload.clone().unwrap_or_default();
-    let update = match serde_json::from_value::<Update>(payload) {
+    let payload = task.payload.as_deref().unwrap_or_default();
+    let update = match serde_json::from_str::<Update>(payload) {
         Ok(update) => update,
         Err(error) => return Ok(Drive::Never(format!("the update cannot be read: {error}"))),
     };

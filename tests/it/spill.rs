@@ -1,6 +1,7 @@
 //! The database fails right after the channel has said yes: the answer is put aside, comes back, and is applied once.
 
 use payonce::channels::sandbox::{FaultKind, FaultOp};
+use payonce::compensation::Lane;
 use serde_json::{Value, json};
 
 use crate::support::{TestApp, TestOptions, seconds};
@@ -17,6 +18,11 @@ async fn break_writes(app: &TestApp, table: &str, condition: &str) {
 
 async fn heal(app: &TestApp, table: &str) {
     app.sql(&format!("DROP TRIGGER is_gone ON {table}; DROP FUNCTION be_gone()")).await;
+}
+
+/// One lap of the workers.
+async fn work(app: &TestApp) {
+    payonce::drive::run_due(&app.instance.app, Lane::Realtime).await.expect("a session");
 }
 
 async fn spilled(app: &TestApp) -> i64 {
@@ -67,7 +73,7 @@ async fn results_come_back_at_any_instance_and_twice_is_as_good_as_once() {
     .await;
     withdraw(&app).await;
     break_writes(&app, "withdrawals", "NEW.status = 'SUCCEEDED'").await;
-    app.run_until_idle().await;
+    work(&app).await;
     assert_eq!((spilled(&app).await, status(&app).await), (1, json!("PAYING")));
     heal(&app, "withdrawals").await;
     // The same entry again, and both instances at once.
@@ -99,7 +105,7 @@ async fn a_refund_that_could_not_be_written_down_is_known_although_the_channel_f
     app.fault(FaultOp::Webhook, FaultKind::Drop, 1_000, None).await;
     app.post("/refunds", json!({"refund_no": "R1", "order_no": "R1"})).await.expect(201);
     break_writes(&app, "refunds", "NEW.status = 'SUCCEEDED'").await;
-    app.run_until_idle().await;
+    work(&app).await;
     assert_eq!((spilled(&app).await, &app.find_refund("R1").await["status"]), (1, &json!("PROCESSING")));
     heal(&app, "refunds").await;
     app.run_until_idle().await;
@@ -134,7 +140,7 @@ async fn what_cannot_be_read_is_shown_to_a_person_and_holds_nothing_up() {
         app.redis_command(&["XADD", "spill:updates", "*", "other", "fields", "more", "still"]).await;
     withdraw(&app).await;
     break_writes(&app, "withdrawals", "NEW.status = 'SUCCEEDED'").await;
-    app.run_until_idle().await;
+    work(&app).await;
     heal(&app, "withdrawals").await;
     app.run_until_idle().await;
     assert_eq!((spilled(&app).await, status(&app).await), (0, json!("SUCCEEDED")));

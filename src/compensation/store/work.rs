@@ -6,7 +6,8 @@ use time::OffsetDateTime;
 use crate::compensation::model::{Action, Lane, Task, TaskStatus};
 use crate::infra::db::{Conn, DbError, Tx};
 
-/// A row in a worker's hands. Its action is a word: one that this version does not know must not spoil a claim.
+/// A row in a worker's hands. Its action is a word and its payload a text: what this version does not know or cannot
+/// read must not spoil a claim.
 #[derive(Clone, Debug)]
 pub(in crate::compensation) struct Claimed {
     pub(in crate::compensation) id: i64,
@@ -17,7 +18,7 @@ pub(in crate::compensation) struct Claimed {
     pub(in crate::compensation) attempts: i32,
     pub(in crate::compensation) created_at: OffsetDateTime,
     pub(in crate::compensation) was_due_at: OffsetDateTime,
-    pub(in crate::compensation) payload: Option<Value>,
+    pub(in crate::compensation) payload: Option<String>,
 }
 
 impl Claimed {
@@ -61,7 +62,9 @@ pub(in crate::compensation) async fn claim_due(
            ) AS due
            WHERE task.id = due.id
            RETURNING task.id, task.action, task.subject, task.merchant_id, task.order_no, task.attempts,
-                     task.created_at, due.due_at AS was_due_at, task.payload"#,
+                     task.created_at, due.due_at AS was_due_at,
+                     -- As text: what cannot be read is the failure of its own task, and spoils no claim.
+                     task.payload::text"#,
         now,
         lease_until,
         lane.as_str(),

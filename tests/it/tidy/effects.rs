@@ -20,7 +20,7 @@ const CHANNEL_READS: [&str; 9] = [
     "acknowledge",
 ];
 /// Commands of group commit that only ask.
-const GATHERED_READS: [&str; 2] = ["FindFacts(", "report.question()"];
+const GATHERED_READS: [&str; 3] = ["FindFacts(", "FindFacts::of(", "report.question()"];
 /// Functions that only ask Redis.
 const REDIS_READS: [&str; 2] = ["were_lost", "look"];
 /// Marks behind an effect that has its points: a replay that died before its mark is told again, and moves nothing.
@@ -143,6 +143,10 @@ fn effects_in(source: &Source, writers: &BTreeMap<&str, BTreeSet<String>>) -> BT
     for method in ["put", "take_due", "done"] {
         let calls = words(code, method).filter(|at| code[at + method.len()..].starts_with('('));
         places.extend(calls.filter(|at| follows(code, *at, "delays.")));
+    }
+    for method in ["put", "done"] {
+        let calls = words(code, method).filter(|at| code[at + method.len()..].starts_with('('));
+        places.extend(calls.filter(|at| follows(code, *at, "spill.")));
     }
     for method in ["run", "script"] {
         let calls = words(code, method).filter(|at| code[at + method.len()..].starts_with(['(', ':']));
