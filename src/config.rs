@@ -35,7 +35,7 @@ pub struct Config {
     pub orders: OrdersConfig,
     /// Where rates of commissions come from.
     pub rates: RatesConfig,
-    /// How long a worker may hold a task before another takes it over. Env: `TASK_LEASE_MS`.
+    /// How long a task stays with a worker that died. Env: `TASK_LEASE_MS`.
     pub task_lease: Duration,
     /// The key under which stored secrets are encrypted. Env: `ENCRYPTION_KEY`.
     pub encryption_key: SecretString,

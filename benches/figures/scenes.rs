@@ -3,6 +3,7 @@
 use super::Failure;
 use super::stage::Stage;
 
+mod compensation;
 mod crowds;
 mod instances;
 mod overhead;
@@ -35,6 +36,9 @@ pub async fn play(stage: &mut Stage, wanted: &[String]) -> Result<(), Failure> {
     }
     if is_wanted("settlement in batch") {
         settlements::in_batch(stage).await?;
+    }
+    if is_wanted("compensation") {
+        compensation::tasks_at_once(stage).await?;
     }
     if is_wanted("lateness") {
         timeouts::lateness(stage).await?;

@@ -4,8 +4,9 @@ use time::OffsetDateTime;
 
 use super::store::{self, Figures};
 use crate::app::App;
-use crate::compensation::{self, LaneStand};
+use crate::compensation::{self, Action, LaneStand};
 use crate::infra::duty::{Batch, DutyError};
+use crate::pay::report::Verdict;
 
 /// Reads and sets the gauges. Every instance says the same of the whole.
 ///
@@ -16,18 +17,43 @@ pub async fn publish(app: &App) -> Result<Batch, DutyError> {
     let mut conn = app.db.conn().await?;
     let figures = store::read_figures(&mut conn, now).await?;
     let lanes = compensation::stand_of_lanes(&mut conn, now).await?;
+    let oldest_event_at = store::find_oldest_event(&mut conn).await?;
     drop(conn);
-    set(&figures, now);
+    begin_at_zero(app);
+    set(&figures);
+    metrics::gauge!("payonce_outbox_oldest_seconds").set(age(oldest_event_at, now));
     lanes.iter().for_each(|lane| set_lane(lane, now));
     metrics::gauge!("payonce_figures_read_at_seconds").set(now.unix_timestamp() as f64);
     Ok(Batch::Done)
 }
 
-fn set(figures: &Figures, now: OffsetDateTime) {
+/// Counters that alerts look at are there before they count: the first event of one that begins with it is no increase
+/// to Prometheus.
+fn begin_at_zero(app: &App) {
+    for outcome in ["put", "lost"] {
+        metrics::counter!("payonce_updates_spilled_total", "outcome" => outcome).increment(0);
+    }
+    metrics::counter!("payonce_updates_drained_total").increment(0);
+    metrics::counter!("payonce_redis_failures_total").increment(0);
+    for action in Action::ALL {
+        let action = action.as_str();
+        metrics::counter!("payonce_compensations_total", "action" => action, "outcome" => "dead")
+            .increment(0);
+    }
+    for channel in app.channels.names() {
+        for verdict in Verdict::ALL {
+            metrics::counter!("payonce_reports_total", "channel" => channel, "verdict" => verdict.as_str())
+                .increment(0);
+        }
+        metrics::counter!("payonce_webhooks_refused_total", "channel" => channel, "verdict" => "BAD_SIGNATURE")
+            .increment(0);
+    }
+}
+
+fn set(figures: &Figures) {
     metrics::gauge!("payonce_orders_stuck").set(figures.orders_stuck as f64);
     metrics::gauge!("payonce_tasks_dead").set(figures.tasks_dead as f64);
     metrics::gauge!("payonce_exceptions_open").set(figures.exceptions_open as f64);
-    metrics::gauge!("payonce_outbox_unpublished_age_seconds").set(age(figures.oldest_event_at, now));
 }
 
 fn set_lane(stand: &LaneStand, now: OffsetDateTime) {

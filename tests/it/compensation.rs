@@ -344,3 +344,24 @@ async fn the_command_sweeps_and_says_how_much_is_left() {
     assert_eq!(app.refunded("C1").await.0, "REFUNDED");
     app.end().await;
 }
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn tasks_whose_things_have_ended_cost_a_share_of_a_statement_each() {
+    let app = TestApp::start().await;
+    app.paid("D1").await;
+    // Attempts of one order that came to their ends long ago, each with its task: only the tasks matter here.
+    const COUNT: i64 = 5_000;
+    app.sql(&format!(
+        "INSERT INTO compensations (kind, action, subject, attempts, due_at, created_at, updated_at)
+         SELECT 'REDO_BUSINESS', 'DRIVE_PAY_ORDER', 'po_' || g, 1, now() - interval '1 s', now(), now()
+         FROM generate_series(1, {COUNT}) AS g"
+    ))
+    .await;
+    let since = Instant::now();
+    drive::run_due(&app.instance.app, Lane::Realtime).await.expect("a session");
+    let took = since.elapsed();
+    println!("{COUNT} tasks done in {took:?}: {:.0} a second", COUNT as f64 / took.as_secs_f64());
+    assert_eq!(app.count_where("compensations", "status = 'DONE'").await, COUNT);
+    assert!(took < Duration::from_secs(15), "{took:?}");
+    app.end().await;
+}

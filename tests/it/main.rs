@@ -13,6 +13,7 @@
 mod support;
 
 mod access;
+mod alerts;
 mod audit;
 mod bad_input;
 mod cashier;
