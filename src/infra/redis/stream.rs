@@ -59,12 +59,4 @@ impl<'a> Stream<'a> {
         delete.arg(self.key).arg(ids);
         self.redis.run::<i64>(&delete).await.map(drop)
     }
-
-    /// How many entries there are.
-    ///
-    /// # Errors
-    /// [`RedisDown`].
-    pub async fn len(&self) -> Result<i64, RedisDown> {
-        self.redis.run(redis::cmd("XLEN").arg(self.key)).await
-    }
 }
