@@ -18,6 +18,9 @@ ALTER TABLE compensations
 DROP INDEX compensations_due;
 CREATE INDEX compensations_due ON compensations (lane, due_at) WHERE status IN ('READY', 'RUNNING');
 
+-- What was given up last about a thing, when many are tried again.
+CREATE INDEX compensations_dead_by_subject ON compensations (subject, action) WHERE status = 'DEAD';
+
 -- The lanes, and whether their workers rest. Every claim looks here, so a pause is obeyed by all instances at once,
 -- and outlives them.
 CREATE TABLE compensation_lanes (

@@ -69,7 +69,8 @@ where
     let mut flying = JoinSet::new();
     let third = (crew.lease / 3).max(Duration::from_millis(10));
     let mut renewal = interval_at(Instant::now() + third, third);
-    renewal.set_missed_tick_behavior(MissedTickBehavior::Delay);
+    let mut look = interval_at(Instant::now() + LOOK_EVERY, LOOK_EVERY);
+    [&mut renewal, &mut look].map(|each| each.set_missed_tick_behavior(MissedTickBehavior::Delay));
     loop {
         if session.may_claim() && flying.len() <= IN_FLIGHT / 2 {
             let claimed = session.claim(IN_FLIGHT - flying.len()).await;
@@ -89,7 +90,7 @@ where
                 session.land(landed).await;
             }
             _ = renewal.tick() => session.renew().await,
-            () = tokio::time::sleep(LOOK_EVERY) => session.look_again(),
+            _ = look.tick() => session.look_again(),
             () = crew.wake.notified() => session.look_again(),
         }
     }

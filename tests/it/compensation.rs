@@ -365,3 +365,54 @@ async fn tasks_whose_things_have_ended_cost_a_share_of_a_statement_each() {
     assert!(took < Duration::from_secs(15), "{took:?}");
     app.end().await;
 }
+
+#[tokio::test]
+async fn a_channel_that_acts_and_then_times_out_has_acted_once() {
+    let app = TestApp::start().await;
+    let silence = async |op| app.fault(op, FaultKind::TimeoutAfter, 1, Some(1_200)).await;
+    let later = async || {
+        app.clock.advance(seconds(20));
+        app.run_until_idle().await;
+    };
+
+    app.order("A1").await;
+    silence(FaultOp::Create).await;
+    app.pay_url("A1").await.expect(503);
+    later().await;
+    assert_eq!(
+        (app.attempt_statuses("A1").await, app.count("sandbox.trades").await),
+        (vec!["PAYING".into()], 1)
+    );
+
+    let id = app.attempts_of("A1").await.remove(0)["pay_order_id"].as_str().expect("an id").to_owned();
+    app.sandbox_pay(&id, json!({"notify": false})).await.expect(200);
+    silence(FaultOp::Query).await;
+    let look = format!("/pay/{id}");
+    assert_eq!(app.get(&look).await.expect(200).body["status"], "PAYING", "no answer says nothing");
+    silence(FaultOp::Close).await;
+    assert_eq!(app.post("/orders/A1/close", json!({})).await.problem(503), "CHANNEL_UNAVAILABLE");
+    later().await;
+    assert_eq!(app.status_of("A1").await, "PAID", "the close had met the money");
+
+    app.order_to_pay("A2").await;
+    silence(FaultOp::Close).await;
+    app.post("/orders/A2/close", json!({})).await.expect(503);
+    later().await;
+    assert_eq!(app.attempt_statuses("A2").await, ["CLOSED"]);
+
+    silence(FaultOp::Refund).await;
+    app.post("/refunds", json!({"refund_no": "A1", "order_no": "A1"})).await.expect(201);
+    later().await;
+    assert_eq!(app.refunded("A1").await, ("REFUNDED".to_owned(), 1990));
+
+    app.top_up("T1", "u1", 1_000).await;
+    silence(FaultOp::Payout).await;
+    let body = json!({"withdrawal_no": "W1", "user_id": "u1", "amount": 600, "currency": "CNY",
+                      "channel": "sandbox", "account": "u@example.com"});
+    app.post("/withdrawals", body).await.expect(201);
+    later().await;
+    assert_eq!(app.get("/withdrawals/W1").await.expect(200).body["status"], "SUCCEEDED");
+    assert_eq!((app.count("sandbox.payouts").await, app.count("sandbox.refunds").await), (1, 1));
+    assert_eq!(app.sandbox_books().await, (1990 + 1000, 1990));
+    app.end().await;
+}

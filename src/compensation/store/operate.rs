@@ -57,31 +57,35 @@ fn push_filter(query: &mut QueryBuilder<Postgres>, filter: &TaskFilter<'_>) {
     }
 }
 
-/// Those of a filter that can be tried again: they wait, or were given up and nothing else drives the same thing.
-fn push_retryable(query: &mut QueryBuilder<Postgres>, filter: &TaskFilter<'_>) {
-    push_filter(query, filter);
+/// Those of a filter that can be tried again: they wait, or were given up last of all that drove the same thing. Found
+/// by the indexes of the living and of the dead, past any number of tasks that are done.
+fn push_retryable(query: &mut QueryBuilder<Postgres>, filter: &TaskFilter<'_>, after: i64) {
     query.push(
-        " AND (status = 'READY'
-               OR status = 'DEAD'
-                  AND NOT EXISTS (SELECT 1 FROM compensations AS other
-                                  WHERE other.subject = task.subject AND other.action = task.action
-                                    AND (other.status NOT IN ('DONE', 'DEAD')
-                                         OR other.status = 'DEAD' AND other.id > task.id)))",
+        "SELECT id FROM (SELECT * FROM compensations WHERE status = 'READY'
+                         UNION ALL
+                         SELECT * FROM compensations WHERE status = 'DEAD') AS task
+         WHERE NOT EXISTS (SELECT 1 FROM compensations AS living
+                           WHERE living.subject = task.subject AND living.action = task.action
+                             AND living.status NOT IN ('DONE', 'DEAD') AND living.id <> task.id)
+           AND NOT EXISTS (SELECT 1 FROM compensations AS later
+                           WHERE later.subject = task.subject AND later.action = task.action
+                             AND later.status = 'DEAD' AND later.id > task.id)
+           AND id > ",
     );
+    query.push_bind(after);
+    push_filter(query, filter);
 }
 
 /// How many tasks of a filter can be tried again; counting stops at `most`.
 pub(crate) async fn count(conn: &mut Conn, filter: &TaskFilter<'_>, most: i64) -> Result<i64, DbError> {
-    let mut query = QueryBuilder::<Postgres>::new(
-        "SELECT count(*) FROM (SELECT 1 FROM compensations AS task WHERE status IN ('READY', 'DEAD')",
-    );
-    push_retryable(&mut query, filter);
-    query.push(" LIMIT ").push_bind(most).push(") AS chosen");
+    let mut query = QueryBuilder::<Postgres>::new("SELECT count(*) FROM (");
+    push_retryable(&mut query, filter, 0);
+    query.push(" LIMIT ").push_bind(most).push(") AS retryable");
     Ok(query.build_query_scalar::<i64>().fetch_one(conn).await?)
 }
 
-/// Makes up to `limit` waiting and dead tasks of a filter due at once, in the lane of the sweep, those behind `after`
-/// in the order of their numbers. Gives their numbers and subjects.
+/// Makes up to `limit` waiting and dead tasks of a filter due at once, in that lane, those behind `after` in the order
+/// of their numbers. Gives their numbers and subjects.
 pub(crate) async fn revive_many(
     tx: &mut Tx,
     filter: &TaskFilter<'_>,
@@ -91,17 +95,20 @@ pub(crate) async fn revive_many(
     now: OffsetDateTime,
 ) -> Result<Vec<(i64, String)>, DbError> {
     let conn: &mut Conn = tx;
-    let mut query = QueryBuilder::<Postgres>::new(
-        "UPDATE compensations AS revived
-         SET status = 'READY', attempts = CASE revived.status WHEN 'DEAD' THEN 0 ELSE revived.attempts END, lane = ",
+    let mut query = QueryBuilder::<Postgres>::new("WITH chosen AS MATERIALIZED (");
+    push_retryable(&mut query, filter, after);
+    query.push(" ORDER BY id LIMIT ").push_bind(limit);
+    query.push(
+        ") UPDATE compensations AS revived
+           SET status = 'READY', attempts = CASE revived.status WHEN 'DEAD' THEN 0 ELSE revived.attempts END, lane = ",
     );
     query.push_bind(lane.as_str()).push(", due_at = ").push_bind(now);
     query.push(", updated_at = ").push_bind(now);
-    query.push(" FROM (SELECT id FROM compensations AS task WHERE status IN ('READY', 'DEAD') AND id > ");
-    query.push_bind(after);
-    push_retryable(&mut query, filter);
-    query.push(" ORDER BY id LIMIT ").push_bind(limit).push(" FOR UPDATE SKIP LOCKED) AS chosen");
-    query.push(" WHERE revived.id = chosen.id RETURNING revived.id, revived.subject");
+    // One that a worker took meanwhile stays in its hands.
+    query.push(
+        " FROM chosen WHERE revived.id = chosen.id AND revived.status IN ('READY', 'DEAD')
+          RETURNING revived.id, revived.subject",
+    );
     Ok(query.build_query_as::<(i64, String)>().fetch_all(conn).await?)
 }
 
