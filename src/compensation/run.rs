@@ -70,7 +70,8 @@ where
     let third = (crew.lease / 3).max(Duration::from_millis(10));
     let mut renewal = interval_at(Instant::now() + third, third);
     let mut look = interval_at(Instant::now() + LOOK_EVERY, LOOK_EVERY);
-    [&mut renewal, &mut look].map(|each| each.set_missed_tick_behavior(MissedTickBehavior::Delay));
+    renewal.set_missed_tick_behavior(MissedTickBehavior::Delay);
+    look.set_missed_tick_behavior(MissedTickBehavior::Delay);
     loop {
         if session.may_claim() && flying.len() <= IN_FLIGHT / 2 {
             let claimed = session.claim(IN_FLIGHT - flying.len()).await;

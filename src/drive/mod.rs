@@ -27,7 +27,7 @@ use store::FindFacts;
 const fn room_in(lane: Lane) -> usize {
     match lane {
         Lane::Realtime => 64,
-        Lane::Sweep => 8,
+        Lane::Sweep => 4,
     }
 }
 
