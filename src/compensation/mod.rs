@@ -7,7 +7,7 @@
 //! was true when it was written.
 //!
 //! Two lanes, each with workers of its own: `REALTIME` for what somebody waits for, `SWEEP` for what is old. An answer
-//! of a channel that the database could not take is spilled to Redis and comes back as a task ([`spill`]).
+//! of a channel that the database could not take is spilled to Redis and comes back as a task ([`drain`]).
 
 mod forget;
 mod lanes;
