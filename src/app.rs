@@ -66,6 +66,8 @@ pub struct Inside {
     pub reconciliation_act_wake: Arc<Notify>,
     /// Wakes the duty that runs compensation tasks, after a commit that made one due.
     pub compensation_wake: Arc<Notify>,
+    /// The same for those of the lane of the sweep.
+    pub sweep_wake: Arc<Notify>,
 }
 
 /// Why the service cannot be put together.
@@ -142,6 +144,7 @@ impl App {
             reconciliation_wake: Arc::default(),
             reconciliation_act_wake: Arc::default(),
             compensation_wake: Arc::default(),
+            sweep_wake: Arc::default(),
         })))
     }
 

@@ -42,7 +42,7 @@ pub struct Config {
     pub notify: Outside,
     /// Our books against the channels'.
     pub reconciliation: ReconConfig,
-    /// How long a worker may hold a task before another takes it over. Env: `TASK_LEASE_MS`.
+    /// How long a task stays with a worker that died. Env: `TASK_LEASE_MS`.
     pub task_lease: Duration,
     /// The key under which stored secrets are encrypted. Env: `ENCRYPTION_KEY`.
     pub encryption_key: SecretString,

@@ -5,11 +5,12 @@ use std::time::Duration;
 use crate::app::App;
 use crate::audit;
 use crate::channels::sandbox::Gateway;
+use crate::compensation::{self, Lane};
 use crate::drive;
 use crate::idempotency;
 use crate::infra::duty::{Batch, Duty, DutyError};
 use crate::infra::telemetry;
-use crate::{compensation, ledger, orders, outbox, pay, reconciliation, settlement, usage, webhooks};
+use crate::{ledger, operations, orders, outbox, pay, reconciliation, settlement, usage, webhooks};
 
 /// For what is also woken: the poll is only the net.
 const SOON: Duration = Duration::from_millis(200);
@@ -21,6 +22,8 @@ const EVERY_SECOND: Duration = Duration::from_secs(1);
 const NOW_AND_THEN: Duration = Duration::from_secs(10);
 /// For what waits for a time of day.
 const A_MINUTE: Duration = Duration::from_secs(60);
+/// For figures that alerts look at.
+const FIVE_SECONDS: Duration = Duration::from_secs(5);
 /// For what walks the whole database.
 const RARELY: Duration = Duration::from_secs(300);
 /// For retention.
@@ -35,8 +38,18 @@ pub fn duties(app: &App) -> Vec<Duty> {
         duty(app, "orders.expire", often, |app| async move { orders::expire_due(&app).await }),
         duty(app, "orders.sweep", at_times, |app| async move { orders::sweep_due(&app).await }),
         duty(app, "pay.sweep", at_times, |app| async move { pay::sweep_dead_links(&app).await }),
-        duty(app, "compensation.run", SOON, |app| async move { drive::run_due(&app).await })
+        duty(app, "compensation.run", SOON, |app| async move { drive::run_due(&app, Lane::Realtime).await })
             .woken_by(app.compensation_wake.clone()),
+        duty(app, "compensation.sweep", SOON, |app| async move { drive::run_due(&app, Lane::Sweep).await })
+            .woken_by(app.sweep_wake.clone()),
+        duty(app, "compensation.drain", EVERY_SECOND, |app| async move { drive::drain_spilled(&app).await }),
+        duty(
+            app,
+            "compensation.adopt",
+            RARELY,
+            |app| async move { operations::sweep_left_alone(&app).await },
+        ),
+        duty(app, "operations.publish", FIVE_SECONDS, |app| async move { operations::publish(&app).await }),
         duty(app, "settlement.run", at_times, |app| async move { settlement::run_due(&app).await })
             .woken_by(app.settlement_wake.clone()),
         duty(app, "outbox.relay", SOONER, |app| async move { app.relay.run_once().await })

@@ -3,6 +3,7 @@
 use super::Failure;
 use super::stage::Stage;
 
+mod compensation;
 mod crowds;
 mod events;
 mod instances;
@@ -46,6 +47,9 @@ pub async fn play(stage: &mut Stage, wanted: &[String]) -> Result<(), Failure> {
     }
     if is_wanted("freshness") {
         events::freshness(stage).await?;
+    }
+    if is_wanted("compensation") {
+        compensation::tasks_at_once(stage).await?;
     }
     if is_wanted("lateness") {
         timeouts::lateness(stage).await?;

@@ -19,6 +19,9 @@ use crate::money::{Currency, Money};
 
 pub mod bills;
 pub mod sandbox;
+mod unknown;
+
+pub use unknown::{Answerer, ask_redo_ask};
 
 /// What every payment provider can do for us. Amounts, times and ids are ours; the adapter translates.
 #[async_trait]

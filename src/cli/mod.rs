@@ -22,6 +22,7 @@ mod merchant;
 mod output;
 mod reconcile;
 mod settle;
+mod sweep;
 
 use output::Output;
 
@@ -70,6 +71,8 @@ enum Command {
     /// Compare a channel's day with its statement from here, and show how far it is; exit 3 when something waits for a
     /// person.
     Reconcile(reconcile::ReconcileArgs),
+    /// Have whatever is old and in the middle worked off, and show how far it is.
+    Sweep(sweep::SweepArgs),
     /// Name what is wrong with configuration, database, Redis and ports, with the line that mends it; exit 3 then.
     Doctor(doctor::DoctorArgs),
     /// Play the promises against a running instance and say which held; exit 3 when one did not.
@@ -97,6 +100,7 @@ pub async fn run(cli: Cli) -> ExitCode {
         Command::Admin(admin) => admin::run(admin, Output(cli.output)).await,
         Command::Settle(args) => settle::run(args, Output(cli.output)).await,
         Command::Reconcile(args) => reconcile::run(args, Output(cli.output)).await,
+        Command::Sweep(args) => sweep::run(args, Output(cli.output)).await,
         Command::Doctor(args) => doctor::run(args, Output(cli.output)).await,
         Command::Demo(args) => demo::run(args, Output(cli.output)).await,
         Command::Merchant(command) => merchant::run(command, Output(cli.output)).await,

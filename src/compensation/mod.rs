@@ -1,16 +1,30 @@
 //! Compensation: what is left in the middle is driven to an end.
 //!
 //! Always true: a task is written in the transaction of the state that needs it, before the outside call that
-//! it guards; there is one living task for one thing; a worker holds a task by a lease, so a dead worker's task
-//! is taken over; the last failed try leaves `DEAD` and an open exception. What a task does is decided in
-//! `drive`, one tier up, from the state it finds then, never from what was true when it was written.
+//! it guards; there is one living task for one thing; a worker holds a task by a lease that it renews while it works,
+//! so a slow worker's task is not doubled and a dead worker's is taken over; the last failed try leaves `DEAD` and an
+//! open exception. What a task does is decided in `drive`, one tier up, from the state it finds then, never from what
+//! was true when it was written.
+//!
+//! Two lanes, each with workers of its own: `REALTIME` for what somebody waits for, `SWEEP` for what is old. An answer
+//! of a channel that the database could not take is spilled to Redis and comes back as a task ([`drain`]).
 
 mod forget;
+mod lanes;
 mod model;
 mod run;
+mod schedule;
+mod spill;
 mod store;
 
 pub use forget::forget_old;
-pub use model::{Action, Drive, NewTask, Task, TaskKind, TaskStatus, TaskView, retry_after};
-pub use run::run_due;
-pub(crate) use store::{append, exists, finish_by_subject, list, make_due, revive, take};
+pub use lanes::LaneStand;
+pub use model::{Action, Drive, Lane, NewTask, Task, TaskFilter, TaskKind, TaskStatus, TaskView};
+pub use run::{Crew, run_due};
+pub use schedule::retry_after;
+pub(crate) use spill::spill_if_lost;
+pub use spill::{Update, drain};
+pub(crate) use store::{
+    append, count, exists, finish_by_subject, list, make_due, revive, revive_many, set_paused,
+    stand_of_lanes, take,
+};

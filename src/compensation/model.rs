@@ -1,12 +1,18 @@
-//! The words of compensation, and its schedule as data.
+//! The words of compensation.
 
-use time::{Duration, OffsetDateTime};
+use time::OffsetDateTime;
 
 use crate::infra::words::words;
 
 words! {
     /// How a task mends what it is for.
     pub enum TaskKind {
+        /// Send an event to the broker again.
+        ResendEvent = "RESEND_EVENT",
+        /// Send a notification to the merchant again, as it was.
+        ReplayCallback = "REPLAY_CALLBACK",
+        /// Write again what could not be written after the channel had said yes, where it still fits.
+        ReplayUpdate = "REPLAY_UPDATE",
         /// Ask the channel by our own reference, then run the business flow again.
         RedoBusiness = "REDO_BUSINESS",
     }
@@ -27,6 +33,46 @@ words! {
         DriveWithdrawal = "DRIVE_WITHDRAWAL",
         /// A callback that came before its pay order.
         RematchCallback = "REMATCH_CALLBACK",
+        /// An answer of a channel that could not be written down.
+        ApplyUpdate = "APPLY_UPDATE",
+    }
+}
+
+impl Action {
+    /// How a task of this action mends.
+    #[must_use]
+    pub const fn kind(self) -> TaskKind {
+        match self {
+            Self::DrivePayOrder
+            | Self::ClosePayOrder
+            | Self::ExpireOrder
+            | Self::DriveRefund
+            | Self::DriveWithdrawal
+            | Self::RematchCallback => TaskKind::RedoBusiness,
+            Self::ApplyUpdate => TaskKind::ReplayUpdate,
+        }
+    }
+
+    /// The action of that word; a newer version may have others.
+    pub(super) fn of(word: &str) -> Option<Self> {
+        Self::ALL.iter().copied().find(|action| action.as_str() == word)
+    }
+}
+
+words! {
+    /// Whose workers take a task.
+    pub enum Lane {
+        /// Somebody waits for it.
+        Realtime = "REALTIME",
+        /// It is old: found by a sweep, past its deadline, or failing for minutes.
+        Sweep = "SWEEP",
+    }
+}
+
+impl std::str::FromStr for Lane {
+    type Err = &'static str;
+    fn from_str(text: &str) -> Result<Self, Self::Err> {
+        Self::ALL.iter().copied().find(|lane| lane.as_str() == text).ok_or("there is no such lane")
     }
 }
 
@@ -81,6 +127,8 @@ pub struct Task {
     pub attempts: i32,
     /// When it was written.
     pub created_at: OffsetDateTime,
+    /// What an update is to write: JSON, if all is well.
+    pub payload: Option<String>,
 }
 
 /// A task as operators see it.
@@ -91,8 +139,9 @@ pub struct TaskView {
     pub task_id: i64,
     /// How it mends what it is for.
     pub kind: TaskKind,
-    /// What is driven.
-    pub action: Action,
+    /// What is driven. A word, because a newer version may know others.
+    #[schema(value_type = Action)]
+    pub action: String,
     /// Which one.
     #[schema(example = "rf_06GZV8Y0000000000000000000")]
     pub subject: String,
@@ -100,6 +149,8 @@ pub struct TaskView {
     pub merchant_id: Option<String>,
     /// Of which order, where it is known.
     pub order_no: Option<String>,
+    /// Whose workers take it.
+    pub lane: Lane,
     /// Where it stands.
     pub status: TaskStatus,
     /// How often it was tried.
@@ -121,46 +172,27 @@ pub enum Drive {
     Done,
     /// Not yet; try again by the schedule.
     Again(String),
+    /// It can never be done: a person must see to it.
+    Never(String),
 }
 
-/// Pauses after the first, second, … failed try. Past the last one the task is `DEAD`.
-const SCHEDULE_SECS: [i64; 12] = [1, 2, 5, 10, 30, 60, 120, 600, 1_800, 3_600, 10_800, 21_600];
-
-/// A callback is looked at this often at least: its pay order shows up soon or never, a buyer waits for it, and
-/// the callback itself knows when to stop looking.
-const REMATCH_EVERY_SECS: i64 = 30;
-/// Twice the looks that its ten minutes take.
-const MAX_REMATCHES: i32 = 50;
-
-/// How long to wait after the given number of failed tries; `None` when it is time to give up.
-#[must_use]
-pub fn retry_after(action: Action, attempts: i32) -> Option<Duration> {
-    let index = usize::try_from(attempts - 1).ok()?;
-    let pause = SCHEDULE_SECS.get(index).copied();
-    let pause = match action {
-        Action::RematchCallback if attempts > MAX_REMATCHES => None,
-        Action::RematchCallback => Some(pause.unwrap_or(REMATCH_EVERY_SECS).min(REMATCH_EVERY_SECS)),
-        _ => pause,
-    };
-    pause.map(Duration::seconds)
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn pauses_grow_and_end() {
-        let pauses: Vec<_> = (1..).map_while(|tries| retry_after(Action::DriveRefund, tries)).collect();
-        assert!(pauses.windows(2).all(|pair| pair[0] < pair[1]));
-        assert_eq!(pauses.len(), SCHEDULE_SECS.len());
-        assert_eq!(retry_after(Action::DriveRefund, 0), None);
-    }
-
-    #[test]
-    fn a_callback_is_looked_at_for_more_than_its_ten_minutes() {
-        let pauses: Vec<_> = (1..).map_while(|tries| retry_after(Action::RematchCallback, tries)).collect();
-        assert!(pauses.iter().all(|pause| *pause <= Duration::seconds(30)));
-        assert!(pauses.iter().sum::<Duration>() > Duration::minutes(15));
-    }
+/// Which tasks an operator speaks of; what is left out means any.
+#[derive(Clone, Debug, Default)]
+pub struct TaskFilter<'a> {
+    /// In one state.
+    pub status: Option<TaskStatus>,
+    /// Of one kind.
+    pub kind: Option<TaskKind>,
+    /// Of one action.
+    pub action: Option<Action>,
+    /// Of one lane.
+    pub lane: Option<Lane>,
+    /// Of one merchant.
+    pub merchant_id: Option<&'a str>,
+    /// Of one order number.
+    pub order_no: Option<&'a str>,
+    /// Of one thing.
+    pub subject: Option<&'a str>,
+    /// Written before then.
+    pub created_before: Option<OffsetDateTime>,
 }

@@ -1,13 +1,23 @@
-//! The worker: claims what is due, has it driven, and writes down what came of it.
+//! The worker of a lane: claims what is due, has it driven, and writes down what came of it.
+//!
+//! Claims, renewals and ends are one statement each for as many tasks as there are. Tasks fly side by side and land by
+//! themselves: a silent channel holds up the tasks that speak to it, and no others. A worker that lives keeps the
+//! leases of what it has in the air, so a slow try is not doubled; a dead one renews nothing, and its tasks are taken
+//! over when their leases end.
 
+use std::any::Any;
+use std::collections::HashMap;
 use std::panic::AssertUnwindSafe;
 use std::time::Duration;
 
 use futures_util::FutureExt;
-use futures_util::stream::{self, StreamExt};
+use tokio::sync::Notify;
+use tokio::task::JoinSet;
+use tokio::time::{Instant, MissedTickBehavior, interval_at};
 
-use super::model::{Drive, Task, retry_after};
-use super::store;
+use super::model::{Action, Drive, Lane, Task};
+use super::schedule::{lane_after, retry_after, retry_unknown_after};
+use super::store::{self, Claimed, End};
 use crate::exceptions::{self, ExceptionKind, NewException};
 use crate::ids::Ids;
 use crate::infra::clock::Clock;
@@ -15,97 +25,307 @@ use crate::infra::crash::effect;
 use crate::infra::db::{Db, DbError};
 use crate::infra::duty::Batch;
 
-/// Tasks of one batch, all under way at once: a silent channel then holds the batch up for one deadline, not for
-/// one deadline a task.
-const BATCH: usize = 64;
+/// Tasks in the air at once.
+const IN_FLIGHT: usize = 256;
+/// Tasks that one session claims at most.
+const SESSION: usize = 10_000;
+/// How often a worker that waits for slow tasks looks for others.
+const LOOK_EVERY: Duration = Duration::from_millis(200);
+/// A try that lasts longer than this hangs: its lease is let go, and somebody else tries.
+const HANGS_AFTER: Duration = Duration::from_secs(90);
+/// Characters of a reason that are kept.
+const MAX_REASON: usize = 1_000;
 
-/// Drives one batch of due tasks. `drive` looks at the state it finds and does what is missing. A worker may hold
-/// a task for `lease`; afterwards it counts as dead, and another one takes the task over.
+/// What the workers of a lane go by.
+#[derive(Clone, Copy)]
+pub struct Crew<'a> {
+    /// Where the tasks are.
+    pub db: &'a Db,
+    /// By which time.
+    pub clock: &'a Clock,
+    /// Names exceptions.
+    pub ids: &'a Ids,
+    /// How long a task is held without being renewed; afterwards its worker counts as dead.
+    pub lease: Duration,
+    /// Whose tasks.
+    pub lane: Lane,
+    /// Rings when something became due.
+    pub wake: &'a Notify,
+    /// Whether the process stops: then nothing new is claimed.
+    pub is_stopping: &'a (dyn Fn() -> bool + Sync),
+}
+
+/// Drives due tasks until none is left, or so many that another lap is due. `drive` looks at the state it finds and does
+/// what is missing.
 ///
 /// # Errors
-/// When the database cannot be reached; leases then hand the tasks on.
-pub async fn run_due<F>(
-    db: &Db,
-    clock: &Clock,
-    ids: &Ids,
-    lease: Duration,
-    drive: impl Fn(Task) -> F + Send + Sync,
-) -> Result<Batch, DbError>
+/// When the database cannot be reached; what was in the air has landed then, and leases hand the tasks on.
+pub async fn run_due<F>(crew: &Crew<'_>, drive: impl Fn(Task) -> F) -> Result<Batch, DbError>
 where
-    F: Future<Output = Result<Drive, String>> + Send,
+    F: Future<Output = Result<Drive, String>> + Send + 'static,
 {
-    let now = clock.now();
-    let tasks = {
-        let mut conn = db.conn().await?;
-        let limit = i64::try_from(BATCH).unwrap_or(1);
-        effect!("tasks.claim", store::claim_due(&mut conn, now, now + lease, limit).await)?
-    };
-    let count = tasks.len();
-    let drive = &drive;
-    let outcomes = stream::iter(tasks)
-        .map(|task| async move {
-            // A panic is this task's own failure, and none of its neighbours'.
-            let outcome = AssertUnwindSafe(drive(task.clone())).catch_unwind().await;
-            let outcome = outcome.unwrap_or_else(|_| Err("driving it panicked".into()));
-            record(db, clock, ids, &task, outcome).await
-        })
-        .buffer_unordered(BATCH)
-        .collect::<Vec<_>>()
-        .await;
-    outcomes.into_iter().collect::<Result<Vec<()>, _>>()?;
-    Ok(Batch::of(count, BATCH))
-}
-
-async fn record(
-    db: &Db,
-    clock: &Clock,
-    ids: &Ids,
-    task: &Task,
-    outcome: Result<Drive, String>,
-) -> Result<(), DbError> {
-    let now = clock.now();
-    let error = match outcome {
-        Ok(Drive::Done) => {
-            metrics::counter!("payonce_compensations_total", "action" => task.action.as_str(), "outcome" => "done")
-                .increment(1);
-            let mut conn = db.conn().await?;
-            return effect!("tasks.done", store::set_done(&mut conn, task, now).await);
+    let mut session = Session::new(crew);
+    // Each by itself: one that has a connection in its hand goes on while the session waits for another.
+    let mut flying = JoinSet::new();
+    let third = (crew.lease / 3).max(Duration::from_millis(10));
+    let mut renewal = interval_at(Instant::now() + third, third);
+    let mut look = interval_at(Instant::now() + LOOK_EVERY, LOOK_EVERY);
+    renewal.set_missed_tick_behavior(MissedTickBehavior::Delay);
+    look.set_missed_tick_behavior(MissedTickBehavior::Delay);
+    loop {
+        if session.may_claim() && flying.len() <= IN_FLIGHT / 2 {
+            let claimed = session.claim(IN_FLIGHT - flying.len()).await;
+            for row in claimed {
+                let outcome = row.task().map(&drive);
+                flying.spawn(fly(row, outcome));
+            }
         }
-        Ok(Drive::Again(why)) => why,
-        Err(error) => error,
-    };
-    tracing::info!(task.action = %task.action, task.subject, task.attempts, %error, "a task is not done yet");
-    match retry_after(task.action, task.attempts) {
-        Some(pause) => {
-            let (mut conn, due_at) = (db.conn().await?, now + pause);
-            effect!("tasks.retry", store::set_ready(&mut conn, task, due_at, &error, now).await)
+        if flying.is_empty() {
+            return session.end();
         }
-        None => give_up(db, ids, task, &error, now).await,
+        tokio::select! {
+            Some(first) = flying.join_next() => {
+                // What landed meanwhile is written down with it.
+                let others = std::iter::from_fn(|| flying.try_join_next());
+                let landed = std::iter::once(first).chain(others).filter_map(Result::ok).collect();
+                session.land(landed).await;
+            }
+            _ = renewal.tick() => session.renew().await,
+            _ = look.tick() => session.look_again(),
+            () = crew.wake.notified() => session.look_again(),
+        }
     }
 }
 
-async fn give_up(
-    db: &Db,
-    ids: &Ids,
-    task: &Task,
-    error: &str,
-    now: time::OffsetDateTime,
-) -> Result<(), DbError> {
-    metrics::counter!("payonce_compensations_total", "action" => task.action.as_str(), "outcome" => "dead")
-        .increment(1);
-    let mut tx = db.begin().await?;
-    let detail = format!("{} of {} failed {} times: {error}", task.action, task.subject, task.attempts);
+/// A try that has come to its end.
+struct Landed {
+    row: Claimed,
+    outcome: Result<Drive, String>,
+}
+
+/// Makes one try. A panic is this task's own failure, and none of its neighbours'.
+async fn fly(row: Claimed, drive: Option<impl Future<Output = Result<Drive, String>>>) -> Landed {
+    let outcome = match drive {
+        Some(drive) => match AssertUnwindSafe(drive).catch_unwind().await {
+            Ok(outcome) => outcome,
+            Err(panic) => Err(format!("driving it panicked: {}", message_of(panic.as_ref()))),
+        },
+        None => Err(format!("this version knows no {}", row.action)),
+    };
+    Landed { row, outcome }
+}
+
+fn message_of(panic: &(dyn Any + Send)) -> &str {
+    let text = panic.downcast_ref::<&str>().copied();
+    text.or_else(|| panic.downcast_ref::<String>().map(String::as_str)).unwrap_or("without a word")
+}
+
+/// One lap of a worker: what it holds, and what went wrong.
+struct Session<'a> {
+    crew: &'a Crew<'a>,
+    /// What is in the air: the try, and since when.
+    held: HashMap<i64, (i32, Instant)>,
+    claimed: usize,
+    /// Nothing was due when it last looked.
+    is_idle: bool,
+    failure: Option<DbError>,
+}
+
+impl<'a> Session<'a> {
+    fn new(crew: &'a Crew<'a>) -> Self {
+        Self { crew, held: HashMap::new(), claimed: 0, is_idle: false, failure: None }
+    }
+
+    fn may_claim(&self) -> bool {
+        !self.is_idle && self.failure.is_none() && self.claimed < SESSION && !(self.crew.is_stopping)()
+    }
+
+    fn look_again(&mut self) {
+        self.is_idle = false;
+    }
+
+    async fn claim(&mut self, limit: usize) -> Vec<Claimed> {
+        let crew = self.crew;
+        let now = crew.clock.now();
+        let claimed = async {
+            let (mut conn, limit) = (crew.db.conn().await?, i64::try_from(limit).unwrap_or(1));
+            let until = now + crew.lease;
+            effect!("tasks.claim", store::claim_due(&mut conn, crew.lane, now, until, limit).await)
+        };
+        let rows = claimed.await.unwrap_or_else(|error| {
+            self.failure = Some(error);
+            Vec::new()
+        });
+        self.is_idle = rows.len() < limit;
+        self.claimed += rows.len();
+        let since = Instant::now();
+        for row in &rows {
+            self.held.insert(row.id, (row.attempts, since));
+            let late = (now - row.was_due_at).as_seconds_f64().max(0.0);
+            metrics::histogram!("payonce_task_lateness_seconds", "lane" => crew.lane.as_str()).record(late);
+        }
+        rows
+    }
+
+    /// Keeps what is in the air, but for tries that hang. What is lost to somebody else is let go; every write of such a
+    /// try names the state that it was decided on.
+    async fn renew(&mut self) {
+        let is_alive = |since: &Instant| since.elapsed() < HANGS_AFTER;
+        let held: Vec<(i64, i32)> = self
+            .held
+            .iter()
+            .filter_map(|(id, (attempts, since))| is_alive(since).then_some((*id, *attempts)))
+            .collect();
+        let (crew, now) = (self.crew, self.crew.clock.now());
+        let kept = async {
+            let mut conn = crew.db.conn().await?;
+            effect!("tasks.renew", store::renew(&mut conn, &held, now + crew.lease, now).await)
+        };
+        match kept.await {
+            Ok(kept) => self.held.retain(|id, _| kept.contains(id)),
+            // The next one may be in time; otherwise somebody takes the tasks over.
+            Err(error) => tracing::debug!(%error, "leases could not be renewed"),
+        }
+    }
+
+    async fn land(&mut self, landed: Vec<Landed>) {
+        let mut ends = Vec::with_capacity(landed.len());
+        for Landed { row, outcome } in landed {
+            self.held.remove(&row.id);
+            match judge(self.crew, &row, outcome) {
+                Verdict::End(end) => ends.push(end),
+                Verdict::GiveUp(error) => {
+                    let given_up = give_up(self.crew, &row, &error).await;
+                    self.failure = given_up.err().or_else(|| self.failure.take());
+                }
+            }
+        }
+        if !ends.is_empty()
+            && let Err(error) = write_down(self.crew, &ends).await
+        {
+            self.failure = Some(error);
+        }
+    }
+
+    fn end(self) -> Result<Batch, DbError> {
+        match self.failure {
+            Some(error) => Err(error),
+            None => Ok(Batch::of(self.claimed, SESSION)),
+        }
+    }
+}
+
+/// What a try comes to.
+enum Verdict {
+    End(End),
+    GiveUp(String),
+}
+
+fn judge(crew: &Crew<'_>, row: &Claimed, outcome: Result<Drive, String>) -> Verdict {
+    let (error, may_retry) = match outcome {
+        Ok(Drive::Done) => {
+            count(row, "done");
+            return Verdict::End(End { id: row.id, attempts: row.attempts, again: None });
+        }
+        Ok(Drive::Never(why)) => (why, false),
+        Ok(Drive::Again(why)) | Err(why) => (why, true),
+    };
+    let error: String = error.chars().take(MAX_REASON).collect();
+    let Claimed { action, subject, attempts, .. } = row;
+    tracing::info!(task.action = action, task.subject = subject, attempts, %error, "a task is not done yet");
+    let pause = match Action::of(action) {
+        _ if !may_retry => None,
+        Some(action) => retry_after(action, *attempts),
+        None => retry_unknown_after(*attempts),
+    };
+    match pause {
+        Some(pause) => {
+            count(row, "again");
+            let again = Some((crew.clock.now() + pause, error, lane_after(pause)));
+            Verdict::End(End { id: row.id, attempts: row.attempts, again })
+        }
+        None => Verdict::GiveUp(error),
+    }
+}
+
+fn count(row: &Claimed, outcome: &'static str) {
+    let action = Action::of(&row.action).map_or("UNKNOWN", Action::as_str);
+    metrics::counter!("payonce_compensations_total", "action" => action, "outcome" => outcome).increment(1);
+}
+
+async fn write_down(crew: &Crew<'_>, ends: &[End]) -> Result<(), DbError> {
+    let write = || async {
+        let mut conn = crew.db.conn().await?;
+        effect!("tasks.finish", store::finish(&mut conn, ends, crew.clock.now()).await)
+    };
+    crew.db.retrying(write).await
+}
+
+async fn give_up(crew: &Crew<'_>, row: &Claimed, error: &str) -> Result<(), DbError> {
+    let mut tx = crew.db.begin().await?;
+    let now = crew.clock.now();
+    let detail = format!("{} of {} failed {} times: {error}", row.action, row.subject, row.attempts);
     let written = async {
-        store::set_dead(&mut tx, task, error, now).await?;
+        if !store::set_dead(&mut tx, row, error, now).await? {
+            return Ok(());
+        }
         let exception = NewException {
             kind: ExceptionKind::DeadTask,
-            merchant_id: task.merchant_id.as_deref(),
-            order_no: task.order_no.as_deref(),
-            subject: &task.subject,
+            merchant_id: row.merchant_id.as_deref(),
+            order_no: row.order_no.as_deref(),
+            subject: &row.subject,
             detail: &detail,
         };
-        exceptions::open_in_tx(&mut tx, ids, &exception, now).await
+        exceptions::open_in_tx(&mut tx, crew.ids, &exception, now).await
     }
     .await;
-    effect!("tasks.dead", tx.finish(written).await)
+    effect!("tasks.dead", tx.finish(written).await)?;
+    count(row, "dead");
+    Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn row(action: &str) -> Claimed {
+        let now = time::OffsetDateTime::UNIX_EPOCH;
+        Claimed {
+            id: 1,
+            action: action.to_owned(),
+            subject: "it".to_owned(),
+            merchant_id: None,
+            order_no: None,
+            attempts: 1,
+            created_at: now,
+            was_due_at: now,
+            payload: None,
+        }
+    }
+
+    async fn panicking(how: u8) -> Result<Drive, String> {
+        match how {
+            0 => panic!("a defect, on purpose"),
+            1 => panic!("defect {how}"),
+            _ => std::panic::panic_any(how),
+        }
+    }
+
+    #[tokio::test]
+    async fn a_panic_is_the_failure_of_its_task_and_says_why() {
+        for (how, told) in [(0, "a defect, on purpose"), (1, "defect 1"), (2, "without a word")] {
+            let landed = fly(row("DRIVE_REFUND"), Some(panicking(how))).await;
+            assert_eq!(landed.outcome, Err(format!("driving it panicked: {told}")));
+        }
+    }
+
+    #[tokio::test]
+    async fn what_this_version_does_not_know_waits_for_one_that_does() {
+        let row = row("OF_ANOTHER_VERSION");
+        let unknown = row.task().map(|_| async { Ok(Drive::Done) });
+        assert_eq!(
+            fly(row, unknown).await.outcome,
+            Err("this version knows no OF_ANOTHER_VERSION".to_owned())
+        );
+    }
 }

@@ -227,7 +227,7 @@ pub const VARIABLES: &[Variable] = &[
         "TASK_LEASE_MS",
         "25000",
         "milliseconds from 1000 to 25000",
-        "How long a worker may hold a task before another takes it over; longer than its calls to a channel.",
+        "How long a task stays with a worker that died; a living one renews it every third of this, however slow it is.",
     ),
     plain(
         "PAYONCE_ROLES",

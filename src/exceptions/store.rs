@@ -57,6 +57,27 @@ pub(crate) async fn settle_in_tx(
     Ok(())
 }
 
+/// Resolves what is open of one kind about many things that go on.
+pub(crate) async fn settle_all_in_tx(
+    tx: &mut Tx,
+    subjects: &[String],
+    kind: ExceptionKind,
+    now: OffsetDateTime,
+) -> Result<(), DbError> {
+    let conn: &mut Conn = tx;
+    sqlx::query!(
+        "UPDATE exceptions
+         SET status = 'RESOLVED', action = 'NONE', resolved_by = 'payonce', reason = 'it is tried again', updated_at = $3
+         WHERE kind = $2 AND subject = ANY($1) AND status = 'OPEN'",
+        subjects,
+        kind.as_str(),
+        now,
+    )
+    .execute(conn)
+    .await?;
+    Ok(())
+}
+
 /// What an exception is about; that never changes.
 pub(crate) async fn find_subject(conn: &mut Conn, exception_id: &str) -> Result<Option<String>, DbError> {
     let subject = sqlx::query_scalar!("SELECT subject FROM exceptions WHERE exception_id = $1", exception_id)

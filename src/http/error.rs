@@ -11,6 +11,7 @@ use super::idempotency::in_progress;
 use crate::idempotency::Answer;
 use crate::infra::body::FieldError;
 use crate::infra::db::DbError;
+use crate::infra::duty::DutyError;
 use crate::infra::request::request_id;
 use crate::infra::tasks::TaskFailed;
 use crate::merchants::MerchantError;
@@ -99,6 +100,11 @@ impl Problem {
             .field(field, detail)
     }
 
+    /// An operator's deed without its reason.
+    pub(super) fn reason_is_missing() -> Self {
+        Self::invalid("reason", "expected why, in 1 to 500 characters")
+    }
+
     /// Nothing of that name, or nothing of this caller's.
     #[must_use]
     pub fn not_found() -> Self {
@@ -175,6 +181,18 @@ impl From<&DbError> for Problem {
             DbError::Constraint { name, .. } if name == "idempotency_keys_pkey" => in_progress(),
             _ => {
                 tracing::error!(%error, source, "a request met a defect");
+                Self::internal()
+            }
+        }
+    }
+}
+
+impl From<DutyError> for Problem {
+    fn from(error: DutyError) -> Self {
+        match error.downcast::<DbError>() {
+            Ok(error) => Self::from(*error),
+            Err(error) => {
+                tracing::error!(%error, "a duty failed for an operator");
                 Self::internal()
             }
         }

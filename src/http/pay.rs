@@ -116,7 +116,8 @@ fn outcome(outcome: Outcome) -> Answer {
     }
 }
 
-/// The attempt of that id.
+/// The attempt of that id. One whose result is overdue is asked about at its channel, every ten seconds at most; the
+/// answer waits for that a third of a second at most.
 #[utoipa::path(get, path = "/pay/{pay_order_id}", tag = "pay",
     params(("pay_order_id" = PayOrderId, Path, description = "As `POST /pay/url` answered")),
     security(("secret_key" = []), ("publishable_key" = [])),
@@ -126,6 +127,6 @@ pub(super) async fn find(
     AnyKey(caller): AnyKey,
     PathId(pay_order_id): PathId<PayOrderId>,
 ) -> Result<Json<PayOrderView>, Problem> {
-    let attempt = pay::find_of_merchant(&edge.app, &caller.merchant_id, pay_order_id.as_str()).await?;
+    let attempt = pay::find_and_repair(&edge.app, &caller.merchant_id, pay_order_id.as_str()).await?;
     Ok(Json(attempt.into()))
 }

@@ -374,7 +374,7 @@ impl Conn {
         &'c mut self,
         exchange: impl FnOnce(&'c mut PgConnection) -> BoxFuture<'c, Result<T, sqlx::Error>>,
     ) -> Result<T, sqlx::Error> {
-        let Self { inner, deadline, suspicion, is_mid_flight } = self;
+        let Self { inner, deadline, suspicion, is_mid_flight, .. } = self;
         let Some(conn) = inner.as_deref_mut() else {
             return Err(sqlx::Error::PoolClosed);
         };

@@ -1,12 +1,20 @@
 //! Operations: what the features did, seen across all of them, and having a task tried or an event sent again.
 
+mod lanes;
 mod overview;
+mod publish;
 mod resend;
 mod retry;
+mod retry_many;
 mod store;
+mod sweep;
 mod timeline;
 
+pub use lanes::{lanes, pause_lane, resume_lane};
 pub use overview::{Counted, Overview, overview};
+pub use publish::publish;
 pub use resend::{ResendError, resend, resend_all};
 pub use retry::{RetryError, retry_task};
+pub use retry_many::{OrderCompensated, RetriedMany, compensate_order, count_retryable, retry_many};
+pub use sweep::{LeftAlone, Swept, look_for_left_alone, sweep, sweep_left_alone};
 pub use timeline::{TimelineEntry, TimelineKind, timeline};

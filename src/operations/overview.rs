@@ -7,6 +7,7 @@ use time::{Duration, OffsetDateTime};
 use super::store;
 use crate::app::App;
 use crate::audit::{self, MoneyAtRisk};
+use crate::compensation::{self, LaneStand};
 use crate::infra::db::{DbError, Tx};
 
 /// So many things in one state.
@@ -35,6 +36,8 @@ pub struct Overview {
     pub orders_of_a_day: Vec<Counted>,
     /// Money that has not come to rest.
     pub money_at_risk: Vec<MoneyAtRisk>,
+    /// The lanes of tasks: whether their workers rest, and what waits.
+    pub lanes: Vec<LaneStand>,
     /// What the service needs and has to do without: `redis`, `rabbitmq`, `database_role`. Empty when all is well.
     pub degraded: Vec<&'static str>,
 }
@@ -65,6 +68,7 @@ async fn overview_in_tx(tx: &mut Tx, now: OffsetDateTime) -> Result<(Overview, b
         unfinished: store::count_unfinished(tx).await?,
         orders_of_a_day: store::count_orders_since(tx, now - Duration::DAY).await?,
         money_at_risk: audit::money_at_risk(tx).await?,
+        lanes: compensation::stand_of_lanes(tx, now).await?,
         degraded: Vec::new(),
     };
     Ok((counted, store::is_guarded(tx).await?))

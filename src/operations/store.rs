@@ -1,10 +1,13 @@
 //! What is read across the tables of all features.
 
 use serde_json::Value;
+use sqlx::{Postgres, QueryBuilder};
 use time::OffsetDateTime;
 
 use super::overview::Counted;
+use super::sweep::LeftAlone;
 use super::timeline::{TimelineEntry, TimelineKind};
+use crate::compensation::Lane;
 use crate::infra::db::{Conn, DbError};
 use crate::orders::OrderKey;
 use crate::webhooks::InboxId;
@@ -76,7 +79,7 @@ pub(super) async fn count_unfinished(conn: &mut Conn) -> Result<Vec<Counted>, Db
               WHERE status IN ('CREATED', 'DEBITED', 'PAYING', 'REVERSING') ORDER BY created_at LIMIT 100000)
              UNION ALL
              (SELECT 'task', status, created_at FROM compensations WHERE status IN ('READY', 'RUNNING')
-              ORDER BY due_at LIMIT 100000)
+              ORDER BY lane, due_at LIMIT 100000)
              UNION ALL
              (SELECT 'task', status, created_at FROM compensations WHERE status = 'DEAD' ORDER BY id LIMIT 100000)
              UNION ALL
@@ -124,4 +127,107 @@ pub(super) async fn count_orders_since(
 pub(super) async fn is_guarded(conn: &mut Conn) -> Result<bool, DbError> {
     let is_guarded = sqlx::query_scalar!(r#"SELECT current_user = 'payonce_service' AS "is_guarded!""#);
     Ok(is_guarded.fetch_one(conn).await?)
+}
+
+/// What stands in the middle, last moved before a horizon, with no living task and no person who was told that its task
+/// was given up: each through the small index of its kind. Where an order is given, of that one.
+fn push_left_alone(query: &mut QueryBuilder<Postgres>, of: Option<&OrderKey>, horizon: OffsetDateTime) {
+    const SOURCES: [&str; 6] = [
+        "SELECT 'DRIVE_PAY_ORDER' AS action, pay_order_id AS subject, merchant_id, order_no
+         FROM pay_orders WHERE is_live AND status = 'INIT' AND updated_at <= ",
+        "SELECT 'CLOSE_PAY_ORDER', pay_order_id, merchant_id, order_no
+         FROM pay_orders WHERE is_live AND status = 'PAYING' AND expires_at <= ",
+        "SELECT 'EXPIRE_ORDER', merchant_id || ':' || order_no, merchant_id, order_no
+         FROM orders WHERE status = 'PENDING' AND expires_at <= ",
+        "SELECT 'DRIVE_REFUND', refund_id, merchant_id, order_no
+         FROM refunds WHERE status IN ('PENDING', 'PROCESSING') AND updated_at <= ",
+        "SELECT 'DRIVE_WITHDRAWAL', withdrawal_id, merchant_id, NULL
+         FROM withdrawals WHERE status IN ('DEBITED', 'PAYING') AND updated_at <= ",
+        "SELECT 'REMATCH_CALLBACK', channel || '/' || event_id, merchant_id, order_no
+         FROM webhook_inbox WHERE verdict = 'UNMATCHED' AND verdict <> 'APPLIED' AND received_at <= ",
+    ];
+    query.push("SELECT action, subject, merchant_id, order_no FROM (");
+    for (place, source) in SOURCES.iter().enumerate() {
+        // A withdrawal belongs to no order.
+        if of.is_some() && source.contains("withdrawals") {
+            continue;
+        }
+        query.push(if place == 0 { "" } else { " UNION ALL " }).push(source).push_bind(horizon);
+        if let Some(key) = of {
+            query.push(" AND merchant_id = ").push_bind(key.merchant_id.to_string());
+            query.push(" AND order_no = ").push_bind(key.order_no.to_string());
+        }
+    }
+    query.push(
+        ") AS unfinished
+         WHERE NOT EXISTS (SELECT 1 FROM compensations AS task
+                           WHERE task.subject = unfinished.subject AND task.action = unfinished.action
+                             AND task.status NOT IN ('DONE', 'DEAD'))
+           AND NOT EXISTS (SELECT 1 FROM exceptions
+                           WHERE exceptions.kind = 'DEAD_TASK' AND exceptions.subject = unfinished.subject
+                             AND exceptions.status = 'OPEN')",
+    );
+}
+
+/// How much stands in the middle with nothing that drives it.
+pub(super) async fn count_left_alone(
+    conn: &mut Conn,
+    horizon: OffsetDateTime,
+) -> Result<Vec<LeftAlone>, DbError> {
+    let mut query = QueryBuilder::<Postgres>::new("SELECT action, count(*) AS count FROM (");
+    push_left_alone(&mut query, None, horizon);
+    query.push(" LIMIT 100000) AS left_alone GROUP BY action ORDER BY action");
+    Ok(query.build_query_as::<LeftAlone>().fetch_all(conn).await?)
+}
+
+/// Writes tasks for up to `limit` of these things. Gives how many.
+pub(super) async fn adopt_left_alone(
+    conn: &mut Conn,
+    of: Option<&OrderKey>,
+    horizon: OffsetDateTime,
+    lane: Lane,
+    limit: i64,
+    now: OffsetDateTime,
+) -> Result<i64, DbError> {
+    let mut query = QueryBuilder::<Postgres>::new(
+        "INSERT INTO compensations
+             (kind, action, subject, merchant_id, order_no, lane, due_at, created_at, updated_at)
+         SELECT 'REDO_BUSINESS', action, subject, merchant_id, order_no, ",
+    );
+    query.push_bind(lane.as_str());
+    for _ in ["due_at", "created_at", "updated_at"] {
+        query.push(", ").push_bind(now);
+    }
+    query.push(" FROM (");
+    push_left_alone(&mut query, of, horizon);
+    query.push(" ORDER BY action, subject LIMIT ").push_bind(limit);
+    query.push(
+        ") AS left_alone
+         ON CONFLICT (action, subject) WHERE status IN ('READY', 'RUNNING') DO NOTHING",
+    );
+    let written = query.build().execute(conn).await?;
+    Ok(i64::try_from(written.rows_affected()).unwrap_or(limit))
+}
+
+/// What the alerts look at.
+pub(super) struct Figures {
+    pub(super) orders_stuck: i64,
+    pub(super) tasks_dead: i64,
+    pub(super) exceptions_open: i64,
+}
+
+/// Reads them, each through a small index; counting stops at 100,000.
+pub(super) async fn read_figures(conn: &mut Conn, now: OffsetDateTime) -> Result<Figures, DbError> {
+    let figures = sqlx::query_as!(
+        Figures,
+        r#"SELECT (SELECT count(*) FROM (SELECT 1 FROM orders WHERE status = 'PENDING'
+                                           AND expires_at < $1::timestamptz - interval '60 s' LIMIT 100000) AS stuck)
+                      AS "orders_stuck!",
+                  (SELECT count(*) FROM (SELECT 1 FROM compensations WHERE status = 'DEAD' LIMIT 100000) AS dead)
+                      AS "tasks_dead!",
+                  (SELECT count(*) FROM (SELECT 1 FROM exceptions WHERE status = 'OPEN' LIMIT 100000) AS open)
+                      AS "exceptions_open!""#,
+        now,
+    );
+    Ok(figures.fetch_one(conn).await?)
 }

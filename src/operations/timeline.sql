@@ -65,9 +65,11 @@ FROM (
          WHERE merchant_id = $1 AND order_no = $2
          UNION ALL
          SELECT format('SETTLEMENT:%s:%s', $1, $2)) AS bookable (transaction_id)
-   JOIN ledger_transactions AS booked ON booked.transaction_id = bookable.transaction_id
+   -- One by one: a plan that joins them may walk all of them.
+   CROSS JOIN LATERAL (SELECT transaction_id, kind, created_at FROM ledger_transactions
+                       WHERE ledger_transactions.transaction_id = bookable.transaction_id LIMIT 1) AS booked
    JOIN ledger_entries AS entry ON entry.transaction_id = booked.transaction_id
-   GROUP BY booked.transaction_id ORDER BY booked.created_at LIMIT $3)
+   GROUP BY booked.transaction_id, booked.kind, booked.created_at ORDER BY booked.created_at LIMIT $3)
   UNION ALL
   (SELECT step.at, 7, id, 'TASK', subject, step.event, step.status,
           jsonb_build_object('action', action, 'attempts', attempts, 'last_error', last_error), NULL

@@ -267,7 +267,8 @@ pub(super) async fn lock_one(
     Ok(row.map(|row| (row.status, Closable { key: key.clone(), user_id: row.user_id })))
 }
 
-/// Writes the tasks that drive due orders whose attempts must be closed at their channels first.
+/// Writes the tasks that drive due orders whose attempts must be closed at their channels first. Nobody waits for an
+/// order past its deadline.
 pub(super) async fn leave_to_tasks(
     tx: &mut Tx,
     keys: &[OrderKey],
@@ -276,8 +277,10 @@ pub(super) async fn leave_to_tasks(
     let (merchants, numbers) = split(keys);
     let conn: &mut Conn = tx;
     sqlx::query!(
-        "INSERT INTO compensations (kind, action, subject, merchant_id, order_no, due_at, created_at, updated_at)
-         SELECT 'REDO_BUSINESS', 'EXPIRE_ORDER', merchant_id || ':' || order_no, merchant_id, order_no, $3, $3, $3
+        "INSERT INTO compensations
+             (kind, action, lane, subject, merchant_id, order_no, due_at, created_at, updated_at)
+         SELECT 'REDO_BUSINESS', 'EXPIRE_ORDER', 'SWEEP', merchant_id || ':' || order_no, merchant_id, order_no,
+                $3, $3, $3
          FROM unnest($1::text[], $2::text[]) AS due (merchant_id, order_no)
          ON CONFLICT (action, subject) WHERE status IN ('READY', 'RUNNING') DO NOTHING",
         &merchants,

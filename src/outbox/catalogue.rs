@@ -40,12 +40,16 @@ const fn summary(event: &Event) -> &'static str {
         Event::RefundFinished { .. } => "A refund came to its end",
         Event::RefundReversed { .. } => "The channel took a refund back that had succeeded",
         Event::WithdrawalFinished { .. } => "A withdrawal came to its end",
+        Event::UsageCharged { .. } => "Metered work was charged",
+        Event::UsageCycleCharged { .. } => "A user's cycle was paid for, in advance",
+        Event::UsageHoldExpired { .. } => "A hold ran out before its work was confirmed",
     }
 }
 
 fn examples() -> Vec<Event> {
     let Ok(currency) = "CNY".parse() else { return Vec::new() };
     let (order_no, user_id) = (|| "A-1".to_owned(), || "u1".to_owned());
+    let hold_id = || "uh_06H8K2M4N6P8R0T2V4X6Z8B0D2".to_owned();
     vec![
         Event::OrderPaid {
             order_no: order_no(),
@@ -101,6 +105,32 @@ fn examples() -> Vec<Event> {
             amount: 4000,
             currency,
             failure: None,
+        },
+        Event::UsageCharged {
+            hold_id: hold_id(),
+            user_id: user_id(),
+            product_code: "tokens".to_owned(),
+            units: 900,
+            charged: 450,
+            shortfall: 0,
+            currency,
+            late: false,
+        },
+        Event::UsageCycleCharged {
+            hold_id: hold_id(),
+            user_id: user_id(),
+            product_code: "monthly".to_owned(),
+            cycle: "2026-11".to_owned(),
+            charged: 4000,
+            currency,
+        },
+        Event::UsageHoldExpired {
+            hold_id: hold_id(),
+            user_id: user_id(),
+            product_code: "tokens".to_owned(),
+            units: Some(120),
+            released: 500,
+            currency,
         },
     ]
 }

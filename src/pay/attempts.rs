@@ -10,7 +10,7 @@ use super::report::{self, Origin, Report};
 use super::store::{self, FindFacts, Publish};
 use crate::app::App;
 use crate::channels::{CallError, Channel, CreatedTrade, NewTrade, Refusal, TradeState};
-use crate::compensation::{Action, Drive};
+use crate::compensation::{Action, Drive, Update, spill_if_lost};
 use crate::idempotency::Keep;
 use crate::ids::MerchantId;
 use crate::infra::crash::effect;
@@ -133,6 +133,7 @@ async fn publish_link(
     keep: Option<&Keep<Outcome>>,
 ) -> Result<Linked, PayError> {
     let link = PayUrl::of(&attempt, &created);
+    let channel_ref = created.channel_ref.clone();
     let publish = Publish {
         order: attempt.order_key(),
         pay_order_id: attempt.pay_order_id.clone(),
@@ -140,11 +141,35 @@ async fn publish_link(
         kept: keep.map(|keep| keep.row(Ok(link.clone()))),
         now: app.now(),
     };
-    if !effect!("pay.publish", app.db.gather(publish).await)? {
+    let published = effect!("pay.publish", app.db.gather(publish).await);
+    let made = || {
+        Some(Update::LinkMade {
+            pay_order_id: attempt.pay_order_id.to_string(),
+            pay_url: link.pay_url.clone(),
+            channel_ref,
+            expires_at: link.expires_at,
+        })
+    };
+    spill_if_lost(&app.redis, &published, made).await;
+    if !published? {
         Box::pin(close_if_unwanted(app, &attempt)).await?;
         return Ok(Linked::Moved);
     }
     Ok(Linked::Paying(Box::new(link)))
+}
+
+/// Writes a link down that the channel gave when the database was away; one that is not wanted any more is closed
+/// there.
+///
+/// # Errors
+/// When the database is away: the task tries again.
+pub async fn replay_link(app: &App, pay_order_id: &str, created: CreatedTrade) -> Result<Drive, PayError> {
+    let found = store::find(&mut app.db.conn().await?, pay_order_id).await?;
+    match found.filter(|attempt| attempt.status == PayStatus::Init) {
+        Some(attempt) => publish_link(app, attempt, created, None).await.map(|_| Drive::Done),
+        // The task of the attempt, or its buyer, was faster.
+        None => Ok(Drive::Done),
+    }
 }
 
 /// The link could not be published. When the order was paid or closed meanwhile, the trade that was just made
@@ -170,6 +195,10 @@ pub async fn drive(app: &App, pay_order_id: &str) -> Result<Drive, PayError> {
     let Some(attempt) = store::find(&mut app.db.conn().await?, pay_order_id).await? else {
         return Ok(Drive::Done);
     };
+    // It never comes back to there.
+    if attempt.status != PayStatus::Init {
+        return Ok(Drive::Done);
+    }
     let key = attempt.order_key();
     let lock = app.locks.acquire(Scene::GeneratePayUrl, &key.lock_key()).await?;
     // Whoever had the lock before may have brought it to its end.

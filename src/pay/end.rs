@@ -98,11 +98,11 @@ pub async fn end_by_id(app: &App, pay_order_id: &str) -> Result<Drive, PayError>
     let Some(attempt) = store::find(&mut app.db.conn().await?, pay_order_id).await? else {
         return Ok(Drive::Done);
     };
-    let lock = app.locks.acquire(Scene::Close, &attempt.order_key().lock_key()).await?;
-    // Also one that is closed here: its trade may have come to stand at the channel after that.
+    // For good. One that is closed here goes on: its trade may have come to stand at the channel after that.
     if attempt.status == PayStatus::Paid {
         return Ok(Drive::Done);
     }
+    let lock = app.locks.acquire(Scene::Close, &attempt.order_key().lock_key()).await?;
     match end_attempt(app, &attempt, Some(&lock)).await {
         Ok(()) => Ok(Drive::Done),
         Err(PayError::ChannelUnavailable) => Ok(Drive::Again("the channel is silent".into())),

@@ -10,15 +10,17 @@ mod end;
 mod error;
 mod model;
 mod pay_url;
+mod repair;
 pub mod report;
 mod store;
 mod sweep;
 
-pub use attempts::{drive, find_live_attempt, find_of_merchant};
+pub use attempts::{drive, find_live_attempt, find_of_merchant, replay_link};
 pub(crate) use attempts::{find_attempt, list_attempts};
 pub use end::{end_attempt, end_by_id};
 pub use error::PayError;
 pub(crate) use model::money_of;
 pub use model::{Attempt, PayEvent, PayStatus};
 pub use pay_url::{Outcome, PayUrl, PayUrlRequest, pay_url};
+pub use repair::find_and_repair;
 pub use sweep::sweep_dead_links;

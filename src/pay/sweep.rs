@@ -27,7 +27,7 @@ pub async fn sweep_dead_links(app: &App) -> Result<Batch, DutyError> {
             store::leave_dead_links_to_tasks(&mut conn, after, now - GRACE, limit, now).await
         )?;
         if written > 0 {
-            app.compensation_wake.notify_one();
+            app.sweep_wake.notify_one();
         }
         let Some(last) = last else { return Ok(Batch::Done) };
         after = last;

@@ -53,14 +53,19 @@ pub(super) async fn lock_with_refund(
     refund_id: &str,
 ) -> Result<Option<(Refund, Collected)>, DbError> {
     let Some(refund) = store::find_refund(tx, refund_id).await? else { return Ok(None) };
-    match (&refund.stray_id, refund.order_key()) {
-        (Some(stray_id), _) => drop(store::lock_stray(tx, stray_id).await?),
-        (None, Some(key)) => drop(orders::lock_in_tx(tx, &key).await?),
-        (None, None) => {}
-    }
+    let collected = match (&refund.stray_id, refund.order_key()) {
+        (Some(stray_id), _) => store::lock_stray(tx, stray_id).await?.map(Box::new).map(Collected::Stray),
+        (None, Some(key)) => match (orders::lock_in_tx(tx, &key).await?, &refund.pay_order_id) {
+            (Some(order), Some(id)) => pay::find_attempt(tx, id)
+                .await?
+                .map(|attempt| Collected::Payment(Box::new(Payment { attempt, order }))),
+            _ => None,
+        },
+        (None, None) => None,
+    };
     store::lock_refund(tx, refund_id).await?;
     // Read again under the locks: its state may have moved while we waited.
-    find_with_refund(tx, refund_id).await
+    Ok(store::find_refund(tx, refund_id).await?.zip(collected))
 }
 
 impl Collected {

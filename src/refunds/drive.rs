@@ -5,8 +5,8 @@ use super::model::{Refund, RefundStatus};
 use super::result::{RefundReport, Source, apply_result};
 use super::store;
 use crate::app::App;
-use crate::channels::{CallError, Channel, RefundCall, RefundState, Refusal, TradeRef};
-use crate::compensation::Drive;
+use crate::channels::{self, Answerer, CallError, Channel, RefundCall, RefundState, Refusal, TradeRef};
+use crate::compensation::{Drive, Update, spill_if_lost};
 use crate::infra::crash::effect;
 use crate::infra::db::DbError;
 use crate::pay::PayError;
@@ -36,7 +36,7 @@ pub async fn drive(app: &App, refund_id: &str) -> Result<Drive, PayError> {
             drop(conn);
             (Source::Call, effect!("refunds.make", channel.refund(&call).await))
         }
-        RefundStatus::Processing => ask_then_redo(channel.as_ref(), &call).await,
+        RefundStatus::Processing => ask_redo_ask(channel.as_ref(), &call).await,
         RefundStatus::AwaitingApproval | RefundStatus::Succeeded | RefundStatus::Failed => {
             return Ok(Drive::Done);
         }
@@ -65,37 +65,39 @@ pub async fn call_of(app: &App, refund_id: &str) -> Result<Option<RefundCall>, D
     call(&refund, &collected)
 }
 
-/// Applies what the channel answered to us.
-async fn learn(app: &App, refund_id: &str, state: &RefundState, source: Source<'_>) -> Result<(), DbError> {
-    apply_result(app, &RefundReport { refund_id, state, source }).await.map(drop)
+/// Writes down that a refund was made, as the channel had answered when it could not be written.
+///
+/// # Errors
+/// When the database is away: the task tries again.
+pub async fn replay(app: &App, refund_id: &str, channel_refund_id: String) -> Result<Drive, DbError> {
+    learn(app, refund_id, &RefundState::Succeeded { channel_refund_id }, Source::Query).await?;
+    Ok(Drive::Done)
 }
 
-/// An unknown result is asked about first; only a refund that the channel never saw is asked for again, and under
-/// the same number. A refusal then may only mean "done already", so it counts when the channel still knows of none.
-/// Gives also which of both calls it is that answered.
-async fn ask_then_redo(
+/// Applies what the channel answered to us.
+async fn learn(app: &App, refund_id: &str, state: &RefundState, source: Source<'_>) -> Result<(), DbError> {
+    let applied = apply_result(app, &RefundReport { refund_id, state, source }).await;
+    let made = || match state {
+        RefundState::Succeeded { channel_refund_id } => Some(Update::RefundMade {
+            refund_id: refund_id.to_owned(),
+            channel_refund_id: channel_refund_id.clone(),
+        }),
+        _ => None,
+    };
+    spill_if_lost(&app.redis, &applied, made).await;
+    applied.map(drop)
+}
+
+/// A refund whose result is unknown.
+async fn ask_redo_ask(
     channel: &dyn Channel,
     call: &RefundCall,
 ) -> (Source<'static>, Result<RefundState, CallError>) {
-    match ask(channel, call).await {
-        Ok(RefundState::Unseen) => {}
-        known => return (Source::Query, known),
-    }
-    let made = effect!("refunds.remake", channel.refund(call).await);
-    if !matches!(made, Err(CallError::Refused(_))) {
-        return (Source::Call, made);
-    }
-    match ask(channel, call).await {
-        Ok(RefundState::Unseen) => (Source::Call, made),
-        known => (Source::Query, known),
-    }
-}
-
-/// Asks what became of a refund. A refusal to answer is no result of it.
-async fn ask(channel: &dyn Channel, call: &RefundCall) -> Result<RefundState, CallError> {
-    match channel.query_refund(call).await {
-        Err(CallError::Refused(refusal)) => Err(CallError::Silent(refusal.to_string())),
-        outcome => outcome,
+    let ask = || channel.query_refund(call);
+    let redo = || async { effect!("refunds.remake", channel.refund(call).await) };
+    match channels::ask_redo_ask(ask, redo, |state| *state == RefundState::Unseen).await {
+        (Answerer::Call, state) => (Source::Call, state),
+        (Answerer::Query, state) => (Source::Query, state),
     }
 }
 

@@ -23,7 +23,7 @@ mod stray;
 
 pub use approve::{Decision, decide, list};
 pub use create::{AskedBy, Created, create, find};
-pub use drive::{call_of, drive};
+pub use drive::{call_of, drive, replay};
 pub use error::RefundError;
 pub use model::{
     NewRefund, NewStray, Refund, RefundEvent, RefundStatus, StrayEvent, StrayPayment, StrayPolicy,

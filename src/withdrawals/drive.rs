@@ -7,8 +7,8 @@ use super::error::WithdrawalError;
 use super::model::{LegKind, LegStatus, Withdrawal, WithdrawalEvent, WithdrawalStatus};
 use super::store::{self, Move};
 use crate::app::App;
-use crate::channels::{CallError, Channel, PayoutCall, PayoutState, Refusal};
-use crate::compensation::Drive;
+use crate::channels::{self, CallError, Channel, PayoutCall, PayoutState, Refusal};
+use crate::compensation::{Drive, Update, spill_if_lost};
 use crate::exceptions::{self, ExceptionAction, ExceptionKind, NewException};
 use crate::infra::crash::effect;
 use crate::infra::db::{DbError, Tx};
@@ -33,7 +33,7 @@ pub async fn drive(app: &App, withdrawal_id: &str) -> Result<Drive, WithdrawalEr
             }
             effect!("withdrawals.pay", channel.payout(&call).await)
         }
-        WithdrawalStatus::Paying => ask_then_redo(channel.as_ref(), &call).await,
+        WithdrawalStatus::Paying => ask_redo_ask(channel.as_ref(), &call).await,
         // Written only together with what follows them, or at the end.
         WithdrawalStatus::Created
         | WithdrawalStatus::Reversing
@@ -98,29 +98,23 @@ async fn begin(app: &App, withdrawal: &Withdrawal) -> Result<bool, DbError> {
     effect!("withdrawals.begin", tx.finish(begun).await)
 }
 
-/// An unknown result is asked about first; only a payout that the channel never saw is asked for again, and under the
-/// same number. A refusal then may only mean "done already", so it counts when the channel still knows of none.
-async fn ask_then_redo(channel: &dyn Channel, call: &PayoutCall) -> Result<PayoutState, CallError> {
-    match ask(channel, call).await {
-        Ok(PayoutState::Unseen) => {}
-        known => return known,
-    }
-    let paid = effect!("withdrawals.repay", channel.payout(call).await);
-    if !matches!(paid, Err(CallError::Refused(_))) {
-        return paid;
-    }
-    match ask(channel, call).await {
-        Ok(PayoutState::Unseen) => paid,
-        known => known,
-    }
+/// A payout whose result is unknown.
+async fn ask_redo_ask(channel: &dyn Channel, call: &PayoutCall) -> Result<PayoutState, CallError> {
+    let ask = || channel.query_payout(call);
+    let redo = || async { effect!("withdrawals.repay", channel.payout(call).await) };
+    channels::ask_redo_ask(ask, redo, |state| *state == PayoutState::Unseen).await.1
 }
 
-/// Asks what became of a payout. A refusal to answer is no result of it.
-async fn ask(channel: &dyn Channel, call: &PayoutCall) -> Result<PayoutState, CallError> {
-    match channel.query_payout(call).await {
-        Err(CallError::Refused(refusal)) => Err(CallError::Silent(refusal.to_string())),
-        outcome => outcome,
-    }
+/// Writes down that a payout was made, as the channel had answered when it could not be written.
+///
+/// # Errors
+/// When the database is away: the task tries again.
+pub async fn replay(
+    app: &App,
+    withdrawal_id: &str,
+    channel_payout_id: String,
+) -> Result<Drive, WithdrawalError> {
+    finish(app, withdrawal_id, &Ok(channel_payout_id)).await
 }
 
 /// Writes the end; one that is there already stays.
@@ -129,13 +123,20 @@ async fn finish(
     withdrawal_id: &str,
     result: &Result<String, Refusal>,
 ) -> Result<Drive, WithdrawalError> {
-    app.db
+    let finished = app
+        .db
         .retrying(|| async {
             let mut tx = app.db.begin().await?;
             let finished = finish_in_tx(app, &mut tx, withdrawal_id, result, app.now()).await;
             effect!("withdrawals.finish", tx.finish(finished).await)
         })
-        .await?;
+        .await;
+    let made = || {
+        let channel_payout_id = result.as_ref().ok()?.clone();
+        Some(Update::PayoutMade { withdrawal_id: withdrawal_id.to_owned(), channel_payout_id })
+    };
+    spill_if_lost(&app.redis, &finished, made).await;
+    finished?;
     Ok(Drive::Done)
 }
 

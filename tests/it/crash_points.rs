@@ -26,19 +26,22 @@ const EFFECTS: &[(Story, &[&str])] = &[
     (Story::Cancel, &["pay.guard", "pay.close", "pay.unguard", "orders.close"]),
     (
         Story::Late,
-        &["report.write", "refunds.begin", "refunds.make", "refunds.result", "tasks.done", "webhooks.keep"],
+        &["report.write", "refunds.begin", "refunds.make", "refunds.result", "tasks.finish", "webhooks.keep"],
     ),
     (Story::LateAndSilent, &["refunds.remake"]),
     (Story::Expire, &["orders.claim", "orders.expire", "orders.forget"]),
     (Story::ExpireOnBroker, &["timers.put", "timers.take", "timers.done"]),
     (Story::HopOnBroker, &["timers.hop"]),
-    (Story::Silent, &["pay.leave", "tasks.retry"]),
+    (Story::Silent, &["pay.leave"]),
     (Story::SilentOnce, &["pay.take"]),
     (Story::PaidWhileAskedFor, &["pay.untake"]),
     (Story::Refused, &["pay.refuse"]),
     (Story::DeadLink, &["pay.sweep"]),
     (Story::WaitingTask, &["tasks.claim"]),
+    (Story::SlowTask, &["tasks.renew"]),
     (Story::GivenUp, &["tasks.dead"]),
+    (Story::Spilled, &["spill.put", "spill.drain", "spill.done"]),
+    (Story::LeftAlone, &["tasks.adopt"]),
     (Story::EmptiedRedis, &["orders.rebuild", "orders.intact"]),
     (Story::OldCallback, &["webhooks.forget"]),
     (Story::OldAnswer, &["idempotency.forget"]),
@@ -49,7 +52,14 @@ const EFFECTS: &[(Story, &[&str])] = &[
     (Story::Nonsense, &["webhooks.unreadable"]),
     (
         Story::Operator,
-        &["merchants.create", "merchants.keys", "merchants.stock", "settlement.rule", "settlement.level"],
+        &[
+            "merchants.create",
+            "merchants.keys",
+            "merchants.stock",
+            "settlement.rule",
+            "settlement.level",
+            "lanes.set",
+        ],
     ),
     (Story::Money(Money::Settle), &["settlement.settle"]),
     (Story::Money(Money::KeyOfAnOldSettlement), &["settlement.keep"]),
@@ -85,6 +95,7 @@ const EFFECTS: &[(Story, &[&str])] = &[
     (Story::Money(Money::ApproveADifference), &["reconciliation.person"]),
     (Story::Money(Money::OldStatement), &["reconciliation.forget_lines", "reconciliation.forget_files"]),
     (Story::Money(Money::RetryOfADeadTask), &["tasks.revive"]),
+    (Story::Money(Money::RetryOfManyTasks), &["tasks.revive_many"]),
     (Story::Money(Money::WithdrawInSilence), &["withdrawals.repay"]),
     (Story::Money(Money::KeyOfAnOldWithdrawal), &["withdrawals.keep"]),
     (Story::Telling(Telling::Endpoint), &["outbox.route", "outbox.notify", "outbox.record"]),
@@ -140,7 +151,9 @@ async fn whatever_a_dead_process_left_in_the_middle_is_driven_to_an_end() {
 
 async fn die_at_each(story: Story, names: &[&str]) -> Vec<Death> {
     let broker = if story.is_on_broker() { Some(Broker::fresh().await) } else { None };
-    let shop = Shop::open_with(broker.as_ref().map(Broker::vars).unwrap_or_default()).await;
+    let mut vars = broker.as_ref().map(Broker::vars).unwrap_or_default();
+    vars.extend(story.vars());
+    let shop = Shop::open_with(vars).await;
     let mut deaths = Vec::new();
     for name in names {
         for side in ["before", "after"] {

@@ -13,11 +13,13 @@
 mod support;
 
 mod access;
+mod alerts;
 mod audit;
 mod bad_input;
 mod cashier;
 mod chaos;
 mod commands;
+mod compensation;
 mod contract;
 mod crash_points;
 mod delay_queue;
@@ -52,8 +54,10 @@ mod reconciliation;
 mod redlock;
 mod refund_workers;
 mod refunds;
+mod repair;
 mod sentinel;
 mod settlements;
+mod spill;
 mod stock;
 mod storms;
 mod stray_money;

@@ -126,3 +126,27 @@ async fn no_plan_of_a_batch_or_of_a_look_up_walks_a_table_from_end_to_end() {
     }
     assert!(walking.is_empty(), "{}", walking.join("\n\n"));
 }
+
+#[tokio::test]
+async fn a_claim_finds_what_is_due_in_its_lane_past_any_number_of_done_tasks() {
+    let directory = std::path::Path::new(env!("CARGO_MANIFEST_DIR")).join(".sqlx");
+    let texts = std::fs::read_dir(directory).unwrap().map(|entry| {
+        let cached: Value = serde_json::from_slice(&std::fs::read(entry.unwrap().path()).unwrap()).unwrap();
+        cached["query"].as_str().unwrap().to_owned()
+    });
+    let claims: Vec<String> = texts.filter(|text| text.contains("compensation_lanes AS resting")).collect();
+    assert_eq!(claims.len(), 1);
+    let config = stores::database_config(&stores::fresh_database().await);
+    for (world, seed) in WORLDS {
+        let db = Db::new(&config, Ids::seeded(Clock::system(), 1)).unwrap();
+        let mut tx = db.begin().await.unwrap();
+        run(&mut tx, "SET LOCAL ROLE NONE").await;
+        run(&mut tx, seed).await;
+        let plan = plan(&mut tx, &claims[0]).await.to_string();
+        let cond = plan.split("compensations_due").nth(1).unwrap_or_else(|| panic!("{world}: {plan}"));
+        assert!(cond.contains("lane = $3") && cond.contains("due_at <= $1"), "{world}: {plan}");
+        let mut found = Vec::new();
+        walks(&serde_json::from_str(&plan).unwrap(), &mut found);
+        assert!(found.is_empty(), "{world}: {found:?}");
+    }
+}

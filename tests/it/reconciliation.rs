@@ -4,6 +4,7 @@ use std::collections::BTreeMap;
 use std::time::Duration;
 
 use payonce::channels::sandbox::{FaultKind, FaultOp};
+use payonce::compensation::Lane;
 use serde_json::{Value, json};
 
 use crate::support::service::is_full;
@@ -108,7 +109,9 @@ impl Fate {
                 app.fault(FaultOp::Refund, FaultKind::TimeoutAfter, 1, Some(1)).await;
                 let refund = json!({"refund_no": number, "order_no": number, "amount": 990});
                 app.post("/refunds", refund).await.expect(201);
-                payonce::drive::run_due(&app.instance.app).await.expect("driven");
+                for lane in [Lane::Realtime, Lane::Sweep] {
+                    payonce::drive::run_due(&app.instance.app, lane).await.expect("driven");
+                }
                 let refund_id = app.refund_id(number).await;
                 // Its task would ask soon by itself.
                 app.sql(

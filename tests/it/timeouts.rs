@@ -294,7 +294,7 @@ pub async fn instances_that_sweep_at_once_close_each_order_once_over(vars: Vars)
     }
     app.clock.advance(minutes(2));
     for _ in 0..5 {
-        let duties = ["orders.expire", "orders.sweep", "compensation.run"];
+        let duties = ["orders.expire", "orders.sweep", "compensation.sweep"];
         let pairs = duties.iter().flat_map(|name| (0..3).map(move |index| (name, index)));
         let all = pairs.map(|(name, index)| cluster.turn(index).run_duty(name));
         futures_util::future::join_all(all).await;

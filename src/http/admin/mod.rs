@@ -9,6 +9,7 @@ use crate::infra::request::request_id;
 
 pub(super) mod compensations;
 pub(super) mod exceptions;
+pub(super) mod lanes;
 pub(super) mod ledger;
 pub(super) mod merchants;
 pub(super) mod notifications;

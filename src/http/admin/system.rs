@@ -1,4 +1,4 @@
-//! How the whole stands: the overview, the delay queue, the tasks, the log, the audit.
+//! How the whole stands: the overview, the delay queue, the log, the audit.
 
 use std::sync::Arc;
 
@@ -15,7 +15,6 @@ use super::super::extract::Params;
 use super::super::views::{Page, PageParams};
 use crate::admin_log::{self, LogFilter, Logged};
 use crate::audit::{self, AuditReport};
-use crate::compensation::{self, TaskStatus, TaskView};
 use crate::operations::{self, Overview};
 use crate::orders::{self, DelayQueue};
 
@@ -41,7 +40,10 @@ pub(in crate::http) async fn audit(
     responses((status = 200, body = Overview, example = json!({
         "unfinished": [{"thing": "order", "status": "PENDING", "count": 2, "oldest_at": "2026-11-21T10:30:00Z"}],
         "orders_of_a_day": [{"thing": "order", "status": "PAID", "count": 7, "oldest_at": "2026-11-21T09:00:00Z"}],
-        "money_at_risk": [{"currency": "CNY", "amount": 0}], "degraded": []}))))]
+        "money_at_risk": [{"currency": "CNY", "amount": 0}],
+        "lanes": [{"lane": "SWEEP", "paused_at": null, "paused_by": null, "reason": null, "living": 0, "due": 0,
+                   "oldest_due_at": null}],
+        "degraded": []}))))]
 pub(in crate::http) async fn overview(
     State(edge): State<Edge>,
     _viewer: Viewer,
@@ -132,38 +134,6 @@ pub(in crate::http) async fn delay_queue(
 ) -> Result<Json<DelayQueueView>, Problem> {
     let limit = PageParams { limit: params.limit, starting_after: None }.limit()?;
     Ok(Json(orders::delay_queue(&edge.app, limit).await?.into()))
-}
-
-/// Which tasks.
-#[derive(Debug, Deserialize, utoipa::IntoParams)]
-#[serde(deny_unknown_fields)]
-#[into_params(parameter_in = Query)]
-pub(in crate::http) struct TaskParams {
-    /// In one state.
-    status: Option<TaskStatus>,
-    /// Entries at most, 1 to 100; 20 by default.
-    limit: Option<u8>,
-    /// The last entry of the page before.
-    starting_after: Option<i64>,
-}
-
-/// A page of compensation tasks, newest first.
-#[utoipa::path(get, path = "/admin/compensations", tag = "admin", params(TaskParams),
-    security(("admin_token" = [])),
-    responses(
-        (status = 200, body = Page<TaskView>),
-        (status = 422, body = Problem, description = "`VALIDATION_FAILED`"),
-    ))]
-pub(in crate::http) async fn compensations(
-    State(edge): State<Edge>,
-    _viewer: Viewer,
-    Params(params): Params<TaskParams>,
-) -> Result<Json<Page<TaskView>>, Problem> {
-    let limit = PageParams { limit: params.limit, starting_after: None }.limit()?;
-    let rows = i64::try_from(limit + 1).unwrap_or(i64::MAX);
-    let mut conn = edge.app.db.conn().await?;
-    let rows = compensation::list(&mut conn, params.status, params.starting_after, rows).await?;
-    Ok(Json(Page::of(rows, limit, |row| row)))
 }
 
 /// Which entries of the log.

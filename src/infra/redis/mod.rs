@@ -21,10 +21,12 @@ mod facts;
 mod node;
 mod sentinel;
 mod servers;
+mod stream;
 
 pub use facts::RedisFacts;
 pub use node::{Node, NodeState};
 pub use servers::{RedisServers, SentinelGroup};
+pub use stream::Stream;
 
 /// Redis did not do what was asked; the work goes on without it.
 #[derive(Debug, thiserror::Error)]
@@ -123,6 +125,16 @@ impl Redis {
             }
         }
         Err(down)
+    }
+
+    /// Marks a key for so long; `false` when it is marked already.
+    ///
+    /// # Errors
+    /// As [`Redis::run`].
+    pub async fn mark(&self, key: &str, life: std::time::Duration) -> Result<bool, RedisDown> {
+        let mut set = redis::cmd("SET");
+        set.arg(key).arg(1).arg("NX").arg("PX").arg(u64::try_from(life.as_millis()).unwrap_or(u64::MAX));
+        Ok(self.run::<Option<String>>(&set).await?.is_some())
     }
 
     /// Which servers answer right now, all asked at once and past their breakers.

@@ -124,8 +124,9 @@ pub(super) async fn leave_dead_links_to_tasks(
              WHERE is_live AND expires_at > $1 AND expires_at <= $2
              ORDER BY expires_at FETCH FIRST ($3) ROWS WITH TIES
            ), written AS (
-             INSERT INTO compensations (kind, action, subject, merchant_id, order_no, due_at, created_at, updated_at)
-             SELECT 'REDO_BUSINESS', 'CLOSE_PAY_ORDER', pay_order_id, page.merchant_id, page.order_no, $4, $4, $4
+             INSERT INTO compensations
+                 (kind, action, lane, subject, merchant_id, order_no, due_at, created_at, updated_at)
+             SELECT 'REDO_BUSINESS', 'CLOSE_PAY_ORDER', 'SWEEP', pay_order_id, page.merchant_id, page.order_no, $4, $4, $4
              FROM page
              LEFT JOIN LATERAL (
                  SELECT id FROM compensations

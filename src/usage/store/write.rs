@@ -75,8 +75,11 @@ async fn write(
     cycles: &[(&CycleKey, &CycleUse)],
     now: OffsetDateTime,
 ) -> Result<(), DbError> {
-    let conn: &mut Conn = tx;
     let Notes { changes, marks, events, .. } = notes;
+    if !events.is_empty() {
+        tx.ring_after_commit();
+    }
+    let conn: &mut Conn = tx;
     let met = sqlx::query_file_scalar!(
         "src/usage/store/notes.sql",
         &column(moved, |hold| hold.hold_id.as_str()) as &[&str],

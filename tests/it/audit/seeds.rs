@@ -115,6 +115,17 @@ const SEEDS: &[Seed] = &[
          UPDATE orders SET attempts = 2 WHERE order_no = 'P'",
     ),
     seed("attempts_counted", "UPDATE orders SET attempts = 7 WHERE order_no = 'P'"),
+    // An attempt of an order that is not there.
+    seed(
+        "attempts_counted",
+        "INSERT INTO pay_orders (pay_order_id, merchant_id, order_no, payer_id, channel, status, amount, currency,
+                                 expires_at, created_at, updated_at, version)
+         VALUES ('po_x', 'm', 'NONE', 'u', 'sandbox', 'FAILED', 100, 'CNY', '2030-01-02', '2029-12-31 12:00',
+                 '2029-12-31 12:00', 2);
+         INSERT INTO order_history (merchant_id, order_no, pay_order_id, seq, from_status, to_status, event, created_at)
+         VALUES ('m', 'NONE', 'po_x', 1, NULL, 'INIT', 'BEGUN', '2029-12-31 12:00'),
+                ('m', 'NONE', 'po_x', 2, 'INIT', 'FAILED', 'ATTEMPT_FAILED', '2029-12-31 12:00')",
+    ),
     seed("attempt_asks_for_its_order", "UPDATE pay_orders SET amount = 99 WHERE pay_order_id = 'po_p1'"),
     seed_with(
         "trade_once",

@@ -25,6 +25,7 @@ pub enum Money {
     UploadAStatement,
     ApproveADifference,
     OldStatement,
+    RetryOfManyTasks,
 }
 
 impl Money {
@@ -37,6 +38,7 @@ impl Money {
             Self::Withdraw
             | Self::WithdrawInSilence
             | Self::KeyOfAnOldWithdrawal
+            | Self::RetryOfManyTasks
             | Self::RetryOfADeadTask => {
                 app.top_up(&format!("T-{number}"), &user_of(number), 1_000).await;
             }
@@ -63,7 +65,7 @@ impl Money {
             Self::KeyOfAnOldWithdrawal => {
                 app.post("/withdrawals", withdrawal(number)).await.expect(201);
             }
-            Self::RetryOfADeadTask => {
+            Self::RetryOfADeadTask | Self::RetryOfManyTasks => {
                 app.post("/withdrawals", withdrawal(number)).await.expect(201);
                 app.give_up_task_of_withdrawal(number).await;
             }
@@ -103,6 +105,12 @@ impl Money {
                 let done = service.ask(Method::POST, &path, OPERATOR_OF_PROCESS, Some(&body)).await?;
                 assert!(matches!(done.status, 200 | 409), "{}", done.text);
             }
+            Self::RetryOfManyTasks => {
+                let body = json!({"status": "DEAD", "reason": "the story wants it"});
+                let path = "/admin/compensations/retry";
+                let done = service.ask(Method::POST, path, OPERATOR_OF_PROCESS, Some(&body)).await?;
+                assert_eq!(done.status, 200, "{}", done.text);
+            }
             Self::Settle => {
                 let settled = service.post("/settlements", &json!({"order_no": number})).await?;
                 assert!(matches!(settled.status, 200 | 201), "{}", settled.text);
@@ -132,7 +140,7 @@ impl Money {
                 let order = app.find_order(number).await;
                 (&order["status"], &order["refunded_amount"]) == (&json!("PARTIALLY_REFUNDED"), &json!(995))
             }
-            Self::Withdraw | Self::WithdrawInSilence | Self::RetryOfADeadTask => {
+            Self::Withdraw | Self::WithdrawInSilence | Self::RetryOfADeadTask | Self::RetryOfManyTasks => {
                 let found = app.get(&format!("/withdrawals/{number}")).await;
                 found.status == 200 && found.text_of("status") == "SUCCEEDED"
             }

@@ -32,7 +32,10 @@ pub enum Story {
     Refused,
     DeadLink,
     WaitingTask,
+    SlowTask,
     GivenUp,
+    Spilled,
+    LeftAlone,
     EmptiedRedis,
     OldCallback,
     OldAnswer,
@@ -60,11 +63,23 @@ impl Story {
         }
     }
 
+    /// What its processes are told besides.
+    pub fn vars(self) -> Vec<(&'static str, String)> {
+        match self {
+            // A try takes longer than a third of a lease.
+            Self::SlowTask => vec![("TASK_LEASE_MS", "1000".to_owned())],
+            _ => Vec::new(),
+        }
+    }
+
     /// What was there before the process that dies.
     pub async fn prepare(self, shop: &Shop, number: &str) {
         let app = &shop.app;
         let silence = (FaultKind::TimeoutBefore, Some(SILENCE_MS));
         match self {
+            Self::SlowTask => app.fault(FaultOp::Refund, FaultKind::Delay, 1, Some(700)).await,
+            Self::Spilled => fail_for_a_while(shop, number).await,
+            Self::LeftAlone => leave_alone(shop, number).await,
             Self::LateAndSilent => app.fault(FaultOp::Refund, silence.0, 1, silence.1).await,
             Self::Silent => app.fault(FaultOp::Create, silence.0, 3, silence.1).await,
             Self::SilentOnce => app.fault(FaultOp::Create, silence.0, 1, silence.1).await,
@@ -102,10 +117,7 @@ impl Story {
                 app.sandbox_pay(&id, json!({})).await.expect(200);
                 app.eventually("it is paid", async || app.status_of(number).await == "PAID").await;
             }
-            Self::EmptiedRedis => {
-                app.order(number).await;
-                let _: () = app.redis_command(&["FLUSHALL"]).await;
-            }
+            Self::EmptiedRedis => empty_redis(shop, number).await,
             Self::OldCallback | Self::OldAnswer | Self::OldTask => app.sql(&self.old_row(number)).await,
             Self::Replay => keep_callback(shop, number).await,
             Self::KeyOfAnOldOrder => drop(app.order_with(order(number, 1_800)).await),
@@ -159,7 +171,7 @@ impl Story {
                 ask_for_link(service, number).await?;
                 close(service, number).await
             }
-            Self::Late | Self::LateAndSilent => late(shop, service, number).await,
+            Self::Late | Self::LateAndSilent | Self::SlowTask => late(shop, service, number).await,
             Self::ExpireOnBroker | Self::HopOnBroker => {
                 // Four seconds but for a moment: two on one queue, one on the next.
                 let life = if matches!(self, Self::HopOnBroker) { 4 } else { 1 };
@@ -170,6 +182,14 @@ impl Story {
             Self::SilentOnce | Self::Refused => {
                 make_order(service, number).await?;
                 ask_for_link(service, number).await
+            }
+            Self::Spilled => spilled(shop, service, number).await,
+            Self::LeftAlone => {
+                let body = json!({"reason": "the story wants it"});
+                let done =
+                    service.ask(Method::POST, "/admin/sweep", OPERATOR_OF_PROCESS, Some(&body)).await?;
+                assert_eq!(done.status, 200, "{}", done.text);
+                service.until("its end", async || self.has_ended(shop, number).await).await
             }
             Self::PaidWhileAskedFor => paid_while_asked_for(shop, service, number).await,
             Self::KeyOfAnOldOrder => {
@@ -223,12 +243,18 @@ impl Story {
                 app.status_of(number).await == "CLOSED"
                     && app.status_of(&format!("{number}-2")).await == "CLOSED"
             }
-            Self::Late | Self::LateAndSilent | Self::WaitingTask | Self::Decision => {
+            Self::Late | Self::LateAndSilent | Self::SlowTask | Self::WaitingTask | Self::Decision => {
                 strays(shop, number).await == ["REFUNDED"]
             }
-            Self::Silent | Self::SilentOnce => app.attempt_statuses(number).await == ["PAYING"],
+            Self::Silent | Self::SilentOnce | Self::LeftAlone => {
+                app.attempt_statuses(number).await == ["PAYING"]
+            }
             // Refused, or made by the task that found it in the middle.
             Self::Refused => ["FAILED", "PAYING"].contains(&app.attempt_statuses(number).await[0].as_str()),
+            Self::Spilled => {
+                let left: i64 = app.redis_command(&["XLEN", "spill:updates"]).await;
+                left == 0 && app.attempt_statuses(number).await == ["PAYING"]
+            }
             Self::DeadLink => app.attempt_statuses(number).await == ["CLOSED"],
             Self::GivenUp => {
                 let open = format!("kind = 'DEAD_TASK' AND status = 'OPEN' AND order_no = '{number}'");
@@ -294,6 +320,47 @@ async fn make_order(service: &Service, number: &str) -> Result<(), Gone> {
     let made = service.post("/orders", &order(number, 1_800)).await?;
     assert!(matches!(made.status, 200 | 201), "{}", made.text);
     Ok(())
+}
+
+async fn empty_redis(shop: &Shop, number: &str) {
+    shop.app.order(number).await;
+    let _: () = shop.app.redis_command(&["FLUSHALL"]).await;
+}
+
+/// A silence whose task somebody took away.
+async fn leave_alone(shop: &Shop, number: &str) {
+    let app = &shop.app;
+    app.fault(FaultOp::Create, FaultKind::TimeoutBefore, 1, Some(SILENCE_MS)).await;
+    app.order(number).await;
+    app.pay_url(number).await.expect(503);
+    app.sql(&format!(
+        "DELETE FROM compensations WHERE order_no = '{number}';
+         UPDATE pay_orders SET updated_at = now() - interval '2 min' WHERE order_no = '{number}'"
+    ))
+    .await;
+}
+
+/// For a second and a half the database cannot keep that the channel made the link.
+async fn fail_for_a_while(shop: &Shop, number: &str) {
+    let name = number.replace('-', "_").to_lowercase();
+    shop.app
+        .sql(&format!(
+            "CREATE FUNCTION {name}() RETURNS trigger LANGUAGE plpgsql AS $$ BEGIN
+                 IF clock_timestamp() < NEW.created_at + interval '1500 ms' THEN
+                     RAISE EXCEPTION 'on purpose' USING ERRCODE = '57P03';
+                 END IF;
+                 RETURN NEW;
+             END $$;
+             CREATE TRIGGER {name} BEFORE UPDATE ON pay_orders FOR EACH ROW
+                 WHEN (NEW.status = 'PAYING' AND NEW.order_no = '{number}') EXECUTE FUNCTION {name}()"
+        ))
+        .await;
+}
+
+async fn spilled(shop: &Shop, service: &Service, number: &str) -> Result<(), Gone> {
+    make_order(service, number).await?;
+    service.ask_once(Method::POST, "/pay/url", SECRET_KEY, Some(&link(number))).await?;
+    service.until("it is written down", async || Story::Spilled.has_ended(shop, number).await).await
 }
 
 /// The link, or whatever keeps it from being made.
@@ -395,6 +462,8 @@ async fn operate(service: &Service, number: &str) -> Result<(), Gone> {
             "/admin/user-levels".to_owned(),
             json!({"merchant_id": id, "user_id": "u1", "level": "GOLD", "factor": "1.2"}),
         ),
+        ("/admin/lanes/SWEEP/pause".to_owned(), json!({"reason": "the story wants it"})),
+        ("/admin/lanes/SWEEP/resume".to_owned(), json!({"reason": "the story wants it"})),
     ] {
         let done = service.ask(Method::POST, &path, OPERATOR_OF_PROCESS, Some(&body)).await?;
         // Made before, and the answer was lost: its keys are replaced by the next call.

@@ -8,7 +8,7 @@ use crate::support::TestApp;
 use crate::support::receiver::{Manner, Receiver};
 use crate::support::service::{Gone, OPERATOR_OF_PROCESS, Service, Shop};
 
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Telling {
     Endpoint,
     Broker,

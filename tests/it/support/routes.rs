@@ -66,6 +66,7 @@ impl Route {
             .replace("{event_id}", "evt_0")
             .replace("{reconciliation_id}", "rc_none")
             .replace("{item_id}", "ri_none")
+            .replace("{lane}", "SWEEP")
             .replace("{channel}", "sandbox")
     }
 
@@ -188,6 +189,12 @@ pub const ROUTES: &[Route] = &[
     Route::get("/admin/delay-queue", Who::Viewer),
     Route::get("/admin/compensations", Who::Viewer),
     Route::post("/admin/compensations/{task_id}/retry", Who::Operator, r#"{"reason":"a story"}"#),
+    Route::post("/admin/compensations/retry", Who::Operator, r#"{"status":"DEAD","dry_run":true}"#),
+    Route::post("/admin/orders/{order_no}/compensate", Who::Operator, r#"{"reason":"a story"}"#),
+    Route::post("/admin/sweep", Who::Operator, r#"{"dry_run":true}"#),
+    Route::get("/admin/lanes", Who::Viewer),
+    Route::post("/admin/lanes/{lane}/pause", Who::Operator, r#"{"reason":"a story"}"#),
+    Route::post("/admin/lanes/{lane}/resume", Who::Operator, r#"{"reason":"a story"}"#),
     Route::get("/admin/admin-log", Who::Viewer),
     Route::get("/admin/stray-payments", Who::Viewer),
     Route::get("/admin/ledger/trial-balance", Who::Viewer),

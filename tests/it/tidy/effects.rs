@@ -21,7 +21,7 @@ const CHANNEL_READS: [&str; 10] = [
     "acknowledge",
 ];
 /// Commands of group commit that only ask.
-const GATHERED_READS: [&str; 2] = ["FindFacts(", "report.question()"];
+const GATHERED_READS: [&str; 3] = ["FindFacts(", "FindFacts::of(", "report.question()"];
 /// Functions that only ask Redis.
 const REDIS_READS: [&str; 2] = ["were_lost", "look"];
 /// Marks behind an effect that has its points: a replay that died before its mark is told again, and moves nothing.
@@ -156,6 +156,10 @@ fn effects_in(source: &Source, writers: &BTreeMap<&str, BTreeSet<String>>) -> BT
         places.extend(
             calls.filter(|at| source.path.starts_with("src/outbox/") && follows(code, *at, receiver)),
         );
+    }
+    for method in ["put", "done"] {
+        let calls = words(code, method).filter(|at| code[at + method.len()..].starts_with('('));
+        places.extend(calls.filter(|at| follows(code, *at, "spill.")));
     }
     for method in ["run", "script"] {
         let calls = words(code, method).filter(|at| code[at + method.len()..].starts_with(['(', ':']));

@@ -1,0 +1,125 @@
+//! `payonce sweep`: has whatever is old and in the middle worked off, and shows how far it is. The workers carry it out;
+//! what is interrupted here goes on there.
+
+use std::io::IsTerminal;
+use std::process::ExitCode;
+use std::time::Duration;
+
+use clap::Args;
+use indicatif::{ProgressBar, ProgressStyle};
+use serde::Serialize;
+
+use super::{CliError, Output};
+use crate::admin_log::Entry;
+use crate::app::App;
+use crate::compensation::{Lane, LaneStand};
+use crate::config::{Config, Env, Role, Strictness};
+use crate::ids::Ids;
+use crate::infra::clock::Clock;
+use crate::operations::{self, LeftAlone, Swept};
+use crate::run::{self, Roles};
+
+/// How often it is looked how far the workers are.
+const LOOK_EVERY: Duration = Duration::from_millis(500);
+
+/// What to do.
+#[derive(Debug, Args)]
+pub(super) struct SweepArgs {
+    /// Say what there is to sweep, and do nothing.
+    #[arg(long)]
+    dry_run: bool,
+    /// Write the tasks and leave them to the workers, without looking on.
+    #[arg(long)]
+    no_wait: bool,
+    /// Give up looking on after so many seconds in which nothing moved; the tasks stay.
+    #[arg(long, default_value_t = 30)]
+    patience: u64,
+    /// Why, for the admin log.
+    #[arg(long, required_unless_present = "dry_run")]
+    reason: Option<String>,
+}
+
+/// What came of it.
+#[derive(Debug, Serialize)]
+struct Outcome {
+    left_alone: Vec<LeftAlone>,
+    written: i64,
+    /// Tasks that were in the lane of the sweep, and those that still are.
+    waiting: i64,
+    left: i64,
+}
+
+pub(super) async fn run(args: SweepArgs, output: Output) -> Result<ExitCode, CliError> {
+    let config = Config::read(&Env::of_process(Strictness::Strict))?;
+    let (clock, public_url) = (Clock::system(), format!("http://{}", config.http.bind));
+    let roles = Roles { api: false, workers: true, sandbox: false };
+    let (app, _gateway) = run::assemble(config, roles, clock.clone(), Ids::random(clock), &public_url)?;
+    let SweepArgs { dry_run, no_wait, patience, reason } = args;
+    let Swept { left_alone, written } = match reason.filter(|_| !dry_run) {
+        None => operations::look_for_left_alone(&app).await?,
+        Some(reason) => operations::sweep(&app, &entry(&app, reason)).await?,
+    };
+    let waiting = living(&app).await?;
+    let patience = Duration::from_secs(if dry_run || no_wait { 0 } else { patience });
+    let left = follow(&app, waiting, patience).await?;
+    let outcome = Outcome { left_alone, written, waiting, left };
+    output.show(&outcome, in_words)?;
+    app.db.close().await;
+    Ok(ExitCode::SUCCESS)
+}
+
+fn entry(app: &App, reason: String) -> Entry {
+    Entry {
+        actor: std::env::var("USER").unwrap_or_else(|_| "unknown".to_owned()),
+        role: Role::Operator,
+        action: "sweep",
+        target: "all".to_owned(),
+        order: None,
+        reason,
+        request_id: app.ids.uuid().simple().to_string(),
+    }
+}
+
+/// Living tasks of the sweep's lane.
+async fn living(app: &App) -> Result<i64, CliError> {
+    let lanes = operations::lanes(app).await?;
+    let is_sweep = |stand: &&LaneStand| stand.lane == Lane::Sweep;
+    Ok(lanes.iter().find(is_sweep).map_or(0, |stand| stand.living))
+}
+
+/// Looks on until the lane is empty, or nothing moves for as long as the patience lasts. Gives what is left.
+async fn follow(app: &App, waiting: i64, patience: Duration) -> Result<i64, CliError> {
+    let bar = bar(u64::try_from(waiting)?);
+    let (mut left, mut moved) = (waiting, tokio::time::Instant::now());
+    while left > 0 && moved.elapsed() < patience {
+        tokio::time::sleep(LOOK_EVERY).await;
+        let now = living(app).await?;
+        if now < left {
+            moved = tokio::time::Instant::now();
+        }
+        left = now;
+        bar.set_position(u64::try_from((waiting - left).max(0))?);
+    }
+    bar.finish_and_clear();
+    Ok(left)
+}
+
+fn bar(waiting: u64) -> ProgressBar {
+    if !std::io::stderr().is_terminal() {
+        return ProgressBar::hidden();
+    }
+    let bar = ProgressBar::new(waiting);
+    match ProgressStyle::with_template("{spinner} {pos}/{len} tasks {wide_bar} {per_sec} {eta}") {
+        Ok(style) => bar.with_style(style),
+        Err(_) => bar,
+    }
+}
+
+fn in_words(outcome: &Outcome) -> String {
+    let found = outcome.left_alone.iter().map(|left| format!("{} of {}", left.count, left.action));
+    let found = found.collect::<Vec<_>>().join(", ");
+    let found =
+        if found.is_empty() { "nothing was left alone".to_owned() } else { format!("left alone: {found}") };
+    let Outcome { written, waiting, left, .. } = outcome;
+    format!("{found}\n{written} tasks written; {waiting} in the lane of the sweep, {left} left")
+}

@@ -1,0 +1,125 @@
+//! The rows of `compensations`: what features write of them. What workers do with them is in [`work`], what operators
+//! do in [`operate`].
+
+use time::OffsetDateTime;
+
+use super::model::{Action, NewTask, TaskStatus};
+use crate::infra::db::{Conn, DbError};
+
+mod operate;
+mod work;
+
+pub(crate) use operate::{count, exists, list, revive, revive_many, set_paused, stand_of_lanes};
+pub(super) use work::{Claimed, End, claim_due, finish, renew, replay_all, set_dead};
+
+/// Writes a task, unless one for the same thing is alive already.
+pub(crate) async fn append(conn: &mut Conn, task: &NewTask<'_>, now: OffsetDateTime) -> Result<(), DbError> {
+    sqlx::query!(
+        "INSERT INTO compensations
+             (kind, action, subject, merchant_id, order_no, due_at, created_at, updated_at)
+         VALUES ($1, $2, $3, $4, $5, $6, $7, $7)
+         ON CONFLICT (action, subject) WHERE status IN ('READY', 'RUNNING') DO NOTHING",
+        task.action.kind().as_str(),
+        task.action.as_str(),
+        task.subject,
+        task.merchant_id,
+        task.order_no,
+        task.due_at,
+        now,
+    )
+    .execute(conn)
+    .await?;
+    Ok(())
+}
+
+/// Ends the living task for a thing whose end came another way. A guard that was never needed leaves no row.
+pub(crate) async fn finish_by_subject(
+    conn: &mut Conn,
+    action: Action,
+    subject: &str,
+    now: OffsetDateTime,
+) -> Result<(), DbError> {
+    sqlx::query!(
+        "WITH unneeded AS (
+             DELETE FROM compensations
+             WHERE action = $1 AND subject = $2 AND status NOT IN ('DONE', 'DEAD') AND attempts = 0
+         )
+         UPDATE compensations SET status = 'DONE', updated_at = $3
+         WHERE action = $1 AND subject = $2 AND status NOT IN ('DONE', 'DEAD') AND attempts > 0",
+        action.as_str(),
+        subject,
+        now,
+    )
+    .execute(conn)
+    .await?;
+    Ok(())
+}
+
+/// Takes a thing for the caller until `task.due_at`, writing its task where there is none; `false` when somebody
+/// else has it. A task that merely waits for its next try (it has a `last_error`) can be taken.
+pub(crate) async fn take(conn: &mut Conn, task: &NewTask<'_>, now: OffsetDateTime) -> Result<bool, DbError> {
+    let taken = sqlx::query!(
+        "INSERT INTO compensations
+             (kind, action, subject, merchant_id, order_no, due_at, created_at, updated_at)
+         VALUES ($1, $2, $3, $4, $5, $6, $7, $7)
+         ON CONFLICT (action, subject) WHERE status IN ('READY', 'RUNNING') DO UPDATE
+         SET due_at = excluded.due_at, last_error = NULL, updated_at = excluded.updated_at
+         WHERE compensations.due_at <= excluded.updated_at
+            OR (compensations.status = 'READY' AND compensations.last_error IS NOT NULL)",
+        task.action.kind().as_str(),
+        task.action.as_str(),
+        task.subject,
+        task.merchant_id,
+        task.order_no,
+        task.due_at,
+        now,
+    )
+    .execute(conn)
+    .await?;
+    Ok(taken.rows_affected() == 1)
+}
+
+/// Lets the task for a thing be tried from `due_at` on, because the call that it guards has ended.
+pub(crate) async fn make_due(
+    conn: &mut Conn,
+    action: Action,
+    subject: &str,
+    due_at: OffsetDateTime,
+    error: &str,
+    now: OffsetDateTime,
+) -> Result<(), DbError> {
+    sqlx::query!(
+        "UPDATE compensations
+         -- A worker's own tries follow the schedule; requests that fail in between must not use them up.
+         SET due_at = CASE WHEN attempts = 0 THEN $3 ELSE greatest($3, updated_at + interval '1 minute') END,
+             last_error = $4, updated_at = $5
+         WHERE action = $1 AND subject = $2 AND status NOT IN ('DONE', 'DEAD') AND status = $6",
+        action.as_str(),
+        subject,
+        due_at,
+        error,
+        now,
+        TaskStatus::Ready.as_str(),
+    )
+    .execute(conn)
+    .await?;
+    Ok(())
+}
+
+/// Forgets up to `limit` tasks that were written before `horizon` and are done.
+pub(super) async fn delete_done_before(
+    conn: &mut Conn,
+    horizon: OffsetDateTime,
+    limit: i64,
+) -> Result<u64, DbError> {
+    let deleted = sqlx::query!(
+        "DELETE FROM compensations WHERE ctid IN (
+             SELECT ctid FROM compensations WHERE created_at < $1 AND status = 'DONE' LIMIT $2)
+           AND status = 'DONE'",
+        horizon,
+        limit,
+    )
+    .execute(conn)
+    .await?;
+    Ok(deleted.rows_affected())
+}

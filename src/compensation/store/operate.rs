@@ -1,0 +1,189 @@
+//! What operators see and do. Put together from what is asked for, so that the living and the dead are found by their
+//! own small indexes.
+
+use sqlx::{Postgres, QueryBuilder};
+use time::OffsetDateTime;
+
+use crate::compensation::lanes::LaneStand;
+use crate::compensation::model::{Lane, TaskFilter, TaskKind, TaskStatus, TaskView};
+use crate::infra::db::{Conn, DbError, Tx, expect_one_row};
+
+/// A page of tasks, newest first: those before `before`.
+pub(crate) async fn list(
+    conn: &mut Conn,
+    filter: &TaskFilter<'_>,
+    before: Option<i64>,
+    limit: i64,
+) -> Result<Vec<TaskView>, DbError> {
+    let mut query = QueryBuilder::<Postgres>::new(
+        "SELECT id AS task_id, kind, action, subject, merchant_id, order_no, lane, status, attempts, due_at,
+                last_error, created_at
+         FROM compensations WHERE true",
+    );
+    push_filter(&mut query, filter);
+    if let Some(before) = before {
+        query.push(" AND id < ").push_bind(before);
+    }
+    query.push(" ORDER BY id DESC LIMIT ").push_bind(limit);
+    Ok(query.build_query_as::<TaskView>().fetch_all(conn).await?)
+}
+
+fn push_filter(query: &mut QueryBuilder<Postgres>, filter: &TaskFilter<'_>) {
+    if let Some(status) = filter.status {
+        // A word of ours and no text from outside; the plan must see it to take the index.
+        query.push(format_args!(" AND status = '{status}'"));
+    }
+    if let Some(lane) = filter.lane {
+        query.push(format_args!(" AND lane = '{lane}'"));
+    }
+    if let Some(kind) = filter.kind {
+        query.push(" AND kind = ").push_bind(kind.as_str());
+    }
+    if let Some(action) = filter.action {
+        query.push(" AND action = ").push_bind(action.as_str());
+    }
+    let texts = [
+        (" AND merchant_id = ", filter.merchant_id),
+        (" AND order_no = ", filter.order_no),
+        (" AND subject = ", filter.subject),
+    ];
+    for (condition, text) in texts {
+        if let Some(text) = text {
+            query.push(condition).push_bind(text.to_owned());
+        }
+    }
+    if let Some(before) = filter.created_before {
+        query.push(" AND created_at < ").push_bind(before);
+    }
+}
+
+/// Those of a filter that can be tried again: they wait, or were given up last of all that drove the same thing. Found
+/// by the indexes of the living and of the dead, past any number of tasks that are done.
+fn push_retryable(query: &mut QueryBuilder<Postgres>, filter: &TaskFilter<'_>, after: i64) {
+    query.push(
+        "SELECT id FROM (SELECT * FROM compensations WHERE status = 'READY'
+                         UNION ALL
+                         SELECT * FROM compensations WHERE status = 'DEAD') AS task
+         WHERE NOT EXISTS (SELECT 1 FROM compensations AS living
+                           WHERE living.subject = task.subject AND living.action = task.action
+                             AND living.status NOT IN ('DONE', 'DEAD') AND living.id <> task.id)
+           AND NOT EXISTS (SELECT 1 FROM compensations AS later
+                           WHERE later.subject = task.subject AND later.action = task.action
+                             AND later.status = 'DEAD' AND later.id > task.id)
+           AND id > ",
+    );
+    query.push_bind(after);
+    push_filter(query, filter);
+}
+
+/// How many tasks of a filter can be tried again; counting stops at `most`.
+pub(crate) async fn count(conn: &mut Conn, filter: &TaskFilter<'_>, most: i64) -> Result<i64, DbError> {
+    let mut query = QueryBuilder::<Postgres>::new("SELECT count(*) FROM (");
+    push_retryable(&mut query, filter, 0);
+    query.push(" LIMIT ").push_bind(most).push(") AS retryable");
+    Ok(query.build_query_scalar::<i64>().fetch_one(conn).await?)
+}
+
+/// Makes up to `limit` waiting and dead tasks of a filter due at once, in that lane, those behind `after` in the order
+/// of their numbers. Gives their numbers and subjects.
+pub(crate) async fn revive_many(
+    tx: &mut Tx,
+    filter: &TaskFilter<'_>,
+    lane: Lane,
+    after: i64,
+    limit: i64,
+    now: OffsetDateTime,
+) -> Result<Vec<(i64, String)>, DbError> {
+    let conn: &mut Conn = tx;
+    let mut query = QueryBuilder::<Postgres>::new("WITH chosen AS MATERIALIZED (");
+    push_retryable(&mut query, filter, after);
+    query.push(" ORDER BY id LIMIT ").push_bind(limit);
+    query.push(
+        ") UPDATE compensations AS revived
+           SET status = 'READY', attempts = CASE revived.status WHEN 'DEAD' THEN 0 ELSE revived.attempts END, lane = ",
+    );
+    query.push_bind(lane.as_str()).push(", due_at = ").push_bind(now);
+    query.push(", updated_at = ").push_bind(now);
+    // One that a worker took meanwhile stays in its hands.
+    query.push(
+        " FROM chosen WHERE revived.id = chosen.id AND revived.status IN ('READY', 'DEAD')
+          RETURNING revived.id, revived.subject",
+    );
+    Ok(query.build_query_as::<(i64, String)>().fetch_all(conn).await?)
+}
+
+/// Makes a waiting task due at once, and a dead one alive with all its tries; nothing for one that is under way or
+/// done. The index of living tasks refuses a second one for the same thing.
+pub(crate) async fn revive(
+    conn: &mut Conn,
+    id: i64,
+    now: OffsetDateTime,
+) -> Result<Option<TaskView>, DbError> {
+    let task = sqlx::query_as!(
+        TaskView,
+        r#"UPDATE compensations
+           SET status = 'READY', attempts = CASE status WHEN 'DEAD' THEN 0 ELSE attempts END, due_at = $2,
+               updated_at = $2
+           WHERE id = $1 AND status IN ('READY', 'DEAD')
+           RETURNING id AS task_id, kind AS "kind: TaskKind", action, subject, merchant_id, order_no,
+                     lane AS "lane: Lane", status AS "status: TaskStatus", attempts, due_at, last_error, created_at"#,
+        id,
+        now,
+    )
+    .fetch_optional(conn)
+    .await?;
+    Ok(task)
+}
+
+/// Whether there is such a task.
+pub(crate) async fn exists(conn: &mut Conn, id: i64) -> Result<bool, DbError> {
+    let found = sqlx::query_scalar!("SELECT 1 AS one FROM compensations WHERE id = $1", id)
+        .fetch_optional(conn)
+        .await?;
+    Ok(found.is_some())
+}
+
+/// What waits in each lane; counting stops at 100,000.
+pub(crate) async fn stand_of_lanes(conn: &mut Conn, now: OffsetDateTime) -> Result<Vec<LaneStand>, DbError> {
+    let stands = sqlx::query_as!(
+        LaneStand,
+        r#"SELECT lanes.lane AS "lane: Lane", paused_at, paused_by, reason,
+                  (SELECT count(*) FROM (SELECT 1 FROM compensations AS task
+                                         WHERE task.lane = lanes.lane AND task.status IN ('READY', 'RUNNING')
+                                         LIMIT 100000) AS living) AS "living!",
+                  (SELECT count(*) FROM (SELECT 1 FROM compensations AS task
+                                         WHERE task.lane = lanes.lane AND task.status IN ('READY', 'RUNNING')
+                                           AND task.due_at <= $1
+                                         LIMIT 100000) AS late) AS "due!",
+                  (SELECT min(task.due_at) FROM compensations AS task
+                   WHERE task.lane = lanes.lane AND task.status IN ('READY', 'RUNNING') AND task.due_at <= $1)
+                      AS oldest_due_at
+           FROM compensation_lanes AS lanes ORDER BY lanes.lane"#,
+        now,
+    );
+    Ok(stands.fetch_all(conn).await?)
+}
+
+/// Pauses a lane, or lets it go on (`by` and why left out). Again changes nothing but who and why.
+pub(crate) async fn set_paused(
+    tx: &mut Tx,
+    lane: Lane,
+    by: Option<(&str, &str)>,
+    now: OffsetDateTime,
+) -> Result<(), DbError> {
+    let conn: &mut Conn = tx;
+    expect_one_row(
+        &sqlx::query!(
+            "UPDATE compensation_lanes
+             SET paused_at = CASE WHEN $2::text IS NULL THEN NULL ELSE coalesce(paused_at, $4) END,
+                 paused_by = $2, reason = $3
+             WHERE lane = $1",
+            lane.as_str(),
+            by.map(|(actor, _)| actor),
+            by.map(|(_, reason)| reason),
+            now,
+        )
+        .execute(conn)
+        .await?,
+    )
+}

@@ -1,0 +1,190 @@
+//! What workers do with tasks, each with one statement for a whole batch.
+
+use serde_json::Value;
+use time::OffsetDateTime;
+
+use crate::compensation::model::{Action, Lane, Task, TaskStatus};
+use crate::infra::db::{Conn, DbError, Tx};
+
+/// A row in a worker's hands. Its action is a word and its payload a text: what this version does not know or cannot
+/// read must not spoil a claim.
+#[derive(Clone, Debug)]
+pub(in crate::compensation) struct Claimed {
+    pub(in crate::compensation) id: i64,
+    pub(in crate::compensation) action: String,
+    pub(in crate::compensation) subject: String,
+    pub(in crate::compensation) merchant_id: Option<String>,
+    pub(in crate::compensation) order_no: Option<String>,
+    pub(in crate::compensation) attempts: i32,
+    pub(in crate::compensation) created_at: OffsetDateTime,
+    pub(in crate::compensation) was_due_at: OffsetDateTime,
+    pub(in crate::compensation) payload: Option<String>,
+}
+
+impl Claimed {
+    /// The task, where its action is known here.
+    pub(in crate::compensation) fn task(&self) -> Option<Task> {
+        Some(Task {
+            id: self.id,
+            action: Action::of(&self.action)?,
+            subject: self.subject.clone(),
+            merchant_id: self.merchant_id.clone(),
+            order_no: self.order_no.clone(),
+            attempts: self.attempts,
+            created_at: self.created_at,
+            payload: self.payload.clone(),
+        })
+    }
+}
+
+/// Takes up to `limit` due tasks of a lane for a worker, those of dead workers included; none while the lane is
+/// paused.
+pub(in crate::compensation) async fn claim_due(
+    conn: &mut Conn,
+    lane: Lane,
+    now: OffsetDateTime,
+    lease_until: OffsetDateTime,
+    limit: i64,
+) -> Result<Vec<Claimed>, DbError> {
+    let tasks = sqlx::query_as!(
+        Claimed,
+        r#"UPDATE compensations AS task
+           SET status = 'RUNNING', attempts = task.attempts + 1, due_at = $2, last_error = NULL, updated_at = $1
+           FROM (
+               SELECT id, due_at FROM compensations
+               WHERE lane = $3 AND status IN ('READY', 'RUNNING') AND due_at <= $1
+                 AND NOT EXISTS (SELECT 1 FROM compensation_lanes AS resting
+                                 WHERE resting.lane = $3 AND resting.paused_at IS NOT NULL)
+               ORDER BY due_at
+               LIMIT $4
+               -- Any number of instances work side by side.
+               FOR UPDATE SKIP LOCKED
+           ) AS due
+           WHERE task.id = due.id
+           RETURNING task.id, task.action, task.subject, task.merchant_id, task.order_no, task.attempts,
+                     task.created_at, due.due_at AS was_due_at,
+                     -- As text: what cannot be read is the failure of its own task, and spoils no claim.
+                     task.payload::text"#,
+        now,
+        lease_until,
+        lane.as_str(),
+        limit,
+    )
+    .fetch_all(conn)
+    .await?;
+    Ok(tasks)
+}
+
+/// Holds tasks for longer: the leases of a worker that lives. Gives those that it still has; the others have come to
+/// their end another way, or were taken over because the worker looked dead.
+pub(in crate::compensation) async fn renew(
+    conn: &mut Conn,
+    held: &[(i64, i32)],
+    lease_until: OffsetDateTime,
+    now: OffsetDateTime,
+) -> Result<Vec<i64>, DbError> {
+    let (ids, attempts): (Vec<i64>, Vec<i32>) = held.iter().copied().unzip();
+    let kept = sqlx::query_scalar!(
+        "UPDATE compensations AS task SET due_at = $3, updated_at = $4
+         FROM unnest($1::bigint[], $2::integer[]) AS held (id, attempts)
+         -- A parameter, because the word would let the plan walk the index of all living tasks.
+         WHERE task.id = held.id AND task.attempts = held.attempts AND task.status = $5 AND task.due_at > $4
+         RETURNING task.id",
+        &ids,
+        &attempts,
+        lease_until,
+        now,
+        TaskStatus::Running.as_str(),
+    )
+    .fetch_all(conn)
+    .await?;
+    Ok(kept)
+}
+
+/// How a try ended that gave nothing up: the task is done, or waits for its next try.
+#[derive(Clone, Debug)]
+pub(in crate::compensation) struct End {
+    pub(in crate::compensation) id: i64,
+    pub(in crate::compensation) attempts: i32,
+    /// When, why, and where another lane takes it; nothing for a task that is done.
+    pub(in crate::compensation) again: Option<(OffsetDateTime, String, Option<Lane>)>,
+}
+
+/// Writes down how tries ended.
+pub(in crate::compensation) async fn finish(
+    conn: &mut Conn,
+    ends: &[End],
+    now: OffsetDateTime,
+) -> Result<(), DbError> {
+    let column = |of: fn(&End) -> Option<String>| ends.iter().map(of).collect::<Vec<_>>();
+    let errors = column(|end| end.again.as_ref().map(|(_, error, _)| error.clone()));
+    let lanes = column(|end| end.again.as_ref()?.2.map(|lane| lane.as_str().to_owned()));
+    let due_at: Vec<_> = ends.iter().map(|end| end.again.as_ref().map(|(due_at, _, _)| *due_at)).collect();
+    // Guarded by the attempt: a worker that overslept its lease must not end the run of its successor. A row that is
+    // not met also means that the thing came to its end another way meanwhile, which is as good.
+    sqlx::query!(
+        "UPDATE compensations AS task
+         SET status = CASE WHEN tried.due_at IS NULL THEN 'DONE' ELSE 'READY' END,
+             due_at = coalesce(tried.due_at, task.due_at), last_error = tried.error,
+             lane = coalesce(tried.lane, task.lane), updated_at = $6
+         FROM unnest($1::bigint[], $2::integer[], $3::timestamptz[], $4::text[], $5::text[])
+              AS tried (id, attempts, due_at, error, lane)
+         -- A parameter: see above.
+         WHERE task.id = tried.id AND task.attempts = tried.attempts AND task.status = $7",
+        &ends.iter().map(|end| end.id).collect::<Vec<_>>(),
+        &ends.iter().map(|end| end.attempts).collect::<Vec<_>>(),
+        &due_at as &[Option<OffsetDateTime>],
+        &errors as &[Option<String>],
+        &lanes as &[Option<String>],
+        now,
+        TaskStatus::Running.as_str(),
+    )
+    .execute(conn)
+    .await?;
+    Ok(())
+}
+
+/// Gives a task up; the caller opens the exception in the same transaction. `false` when it came to its end another way
+/// meanwhile, or somebody else has it.
+pub(in crate::compensation) async fn set_dead(
+    tx: &mut Tx,
+    row: &Claimed,
+    error: &str,
+    now: OffsetDateTime,
+) -> Result<bool, DbError> {
+    let conn: &mut Conn = tx;
+    let died = sqlx::query!(
+        "UPDATE compensations SET status = 'DEAD', last_error = $3, updated_at = $4
+         WHERE id = $1 AND attempts = $2 AND status = 'RUNNING'",
+        row.id,
+        row.attempts,
+        error,
+        now,
+    )
+    .execute(conn)
+    .await?;
+    Ok(died.rows_affected() == 1)
+}
+
+/// Writes the tasks that apply spilled updates, each beside its subject. One that is written already, because another
+/// instance drains too, stays as it is.
+pub(in crate::compensation) async fn replay_all(
+    conn: &mut Conn,
+    updates: &[(String, Value)],
+    now: OffsetDateTime,
+) -> Result<(), DbError> {
+    let (subjects, payloads): (Vec<String>, Vec<Value>) = updates.iter().cloned().unzip();
+    sqlx::query!(
+        "INSERT INTO compensations (kind, action, subject, payload, due_at, created_at, updated_at)
+         SELECT $3, $4, subject, payload, $5, $5, $5 FROM unnest($1::text[], $2::jsonb[]) AS spilled (subject, payload)
+         ON CONFLICT (action, subject) WHERE status IN ('READY', 'RUNNING') DO NOTHING",
+        &subjects,
+        &payloads,
+        Action::ApplyUpdate.kind().as_str(),
+        Action::ApplyUpdate.as_str(),
+        now,
+    )
+    .execute(conn)
+    .await?;
+    Ok(())
+}

@@ -1,0 +1,95 @@
+//! From a task to the use case that drives it: the facts are read, a pure function says what they call for, and the
+//! use case looks again under its own locks and does only what is missing.
+//!
+//! The facts of as many tasks as are in the air are read by one statement, so a task whose thing has come to its end
+//! meanwhile, as most have, costs a share of it and no lock.
+
+use std::error::Error;
+use std::sync::Arc;
+
+use tokio::sync::Semaphore;
+
+use crate::app::App;
+use crate::compensation::{self, Crew, Drive, Lane, Task};
+use crate::infra::duty::{Batch, DutyError};
+use crate::orders::{self, OrderKey};
+use crate::{pay, refunds, webhooks, withdrawals};
+
+mod decide;
+mod replay;
+mod store;
+
+use decide::{Remedy, decide};
+use store::FindFacts;
+
+/// Tasks of a lane that are worked on at once: each takes a connection now and then, and those of the sweep leave the
+/// connections to what somebody waits for.
+const fn room_in(lane: Lane) -> usize {
+    match lane {
+        Lane::Realtime => 64,
+        Lane::Sweep => 4,
+    }
+}
+
+/// Drives what is due in a lane.
+///
+/// # Errors
+/// When the database cannot be reached.
+pub async fn run_due(app: &App, lane: Lane) -> Result<Batch, DutyError> {
+    let is_stopping = || app.changes.is_over();
+    let crew = Crew {
+        db: &app.db,
+        clock: &app.clock,
+        ids: &app.ids,
+        lease: app.config.task_lease,
+        lane,
+        wake: match lane {
+            Lane::Realtime => &app.compensation_wake,
+            Lane::Sweep => &app.sweep_wake,
+        },
+        is_stopping: &is_stopping,
+    };
+    let room = Arc::new(Semaphore::new(room_in(lane)));
+    Ok(compensation::run_due(&crew, |task: Task| drive(app.clone(), task, room.clone())).await?)
+}
+
+/// Brings answers that were put aside back into the database.
+///
+/// # Errors
+/// When the database cannot be reached.
+pub async fn drain_spilled(app: &App) -> Result<Batch, DutyError> {
+    compensation::drain(&app.redis, &app.db, app.now()).await
+}
+
+/// What has come to its end is done at once; whatever else must be done takes connections, and finds room or waits.
+async fn drive(app: App, task: Task, room: Arc<Semaphore>) -> Result<Drive, String> {
+    let app = &app;
+    let facts = app.db.gather(FindFacts::of(&task)).await.map_err(|error| in_words(&error))?;
+    let remedy = decide(task.action, &facts);
+    if remedy == Remedy::Nothing {
+        return Ok(Drive::Done);
+    }
+    let _room = room.acquire().await;
+    let subject = task.subject.as_str();
+    let outcome: Result<Drive, Box<dyn Error + Send + Sync>> = match remedy {
+        Remedy::Nothing => Ok(Drive::Done),
+        Remedy::LinkOrClose => pay::drive(app, subject).await.map_err(Into::into),
+        Remedy::CloseAttempt => pay::end_by_id(app, subject).await.map_err(Into::into),
+        Remedy::CloseOrder => match OrderKey::from_member(subject) {
+            Some(key) => orders::expire_one(app, &key).await.map_err(Into::into),
+            None => Ok(Drive::Never(format!("{subject} is no order"))),
+        },
+        Remedy::Refund => refunds::drive(app, subject).await.map_err(Into::into),
+        Remedy::PayOut => withdrawals::drive(app, subject).await.map_err(Into::into),
+        Remedy::Rematch => webhooks::rematch(app, subject).await.map_err(Into::into),
+        Remedy::Replay => replay::replay(app, &task).await,
+    };
+    outcome.map_err(|error| in_words(error.as_ref()))
+}
+
+fn in_words(error: &(dyn Error + 'static)) -> String {
+    match error.source() {
+        Some(source) => format!("{error}: {source}"),
+        None => error.to_string(),
+    }
+}

@@ -1,0 +1,425 @@
+//! Tasks: two lanes, leases that are renewed, poison, and what operators do with many of them.
+
+use std::time::{Duration, Instant};
+
+use payonce::channels::sandbox::{FaultKind, FaultOp};
+use payonce::compensation::Lane;
+use payonce::drive;
+use payonce::infra::duty::Batch;
+use serde_json::{Value, json};
+
+use crate::support::app::metric;
+use crate::support::service::is_full;
+use crate::support::{TestApp, TestOptions, seconds};
+
+/// An instance whose channel may take four seconds, and whose workers count as dead after one.
+async fn patient() -> TestApp {
+    let vars = vec![("CHANNEL_DEADLINE_MS", "4000".to_owned()), ("TASK_LEASE_MS", "1000".to_owned())];
+    TestApp::start_with(TestOptions { vars, ..TestOptions::default() }).await
+}
+
+/// A refund of a paid order that waits for its worker.
+async fn waiting_refund(app: &TestApp, number: &str) {
+    app.paid(number).await;
+    app.run_until_idle().await;
+    app.post("/refunds", json!({"refund_no": number, "order_no": number})).await.expect(201);
+}
+
+async fn tries(app: &TestApp) -> i64 {
+    let tries = "SELECT max(attempts)::bigint FROM compensations WHERE action = 'DRIVE_REFUND'";
+    sqlx::query_scalar(tries).fetch_one(&mut app.direct_connection().await).await.expect("tries")
+}
+
+#[tokio::test]
+async fn a_slow_worker_keeps_its_task_and_a_dead_one_loses_it() {
+    let app = patient().await;
+    waiting_refund(&app, "L1").await;
+    app.fault(FaultOp::Refund, FaultKind::Delay, 1, Some(2_500)).await;
+    let slow = tokio::spawn({
+        let app = app.instance.app.clone();
+        async move { drive::run_due(&app, Lane::Realtime).await }
+    });
+    app.eventually("the slow one has it", async || tries(&app).await == 1).await;
+    let since = Instant::now();
+    while !slow.is_finished() {
+        // Three leases long another worker looks, and finds nothing due.
+        assert_eq!(drive::run_due(&app.instance.app, Lane::Realtime).await.expect("a look"), Batch::Done);
+        tokio::time::sleep(Duration::from_millis(50)).await;
+    }
+    assert!(since.elapsed() > Duration::from_millis(2_000), "it was slow");
+    slow.await.expect("no panic").expect("a session");
+    assert_eq!((tries(&app).await, app.refunded("L1").await.0), (1, "REFUNDED".to_owned()));
+
+    waiting_refund(&app, "L2").await;
+    app.fault(FaultOp::Refund, FaultKind::Delay, 1, Some(2_500)).await;
+    let doomed = tokio::spawn({
+        let app = app.instance.app.clone();
+        async move { drive::run_due(&app, Lane::Realtime).await }
+    });
+    let held = "action = 'DRIVE_REFUND' AND status = 'RUNNING'";
+    app.eventually("the doomed one has it", async || app.count_where("compensations", held).await == 1).await;
+    tokio::time::sleep(Duration::from_millis(700)).await;
+    doomed.abort();
+    let died = Instant::now();
+    while tries(&app).await < 2 {
+        drive::run_due(&app.instance.app, Lane::Realtime).await.expect("a session");
+        tokio::time::sleep(Duration::from_millis(20)).await;
+        assert!(died.elapsed() < Duration::from_secs(5), "nobody took it over");
+    }
+    println!("taken over {:?} after the death, with a lease of 1 s", died.elapsed());
+    app.run_until_idle().await;
+    assert_eq!(app.refunded("L2").await.0, "REFUNDED");
+    assert_eq!(app.sandbox_books().await, (2 * 1990, 2 * 1990), "each was made once");
+    app.end().await;
+}
+
+/// Orders past their deadline, each with a link that must be closed at the channel first.
+async fn stuck_orders(app: &TestApp, count: i64) {
+    app.sql(&format!(
+        "SET session_replication_role = replica;
+         INSERT INTO orders (merchant_id, order_no, user_id, amount, currency, expires_at, attempts, created_at, updated_at)
+         SELECT 'demo', 'S' || g, 'u1', 1990, 'CNY', now() - interval '90 s' + g * interval '1 us', 1,
+                now() - interval '1 h', now() - interval '1 h' FROM generate_series(1, {count}) AS g;
+         INSERT INTO order_history (merchant_id, order_no, seq, to_status, event, created_at)
+         SELECT 'demo', 'S' || g, 1, 'PENDING', 'CREATED', now() - interval '1 h' FROM generate_series(1, {count}) AS g;
+         INSERT INTO pay_orders (pay_order_id, merchant_id, order_no, payer_id, channel, status, amount, currency,
+                                 pay_url, expires_at, created_at, updated_at, version)
+         SELECT 'po_s' || g, 'demo', 'S' || g, 'u1', 'sandbox', 'PAYING', 1990, 'CNY', 'http://127.0.0.1/', now(),
+                now() - interval '1 h', now() - interval '1 h', 2 FROM generate_series(1, {count}) AS g;
+         INSERT INTO order_history (merchant_id, order_no, pay_order_id, seq, from_status, to_status, event, created_at)
+         SELECT 'demo', 'S' || g, 'po_s' || g, seq, CASE seq WHEN 2 THEN 'INIT' END,
+                CASE seq WHEN 1 THEN 'INIT' ELSE 'PAYING' END, CASE seq WHEN 1 THEN 'BEGUN' ELSE 'LINK_MADE' END,
+                now() - interval '1 h'
+         FROM generate_series(1, {count}) AS g, generate_series(1, 2) AS seq;
+         SET session_replication_role = origin;
+         ANALYZE orders; ANALYZE pay_orders"
+    ))
+    .await;
+}
+
+/// How long each of some new orders takes to get its link.
+async fn latencies(app: &TestApp, prefix: &str) -> Vec<Duration> {
+    let mut all = Vec::new();
+    for number in 0..100 {
+        let order_no = format!("{prefix}{number}");
+        let since = Instant::now();
+        app.order_to_pay(&order_no).await;
+        all.push(since.elapsed());
+    }
+    all.sort();
+    all
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn old_orders_without_number_delay_no_fresh_one() {
+    let app = TestApp::start_working().await;
+    let calm = latencies(&app, "C").await;
+    let count = if is_full() { 100_000 } else { 10_000 };
+    stuck_orders(&app, count).await;
+    let waiting = "lane = 'SWEEP' AND status IN ('READY', 'RUNNING')";
+    app.eventually("they are being swept", async || app.count_where("compensations", waiting).await > 500)
+        .await;
+
+    // What somebody waits for: a link whose first call met silence is made by its task.
+    app.fault(FaultOp::Create, FaultKind::TimeoutBefore, 1, Some(1_200)).await;
+    app.order("F0").await;
+    app.pay_url("F0").await.expect(503);
+    let since = Instant::now();
+    app.eventually("the fresh task is done", async || app.attempt_statuses("F0").await == ["PAYING"]).await;
+    let fresh = since.elapsed();
+    let storm = latencies(&app, "D").await;
+    let left = app.count_where("orders", "status = 'PENDING' AND order_no LIKE 'S%'").await;
+    let median = |all: &[Duration]| all[all.len() / 2];
+    println!(
+        "{count} stuck orders, {left} left: a fresh task was done after {fresh:?}; order and link take {:?} (p50) and \
+         {:?} (p99), before {:?} and {:?}",
+        median(&storm),
+        storm[98],
+        median(&calm),
+        calm[98]
+    );
+    assert!(left > 0, "the sweep was over too soon to measure anything");
+    assert!(fresh < Duration::from_secs(4), "a retry is due after a second: {fresh:?}");
+    let swept = app.count_where("orders", "status = 'CLOSED' AND order_no LIKE 'S%'").await;
+    assert!(swept > 0, "the sweep goes on meanwhile");
+    app.end().await;
+}
+
+#[tokio::test]
+async fn a_poison_task_ends_dead_with_its_reason_and_blocks_nothing() {
+    let app = TestApp::start().await;
+    waiting_refund(&app, "P1").await;
+    let huge = "x".repeat(1_000_000);
+    for (kind, action, subject, payload, attempts) in [
+        ("REPLAY_UPDATE", "APPLY_UPDATE", "malformed", r#"'{"what": "ELSE"}'"#, 0),
+        ("REPLAY_UPDATE", "APPLY_UPDATE", "a text", r#"'"nonsense"'"#, 0),
+        ("REPLAY_UPDATE", "APPLY_UPDATE", "deep", "repeat('[', 400)::text || repeat(']', 400)", 0),
+        ("REDO_BUSINESS", "OF_ANOTHER_VERSION", "unknown", "NULL", 12),
+        // Of nothing, and larger than anything: it is over at once.
+        ("REDO_BUSINESS", "DRIVE_REFUND", huge.get(..2_000).expect("long"), "NULL", 0),
+        ("REDO_BUSINESS", "EXPIRE_ORDER", "no order", "NULL", 0),
+    ] {
+        app.sql(&format!(
+            "INSERT INTO compensations (kind, action, subject, payload, attempts, due_at, created_at, updated_at)
+             VALUES ('{kind}', '{action}', '{subject}', ({payload})::jsonb, {attempts}, now() - interval '1 h', now(), now())"
+        ))
+        .await;
+    }
+    app.run_until_idle().await;
+    assert_eq!(app.refunded("P1").await.0, "REFUNDED", "its neighbour was driven");
+    let dead = app.admin_get("/admin/compensations?status=DEAD").await.expect(200).body;
+    let mut reasons: Vec<(String, String)> = dead["data"]
+        .as_array()
+        .expect("a page")
+        .iter()
+        .map(|task| {
+            let text = |name: &str| task[name].as_str().expect("a text").to_owned();
+            (text("subject"), text("last_error"))
+        })
+        .collect();
+    reasons.sort();
+    let subjects: Vec<&str> = reasons.iter().map(|(subject, _)| subject.as_str()).collect();
+    assert_eq!(subjects, ["a text", "deep", "malformed", "unknown"], "{reasons:#?}");
+    assert!(reasons[3].1.contains("OF_ANOTHER_VERSION"), "{reasons:?}");
+    assert!(reasons[0].1.contains("cannot be read"), "{reasons:?}");
+    assert_eq!(app.count_where("exceptions", "kind = 'DEAD_TASK' AND status = 'OPEN'").await, 4);
+    assert!(metric(&app, "payonce_compensations_total", &[("outcome", "dead")]).await >= 4.0);
+    app.end().await;
+}
+
+/// Withdrawals whose tasks were given up while the channel was silent.
+async fn given_up(app: &TestApp, count: usize) {
+    for number in 0..count {
+        let no = format!("W{number}");
+        app.top_up(&format!("T-{no}"), &no, 1_000).await;
+        let body = json!({"withdrawal_no": no, "user_id": no, "amount": 600, "currency": "CNY",
+                          "channel": "sandbox", "account": "u@example.com"});
+        app.post("/withdrawals", body).await.expect(201);
+        app.give_up_task_of_withdrawal(&no).await;
+    }
+}
+
+async fn retry(app: &TestApp, body: Value) -> Value {
+    app.admin_post("/admin/compensations/retry", body).await.expect(200).body
+}
+
+#[tokio::test]
+async fn many_tasks_are_counted_and_then_tried_again() {
+    let app = TestApp::start().await;
+    given_up(&app, 3).await;
+    let path = "/admin/compensations/retry";
+    let dead = |dry_run: bool| json!({"status": "DEAD", "action": "DRIVE_WITHDRAWAL", "dry_run": dry_run});
+    assert_eq!(app.admin_post(path, dead(false)).await.problem(422), "VALIDATION_FAILED", "a reason");
+    let counted = retry(&app, dead(true)).await;
+    assert_eq!(counted, json!({"dry_run": true, "matched": 3, "retried": 0, "has_more": false}));
+    assert_eq!(retry(&app, json!({"merchant_id": "other", "dry_run": true})).await["matched"], 0);
+    assert_eq!(app.count("admin_log").await, 0, "a count is no deed");
+
+    let body = json!({"status": "DEAD", "reason": "the channel is well again"});
+    let retried = retry(&app, body.clone()).await;
+    assert_eq!(retried, json!({"dry_run": false, "matched": 3, "retried": 3, "has_more": false}));
+    assert_eq!(app.count_where("compensations", "status = 'READY' AND lane = 'SWEEP'").await, 3);
+    assert_eq!(app.count_where("exceptions", "status = 'OPEN'").await, 0);
+    app.run_until_idle().await;
+    assert_eq!(app.count_where("withdrawals", "status = 'SUCCEEDED'").await, 3);
+    assert_eq!(app.count("sandbox.payouts").await, 3);
+    assert_eq!(retry(&app, body).await["retried"], 0, "nothing is left to retry");
+    let logged = "action = 'compensations.retry_many' AND target = 'status=DEAD'";
+    assert_eq!(app.count_where("admin_log", logged).await, 2);
+    app.end().await;
+}
+
+#[tokio::test]
+async fn everything_about_an_order_is_tried_at_once() {
+    let app = TestApp::start().await;
+    app.order("O1").await;
+    app.fault(FaultOp::Create, FaultKind::TimeoutAfter, 1, Some(1_200)).await;
+    app.pay_url("O1").await.expect(503);
+    app.sql(
+        "UPDATE compensations SET due_at = due_at + interval '6 h', attempts = 11, last_error = 'silent'",
+    )
+    .await;
+    let done = app.admin_post("/admin/orders/O1/compensate", json!({"reason": "the buyer waits"})).await;
+    assert_eq!(done.expect(200).body, json!({"retried": 1, "written": 0}));
+    app.run_until_idle().await;
+    assert_eq!(app.attempt_statuses("O1").await, ["PAYING"]);
+
+    // A refund whose task somebody took away by hand.
+    waiting_refund(&app, "O2").await;
+    app.sql("DELETE FROM compensations WHERE action = 'DRIVE_REFUND'").await;
+    let done = app.admin_post("/admin/orders/O2/compensate", json!({"reason": "the buyer waits"})).await;
+    assert_eq!(done.expect(200).body, json!({"retried": 0, "written": 1}));
+    app.run_until_idle().await;
+    assert_eq!(app.refunded("O2").await.0, "REFUNDED");
+    let path = "/admin/orders/NONE/compensate";
+    assert_eq!(app.admin_post(path, json!({"reason": "r"})).await.problem(404), "ORDER_NOT_FOUND");
+    let timeline = app.admin_get("/admin/orders/O2/timeline").await.expect(200).text;
+    assert!(timeline.contains("orders.compensate"), "{timeline}");
+    app.end().await;
+}
+
+#[tokio::test]
+async fn a_sweep_finds_what_was_left_alone() {
+    let app = TestApp::start().await;
+    waiting_refund(&app, "S1").await;
+    app.sql("DELETE FROM compensations").await;
+    let dry = json!({"dry_run": true});
+    assert_eq!(app.admin_post("/admin/sweep", dry.clone()).await.expect(200).body["left_alone"], json!([]));
+    app.clock.advance(seconds(61));
+    let found = app.admin_post("/admin/sweep", dry).await.expect(200).body;
+    assert_eq!(found, json!({"left_alone": [{"action": "DRIVE_REFUND", "count": 1}], "written": 0}));
+    let swept = app.admin_post("/admin/sweep", json!({"reason": "after the outage"})).await.expect(200).body;
+    assert_eq!(swept["written"], 1);
+    assert_eq!(app.count_where("compensations", "lane = 'SWEEP' AND status = 'READY'").await, 1);
+    app.run_until_idle().await;
+    assert_eq!(app.refunded("S1").await.0, "REFUNDED");
+    app.end().await;
+}
+
+#[tokio::test]
+async fn a_paused_lane_rests_everywhere_until_it_is_told_to_go_on() {
+    let app = TestApp::start().await;
+    let other = TestApp::start_with(TestOptions {
+        workers: true,
+        database_url: Some(app.database_url.clone()),
+        redis_url: Some(app.redis_url.clone()),
+        ..TestOptions::default()
+    })
+    .await;
+    let paused = app.admin_post("/admin/lanes/REALTIME/pause", json!({"reason": "the channel moves"})).await;
+    assert_eq!(paused.expect(200).body["data"][0]["paused_by"], "operator");
+    app.paid("P1").await;
+    app.run_until_idle().await;
+    app.post("/refunds", json!({"refund_no": "P1", "order_no": "P1"})).await.expect(201);
+    // Many looks of the other instance.
+    tokio::time::sleep(Duration::from_millis(1_200)).await;
+    let lane = app.admin_get("/admin/overview").await.expect(200).body["lanes"][0].clone();
+    assert_eq!(
+        (&lane["lane"], &lane["due"], &lane["reason"]),
+        (&json!("REALTIME"), &json!(1), &json!("the channel moves"))
+    );
+    // Stories beside this one set the same gauges of the process.
+    app.eventually("the gauge says so", async || {
+        payonce::operations::publish(&app.instance.app).await.expect("figures");
+        metric(&app, "payonce_lane_paused_seconds", &[("lane", "REALTIME")]).await > 1.0
+    })
+    .await;
+    assert_eq!(app.find_refund("P1").await["status"], "PENDING");
+
+    let path = "/admin/lanes/NONE/pause";
+    assert_eq!(app.admin_post(path, json!({"reason": "r"})).await.problem(404), "NOT_FOUND");
+    app.admin_post("/admin/lanes/REALTIME/resume", json!({"reason": "it has moved"})).await.expect(200);
+    app.eventually("it goes on", async || app.find_refund("P1").await["status"] == "SUCCEEDED").await;
+    assert_eq!(app.count_where("admin_log", "action IN ('lanes.pause', 'lanes.resume')").await, 2);
+    other.instance.stop().await;
+    app.end().await;
+}
+
+#[tokio::test]
+async fn the_command_sweeps_and_says_how_much_is_left() {
+    let app = TestApp::start().await;
+    waiting_refund(&app, "C1").await;
+    app.sql("DELETE FROM compensations; UPDATE refunds SET updated_at = now() - interval '2 min'").await;
+    let sweep = async |args: &[&str]| {
+        let environment = [
+            ("DATABASE_URL", app.database_url.as_str()),
+            ("REDIS_URL", app.redis_url.as_str()),
+            ("ADMIN_TOKENS", "operator:an-operator-token-of-30-bytes!"),
+            ("ENCRYPTION_KEY", "a-secret-of-more-than-24-bytes"),
+            ("SANDBOX_SECRET", "a-secret-of-more-than-24-bytes"),
+        ];
+        let mut command = tokio::process::Command::new(env!("CARGO_BIN_EXE_payonce"));
+        command.env_clear().envs(environment).args(["-o", "json", "sweep"]).args(args);
+        let output = command.output().await.expect("a process");
+        assert!(output.status.success(), "{output:?}");
+        serde_json::from_slice::<Value>(&output.stdout).expect("json")
+    };
+    let found = json!([{"action": "DRIVE_REFUND", "count": 1}]);
+    let counted = sweep(&["--dry-run"]).await;
+    assert_eq!(counted, json!({"left_alone": found, "written": 0, "waiting": 0, "left": 0}));
+    let written = sweep(&["--reason", "after the outage", "--no-wait"]).await;
+    assert_eq!(written, json!({"left_alone": found, "written": 1, "waiting": 1, "left": 1}));
+    let looked_on = async {
+        tokio::time::sleep(Duration::from_millis(300)).await;
+        app.run_until_idle().await;
+    };
+    let (swept, ()) = tokio::join!(sweep(&["--reason", "and again"]), looked_on);
+    assert_eq!((&swept["written"], &swept["left"]), (&json!(0), &json!(0)));
+    assert_eq!(app.refunded("C1").await.0, "REFUNDED");
+    app.end().await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn tasks_whose_things_have_ended_cost_a_share_of_a_statement_each() {
+    let app = TestApp::start().await;
+    app.paid("D1").await;
+    // Attempts of one order that came to their ends long ago, each with its task: only the tasks matter here.
+    const COUNT: i64 = 5_000;
+    app.sql(&format!(
+        "INSERT INTO compensations (kind, action, subject, attempts, due_at, created_at, updated_at)
+         SELECT 'REDO_BUSINESS', 'DRIVE_PAY_ORDER', 'po_' || g, 1, now() - interval '1 s', now(), now()
+         FROM generate_series(1, {COUNT}) AS g"
+    ))
+    .await;
+    let since = Instant::now();
+    drive::run_due(&app.instance.app, Lane::Realtime).await.expect("a session");
+    let took = since.elapsed();
+    println!("{COUNT} tasks done in {took:?}: {:.0} a second", COUNT as f64 / took.as_secs_f64());
+    assert_eq!(app.count_where("compensations", "status = 'DONE'").await, COUNT);
+    assert!(took < Duration::from_secs(15), "{took:?}");
+    app.end().await;
+}
+
+#[tokio::test]
+async fn a_channel_that_acts_and_then_times_out_has_acted_once() {
+    let app = TestApp::start().await;
+    let silence = async |op| app.fault(op, FaultKind::TimeoutAfter, 1, Some(1_200)).await;
+    let later = async || {
+        // The try that meets silence, and the one after it.
+        for _ in 0..2 {
+            app.clock.advance(seconds(20));
+            app.run_until_idle().await;
+        }
+    };
+
+    app.order("A1").await;
+    silence(FaultOp::Create).await;
+    app.pay_url("A1").await.expect(503);
+    later().await;
+    assert_eq!(
+        (app.attempt_statuses("A1").await, app.count("sandbox.trades").await),
+        (vec!["PAYING".into()], 1)
+    );
+
+    let id = app.attempts_of("A1").await.remove(0)["pay_order_id"].as_str().expect("an id").to_owned();
+    app.sandbox_pay(&id, json!({"notify": false})).await.expect(200);
+    silence(FaultOp::Query).await;
+    let look = format!("/pay/{id}");
+    assert_eq!(app.get(&look).await.expect(200).body["status"], "PAYING", "no answer says nothing");
+    silence(FaultOp::Close).await;
+    assert_eq!(app.post("/orders/A1/close", json!({})).await.problem(503), "CHANNEL_UNAVAILABLE");
+    later().await;
+    assert_eq!(app.status_of("A1").await, "PAID", "the close had met the money");
+
+    app.order_to_pay("A2").await;
+    silence(FaultOp::Close).await;
+    app.post("/orders/A2/close", json!({})).await.expect(503);
+    later().await;
+    assert_eq!(app.attempt_statuses("A2").await, ["CLOSED"]);
+
+    silence(FaultOp::Refund).await;
+    app.post("/refunds", json!({"refund_no": "A1", "order_no": "A1"})).await.expect(201);
+    later().await;
+    assert_eq!(app.refunded("A1").await, ("REFUNDED".to_owned(), 1990));
+
+    app.top_up("T1", "u1", 1_000).await;
+    silence(FaultOp::Payout).await;
+    let body = json!({"withdrawal_no": "W1", "user_id": "u1", "amount": 600, "currency": "CNY",
+                      "channel": "sandbox", "account": "u@example.com"});
+    app.post("/withdrawals", body).await.expect(201);
+    later().await;
+    assert_eq!(app.get("/withdrawals/W1").await.expect(200).body["status"], "SUCCEEDED");
+    assert_eq!((app.count("sandbox.payouts").await, app.count("sandbox.refunds").await), (1, 1));
+    assert_eq!(app.sandbox_books().await, (1990 + 1000, 1990));
+    app.end().await;
+}

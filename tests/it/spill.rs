@@ -1,0 +1,150 @@
+//! The database fails right after the channel has said yes: the answer is put aside, comes back, and is applied once.
+
+use payonce::channels::sandbox::{FaultKind, FaultOp};
+use payonce::compensation::Lane;
+use serde_json::{Value, json};
+
+use crate::support::{TestApp, TestOptions, seconds};
+
+/// From here on a write fails as if the server were gone, until [`heal`].
+async fn break_writes(app: &TestApp, table: &str, condition: &str) {
+    app.sql(&format!(
+        "CREATE FUNCTION be_gone() RETURNS trigger LANGUAGE plpgsql AS
+         $$ BEGIN RAISE EXCEPTION 'on purpose' USING ERRCODE = '57P03'; END $$;
+         CREATE TRIGGER is_gone BEFORE UPDATE ON {table} FOR EACH ROW WHEN ({condition}) EXECUTE FUNCTION be_gone()"
+    ))
+    .await;
+}
+
+async fn heal(app: &TestApp, table: &str) {
+    app.sql(&format!("DROP TRIGGER is_gone ON {table}; DROP FUNCTION be_gone()")).await;
+}
+
+/// One lap of the workers.
+async fn work(app: &TestApp) {
+    payonce::drive::run_due(&app.instance.app, Lane::Realtime).await.expect("a session");
+}
+
+async fn spilled(app: &TestApp) -> i64 {
+    app.redis_command(&["XLEN", "spill:updates"]).await
+}
+
+const UPDATE_DONE: &str = "kind = 'REPLAY_UPDATE' AND status = 'DONE'";
+
+#[tokio::test]
+async fn a_link_that_could_not_be_written_down_is_given_out_without_asking_again() {
+    let app = TestApp::start().await;
+    app.order("L1").await;
+    break_writes(&app, "pay_orders", "NEW.status = 'PAYING'").await;
+    assert_eq!(app.pay_url("L1").await.problem(503), "DATABASE_UNAVAILABLE");
+    assert_eq!((spilled(&app).await, app.attempt_statuses("L1").await), (1, vec!["INIT".to_owned()]));
+    heal(&app, "pay_orders").await;
+    // Whoever asks the channel now gets no answer.
+    app.fault(FaultOp::Create, FaultKind::TimeoutBefore, 100, Some(1_200)).await;
+    app.run_until_idle().await;
+    assert_eq!((spilled(&app).await, app.attempt_statuses("L1").await), (0, vec!["PAYING".to_owned()]));
+    assert_eq!(app.count_where("compensations", UPDATE_DONE).await, 1);
+    let link = app.pay_url("L1").await.expect(200);
+    app.sandbox_pay(link.text_of("pay_order_id"), json!({})).await.expect(200);
+    app.run_until_idle().await;
+    assert_eq!(app.status_of("L1").await, "PAID");
+    app.end().await;
+}
+
+async fn withdraw(app: &TestApp) {
+    app.top_up("T-u1", "u1", 1_000).await;
+    let body = json!({"withdrawal_no": "W1", "user_id": "u1", "amount": 600, "currency": "CNY",
+                      "channel": "sandbox", "account": "u@example.com"});
+    app.post("/withdrawals", body).await.expect(201);
+}
+
+async fn status(app: &TestApp) -> Value {
+    app.get("/withdrawals/W1").await.expect(200).body["status"].clone()
+}
+
+#[tokio::test]
+async fn results_come_back_at_any_instance_and_twice_is_as_good_as_once() {
+    let app = TestApp::start().await;
+    let other = TestApp::start_with(TestOptions {
+        database_url: Some(app.database_url.clone()),
+        redis_url: Some(app.redis_url.clone()),
+        ..TestOptions::default()
+    })
+    .await;
+    withdraw(&app).await;
+    break_writes(&app, "withdrawals", "NEW.status = 'SUCCEEDED'").await;
+    work(&app).await;
+    assert_eq!((spilled(&app).await, status(&app).await), (1, json!("PAYING")));
+    heal(&app, "withdrawals").await;
+    // The same entry again, and both instances at once.
+    let entries: Vec<(String, Vec<String>)> = app.redis_command(&["XRANGE", "spill:updates", "-", "+"]).await;
+    let _: String = app.redis_command(&["XADD", "spill:updates", "*", "entry", &entries[0].1[1]]).await;
+    let (one, two) = tokio::join!(
+        payonce::drive::drain_spilled(&app.instance.app),
+        payonce::drive::drain_spilled(&other.instance.app)
+    );
+    one.expect("drained");
+    two.expect("drained");
+    assert_eq!(app.count_where("compensations", "kind = 'REPLAY_UPDATE'").await, 1);
+    other.run_until_idle().await;
+    assert_eq!((spilled(&app).await, status(&app).await), (0, json!("SUCCEEDED")));
+    // Long after: it meets nothing.
+    let _: String = app.redis_command(&["XADD", "spill:updates", "*", "entry", &entries[0].1[1]]).await;
+    app.run_until_idle().await;
+    assert_eq!(app.count_where("compensations", UPDATE_DONE).await, 2);
+    assert_eq!((app.cny_of("u1").await, app.count("sandbox.payouts").await), ((400, 0), 1));
+    other.instance.stop().await;
+    app.end().await;
+}
+
+#[tokio::test]
+async fn a_refund_that_could_not_be_written_down_is_known_although_the_channel_falls_silent() {
+    let app = TestApp::start().await;
+    app.paid("R1").await;
+    app.run_until_idle().await;
+    app.fault(FaultOp::Webhook, FaultKind::Drop, 1_000, None).await;
+    app.post("/refunds", json!({"refund_no": "R1", "order_no": "R1"})).await.expect(201);
+    break_writes(&app, "refunds", "NEW.status = 'SUCCEEDED'").await;
+    work(&app).await;
+    assert_eq!((spilled(&app).await, &app.find_refund("R1").await["status"]), (1, &json!("PROCESSING")));
+    heal(&app, "refunds").await;
+    app.run_until_idle().await;
+    assert_eq!(app.find_refund("R1").await["status"], "SUCCEEDED");
+    assert_eq!(app.sandbox_books().await, (1990, 1990));
+    app.end().await;
+}
+
+#[tokio::test]
+async fn with_redis_gone_too_the_task_asks_the_channel_and_nothing_is_lost() {
+    let mut app = TestApp::start().await;
+    withdraw(&app).await;
+    app.redis.as_mut().expect("its own").kill().await.expect("killed");
+    break_writes(&app, "withdrawals", "NEW.status = 'SUCCEEDED'").await;
+    app.run_until_idle().await;
+    assert_eq!(status(&app).await, "PAYING");
+    heal(&app, "withdrawals").await;
+    app.clock.advance(seconds(30));
+    app.run_until_idle().await;
+    assert_eq!(status(&app).await, "SUCCEEDED");
+    assert_eq!((app.cny_of("u1").await, app.count("sandbox.payouts").await), ((400, 0), 1));
+    app.end().await;
+}
+
+#[tokio::test]
+async fn what_cannot_be_read_is_shown_to_a_person_and_holds_nothing_up() {
+    let app = TestApp::start().await;
+    for nonsense in ["nonsense", "{\"what\":\"ELSE\"}", "\u{0}", &"x".repeat(100_000)] {
+        let _: String = app.redis_command(&["XADD", "spill:updates", "*", "entry", nonsense]).await;
+    }
+    let _: String =
+        app.redis_command(&["XADD", "spill:updates", "*", "other", "fields", "more", "still"]).await;
+    withdraw(&app).await;
+    break_writes(&app, "withdrawals", "NEW.status = 'SUCCEEDED'").await;
+    work(&app).await;
+    heal(&app, "withdrawals").await;
+    app.run_until_idle().await;
+    assert_eq!((spilled(&app).await, status(&app).await), (0, json!("SUCCEEDED")));
+    assert_eq!(app.count_where("compensations", "kind = 'REPLAY_UPDATE' AND status = 'DEAD'").await, 5);
+    assert_eq!(app.count_where("exceptions", "kind = 'DEAD_TASK' AND status = 'OPEN'").await, 5);
+    app.end().await;
+}
