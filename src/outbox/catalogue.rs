@@ -21,7 +21,7 @@ pub struct Told {
 /// All of them.
 #[must_use]
 pub fn catalogue() -> Vec<Told> {
-    examples().into_iter().map(told).collect()
+    examples().into_iter().chain(usage_examples()).map(told).collect()
 }
 
 fn told(event: Event) -> Told {
@@ -49,7 +49,6 @@ const fn summary(event: &Event) -> &'static str {
 fn examples() -> Vec<Event> {
     let Ok(currency) = "CNY".parse() else { return Vec::new() };
     let (order_no, user_id) = (|| "A-1".to_owned(), || "u1".to_owned());
-    let hold_id = || "uh_06H8K2M4N6P8R0T2V4X6Z8B0D2".to_owned();
     vec![
         Event::OrderPaid {
             order_no: order_no(),
@@ -106,6 +105,13 @@ fn examples() -> Vec<Event> {
             currency,
             failure: None,
         },
+    ]
+}
+
+fn usage_examples() -> Vec<Event> {
+    let Ok(currency) = "CNY".parse() else { return Vec::new() };
+    let (hold_id, user_id) = (|| "uh_06H8K2M4N6P8R0T2V4X6Z8B0D2".to_owned(), || "u1".to_owned());
+    vec![
         Event::UsageCharged {
             hold_id: hold_id(),
             user_id: user_id(),
