@@ -66,7 +66,8 @@ async fn a_large_day_is_compared_quickly_and_in_little_memory() {
     assert_explained(&run);
     assert_eq!((&run["lines"], &run["differences"]), (&json!(count), &json!({})));
     println!("{count} lines against {count} payments in {:?}, {most} KiB more at most", started.elapsed());
-    assert!(most < 200 * 1024, "{most} KiB");
+    // The memory is the whole process's: told of by itself it is this day's, beside other stories it is theirs too.
+    assert!(!is_full() || most < 200 * 1024, "{most} KiB");
     // What was seeded has no orders: it ends here, without the invariants.
     app.sql("SET session_replication_role = replica; TRUNCATE pay_orders, trades CASCADE").await;
     app.end().await;
