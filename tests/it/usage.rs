@@ -106,12 +106,17 @@ async fn usage_beyond_the_estimate_extends_the_hold_as_long_as_the_balance_lasts
     let id = app.held("k1", "u1", 300).await;
     app.report(&id, "m1", 800).await.expect(200);
     assert_eq!(app.cny_of("u1").await, (200, 800));
-    // It passes what is there: heard all the same, and the stream is told to stop, however often it asks.
+    // It passes what is there: heard all the same, and the stream is told to stop, as often as it asks before there is
+    // more.
     for _ in 0..2 {
-        assert_eq!(app.report(&id, "m2", 1_200).await.problem(422), "INSUFFICIENT_BALANCE");
+        assert_eq!(app.report(&id, "m2", 1_100).await.problem(422), "INSUFFICIENT_BALANCE");
     }
-    assert_eq!(app.standing(&id).await, ("HELD".into(), 800, 0, Some(1_200)));
+    assert_eq!(app.standing(&id).await, ("HELD".into(), 800, 0, Some(1_100)));
     app.top_up("T2", "u1", 100).await;
+    for _ in 0..2 {
+        app.report(&id, "m2", 1_100).await.expect(200);
+    }
+    assert_eq!(app.standing(&id).await, ("HELD".into(), 1_100, 0, Some(1_100)));
     assert_eq!(app.report(&id, "m3", 1_201).await.problem(422), "INSUFFICIENT_BALANCE");
     assert_eq!(app.confirm(&id, Some(1_200)).await.problem(422), "UNITS_SHRINK");
     let done = app.confirm(&id, None).await.expect(200);
@@ -176,11 +181,15 @@ async fn a_cycle_is_paid_once_in_advance_and_its_quota_is_what_it_buys() {
     app.confirm(second.text_of("hold_id"), Some(40)).await.expect(200);
     assert_eq!(app.cny_of("u1").await, (600, 0));
     app.post("/usage/holds", monthly("k3", 60, "2026-11")).await.expect(201);
-    app.post("/usage/holds", monthly("k4", 1, "2026-12")).await.expect(201);
+    let paying = app.post("/usage/holds", monthly("k4", 1, "2026-12")).await.expect(201);
     assert_eq!(app.cny_of("u1").await, (200, 0));
     let refused = app.post("/usage/holds", monthly("k5", 1, "2027-01")).await;
     assert_eq!(refused.problem(422), "INSUFFICIENT_BALANCE");
+    // What a cycle cost is told once: not again with the charge of the hold that paid for it.
+    app.confirm(paying.text_of("hold_id"), None).await.expect(200);
     assert_eq!(app.told("usage.cycle_charged").await, 2);
+    let told = "event = 'usage.charged' AND (payload ->> 'charged')::bigint <> 0";
+    assert_eq!(app.count_where("outbox", told).await, 0);
     app.end().await;
 }
 
@@ -201,6 +210,66 @@ async fn a_quota_counts_what_is_held_and_what_was_charged() {
     assert_eq!(app.cny_of("u1").await, (895, 0));
     assert_eq!(app.post("/usage/holds", hold("k3", "u1", 1)).await.problem(422), "QUOTA_EXCEEDED");
     app.post("/usage/holds", hold_with("k3", "u1", 1, json!({"cycle": "next"}))).await.expect(201);
+    app.end().await;
+}
+
+#[tokio::test]
+async fn what_is_not_said_of_a_product_stays_as_it_is() {
+    let app = TestApp::start().await;
+    app.top_up("T", "u1", 1_000).await;
+    let set = async |more: Value| {
+        let set = app.tokens_with("1", more).await.expect(200).body;
+        (set["cycle_quota"].clone(), set["allow_compensating_charge"].clone())
+    };
+    assert_eq!(set(json!({})).await, (json!(null), json!(false)));
+    let limited = (json!(100), json!(true));
+    assert_eq!(set(json!({"cycle_quota": 100, "allow_compensating_charge": true})).await, limited);
+    assert_eq!(set(json!({"fx_version": "v2"})).await, limited);
+    assert_eq!(app.post("/usage/holds", hold("k1", "u1", 101)).await.problem(422), "QUOTA_EXCEEDED");
+    assert_eq!(
+        set(json!({"cycle_quota": null, "allow_compensating_charge": false})).await,
+        (json!(null), json!(false))
+    );
+    app.held("k1", "u1", 101).await;
+    let log: Vec<String> =
+        sqlx::query_scalar("SELECT target FROM admin_log WHERE action = 'products.set' ORDER BY 1")
+            .fetch_all(app.instance.app.db.pool())
+            .await
+            .expect("rows");
+    assert_eq!(
+        log,
+        [
+            "demo/tokens = 1 CNY",
+            "demo/tokens = 1 CNY of v2",
+            "demo/tokens = 1 CNY, no quota, compensating charge not allowed",
+            "demo/tokens = 1 CNY, quota 100, compensating charge allowed"
+        ]
+    );
+    app.end().await;
+}
+
+#[tokio::test]
+async fn one_that_cannot_be_freed_keeps_nobody_elses_money() {
+    let app = TestApp::start().await;
+    app.tokens("1").await;
+    let mut ids = Vec::new();
+    for n in 0..4 {
+        let user = format!("u{n}");
+        app.top_up(&format!("T{n}"), &user, 100).await;
+        ids.push(app.held("k", &user, 100).await);
+    }
+    app.clock.advance(minutes(16));
+    let mut owner = app.direct_connection().await;
+    let lock = "BEGIN; SELECT 1 FROM accounts WHERE account_id = 'USER_AVAILABLE:demo:u0:CNY' FOR UPDATE";
+    sqlx::Executor::execute(&mut owner, sqlx::raw_sql(lock)).await.expect("in hand");
+    payonce::usage::expire_due(&app.instance.app).await.expect("a run");
+    for id in &ids[1..] {
+        assert_eq!(app.standing(id).await.0, "EXPIRED");
+    }
+    assert_eq!(app.standing(&ids[0]).await.0, "HELD");
+    sqlx::Executor::execute(&mut owner, "ROLLBACK").await.expect("free");
+    payonce::usage::expire_due(&app.instance.app).await.expect("a run");
+    assert_eq!(app.standing(&ids[0]).await.0, "EXPIRED");
     app.end().await;
 }
 
