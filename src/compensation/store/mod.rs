@@ -97,7 +97,8 @@ pub(crate) async fn make_due(
         action.as_str(),
         subject,
         due_at,
-        error,
+        // The database takes no NUL in a text.
+        error.replace('\0', ""),
         now,
         TaskStatus::Ready.as_str(),
     )
