@@ -123,7 +123,7 @@ pub async fn drain(redis: &Redis, db: &Db, now: OffsetDateTime) -> Result<Batch,
     Ok(Batch::of(entries.len(), BATCH))
 }
 
-/// One that the database refuses must not hold the others up: it is shown to a person.
+/// One that the database refuses must not hold the others up: it is logged, and the task of its thing asks the channel.
 async fn bring_back(db: &Db, updates: &[(String, Value)], now: OffsetDateTime) -> Result<(), DbError> {
     match write_tasks(db, updates, now).await {
         Err(error) if !error.is_passing() => {
@@ -148,14 +148,17 @@ async fn write_tasks(db: &Db, updates: &[(String, Value)], now: OffsetDateTime) 
     db.retrying(write).await
 }
 
-/// The subject and what is to be applied. What cannot be read becomes a task too, under the entry's own id: it shows
+/// The subject and what is to be applied; the subject is the update, not its thing, which may have a task and an
+/// exception of its own. What cannot be read becomes a task too, under the entry's own id: it shows
 /// itself to a person, and holds nothing up.
 fn read(id: &str, text: &str) -> (String, Value) {
     // The database takes no NUL, which JSON can say.
     let is_writable = text.len() <= MAX_ENTRY && !text.contains('\0') && !text.contains(r"\u0000");
     let update = is_writable.then(|| serde_json::from_str::<Update>(text).ok()).flatten();
     match update.as_ref().and_then(|update| serde_json::to_value(update).ok()) {
-        Some(payload) => (update.map(|update| update.subject().to_owned()).unwrap_or_default(), payload),
+        Some(payload) => {
+            (update.map(|update| format!("update/{}", update.subject())).unwrap_or_default(), payload)
+        }
         None => {
             let shown = text.chars().filter(|c| *c != '\0').take(SHOWN).collect::<String>();
             (format!("{KEY}/{id}"), Value::String(shown))
@@ -173,7 +176,7 @@ mod tests {
         let text = serde_json::to_string(&update).unwrap();
         assert_eq!(text, r#"{"what":"REFUND_MADE","refund_id":"rf_1","channel_refund_id":"R-1"}"#);
         let (subject, payload) = read("1-0", &text);
-        assert_eq!((subject.as_str(), serde_json::from_value(payload).ok()), ("rf_1", Some(update)));
+        assert_eq!((subject.as_str(), serde_json::from_value(payload).ok()), ("update/rf_1", Some(update)));
     }
 
     #[test]

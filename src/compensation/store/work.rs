@@ -170,7 +170,7 @@ pub(in crate::compensation) async fn set_dead(
     Ok(died.rows_affected() == 1)
 }
 
-/// Writes the tasks that apply spilled updates, each beside its subject. One that is written already, because another
+/// Writes the tasks that apply spilled updates, each with whose thing it is about. One that is written already, because another
 /// instance drains too, stays as it is.
 pub(in crate::compensation) async fn replay_all(
     conn: &mut Conn,
@@ -179,8 +179,16 @@ pub(in crate::compensation) async fn replay_all(
 ) -> Result<(), DbError> {
     let (subjects, payloads): (Vec<String>, Vec<Value>) = updates.iter().cloned().unzip();
     sqlx::query!(
-        "INSERT INTO compensations (kind, action, subject, payload, due_at, created_at, updated_at)
-         SELECT $3, $4, subject, payload, $5, $5, $5 FROM unnest($1::text[], $2::jsonb[]) AS spilled (subject, payload)
+        "INSERT INTO compensations
+             (kind, action, subject, merchant_id, order_no, payload, due_at, created_at, updated_at)
+         SELECT $3, $4, subject,
+                coalesce((SELECT merchant_id FROM pay_orders WHERE pay_order_id = payload->>'pay_order_id'),
+                         (SELECT merchant_id FROM refunds WHERE refund_id = payload->>'refund_id'),
+                         (SELECT merchant_id FROM withdrawals WHERE withdrawal_id = payload->>'withdrawal_id')),
+                coalesce((SELECT order_no FROM pay_orders WHERE pay_order_id = payload->>'pay_order_id'),
+                         (SELECT order_no FROM refunds WHERE refund_id = payload->>'refund_id')),
+                payload, $5, $5, $5
+         FROM unnest($1::text[], $2::jsonb[]) AS spilled (subject, payload)
          ON CONFLICT (action, subject) WHERE status IN ('READY', 'RUNNING') DO NOTHING",
         &subjects,
         &payloads,
