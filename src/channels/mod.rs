@@ -21,7 +21,7 @@ pub mod bills;
 pub mod sandbox;
 mod unknown;
 
-pub use unknown::{Answerer, ask_redo_ask};
+pub use unknown::{Answerer, ask_redo_ask, make_then_ask};
 
 /// What every payment provider can do for us. Amounts, times and ids are ours; the adapter translates.
 #[async_trait]

@@ -26,7 +26,20 @@ where
         Ok(state) if is_unseen(&state) => {}
         known => return (Answerer::Query, known),
     }
-    let made = redo().await;
+    make_then_ask(redo, ask, is_unseen).await
+}
+
+/// Makes the call. A refusal counts when the channel knows of none: it may only mean "done already".
+pub async fn make_then_ask<S, Q, C>(
+    make: impl FnOnce() -> C,
+    ask: impl Fn() -> Q,
+    is_unseen: impl Fn(&S) -> bool,
+) -> (Answerer, Result<S, CallError>)
+where
+    Q: Future<Output = Result<S, CallError>>,
+    C: Future<Output = Result<S, CallError>>,
+{
+    let made = make().await;
     if !matches!(made, Err(CallError::Refused(_))) {
         return (Answerer::Call, made);
     }

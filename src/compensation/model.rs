@@ -172,6 +172,8 @@ pub enum Drive {
     Done,
     /// Not yet; try again by the schedule.
     Again(String),
+    /// Nothing was tried: others are due before it, and this counts as no try.
+    Untried(String),
     /// It can never be done: a person must see to it.
     Never(String),
 }

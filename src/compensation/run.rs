@@ -2,8 +2,8 @@
 //!
 //! Claims, renewals and ends are one statement each for as many tasks as there are. Tasks fly side by side and land by
 //! themselves: a silent channel holds up the tasks that speak to it, and no others. A worker that lives keeps the
-//! leases of what it has in the air, so a slow try is not doubled; a dead one renews nothing, and its tasks are taken
-//! over when their leases end.
+//! leases of what it has in the air, so a slow try is not doubled, and what only waits for room loses no try; a dead one
+//! renews nothing, and its tasks are taken over when their leases end. No try lasts for ever.
 
 use std::any::Any;
 use std::collections::HashMap;
@@ -25,14 +25,14 @@ use crate::infra::crash::effect;
 use crate::infra::db::{Db, DbError};
 use crate::infra::duty::Batch;
 
-/// Tasks in the air at once.
-const IN_FLIGHT: usize = 256;
-/// Tasks that one session claims at most.
+/// Tasks after which a session ends, as soon as nothing is in the air.
 const SESSION: usize = 10_000;
 /// How often a worker that waits for slow tasks looks for others.
 const LOOK_EVERY: Duration = Duration::from_millis(200);
-/// A try that lasts longer than this hangs: its lease is let go, and somebody else tries.
+/// A try that lasts longer than this hangs, and has failed.
 const HANGS_AFTER: Duration = Duration::from_secs(90);
+/// Claims beyond the schedule that may have been lost with their workers.
+const MAX_LOST: i32 = 3;
 /// Characters of a reason that are kept.
 const MAX_REASON: usize = 1_000;
 
@@ -49,6 +49,8 @@ pub struct Crew<'a> {
     pub lease: Duration,
     /// Whose tasks.
     pub lane: Lane,
+    /// Tasks in the air at once.
+    pub in_flight: usize,
     /// Rings when something became due.
     pub wake: &'a Notify,
     /// Whether the process stops: then nothing new is claimed.
@@ -73,8 +75,8 @@ where
     renewal.set_missed_tick_behavior(MissedTickBehavior::Delay);
     look.set_missed_tick_behavior(MissedTickBehavior::Delay);
     loop {
-        if session.may_claim() && flying.len() <= IN_FLIGHT / 2 {
-            let claimed = session.claim(IN_FLIGHT - flying.len()).await;
+        if session.may_claim(!flying.is_empty()) && flying.len() <= crew.in_flight / 2 {
+            let claimed = session.claim(crew.in_flight - flying.len()).await;
             for row in claimed {
                 let outcome = row.task().map(&drive);
                 flying.spawn(fly(row, outcome));
@@ -91,7 +93,7 @@ where
                 session.land(landed).await;
             }
             _ = renewal.tick() => session.renew().await,
-            _ = look.tick() => session.look_again(),
+            _ = look.tick() => session.try_again(),
             () = crew.wake.notified() => session.look_again(),
         }
     }
@@ -106,13 +108,29 @@ struct Landed {
 /// Makes one try. A panic is this task's own failure, and none of its neighbours'.
 async fn fly(row: Claimed, drive: Option<impl Future<Output = Result<Drive, String>>>) -> Landed {
     let outcome = match drive {
-        Some(drive) => match AssertUnwindSafe(drive).catch_unwind().await {
-            Ok(outcome) => outcome,
-            Err(panic) => Err(format!("driving it panicked: {}", message_of(panic.as_ref()))),
-        },
+        _ if has_lost_too_many(&row) => Ok(Drive::Never("its tries were lost with their workers".to_owned())),
+        Some(drive) => {
+            match tokio::time::timeout(HANGS_AFTER, AssertUnwindSafe(drive).catch_unwind()).await {
+                Ok(Ok(outcome)) => outcome,
+                Ok(Err(panic)) => Err(format!("driving it panicked: {}", message_of(panic.as_ref()))),
+                Err(_) => Err("it hangs".to_owned()),
+            }
+        }
         None => Err(format!("this version knows no {}", row.action)),
     };
     Landed { row, outcome }
+}
+
+/// A claim counts as a try before it is made: what takes its workers with it each time must end too.
+fn has_lost_too_many(row: &Claimed) -> bool {
+    row.attempts > MAX_LOST && retry_of(&row.action, row.attempts - MAX_LOST).is_none()
+}
+
+fn retry_of(action: &str, attempts: i32) -> Option<time::Duration> {
+    match Action::of(action) {
+        Some(action) => retry_after(action, attempts),
+        None => retry_unknown_after(attempts),
+    }
 }
 
 fn message_of(panic: &(dyn Any + Send)) -> &str {
@@ -123,8 +141,8 @@ fn message_of(panic: &(dyn Any + Send)) -> &str {
 /// One lap of a worker: what it holds, and what went wrong.
 struct Session<'a> {
     crew: &'a Crew<'a>,
-    /// What is in the air: the try, and since when.
-    held: HashMap<i64, (i32, Instant)>,
+    /// What is in the air, and the how manyeth try.
+    held: HashMap<i64, i32>,
     claimed: usize,
     /// Nothing was due when it last looked.
     is_idle: bool,
@@ -136,12 +154,22 @@ impl<'a> Session<'a> {
         Self { crew, held: HashMap::new(), claimed: 0, is_idle: false, failure: None }
     }
 
-    fn may_claim(&self) -> bool {
-        !self.is_idle && self.failure.is_none() && self.claimed < SESSION && !(self.crew.is_stopping)()
+    /// A session that has done enough goes on as long as slow ones keep it: the others do not wait for them.
+    fn may_claim(&self, is_flying: bool) -> bool {
+        let has_done_enough = self.claimed >= SESSION && !is_flying;
+        !self.is_idle && self.failure.is_none() && !has_done_enough && !(self.crew.is_stopping)()
     }
 
     fn look_again(&mut self) {
         self.is_idle = false;
+    }
+
+    /// The database may be there again, and what is due does not wait for the slow ones in the air.
+    fn try_again(&mut self) {
+        self.look_again();
+        if let Some(error) = self.failure.take() {
+            tracing::warn!(%error, lane = %self.crew.lane, "the session goes on after a failure");
+        }
     }
 
     async fn claim(&mut self, limit: usize) -> Vec<Claimed> {
@@ -158,24 +186,18 @@ impl<'a> Session<'a> {
         });
         self.is_idle = rows.len() < limit;
         self.claimed += rows.len();
-        let since = Instant::now();
         for row in &rows {
-            self.held.insert(row.id, (row.attempts, since));
+            self.held.insert(row.id, row.attempts);
             let late = (now - row.was_due_at).as_seconds_f64().max(0.0);
             metrics::histogram!("payonce_task_lateness_seconds", "lane" => crew.lane.as_str()).record(late);
         }
         rows
     }
 
-    /// Keeps what is in the air, but for tries that hang. What is lost to somebody else is let go; every write of such a
-    /// try names the state that it was decided on.
+    /// Keeps what is in the air. What is lost to somebody else is let go; every write of such a try names the state that
+    /// it was decided on.
     async fn renew(&mut self) {
-        let is_alive = |since: &Instant| since.elapsed() < HANGS_AFTER;
-        let held: Vec<(i64, i32)> = self
-            .held
-            .iter()
-            .filter_map(|(id, (attempts, since))| is_alive(since).then_some((*id, *attempts)))
-            .collect();
+        let held: Vec<(i64, i32)> = self.held.iter().map(|(id, attempts)| (*id, *attempts)).collect();
         let (crew, now) = (self.crew, self.crew.clock.now());
         let kept = async {
             let mut conn = crew.db.conn().await?;
@@ -191,7 +213,10 @@ impl<'a> Session<'a> {
     async fn land(&mut self, landed: Vec<Landed>) {
         let mut ends = Vec::with_capacity(landed.len());
         for Landed { row, outcome } in landed {
-            self.held.remove(&row.id);
+            // It may have been lost, and claimed again by this very session.
+            if self.held.get(&row.id) == Some(&row.attempts) {
+                self.held.remove(&row.id);
+            }
             match judge(self.crew, &row, outcome) {
                 Verdict::End(end) => ends.push(end),
                 Verdict::GiveUp(error) => {
@@ -225,24 +250,27 @@ fn judge(crew: &Crew<'_>, row: &Claimed, outcome: Result<Drive, String>) -> Verd
     let (error, may_retry) = match outcome {
         Ok(Drive::Done) => {
             count(row, "done");
-            return Verdict::End(End { id: row.id, attempts: row.attempts, again: None });
+            return Verdict::End(End { id: row.id, attempts: row.attempts, again: None, is_untried: false });
+        }
+        Ok(Drive::Untried(why)) => {
+            count(row, "untried");
+            // Behind all that is due.
+            let again = Some((crew.clock.now(), why, None));
+            return Verdict::End(End { id: row.id, attempts: row.attempts, again, is_untried: true });
         }
         Ok(Drive::Never(why)) => (why, false),
         Ok(Drive::Again(why)) | Err(why) => (why, true),
     };
-    let error: String = error.chars().take(MAX_REASON).collect();
+    // The database takes no NUL in a text.
+    let error: String = error.chars().filter(|c| *c != '\0').take(MAX_REASON).collect();
     let Claimed { action, subject, attempts, .. } = row;
     tracing::info!(task.action = action, task.subject = subject, attempts, %error, "a task is not done yet");
-    let pause = match Action::of(action) {
-        _ if !may_retry => None,
-        Some(action) => retry_after(action, *attempts),
-        None => retry_unknown_after(*attempts),
-    };
+    let pause = if may_retry { retry_of(action, *attempts) } else { None };
     match pause {
         Some(pause) => {
             count(row, "again");
             let again = Some((crew.clock.now() + pause, error, lane_after(pause)));
-            Verdict::End(End { id: row.id, attempts: row.attempts, again })
+            Verdict::End(End { id: row.id, attempts: row.attempts, again, is_untried: false })
         }
         None => Verdict::GiveUp(error),
     }
@@ -253,7 +281,25 @@ fn count(row: &Claimed, outcome: &'static str) {
     metrics::counter!("payonce_compensations_total", "action" => action, "outcome" => outcome).increment(1);
 }
 
+/// One end that the database refuses must not spoil its neighbours'.
 async fn write_down(crew: &Crew<'_>, ends: &[End]) -> Result<(), DbError> {
+    match finish_all(crew, ends).await {
+        Err(error) if ends.len() > 1 && !error.is_passing() => {
+            tracing::error!(%error, "a batch of ends was refused: each is written by itself");
+            for end in ends {
+                match finish_all(crew, std::slice::from_ref(end)).await {
+                    Err(error) if error.is_passing() => return Err(error),
+                    Err(error) => tracing::error!(%error, task.id = end.id, "the end of a task was refused"),
+                    Ok(()) => {}
+                }
+            }
+            Ok(())
+        }
+        written => written,
+    }
+}
+
+async fn finish_all(crew: &Crew<'_>, ends: &[End]) -> Result<(), DbError> {
     let write = || async {
         let mut conn = crew.db.conn().await?;
         effect!("tasks.finish", store::finish(&mut conn, ends, crew.clock.now()).await)
@@ -317,6 +363,15 @@ mod tests {
             let landed = fly(row("DRIVE_REFUND"), Some(panicking(how))).await;
             assert_eq!(landed.outcome, Err(format!("driving it panicked: {told}")));
         }
+    }
+
+    #[tokio::test]
+    async fn what_takes_its_workers_with_it_is_given_up_before_it_is_tried_again() {
+        let lost = |attempts| Claimed { attempts, ..row("DRIVE_REFUND") };
+        // Twelve pauses, and three more.
+        assert!(!has_lost_too_many(&lost(1)) && !has_lost_too_many(&lost(15)));
+        let landed = fly(lost(16), Some(async { Ok(Drive::Done) })).await;
+        assert!(matches!(landed.outcome, Ok(Drive::Never(_))), "{:?}", landed.outcome);
     }
 
     #[tokio::test]

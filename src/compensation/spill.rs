@@ -67,13 +67,17 @@ impl Update {
     }
 }
 
-/// Puts an answer aside when what was to keep it failed. Nobody waits for Redis longer than it may take to answer.
+/// Puts an answer aside when the database that was to keep it is away; one that it refuses, it would refuse again. Nobody
+/// waits for Redis longer than it may take to answer.
 pub(crate) async fn spill_if_lost<T>(
     redis: &Redis,
     outcome: &Result<T, DbError>,
     update: impl FnOnce() -> Option<Update>,
 ) {
     let Err(error) = outcome else { return };
+    if !error.is_passing() {
+        return;
+    }
     let Some(update) = update() else { return };
     let Ok(text) = serde_json::to_string(&update) else { return };
     let spill = Stream::new(redis, KEY);
@@ -109,11 +113,7 @@ pub async fn drain(redis: &Redis, db: &Db, now: OffsetDateTime) -> Result<Batch,
         return Ok(Batch::Done);
     }
     let updates: Vec<(String, Value)> = entries.iter().map(|(id, text)| read(id, text)).collect();
-    let write = || async {
-        let mut conn = db.conn().await?;
-        effect!("spill.drain", store::replay_all(&mut conn, &updates, now).await)
-    };
-    db.retrying::<_, DbError, _>(write).await?;
+    bring_back(db, &updates, now).await?;
     let ids: Vec<&str> = entries.iter().map(|(id, _)| id.as_str()).collect();
     if let Err(down) = effect!("spill.done", spill.done(&ids).await) {
         tracing::debug!(%down, "what was brought back comes again");
@@ -123,12 +123,42 @@ pub async fn drain(redis: &Redis, db: &Db, now: OffsetDateTime) -> Result<Batch,
     Ok(Batch::of(entries.len(), BATCH))
 }
 
-/// The subject and what is to be applied. What cannot be read becomes a task too, under the entry's own id: it shows
+/// One that the database refuses must not hold the others up: it is logged, and the task of its thing asks the channel.
+async fn bring_back(db: &Db, updates: &[(String, Value)], now: OffsetDateTime) -> Result<(), DbError> {
+    match write_tasks(db, updates, now).await {
+        Err(error) if !error.is_passing() => {
+            tracing::error!(%error, "a batch of what was put aside was refused: each is brought back by itself");
+        }
+        written => return written,
+    }
+    for (place, (_, payload)) in updates.iter().enumerate() {
+        match write_tasks(db, updates.get(place..=place).unwrap_or_default(), now).await {
+            Err(error) if !error.is_passing() => tracing::error!(%error, %payload, "an update was refused"),
+            written => written?,
+        }
+    }
+    Ok(())
+}
+
+async fn write_tasks(db: &Db, updates: &[(String, Value)], now: OffsetDateTime) -> Result<(), DbError> {
+    let write = || async {
+        let mut conn = db.conn().await?;
+        effect!("spill.drain", store::replay_all(&mut conn, updates, now).await)
+    };
+    db.retrying(write).await
+}
+
+/// The subject and what is to be applied; the subject is the update, not its thing, which may have a task and an
+/// exception of its own. What cannot be read becomes a task too, under the entry's own id: it shows
 /// itself to a person, and holds nothing up.
 fn read(id: &str, text: &str) -> (String, Value) {
-    let update = (text.len() <= MAX_ENTRY).then(|| serde_json::from_str::<Update>(text).ok()).flatten();
+    // The database takes no NUL, which JSON can say.
+    let is_writable = text.len() <= MAX_ENTRY && !text.contains('\0') && !text.contains(r"\u0000");
+    let update = is_writable.then(|| serde_json::from_str::<Update>(text).ok()).flatten();
     match update.as_ref().and_then(|update| serde_json::to_value(update).ok()) {
-        Some(payload) => (update.map(|update| update.subject().to_owned()).unwrap_or_default(), payload),
+        Some(payload) => {
+            (update.map(|update| format!("update/{}", update.subject())).unwrap_or_default(), payload)
+        }
         None => {
             let shown = text.chars().filter(|c| *c != '\0').take(SHOWN).collect::<String>();
             (format!("{KEY}/{id}"), Value::String(shown))
@@ -146,7 +176,7 @@ mod tests {
         let text = serde_json::to_string(&update).unwrap();
         assert_eq!(text, r#"{"what":"REFUND_MADE","refund_id":"rf_1","channel_refund_id":"R-1"}"#);
         let (subject, payload) = read("1-0", &text);
-        assert_eq!((subject.as_str(), serde_json::from_value(payload).ok()), ("rf_1", Some(update)));
+        assert_eq!((subject.as_str(), serde_json::from_value(payload).ok()), ("update/rf_1", Some(update)));
     }
 
     #[test]
@@ -155,7 +185,8 @@ mod tests {
             r#"{{"what":"REFUND_MADE","refund_id":"{}","channel_refund_id":"R"}}"#,
             "x".repeat(70_000)
         );
-        for text in ["", "nonsense", r#"{"what":"ELSE"}"#, "a\0b", &huge] {
+        let nul = r#"{"what":"REFUND_MADE","refund_id":"rf_1","channel_refund_id":"R\u0000"}"#;
+        for text in ["", "nonsense", r#"{"what":"ELSE"}"#, "a\0b", nul, &huge] {
             let (subject, payload) = read("7-1", text);
             assert_eq!(subject, "spill:updates/7-1");
             assert!(payload.as_str().is_some_and(|shown| shown.len() <= 200 && !shown.contains('\0')));

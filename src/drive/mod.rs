@@ -4,8 +4,10 @@
 //! The facts of as many tasks as are in the air are read by one statement, so a task whose thing has come to its end
 //! meanwhile, as most have, costs a share of it and no lock.
 
+use std::collections::HashMap;
 use std::error::Error;
-use std::sync::Arc;
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::Duration;
 
 use tokio::sync::Semaphore;
 
@@ -22,12 +24,43 @@ mod store;
 use decide::{Remedy, decide};
 use store::FindFacts;
 
-/// Tasks of a lane that are worked on at once: each takes a connection now and then, and those of the sweep leave the
-/// connections to what somebody waits for.
+/// Tasks of a lane that are worked on at once for one channel: each takes a connection now and then, and those of the
+/// sweep leave the connections to what somebody waits for.
 const fn room_in(lane: Lane) -> usize {
     match lane {
         Lane::Realtime => 64,
         Lane::Sweep => 4,
+    }
+}
+
+/// Tasks of a lane that are in the air at once: more than the room of one channel, so that a silent one leaves some to
+/// the others.
+const fn in_flight(lane: Lane) -> usize {
+    match lane {
+        Lane::Realtime => 256,
+        Lane::Sweep => 32,
+    }
+}
+
+/// How long a task waits for room; then it goes behind all that is due, untried, and others are looked at.
+const WAITS_FOR_ROOM: Duration = Duration::from_secs(1);
+
+/// The room of a lane, each channel with its share: one that is silent fills its own. What speaks to none has one
+/// too.
+#[derive(Debug)]
+struct Rooms {
+    size: usize,
+    by_channel: Mutex<HashMap<Option<String>, Arc<Semaphore>>>,
+}
+
+impl Rooms {
+    fn of(lane: Lane) -> Arc<Self> {
+        Arc::new(Self { size: room_in(lane), by_channel: Mutex::default() })
+    }
+
+    fn at(&self, channel: Option<String>) -> Arc<Semaphore> {
+        let mut by_channel = self.by_channel.lock().unwrap_or_else(PoisonError::into_inner);
+        by_channel.entry(channel).or_insert_with(|| Arc::new(Semaphore::new(self.size))).clone()
     }
 }
 
@@ -43,14 +76,15 @@ pub async fn run_due(app: &App, lane: Lane) -> Result<Batch, DutyError> {
         ids: &app.ids,
         lease: app.config.task_lease,
         lane,
+        in_flight: in_flight(lane),
         wake: match lane {
             Lane::Realtime => &app.compensation_wake,
             Lane::Sweep => &app.sweep_wake,
         },
         is_stopping: &is_stopping,
     };
-    let room = Arc::new(Semaphore::new(room_in(lane)));
-    Ok(compensation::run_due(&crew, |task: Task| drive(app.clone(), task, room.clone())).await?)
+    let rooms = Rooms::of(lane);
+    Ok(compensation::run_due(&crew, |task: Task| drive(app.clone(), task, rooms.clone())).await?)
 }
 
 /// Brings answers that were put aside back into the database.
@@ -62,14 +96,20 @@ pub async fn drain_spilled(app: &App) -> Result<Batch, DutyError> {
 }
 
 /// What has come to its end is done at once; whatever else must be done takes connections, and finds room or waits.
-async fn drive(app: App, task: Task, room: Arc<Semaphore>) -> Result<Drive, String> {
+async fn drive(app: App, task: Task, rooms: Arc<Rooms>) -> Result<Drive, String> {
     let app = &app;
-    let facts = app.db.gather(FindFacts::of(&task)).await.map_err(|error| in_words(&error))?;
+    let (facts, channel) = app.db.gather(FindFacts::of(&task)).await.map_err(|error| in_words(&error))?;
     let remedy = decide(task.action, &facts);
     if remedy == Remedy::Nothing {
         return Ok(Drive::Done);
     }
-    let _room = room.acquire().await;
+    let room = rooms.at(channel);
+    let Ok(_room) = tokio::time::timeout(WAITS_FOR_ROOM, room.acquire()).await else {
+        return Ok(Drive::Untried("it waits for room".to_owned()));
+    };
+    if app.changes.is_over() {
+        return Ok(Drive::Untried("its worker stopped".to_owned()));
+    }
     let subject = task.subject.as_str();
     let outcome: Result<Drive, Box<dyn Error + Send + Sync>> = match remedy {
         Remedy::Nothing => Ok(Drive::Done),

@@ -51,13 +51,14 @@ impl FindFacts {
 
 impl Command for FindFacts {
     const NAME: &'static str = "tasks.find_facts";
-    type Outcome = Facts;
+    /// With the channel that the thing is at, where it is at one.
+    type Outcome = (Facts, Option<String>);
 
     fn order(&self) -> Option<String> {
         None
     }
 
-    async fn carry_out(batch: &[Self], _: Patience, conn: &mut Conn) -> Result<Vec<Facts>, DbError> {
+    async fn carry_out(batch: &[Self], _: Patience, conn: &mut Conn) -> Result<Vec<Self::Outcome>, DbError> {
         let order = |of: fn(&OrderKey) -> &str| column(batch, |asked| asked.order.as_ref().map(of));
         let callback =
             |of: fn(&(String, String)) -> &str| column(batch, |asked| asked.callback.as_ref().map(of));
@@ -75,7 +76,26 @@ impl Command for FindFacts {
                           AS "withdrawal?: WithdrawalStatus",
                       (SELECT verdict FROM webhook_inbox
                        WHERE webhook_inbox.channel = asked.channel AND webhook_inbox.event_id = asked.event_id)
-                          AS "callback?: Verdict"
+                          AS "callback?: Verdict",
+                      CASE
+                          WHEN asked.pay_order_id IS NOT NULL
+                          THEN (SELECT pay_orders.channel FROM pay_orders
+                                WHERE pay_orders.pay_order_id = asked.pay_order_id)
+                          WHEN asked.order_no IS NOT NULL
+                          THEN (SELECT pay_orders.channel FROM pay_orders
+                                WHERE pay_orders.merchant_id = asked.merchant_id
+                                  AND pay_orders.order_no = asked.order_no AND pay_orders.is_live LIMIT 1)
+                          WHEN asked.refund_id IS NOT NULL
+                          THEN (SELECT coalesce(
+                                    (SELECT pay_orders.channel FROM pay_orders
+                                     WHERE pay_orders.pay_order_id = refunds.pay_order_id),
+                                    (SELECT stray_payments.channel FROM stray_payments
+                                     WHERE stray_payments.stray_id = refunds.stray_id))
+                                FROM refunds WHERE refunds.refund_id = asked.refund_id)
+                          WHEN asked.withdrawal_id IS NOT NULL
+                          THEN (SELECT withdrawals.channel FROM withdrawals
+                                WHERE withdrawals.withdrawal_id = asked.withdrawal_id)
+                      END AS of_channel
                FROM unnest($1::text[], $2::text[], $3::text[], $4::text[], $5::text[], $6::text[], $7::text[])
                     WITH ORDINALITY
                     AS asked (pay_order_id, merchant_id, order_no, refund_id, withdrawal_id, channel, event_id, place)"#,
@@ -92,7 +112,7 @@ impl Command for FindFacts {
         let facts = in_places(batch.len(), rows, |row| {
             let (attempt, order, refund) = (row.attempt, row.order, row.refund);
             let (withdrawal, callback) = (row.withdrawal, row.callback);
-            (row.place, Facts { attempt, order, refund, withdrawal, callback })
+            (row.place, (Facts { attempt, order, refund, withdrawal, callback }, row.of_channel))
         });
         // Each command has its one row.
         Ok(facts.into_iter().flatten().collect())

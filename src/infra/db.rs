@@ -94,6 +94,12 @@ impl DbError {
         }
     }
 
+    /// Whether the same write may succeed later; any other failure is a refusal of what was written.
+    #[must_use]
+    pub const fn is_passing(&self) -> bool {
+        matches!(self, Self::Unavailable(_) | Self::Contended(_))
+    }
+
     /// Whether the same use case may be run again at once. Every use case looks before it writes, so running
     /// it again is safe also when the first run did commit.
     #[must_use]

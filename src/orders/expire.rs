@@ -114,6 +114,7 @@ async fn close_all(app: &App, keys: &[OrderKey]) -> Result<(), DbError> {
     metrics::counter!("payonce_orders_closed_total", "reason" => CloseReason::Timeout.as_str())
         .increment(u64::try_from(closed.len()).unwrap_or(0));
     if closed.len() < keys.len() {
+        app.compensation_wake.notify_one();
         app.sweep_wake.notify_one();
     }
     Ok(())

@@ -267,8 +267,8 @@ pub(super) async fn lock_one(
     Ok(row.map(|row| (row.status, Closable { key: key.clone(), user_id: row.user_id })))
 }
 
-/// Writes the tasks that drive due orders whose attempts must be closed at their channels first. Nobody waits for an
-/// order past its deadline.
+/// Writes the tasks that drive due orders whose attempts must be closed at their channels first. Those that are due just
+/// now are driven with what is fresh, because their stock and their users wait; those that a sweep found are old.
 pub(super) async fn leave_to_tasks(
     tx: &mut Tx,
     keys: &[OrderKey],
@@ -279,8 +279,11 @@ pub(super) async fn leave_to_tasks(
     sqlx::query!(
         "INSERT INTO compensations
              (kind, action, lane, subject, merchant_id, order_no, due_at, created_at, updated_at)
-         SELECT 'REDO_BUSINESS', 'EXPIRE_ORDER', 'SWEEP', merchant_id || ':' || order_no, merchant_id, order_no,
-                $3, $3, $3
+         SELECT 'REDO_BUSINESS', 'EXPIRE_ORDER',
+                CASE WHEN (SELECT expires_at FROM orders
+                           WHERE orders.merchant_id = due.merchant_id AND orders.order_no = due.order_no)
+                          < $3::timestamptz - interval '1 minute' THEN 'SWEEP' ELSE 'REALTIME' END,
+                due.merchant_id || ':' || due.order_no, due.merchant_id, due.order_no, $3, $3, $3
          FROM unnest($1::text[], $2::text[]) AS due (merchant_id, order_no)
          ON CONFLICT (action, subject) WHERE status IN ('READY', 'RUNNING') DO NOTHING",
         &merchants,

@@ -87,7 +87,7 @@ pub(super) async fn make_link(
     match effect!("pay.create", channel.create(&trade).await) {
         Ok(created) => {
             let expires_at = created.expires_at.min(order_expires_at);
-            publish_link(app, attempt, CreatedTrade { expires_at, ..created }, keep).await
+            publish_link(app, attempt, CreatedTrade { expires_at, ..created }, keep, LinkFrom::Channel).await
         }
         Err(CallError::Refused(refusal)) => {
             Box::pin(fail_unless_paid(app, channel.as_ref(), attempt, refusal, keep)).await
@@ -126,11 +126,19 @@ async fn fail_unless_paid(
     }
 }
 
+/// Where a link comes from: one that was put aside already is not put aside again, its task keeps it.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum LinkFrom {
+    Channel,
+    Spill,
+}
+
 async fn publish_link(
     app: &App,
     attempt: Attempt,
     created: CreatedTrade,
     keep: Option<&Keep<Outcome>>,
+    origin: LinkFrom,
 ) -> Result<Linked, PayError> {
     let link = PayUrl::of(&attempt, &created);
     let channel_ref = created.channel_ref.clone();
@@ -150,7 +158,9 @@ async fn publish_link(
             expires_at: link.expires_at,
         })
     };
-    spill_if_lost(&app.redis, &published, made).await;
+    if origin == LinkFrom::Channel {
+        spill_if_lost(&app.redis, &published, made).await;
+    }
     if !published? {
         Box::pin(close_if_unwanted(app, &attempt)).await?;
         return Ok(Linked::Moved);
@@ -166,7 +176,9 @@ async fn publish_link(
 pub async fn replay_link(app: &App, pay_order_id: &str, created: CreatedTrade) -> Result<Drive, PayError> {
     let found = store::find(&mut app.db.conn().await?, pay_order_id).await?;
     match found.filter(|attempt| attempt.status == PayStatus::Init) {
-        Some(attempt) => publish_link(app, attempt, created, None).await.map(|_| Drive::Done),
+        Some(attempt) => {
+            publish_link(app, attempt, created, None, LinkFrom::Spill).await.map(|_| Drive::Done)
+        }
         // The task of the attempt, or its buyer, was faster.
         None => Ok(Drive::Done),
     }

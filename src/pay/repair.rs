@@ -60,7 +60,7 @@ fn is_overdue(app: &App, attempt: &Attempt) -> bool {
 }
 
 async fn may_ask(app: &App, attempt: &Attempt) -> bool {
-    let key = format!("pay:asked:{}", attempt.pay_order_id);
+    let key = format!("pay:asked:{}:{}", attempt.merchant_id, attempt.pay_order_id);
     app.redis.mark(&key, ASK_EVERY).await.unwrap_or(false)
 }
 

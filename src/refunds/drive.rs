@@ -34,7 +34,7 @@ pub async fn drive(app: &App, refund_id: &str) -> Result<Drive, PayError> {
                 return Ok(Drive::Again("another worker is at it".into()));
             }
             drop(conn);
-            (Source::Call, effect!("refunds.make", channel.refund(&call).await))
+            make_and_ask(channel.as_ref(), &call).await
         }
         RefundStatus::Processing => ask_redo_ask(channel.as_ref(), &call).await,
         RefundStatus::AwaitingApproval | RefundStatus::Succeeded | RefundStatus::Failed => {
@@ -70,11 +70,12 @@ pub async fn call_of(app: &App, refund_id: &str) -> Result<Option<RefundCall>, D
 /// # Errors
 /// When the database is away: the task tries again.
 pub async fn replay(app: &App, refund_id: &str, channel_refund_id: String) -> Result<Drive, DbError> {
-    learn(app, refund_id, &RefundState::Succeeded { channel_refund_id }, Source::Query).await?;
+    let state = &RefundState::Succeeded { channel_refund_id };
+    apply_result(app, &RefundReport { refund_id, state, source: Source::Query }).await?;
     Ok(Drive::Done)
 }
 
-/// Applies what the channel answered to us.
+/// Applies what the channel answered to us; what was made and cannot be written is put aside.
 async fn learn(app: &App, refund_id: &str, state: &RefundState, source: Source<'_>) -> Result<(), DbError> {
     let applied = apply_result(app, &RefundReport { refund_id, state, source }).await;
     let made = || match state {
@@ -88,6 +89,17 @@ async fn learn(app: &App, refund_id: &str, state: &RefundState, source: Source<'
     applied.map(drop)
 }
 
+/// The first call. A refusal may mean that somebody else made it while this worker slept past its lease, so the channel
+/// is asked before it is believed.
+async fn make_and_ask(
+    channel: &dyn Channel,
+    call: &RefundCall,
+) -> (Source<'static>, Result<RefundState, CallError>) {
+    let make = || async { effect!("refunds.make", channel.refund(call).await) };
+    let ask = || channel.query_refund(call);
+    of_answerer(channels::make_then_ask(make, ask, |state| *state == RefundState::Unseen).await)
+}
+
 /// A refund whose result is unknown.
 async fn ask_redo_ask(
     channel: &dyn Channel,
@@ -95,9 +107,13 @@ async fn ask_redo_ask(
 ) -> (Source<'static>, Result<RefundState, CallError>) {
     let ask = || channel.query_refund(call);
     let redo = || async { effect!("refunds.remake", channel.refund(call).await) };
-    match channels::ask_redo_ask(ask, redo, |state| *state == RefundState::Unseen).await {
-        (Answerer::Call, state) => (Source::Call, state),
-        (Answerer::Query, state) => (Source::Query, state),
+    of_answerer(channels::ask_redo_ask(ask, redo, |state| *state == RefundState::Unseen).await)
+}
+
+fn of_answerer<T>((answerer, state): (Answerer, T)) -> (Source<'static>, T) {
+    match answerer {
+        Answerer::Call => (Source::Call, state),
+        Answerer::Query => (Source::Query, state),
     }
 }
 

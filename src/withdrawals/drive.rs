@@ -31,7 +31,7 @@ pub async fn drive(app: &App, withdrawal_id: &str) -> Result<Drive, WithdrawalEr
             if !begin(app, &withdrawal).await? {
                 return Ok(Drive::Again("another worker is at it".into()));
             }
-            effect!("withdrawals.pay", channel.payout(&call).await)
+            pay_and_ask(channel.as_ref(), &call).await
         }
         WithdrawalStatus::Paying => ask_redo_ask(channel.as_ref(), &call).await,
         // Written only together with what follows them, or at the end.
@@ -98,6 +98,15 @@ async fn begin(app: &App, withdrawal: &Withdrawal) -> Result<bool, DbError> {
     effect!("withdrawals.begin", tx.finish(begun).await)
 }
 
+/// The first call. A refusal may mean that somebody else made it while this worker slept past its lease, so the channel
+/// is asked before it is believed.
+async fn pay_and_ask(channel: &dyn Channel, call: &PayoutCall) -> Result<PayoutState, CallError> {
+    let make = || async { effect!("withdrawals.pay", channel.payout(call).await) };
+    channels::make_then_ask(make, || channel.query_payout(call), |state| *state == PayoutState::Unseen)
+        .await
+        .1
+}
+
 /// A payout whose result is unknown.
 async fn ask_redo_ask(channel: &dyn Channel, call: &PayoutCall) -> Result<PayoutState, CallError> {
     let ask = || channel.query_payout(call);
@@ -114,23 +123,17 @@ pub async fn replay(
     withdrawal_id: &str,
     channel_payout_id: String,
 ) -> Result<Drive, WithdrawalError> {
-    finish(app, withdrawal_id, &Ok(channel_payout_id)).await
+    write_end(app, withdrawal_id, &Ok(channel_payout_id)).await?;
+    Ok(Drive::Done)
 }
 
-/// Writes the end; one that is there already stays.
+/// Writes the end; one that is there already stays. One that was made and cannot be written is put aside.
 async fn finish(
     app: &App,
     withdrawal_id: &str,
     result: &Result<String, Refusal>,
 ) -> Result<Drive, WithdrawalError> {
-    let finished = app
-        .db
-        .retrying(|| async {
-            let mut tx = app.db.begin().await?;
-            let finished = finish_in_tx(app, &mut tx, withdrawal_id, result, app.now()).await;
-            effect!("withdrawals.finish", tx.finish(finished).await)
-        })
-        .await;
+    let finished = write_end(app, withdrawal_id, result).await;
     let made = || {
         let channel_payout_id = result.as_ref().ok()?.clone();
         Some(Update::PayoutMade { withdrawal_id: withdrawal_id.to_owned(), channel_payout_id })
@@ -138,6 +141,16 @@ async fn finish(
     spill_if_lost(&app.redis, &finished, made).await;
     finished?;
     Ok(Drive::Done)
+}
+
+async fn write_end(app: &App, withdrawal_id: &str, result: &Result<String, Refusal>) -> Result<(), DbError> {
+    app.db
+        .retrying(|| async {
+            let mut tx = app.db.begin().await?;
+            let finished = finish_in_tx(app, &mut tx, withdrawal_id, result, app.now()).await;
+            effect!("withdrawals.finish", tx.finish(finished).await)
+        })
+        .await
 }
 
 async fn finish_in_tx(

@@ -73,6 +73,30 @@ async fn a_slow_worker_keeps_its_task_and_a_dead_one_loses_it() {
     app.end().await;
 }
 
+#[tokio::test]
+async fn what_waits_for_room_loses_no_try() {
+    let app = patient().await;
+    for number in 0..10 {
+        app.paid(&format!("R{number}")).await;
+    }
+    app.run_until_idle().await;
+    for number in 0..10 {
+        let no = format!("R{number}");
+        app.post("/refunds", json!({"refund_no": no, "order_no": no})).await.expect(201);
+    }
+    app.sql("UPDATE compensations SET lane = 'SWEEP' WHERE action = 'DRIVE_REFUND'").await;
+    // Longer than a lease, and than anybody waits for one of the four rooms.
+    app.fault(FaultOp::Refund, FaultKind::Delay, 10, Some(1_500)).await;
+    drive::run_due(&app.instance.app, Lane::Sweep).await.expect("a session");
+    let tried =
+        app.count_where("compensations", "action = 'DRIVE_REFUND' AND status = 'DONE' AND attempts = 1");
+    assert_eq!(tried.await, 10);
+    assert!(metric(&app, "payonce_compensations_total", &[("outcome", "untried")]).await >= 1.0);
+    assert_eq!(app.count_where("refunds", "status = 'SUCCEEDED'").await, 10);
+    assert_eq!(app.sandbox_books().await, (10 * 1990, 10 * 1990));
+    app.end().await;
+}
+
 /// Orders past their deadline, each with a link that must be closed at the channel first.
 async fn stuck_orders(app: &TestApp, count: i64) {
     app.sql(&format!(

@@ -45,7 +45,7 @@ async fn a_look_asks_once_in_a_while_and_does_not_wait_for_a_silent_channel() {
     assert_eq!(app.gateway.list_faults().await.expect("faults").len(), 0, "the channel was asked");
     assert_eq!(look(&app, &id).await, "PAYING", "and is not asked again so soon");
     // The mark of Redis is over.
-    let _: i64 = app.redis_command(&["DEL", &format!("pay:asked:{id}")]).await;
+    let _: i64 = app.redis_command(&["DEL", &format!("pay:asked:demo:{id}")]).await;
     assert_eq!(look(&app, &id).await, "PAID");
     app.end().await;
 }

@@ -133,7 +133,8 @@ async fn with_redis_gone_too_the_task_asks_the_channel_and_nothing_is_lost() {
 #[tokio::test]
 async fn what_cannot_be_read_is_shown_to_a_person_and_holds_nothing_up() {
     let app = TestApp::start().await;
-    for nonsense in ["nonsense", "{\"what\":\"ELSE\"}", "\u{0}", &"x".repeat(100_000)] {
+    let nul = r#"{"what":"REFUND_MADE","refund_id":"rf_\u0000","channel_refund_id":"R"}"#;
+    for nonsense in ["nonsense", nul, "{\"what\":\"ELSE\"}", "\u{0}", &"x".repeat(100_000)] {
         let _: String = app.redis_command(&["XADD", "spill:updates", "*", "entry", nonsense]).await;
     }
     let _: String =
@@ -144,7 +145,7 @@ async fn what_cannot_be_read_is_shown_to_a_person_and_holds_nothing_up() {
     heal(&app, "withdrawals").await;
     app.run_until_idle().await;
     assert_eq!((spilled(&app).await, status(&app).await), (0, json!("SUCCEEDED")));
-    assert_eq!(app.count_where("compensations", "kind = 'REPLAY_UPDATE' AND status = 'DEAD'").await, 5);
-    assert_eq!(app.count_where("exceptions", "kind = 'DEAD_TASK' AND status = 'OPEN'").await, 5);
+    assert_eq!(app.count_where("compensations", "kind = 'REPLAY_UPDATE' AND status = 'DEAD'").await, 6);
+    assert_eq!(app.count_where("exceptions", "kind = 'DEAD_TASK' AND status = 'OPEN'").await, 6);
     app.end().await;
 }

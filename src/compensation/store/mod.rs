@@ -63,7 +63,9 @@ pub(crate) async fn take(conn: &mut Conn, task: &NewTask<'_>, now: OffsetDateTim
              (kind, action, subject, merchant_id, order_no, due_at, created_at, updated_at)
          VALUES ($1, $2, $3, $4, $5, $6, $7, $7)
          ON CONFLICT (action, subject) WHERE status IN ('READY', 'RUNNING') DO UPDATE
-         SET due_at = excluded.due_at, last_error = NULL, updated_at = excluded.updated_at
+         SET due_at = excluded.due_at, last_error = NULL, updated_at = excluded.updated_at,
+             -- Somebody waits for it now.
+             lane = excluded.lane
          WHERE compensations.due_at <= excluded.updated_at
             OR (compensations.status = 'READY' AND compensations.last_error IS NOT NULL)",
         task.action.kind().as_str(),
@@ -92,12 +94,13 @@ pub(crate) async fn make_due(
         "UPDATE compensations
          -- A worker's own tries follow the schedule; requests that fail in between must not use them up.
          SET due_at = CASE WHEN attempts = 0 THEN $3 ELSE greatest($3, updated_at + interval '1 minute') END,
-             last_error = $4, updated_at = $5
+             last_error = $4, updated_at = $5, lane = 'REALTIME'
          WHERE action = $1 AND subject = $2 AND status NOT IN ('DONE', 'DEAD') AND status = $6",
         action.as_str(),
         subject,
         due_at,
-        error,
+        // The database takes no NUL in a text.
+        error.replace('\0', ""),
         now,
         TaskStatus::Ready.as_str(),
     )

@@ -57,11 +57,11 @@ fn push_filter(query: &mut QueryBuilder<Postgres>, filter: &TaskFilter<'_>) {
     }
 }
 
-/// Those of a filter that can be tried again: they wait, or were given up last of all that drove the same thing. Found
-/// by the indexes of the living and of the dead, past any number of tasks that are done.
+/// Those of a filter that can be tried again: they failed and wait, or were given up last of all that drove the same
+/// thing. What waits without a failure guards a call that is under way, or is due by itself. Found by the indexes of the living and of the dead, past any number of tasks that are done.
 fn push_retryable(query: &mut QueryBuilder<Postgres>, filter: &TaskFilter<'_>, after: i64) {
     query.push(
-        "SELECT id FROM (SELECT * FROM compensations WHERE status = 'READY'
+        "SELECT id FROM (SELECT * FROM compensations WHERE status = 'READY' AND last_error IS NOT NULL
                          UNION ALL
                          SELECT * FROM compensations WHERE status = 'DEAD') AS task
          WHERE NOT EXISTS (SELECT 1 FROM compensations AS living
@@ -84,8 +84,8 @@ pub(crate) async fn count(conn: &mut Conn, filter: &TaskFilter<'_>, most: i64) -
     Ok(query.build_query_scalar::<i64>().fetch_one(conn).await?)
 }
 
-/// Makes up to `limit` waiting and dead tasks of a filter due at once, in that lane, those behind `after` in the order
-/// of their numbers. Gives their numbers and subjects.
+/// Makes up to `limit` waiting and dead tasks of a filter due at once, those behind `after` in the order of their
+/// numbers: the dead in that lane, and the waiting too when it is that of what somebody waits for. Gives their numbers and subjects.
 pub(crate) async fn revive_many(
     tx: &mut Tx,
     filter: &TaskFilter<'_>,
@@ -100,19 +100,22 @@ pub(crate) async fn revive_many(
     query.push(" ORDER BY id LIMIT ").push_bind(limit);
     query.push(
         ") UPDATE compensations AS revived
-           SET status = 'READY', attempts = CASE revived.status WHEN 'DEAD' THEN 0 ELSE revived.attempts END, lane = ",
+           SET status = 'READY', attempts = CASE revived.status WHEN 'DEAD' THEN 0 ELSE revived.attempts END,
+               lane = CASE WHEN revived.status = 'DEAD' OR ",
     );
-    query.push_bind(lane.as_str()).push(", due_at = ").push_bind(now);
+    query.push_bind(lane == Lane::Realtime).push(" THEN ").push_bind(lane.as_str());
+    query.push(" ELSE revived.lane END, due_at = ").push_bind(now);
     query.push(", updated_at = ").push_bind(now);
     // One that a worker took meanwhile stays in its hands.
     query.push(
-        " FROM chosen WHERE revived.id = chosen.id AND revived.status IN ('READY', 'DEAD')
+        " FROM chosen WHERE revived.id = chosen.id 
+            AND (revived.status = 'DEAD' OR revived.status = 'READY' AND revived.last_error IS NOT NULL)
           RETURNING revived.id, revived.subject",
     );
     Ok(query.build_query_as::<(i64, String)>().fetch_all(conn).await?)
 }
 
-/// Makes a waiting task due at once, and a dead one alive with all its tries; nothing for one that is under way or
+/// Makes a waiting task due at once, and a dead one alive with all its tries, because somebody waits; nothing for one that is under way or
 /// done. The index of living tasks refuses a second one for the same thing.
 pub(crate) async fn revive(
     conn: &mut Conn,
@@ -123,7 +126,7 @@ pub(crate) async fn revive(
         TaskView,
         r#"UPDATE compensations
            SET status = 'READY', attempts = CASE status WHEN 'DEAD' THEN 0 ELSE attempts END, due_at = $2,
-               updated_at = $2
+               lane = 'REALTIME', updated_at = $2
            WHERE id = $1 AND status IN ('READY', 'DEAD')
            RETURNING id AS task_id, kind AS "kind: TaskKind", action, subject, merchant_id, order_no,
                      lane AS "lane: Lane", status AS "status: TaskStatus", attempts, due_at, last_error, created_at"#,

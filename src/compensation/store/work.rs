@@ -108,6 +108,8 @@ pub(in crate::compensation) struct End {
     pub(in crate::compensation) attempts: i32,
     /// When, why, and where another lane takes it; nothing for a task that is done.
     pub(in crate::compensation) again: Option<(OffsetDateTime, String, Option<Lane>)>,
+    /// The claim counts as no try.
+    pub(in crate::compensation) is_untried: bool,
 }
 
 /// Writes down how tries ended.
@@ -126,9 +128,10 @@ pub(in crate::compensation) async fn finish(
         "UPDATE compensations AS task
          SET status = CASE WHEN tried.due_at IS NULL THEN 'DONE' ELSE 'READY' END,
              due_at = coalesce(tried.due_at, task.due_at), last_error = tried.error,
+             attempts = task.attempts - tried.is_untried::integer,
              lane = coalesce(tried.lane, task.lane), updated_at = $6
-         FROM unnest($1::bigint[], $2::integer[], $3::timestamptz[], $4::text[], $5::text[])
-              AS tried (id, attempts, due_at, error, lane)
+         FROM unnest($1::bigint[], $2::integer[], $3::timestamptz[], $4::text[], $5::text[], $8::boolean[])
+              AS tried (id, attempts, due_at, error, lane, is_untried)
          -- A parameter: see above.
          WHERE task.id = tried.id AND task.attempts = tried.attempts AND task.status = $7",
         &ends.iter().map(|end| end.id).collect::<Vec<_>>(),
@@ -138,6 +141,7 @@ pub(in crate::compensation) async fn finish(
         &lanes as &[Option<String>],
         now,
         TaskStatus::Running.as_str(),
+        &ends.iter().map(|end| end.is_untried).collect::<Vec<_>>(),
     )
     .execute(conn)
     .await?;
@@ -166,7 +170,7 @@ pub(in crate::compensation) async fn set_dead(
     Ok(died.rows_affected() == 1)
 }
 
-/// Writes the tasks that apply spilled updates, each beside its subject. One that is written already, because another
+/// Writes the tasks that apply spilled updates, each with whose thing it is about. One that is written already, because another
 /// instance drains too, stays as it is.
 pub(in crate::compensation) async fn replay_all(
     conn: &mut Conn,
@@ -175,8 +179,16 @@ pub(in crate::compensation) async fn replay_all(
 ) -> Result<(), DbError> {
     let (subjects, payloads): (Vec<String>, Vec<Value>) = updates.iter().cloned().unzip();
     sqlx::query!(
-        "INSERT INTO compensations (kind, action, subject, payload, due_at, created_at, updated_at)
-         SELECT $3, $4, subject, payload, $5, $5, $5 FROM unnest($1::text[], $2::jsonb[]) AS spilled (subject, payload)
+        "INSERT INTO compensations
+             (kind, action, subject, merchant_id, order_no, payload, due_at, created_at, updated_at)
+         SELECT $3, $4, subject,
+                coalesce((SELECT merchant_id FROM pay_orders WHERE pay_order_id = payload->>'pay_order_id'),
+                         (SELECT merchant_id FROM refunds WHERE refund_id = payload->>'refund_id'),
+                         (SELECT merchant_id FROM withdrawals WHERE withdrawal_id = payload->>'withdrawal_id')),
+                coalesce((SELECT order_no FROM pay_orders WHERE pay_order_id = payload->>'pay_order_id'),
+                         (SELECT order_no FROM refunds WHERE refund_id = payload->>'refund_id')),
+                payload, $5, $5, $5
+         FROM unnest($1::text[], $2::jsonb[]) AS spilled (subject, payload)
          ON CONFLICT (action, subject) WHERE status IN ('READY', 'RUNNING') DO NOTHING",
         &subjects,
         &payloads,
