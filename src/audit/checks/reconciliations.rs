@@ -27,7 +27,7 @@ pub(super) const CHECKS: &[Definition] = &[
         "no difference that the service works on lies 5 min past its time",
         "SELECT format('difference %s: %s since %s, due at %s', item_id, item.status, item.updated_at, item.due_at)
          FROM reconciliation_items AS item JOIN reconciliations AS run USING (reconciliation_id)
-         WHERE item.status IN ('PROPOSED', 'APPLYING') AND run.status IN ('ACTING', 'DONE')
+         WHERE (item.status = 'APPLYING' OR item.status = 'PROPOSED' AND run.status IN ('ACTING', 'DONE'))
            AND item.due_at < $1 - interval '5 min'",
     ),
     check!(
@@ -75,11 +75,14 @@ pub(super) const CHECKS: &[Definition] = &[
     check!(
         "reconciliation_unfinished",
         Eventual,
-        "no day that could go on is left alone for 10 min",
+        "no day that could go on is left alone for 10 min, and none that waits for another file without a person being told",
         "SELECT format('reconciliation %s: %s of %s %s, untouched since %s', reconciliation_id, status, channel, day,
                        leased_until)
          FROM reconciliations
-         WHERE status <> 'DONE' AND (source = 'CHANNEL' OR file_id IS NOT NULL)
-           AND leased_until < $1 - interval '10 min'",
+         WHERE status <> 'DONE' AND leased_until < $1 - interval '10 min'
+           AND (source = 'CHANNEL' OR file_id IS NOT NULL
+                OR NOT EXISTS (SELECT 1 FROM exceptions
+                               WHERE exceptions.kind = 'LATE_STATEMENT'
+                                 AND exceptions.subject = reconciliations.reconciliation_id))",
     ),
 ];

@@ -189,11 +189,67 @@ fn what_is_wrong_with_a_file_has_a_name() {
         (Format::Sandbox, day, SANDBOX.replace("1990", "0").into(), Fault::Malformed),
         (Format::Sandbox, date!(2026 - 06 - 06), SANDBOX.into(), Fault::OtherDay),
         (Format::Sandbox, day, SANDBOX.replace("sandbox", "stripe").into(), Fault::OtherChannel),
+        (Format::Sandbox, day, SANDBOX.replace("1990", "1000000000001").into(), Fault::Malformed),
+        (Format::Sandbox, day, SANDBOX.replace("1990", "9223372036854775807").into(), Fault::Malformed),
+        (Format::Sandbox, day, SANDBOX.replace("txn_1", "txn\0").into(), Fault::Malformed),
+        (Format::Sandbox, day, SANDBOX.replace("txn_1", &"x".repeat(129)).into(), Fault::Malformed),
+        (Format::Sandbox, day, SANDBOX.replace("txn_1", "").into(), Fault::Malformed),
         (Format::Sandbox, day, [SANDBOX.as_bytes(), b"\xff"].concat().replace_end(), Fault::Encoding),
     ];
     for (format, day, file, fault) in cases {
         let shown: String = String::from_utf8_lossy(&file).chars().take(60).collect();
         assert_eq!(try_read(format, day, &file), Err(fault), "{format}: {shown}");
+    }
+}
+
+/// A source that never ends; its second part is how much of it was read.
+struct Endless<'a>(&'a [u8], usize);
+
+impl std::io::Read for Endless<'_> {
+    fn read(&mut self, into: &mut [u8]) -> std::io::Result<usize> {
+        if !self.0.is_empty() {
+            return self.0.read(into);
+        }
+        into.fill(b'x');
+        self.1 += into.len();
+        assert!(self.1 < 1 << 20, "it takes more and more");
+        Ok(into.len())
+    }
+}
+
+impl std::io::Seek for Endless<'_> {
+    fn seek(&mut self, _: std::io::SeekFrom) -> std::io::Result<u64> {
+        Ok(0)
+    }
+}
+
+#[test]
+fn a_quote_that_is_never_closed_takes_no_more_memory() {
+    let head = b"    #statement,sandbox,2026-06-05\n\"";
+    let outcome = read_file(Format::Sandbox, date!(2026 - 06 - 05), Endless(head, 0), &mut |_| {
+        ControlFlow::Continue(())
+    });
+    assert!(matches!(&outcome, Err(ReadError::Bad(bad)) if bad.fault == Fault::Malformed), "{outcome:?}");
+}
+
+#[test]
+fn a_zip_whose_bytes_are_broken_is_malformed_and_not_tried_again() {
+    for kind in BROKEN {
+        struct Broken(std::io::ErrorKind);
+        impl std::io::Read for Broken {
+            fn read(&mut self, _: &mut [u8]) -> std::io::Result<usize> {
+                Err(self.0.into())
+            }
+        }
+        impl std::io::Seek for Broken {
+            fn seek(&mut self, _: std::io::SeekFrom) -> std::io::Result<u64> {
+                Ok(0)
+            }
+        }
+        let outcome = read_file(Format::Sandbox, date!(2026 - 06 - 05), Broken(kind), &mut |_| {
+            ControlFlow::Continue(())
+        });
+        assert!(matches!(&outcome, Err(ReadError::Bad(_))), "{outcome:?}");
     }
 }
 
