@@ -131,7 +131,7 @@ pub enum Event {
         product_code: String,
         /// What was used.
         units: i64,
-        /// Minor units taken.
+        /// Minor units taken for it; what its cycle cost is told on its own.
         charged: i64,
         /// Minor units that were due and not there: the user owes them.
         shortfall: i64,

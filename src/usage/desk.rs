@@ -147,16 +147,13 @@ impl Desk {
     }
 
     /// Hears of usage: its maximum counts, in whatever order it comes, and each message once. What passes the estimate
-    /// is set aside too; where that cannot be, the report is heard all the same, and the work should stop.
+    /// is set aside too; where that cannot be, the report is heard all the same, and the work should stop, until a repeat
+    /// finds what it takes.
     pub(super) fn report(&mut self, hold: &mut Hold, report: &Report) -> Result<(), Refusal> {
         let units = report.cumulative_units.count();
-        match self.heard.get(&(hold.hold_id.to_string(), report.message_id.to_string())) {
-            Some(said) if *said != units => return Err(Refusal::MessageReused(*said)),
-            Some(_) => return is_covered(hold),
-            None => {}
-        }
+        let is_known = self.is_known(hold, &report.message_id, units)?;
         if hold.status != HoldStatus::Held {
-            return Err(Refusal::HoldClosed(hold.status));
+            return if is_known { Ok(()) } else { Err(Refusal::HoldClosed(hold.status)) };
         }
         hold.due_ceil(units).ok_or(Refusal::TooMuch("cumulative_units"))?;
 
@@ -183,6 +180,9 @@ impl Desk {
         if let Some(reported) = hold.units.filter(|reported| used < *reported) {
             return Err(Refusal::UnitsShrink(reported));
         }
+        if let Some(message_id) = message_id {
+            self.is_known(hold, message_id, used)?;
+        }
         let due = hold.due_half_up(used).ok_or(Refusal::TooMuch("units"))?;
 
         let bill = Bill::of(due, hold.held, self.available_to(hold));
@@ -199,7 +199,7 @@ impl Desk {
         hold.held = 0;
         hold.charged += bill.charged();
         hold.shortfall = bill.shortfall;
-        self.announce_charge(hold);
+        self.announce_charge(hold, bill.charged());
         Ok(())
     }
 
@@ -324,6 +324,14 @@ impl Desk {
         hold.held = 0;
     }
 
+    /// Whether a message was heard before; then it said the same.
+    fn is_known(&self, hold: &Hold, message_id: &MessageId, units: i64) -> Result<bool, Refusal> {
+        match self.heard.get(&(hold.hold_id.to_string(), message_id.to_string())) {
+            Some(said) if *said != units => Err(Refusal::MessageReused(*said)),
+            said => Ok(said.is_some()),
+        }
+    }
+
     fn mark(&mut self, hold: &Hold, message_id: &MessageId, units: i64) {
         let key = (hold.hold_id.to_string(), message_id.to_string());
         if self.heard.contains_key(&key) {
@@ -341,13 +349,14 @@ impl Desk {
         hold.status = to;
     }
 
-    fn announce_charge(&mut self, hold: &Hold) {
+    /// What was paid for its cycle was told when it was.
+    fn announce_charge(&mut self, hold: &Hold, charged: i64) {
         let event = Event::UsageCharged {
             hold_id: hold.hold_id.to_string(),
             user_id: hold.user_id.to_string(),
             product_code: hold.product_code.to_string(),
             units: hold.units.unwrap_or(0),
-            charged: hold.charged,
+            charged,
             shortfall: hold.shortfall,
             currency: hold.currency,
             late: hold.late,
@@ -356,17 +365,5 @@ impl Desk {
         if hold.shortfall > 0 {
             self.notes.shortfalls.push(hold.clone());
         }
-    }
-}
-
-/// Whether what a hold has heard of is set aside and counted: what a repeated message is answered by.
-fn is_covered(hold: &Hold) -> Result<(), Refusal> {
-    let used = hold.units.unwrap_or(0);
-    match hold.status {
-        HoldStatus::Held if hold.count(used) > hold.counted_units => Err(Refusal::QuotaExceeded(0)),
-        HoldStatus::Held if hold.due_ceil(used).is_none_or(|due| due > hold.held) => {
-            Err(Refusal::InsufficientBalance)
-        }
-        _ => Ok(()),
     }
 }

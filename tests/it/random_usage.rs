@@ -125,14 +125,11 @@ impl Reference {
             if *said != units {
                 return Err("USAGE_MESSAGE_REUSED");
             }
-            let reported = hold.reported.unwrap_or(0);
-            return match hold.status {
-                "HELD" if count(hold.product, reported) > hold.counted => Err("QUOTA_EXCEEDED"),
-                "HELD" if ceil(cost(hold.product, reported)) > hold.held => Err("INSUFFICIENT_BALANCE"),
-                _ => Ok(()),
-            };
-        }
-        if hold.status != "HELD" {
+            if hold.status != "HELD" {
+                return Ok(());
+            }
+            // It is heard again: what could not be set aside then may be now.
+        } else if hold.status != "HELD" {
             return Err("HOLD_CLOSED");
         }
         hold.heard.insert(message.to_owned(), units);

@@ -106,12 +106,17 @@ async fn usage_beyond_the_estimate_extends_the_hold_as_long_as_the_balance_lasts
     let id = app.held("k1", "u1", 300).await;
     app.report(&id, "m1", 800).await.expect(200);
     assert_eq!(app.cny_of("u1").await, (200, 800));
-    // It passes what is there: heard all the same, and the stream is told to stop, however often it asks.
+    // It passes what is there: heard all the same, and the stream is told to stop, as often as it asks before there is
+    // more.
     for _ in 0..2 {
-        assert_eq!(app.report(&id, "m2", 1_200).await.problem(422), "INSUFFICIENT_BALANCE");
+        assert_eq!(app.report(&id, "m2", 1_100).await.problem(422), "INSUFFICIENT_BALANCE");
     }
-    assert_eq!(app.standing(&id).await, ("HELD".into(), 800, 0, Some(1_200)));
+    assert_eq!(app.standing(&id).await, ("HELD".into(), 800, 0, Some(1_100)));
     app.top_up("T2", "u1", 100).await;
+    for _ in 0..2 {
+        app.report(&id, "m2", 1_100).await.expect(200);
+    }
+    assert_eq!(app.standing(&id).await, ("HELD".into(), 1_100, 0, Some(1_100)));
     assert_eq!(app.report(&id, "m3", 1_201).await.problem(422), "INSUFFICIENT_BALANCE");
     assert_eq!(app.confirm(&id, Some(1_200)).await.problem(422), "UNITS_SHRINK");
     let done = app.confirm(&id, None).await.expect(200);
@@ -176,11 +181,15 @@ async fn a_cycle_is_paid_once_in_advance_and_its_quota_is_what_it_buys() {
     app.confirm(second.text_of("hold_id"), Some(40)).await.expect(200);
     assert_eq!(app.cny_of("u1").await, (600, 0));
     app.post("/usage/holds", monthly("k3", 60, "2026-11")).await.expect(201);
-    app.post("/usage/holds", monthly("k4", 1, "2026-12")).await.expect(201);
+    let paying = app.post("/usage/holds", monthly("k4", 1, "2026-12")).await.expect(201);
     assert_eq!(app.cny_of("u1").await, (200, 0));
     let refused = app.post("/usage/holds", monthly("k5", 1, "2027-01")).await;
     assert_eq!(refused.problem(422), "INSUFFICIENT_BALANCE");
+    // What a cycle cost is told once: not again with the charge of the hold that paid for it.
+    app.confirm(paying.text_of("hold_id"), None).await.expect(200);
     assert_eq!(app.told("usage.cycle_charged").await, 2);
+    let told = "event = 'usage.charged' AND (payload ->> 'charged')::bigint <> 0";
+    assert_eq!(app.count_where("outbox", told).await, 0);
     app.end().await;
 }
 

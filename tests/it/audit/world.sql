@@ -315,9 +315,9 @@ JOIN (VALUES (NULL, NULL, 1, NULL, 'HELD', 'TAKEN'), ('CONFIRMED', false, 2, 'HE
      AS change (of_status, of_late, seq, from_status, to_status, event)
      ON (of_status IS NULL OR of_status = status AND of_late = late);
 INSERT INTO outbox (merchant_id, order_no, event, event_version, payload, created_at)
-SELECT 'm', NULL, event, 1, jsonb_build_object('hold_id', hold_id), '2029-12-31 12:00'
-FROM (VALUES ('uh_c', 'usage.charged'), ('uh_e', 'usage.hold_expired'), ('uh_l', 'usage.hold_expired'),
-             ('uh_l', 'usage.charged'), ('uh_m', 'usage.cycle_charged')) AS told (hold_id, event);
+SELECT 'm', NULL, event, 1, jsonb_build_object('hold_id', hold_id, 'charged', charged), '2029-12-31 12:00'
+FROM (VALUES ('uh_c', 'usage.charged', 7), ('uh_e', 'usage.hold_expired', NULL), ('uh_l', 'usage.hold_expired', NULL),
+             ('uh_l', 'usage.charged', 5), ('uh_m', 'usage.cycle_charged', 40)) AS told (hold_id, event, charged);
 INSERT INTO exceptions (exception_id, kind, merchant_id, subject, detail, created_at, updated_at)
 VALUES ('ex_l', 'USAGE_SHORTFALL', 'm', 'uh_l', 'owed', '2029-12-31 12:00', '2029-12-31 12:00');
 CREATE TEMPORARY TABLE usage_entry ON COMMIT DROP AS

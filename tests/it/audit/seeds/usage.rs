@@ -19,7 +19,7 @@ pub(super) const SEEDS: &[Seed] = &[
     ),
     seed_with(
         "usage_priced",
-        &["usage_booked"],
+        &["usage_announced", "usage_booked"],
         "UPDATE usage_holds SET charged = 6 WHERE hold_id = 'uh_c'",
     ),
     seed("usage_priced", "UPDATE usage_holds SET unit_price = 0.6 WHERE hold_id = 'uh_c'"),
@@ -36,6 +36,10 @@ pub(super) const SEEDS: &[Seed] = &[
         "usage_announced",
         "INSERT INTO outbox (merchant_id, event, event_version, payload, created_at)
          VALUES ('m', 'usage.charged', 1, '{\"hold_id\": \"uh_c\"}', '2029-12-31 12:00')",
+    ),
+    seed(
+        "usage_announced",
+        "UPDATE outbox SET payload = payload || '{\"charged\": 8}' WHERE event = 'usage.charged' AND payload ->> 'hold_id' = 'uh_c'",
     ),
     seed("usage_shortfall_reported", "DELETE FROM exceptions WHERE subject = 'uh_l'"),
     seed("hold_overdue", "UPDATE usage_holds SET expires_at = '2029-12-31 23:58' WHERE hold_id = 'uh_h'"),
