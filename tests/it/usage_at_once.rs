@@ -146,6 +146,47 @@ async fn of_many_first_holds_of_a_cycle_at_once_one_pays_for_it() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn batches_that_want_more_and_batches_that_free_do_not_wait_in_a_circle() {
+    let app = start(Some("redis://127.0.0.1:1".to_owned())).await;
+    let other = beside(&app).await;
+    app.tokens("1").await;
+    for n in 0..20 {
+        app.top_up(&format!("T{n}"), &format!("u{n}"), 1_000).await;
+    }
+    for round in 0..6 {
+        let key = format!("k{round}");
+        let ids = join_all((0..20).map(|n| {
+            let (app, user) = (&app, format!("u{n}"));
+            let key = &key;
+            async move { (app.held(key, &user, 10).await, app.held(&format!("{key}-2"), &user, 10).await) }
+        }))
+        .await;
+        let one = |n: usize| {
+            let (here, there) = if n.is_multiple_of(2) { (&app, &other) } else { (&other, &app) };
+            let (first, second) = &ids[(n * 7 + round) % 20];
+            async move {
+                let beyond = async { here.report(first, "m1", 30).await.expect(200) };
+                let within = async { there.confirm(second, Some(5)).await.expect(200) };
+                tokio::join!(beyond, within);
+                here.confirm(first, None).await.expect(200)
+            }
+        };
+        join_all((0..20).map(one)).await;
+    }
+    let deadlocks: i64 =
+        sqlx::query_scalar("SELECT deadlocks FROM pg_stat_database WHERE datname = current_database()")
+            .fetch_one(app.instance.app.db.pool())
+            .await
+            .expect("a row");
+    println!("{deadlocks} deadlocks");
+    for n in 0..20 {
+        assert_eq!(app.cny_of(&format!("u{n}")).await, (1_000 - 6 * 35, 0));
+    }
+    other.instance.app.db.close().await;
+    app.end().await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_confirm_and_an_expiry_in_the_same_instant_charge_exactly_once() {
     let app = start(Some("redis://127.0.0.1:1".to_owned())).await;
     let mut chance = Chance::new();

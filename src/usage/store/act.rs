@@ -96,7 +96,7 @@ async fn act_in_tx(tx: &mut Tx, batch: &[Act]) -> Result<Vec<Result<Done, Refusa
 
     let mut desk = Desk::new(*now);
     desk.heard = find_heard(tx, batch).await?;
-    let spending: Vec<Wallet> = holds.values().filter_map(|(hold, _)| wallet_for(hold, batch)).collect();
+    let spending = wallets_of(&holds, batch);
     lock_rest(tx, &mut desk, &holds, &spending, *now).await?;
 
     let mut outcomes = Vec::with_capacity(batch.len());
@@ -127,14 +127,23 @@ impl Act {
     }
 }
 
-/// The balance that a hold may take from in this batch, if any: most of what is reported and charged is set aside
-/// already, and a balance that is not locked is in nobody's way.
-fn wallet_for(hold: &Hold, batch: &[Act]) -> Option<Wallet> {
+/// The balances that a batch may take from. Most of what is reported and charged is set aside already, and a balance
+/// that is not locked is in nobody's way. Where one is wanted all are locked: those that only the booking moves would
+/// otherwise be locked after it, and two batches could wait for each other.
+fn wallets_of(holds: &Locked, batch: &[Act]) -> Vec<Wallet> {
+    let open = || holds.values().map(|(hold, _)| hold).filter(|hold| is_open(hold));
+    if open().all(|hold| is_covered(hold, batch)) { Vec::new() } else { open().map(Hold::wallet).collect() }
+}
+
+fn is_open(hold: &Hold) -> bool {
+    matches!(hold.status, HoldStatus::Held | HoldStatus::Expired)
+}
+
+/// Whether what a hold has set aside is enough for all that this batch says of it.
+fn is_covered(hold: &Hold, batch: &[Act]) -> bool {
     let named = batch.iter().filter(|act| act.hold_id == hold.hold_id).filter_map(|act| act.deed.units());
     let most = named.chain(hold.units).chain([1]).max().unwrap_or(1);
-    let is_covered = hold.due_ceil(most).is_some_and(|due| due <= hold.held);
-    let is_open = matches!(hold.status, HoldStatus::Held | HoldStatus::Expired);
-    (is_open && !is_covered).then(|| hold.wallet())
+    hold.due_ceil(most).is_some_and(|due| due <= hold.held)
 }
 
 /// Cycles, then balances.
