@@ -87,7 +87,7 @@ CREATE TABLE usage_holds (
 -- The usage of one user, newest first.
 CREATE INDEX usage_holds_of_user ON usage_holds (merchant_id, user_id, hold_id);
 -- What falls due.
-CREATE INDEX usage_holds_due ON usage_holds (expires_at) WHERE status = 'HELD';
+CREATE INDEX usage_holds_due ON usage_holds (expires_at, hold_id) WHERE status = 'HELD';
 
 -- What a user has taken of a cycle, where there is a quota, or where the cycle itself is what is paid for.
 CREATE TABLE usage_cycles (

@@ -49,7 +49,8 @@ pub trait Command: Sized + Send + Sync + 'static {
 pub struct Patience(&'static str);
 
 impl Patience {
-    const IN_LANE: Self = Self("50");
+    /// Of what makes others wait.
+    pub const IN_LANE: Self = Self("50");
     /// Of what makes nobody wait but itself.
     pub const ALONE: Self = Self("2000");
 

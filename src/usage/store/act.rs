@@ -221,14 +221,14 @@ async fn find_heard(conn: &mut Conn, batch: &[Act]) -> Result<BTreeMap<(String, 
     Ok(rows.into_iter().map(|row| ((row.hold_id, row.message_id), row.units)).collect())
 }
 
-/// Frees up to `limit` holds whose time is over, in one transaction; gives how many.
-pub(in crate::usage) async fn expire_due_in_tx(
+/// Frees those of these holds whose time is over, in one transaction; gives how many.
+pub(in crate::usage) async fn expire_in_tx(
     tx: &mut Tx,
     ids: &Ids,
+    hold_ids: &[String],
     now: OffsetDateTime,
-    limit: i64,
 ) -> Result<usize, DbError> {
-    let mut holds = by_id(find::lock_due(tx, now, limit).await?);
+    let mut holds = by_id(find::lock_due(tx, hold_ids, now).await?);
     let mut desk = Desk::new(now);
     lock_rest(tx, &mut desk, &holds, &[], now).await?;
     for (_, hold) in holds.values_mut() {

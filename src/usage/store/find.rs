@@ -42,12 +42,37 @@ pub(super) async fn lock_all(conn: &mut Conn, hold_ids: &[String]) -> Result<Vec
     Ok(held.fetch_all(conn).await?)
 }
 
-/// Locks those whose time is over, but for what somebody else has in hand.
-pub(super) async fn lock_due(conn: &mut Conn, now: OffsetDateTime, limit: i64) -> Result<Vec<Hold>, DbError> {
-    let due = holds!(
-        "WHERE status = 'HELD' AND expires_at <= $1 ORDER BY expires_at LIMIT $2 FOR UPDATE SKIP LOCKED",
-        now,
+/// A page of those whose time is over, each with when it was, behind the last one of the page before.
+pub(in crate::usage) async fn list_due(
+    conn: &mut Conn,
+    (since, hold_id): (OffsetDateTime, &str),
+    until: OffsetDateTime,
+    limit: i64,
+) -> Result<Vec<(OffsetDateTime, String)>, DbError> {
+    let rows = sqlx::query!(
+        "SELECT expires_at, hold_id FROM usage_holds
+         WHERE status = 'HELD' AND expires_at <= $1 AND (expires_at, hold_id) > ($2, $3)
+         ORDER BY expires_at, hold_id LIMIT $4",
+        until,
+        since,
+        hold_id,
         limit,
+    )
+    .fetch_all(conn)
+    .await?;
+    Ok(rows.into_iter().map(|row| (row.expires_at, row.hold_id)).collect())
+}
+
+/// Locks those of them whose time is over, but for what somebody else has in hand.
+pub(super) async fn lock_due(
+    conn: &mut Conn,
+    hold_ids: &[String],
+    now: OffsetDateTime,
+) -> Result<Vec<Hold>, DbError> {
+    let due = holds!(
+        "WHERE hold_id = ANY($1) AND status = 'HELD' AND expires_at <= $2 ORDER BY hold_id FOR UPDATE SKIP LOCKED",
+        hold_ids,
+        now,
     );
     Ok(due.fetch_all(conn).await?)
 }

@@ -9,7 +9,7 @@ mod products;
 mod take;
 mod write;
 
-pub(super) use act::{Act, Deed, expire_due_in_tx};
-pub(super) use find::{HoldFilter, count_leaked, delete_marks_before, find, list};
+pub(super) use act::{Act, Deed, expire_in_tx};
+pub(super) use find::{HoldFilter, count_leaked, delete_marks_before, find, list, list_due};
 pub(super) use products::{list as list_prices, upsert as upsert_product, upsert_price};
 pub(super) use take::Take;
