@@ -24,6 +24,15 @@ pub struct Kind {
     pub key_scope: KeyScope,
 }
 
+/// A product as it stands.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Standing {
+    pub(super) pricing: Pricing,
+    pub(super) key_scope: KeyScope,
+    pub(super) cycle_quota: Option<i64>,
+    pub(super) allow_compensating_charge: bool,
+}
+
 /// A product to set, with one of its prices.
 #[derive(Clone, Debug)]
 pub struct SetProduct {
@@ -33,10 +42,11 @@ pub struct SetProduct {
     pub product_code: ProductCode,
     /// Of which kind it is.
     pub kind: Kind,
-    /// What a user may use in a cycle, held and charged together.
-    pub cycle_quota: Option<i64>,
-    /// Whether reconciliation may charge for usage that was never charged.
-    pub allow_compensating_charge: bool,
+    /// What a user may use in a cycle, held and charged together, or that there is no limit; as it was, where nothing
+    /// is said.
+    pub cycle_quota: Option<Option<i64>>,
+    /// Whether reconciliation may charge for usage that was never charged; as it was, where nothing is said.
+    pub allow_compensating_charge: Option<bool>,
     /// The price's currency.
     pub currency: Currency,
     /// The set of prices that it is of; empty for none.
@@ -74,8 +84,8 @@ pub struct PricedProduct {
     pub updated_at: OffsetDateTime,
 }
 
-/// Makes a product or sets its quota, and sets one of its prices. Holds keep the price and the quota that they were
-/// made by.
+/// Makes a product or sets what is said of it, and sets one of its prices. Holds keep the price and the quota that they
+/// were made by: a quota counts what was held since there is one.
 ///
 /// # Errors
 /// [`UsageError::UnknownMerchant`]; [`UsageError::ProductDiffers`] when it is there and of another kind.
@@ -92,7 +102,7 @@ pub async fn set_product(
             Err(UsageError::UnknownMerchant)
         }
         Err(error) => Err(error),
-        Ok(()) => Ok(product.priced_at(now)),
+        Ok(standing) => Ok(product.priced_at(&standing, now)),
     }
 }
 
@@ -101,31 +111,32 @@ async fn set_in_tx(
     product: &SetProduct,
     entry: &Entry,
     now: OffsetDateTime,
-) -> Result<(), UsageError> {
-    let Kind { pricing, key_scope } = store::upsert_product(tx, product, now).await?;
+) -> Result<Standing, UsageError> {
+    let standing = store::upsert_product(tx, product, now).await?;
     let differing = differing([
-        ("pricing", pricing == product.kind.pricing),
-        ("key_scope", key_scope == product.kind.key_scope),
+        ("pricing", standing.pricing == product.kind.pricing),
+        ("key_scope", standing.key_scope == product.kind.key_scope),
     ]);
     if !differing.is_empty() {
         return Err(UsageError::ProductDiffers(differing));
     }
     store::upsert_price(tx, product, now).await?;
-    Ok(admin_log::append_in_tx(tx, entry, now).await?)
+    admin_log::append_in_tx(tx, entry, now).await?;
+    Ok(standing)
 }
 
 impl SetProduct {
-    fn priced_at(&self, now: OffsetDateTime) -> PricedProduct {
+    fn priced_at(&self, standing: &Standing, now: OffsetDateTime) -> PricedProduct {
         PricedProduct {
             merchant_id: self.merchant_id.clone(),
             product_code: self.product_code.clone(),
             currency: self.currency,
             fx_version: Some(self.fx_version.clone()).filter(|version| !version.is_empty()),
-            pricing: self.kind.pricing,
+            pricing: standing.pricing,
             unit_price: self.unit_price,
-            cycle_quota: self.cycle_quota,
-            key_scope: self.kind.key_scope,
-            allow_compensating_charge: self.allow_compensating_charge,
+            cycle_quota: standing.cycle_quota,
+            key_scope: standing.key_scope,
+            allow_compensating_charge: standing.allow_compensating_charge,
             updated_at: now,
         }
     }

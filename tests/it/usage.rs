@@ -214,6 +214,66 @@ async fn a_quota_counts_what_is_held_and_what_was_charged() {
 }
 
 #[tokio::test]
+async fn what_is_not_said_of_a_product_stays_as_it_is() {
+    let app = TestApp::start().await;
+    app.top_up("T", "u1", 1_000).await;
+    let set = async |more: Value| {
+        let set = app.tokens_with("1", more).await.expect(200).body;
+        (set["cycle_quota"].clone(), set["allow_compensating_charge"].clone())
+    };
+    assert_eq!(set(json!({})).await, (json!(null), json!(false)));
+    let limited = (json!(100), json!(true));
+    assert_eq!(set(json!({"cycle_quota": 100, "allow_compensating_charge": true})).await, limited);
+    assert_eq!(set(json!({"fx_version": "v2"})).await, limited);
+    assert_eq!(app.post("/usage/holds", hold("k1", "u1", 101)).await.problem(422), "QUOTA_EXCEEDED");
+    assert_eq!(
+        set(json!({"cycle_quota": null, "allow_compensating_charge": false})).await,
+        (json!(null), json!(false))
+    );
+    app.held("k1", "u1", 101).await;
+    let log: Vec<String> =
+        sqlx::query_scalar("SELECT target FROM admin_log WHERE action = 'products.set' ORDER BY 1")
+            .fetch_all(app.instance.app.db.pool())
+            .await
+            .expect("rows");
+    assert_eq!(
+        log,
+        [
+            "demo/tokens = 1 CNY",
+            "demo/tokens = 1 CNY of v2",
+            "demo/tokens = 1 CNY, no quota, compensating charge not allowed",
+            "demo/tokens = 1 CNY, quota 100, compensating charge allowed"
+        ]
+    );
+    app.end().await;
+}
+
+#[tokio::test]
+async fn one_that_cannot_be_freed_keeps_nobody_elses_money() {
+    let app = TestApp::start().await;
+    app.tokens("1").await;
+    let mut ids = Vec::new();
+    for n in 0..4 {
+        let user = format!("u{n}");
+        app.top_up(&format!("T{n}"), &user, 100).await;
+        ids.push(app.held("k", &user, 100).await);
+    }
+    app.clock.advance(minutes(16));
+    let mut owner = app.direct_connection().await;
+    let lock = "BEGIN; SELECT 1 FROM accounts WHERE account_id = 'USER_AVAILABLE:demo:u0:CNY' FOR UPDATE";
+    sqlx::Executor::execute(&mut owner, sqlx::raw_sql(lock)).await.expect("in hand");
+    payonce::usage::expire_due(&app.instance.app).await.expect("a run");
+    for id in &ids[1..] {
+        assert_eq!(app.standing(id).await.0, "EXPIRED");
+    }
+    assert_eq!(app.standing(&ids[0]).await.0, "HELD");
+    sqlx::Executor::execute(&mut owner, "ROLLBACK").await.expect("free");
+    payonce::usage::expire_due(&app.instance.app).await.expect("a run");
+    assert_eq!(app.standing(&ids[0]).await.0, "EXPIRED");
+    app.end().await;
+}
+
+#[tokio::test]
 async fn a_repeat_with_other_terms_is_refused_and_moves_nothing() {
     let app = TestApp::start().await;
     app.top_up("T", "u1", 1_000).await;

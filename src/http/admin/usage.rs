@@ -2,7 +2,7 @@
 
 use axum::Json;
 use axum::extract::State;
-use serde::{Deserialize, Serialize};
+use serde::{Deserialize, Deserializer, Serialize};
 use utoipa::ToSchema;
 
 use super::super::Edge;
@@ -35,17 +35,26 @@ pub(in crate::http) struct ProductBody {
     /// Minor units for a unit, a call or a cycle: a decimal string with 10 places at most.
     #[schema(value_type = String, example = "0.03")]
     unit_price: Price,
-    /// What a user may use in a cycle, held and charged together; no limit by default.
-    cycle_quota: Option<Units>,
+    /// What a user may use in a cycle, held and charged together; `null` for no limit. As it was where it is left out, of
+    /// a new product no limit. It counts what is held since there is one.
+    #[schema(value_type = Option<Units>)]
+    #[serde(default, deserialize_with = "said")]
+    cycle_quota: Option<Option<Units>>,
     /// What makes the key of a hold, `REQUEST` by default; never changes.
     key_scope: Option<KeyScope>,
-    /// Whether reconciliation may charge for usage that was never charged; not by default.
+    /// Whether reconciliation may charge for usage that was never charged. As it was where it is left out, of a new
+    /// product not.
     allow_compensating_charge: Option<bool>,
     /// Why.
     reason: Option<Reason>,
 }
 
-/// Makes a product known or sets what may change of it, and sets one of its prices. Holds keep the price and the quota
+/// `null` is something that is said; nothing at all is the default.
+fn said<'de, T: Deserialize<'de>, D: Deserializer<'de>>(value: D) -> Result<Option<T>, D::Error> {
+    T::deserialize(value).map(Some)
+}
+
+/// Makes a product known or sets what is said of it, and sets one of its prices. Holds keep the price and the quota
 /// that they were made by.
 #[utoipa::path(post, path = "/admin/products", tag = "admin",
     request_body(content = ProductBody, example = json!({"merchant_id": "demo", "product_code": "llm-tokens",
@@ -62,25 +71,43 @@ pub(in crate::http) async fn set_product(
     Operator(admin): Operator,
     extract::Json(body): extract::Json<ProductBody>,
 ) -> Result<Json<PricedProduct>, Problem> {
-    let ProductBody { merchant_id, product_code, currency, unit_price, reason, .. } = body;
-    let target = format!("{merchant_id}/{product_code} = {unit_price} {currency}");
-    let entry = entry(admin, "products.set", target, reason);
+    let entry = entry(admin, "products.set", body.told(), body.reason.clone());
     let kind = Kind {
         pricing: body.pricing.unwrap_or(Pricing::PerUnit),
         key_scope: body.key_scope.unwrap_or(KeyScope::Request),
     };
     let product = SetProduct {
-        merchant_id,
-        product_code,
+        merchant_id: body.merchant_id,
+        product_code: body.product_code,
         kind,
-        cycle_quota: body.cycle_quota.map(Units::count),
-        allow_compensating_charge: body.allow_compensating_charge.unwrap_or(false),
-        currency,
+        cycle_quota: body.cycle_quota.map(|quota| quota.map(Units::count)),
+        allow_compensating_charge: body.allow_compensating_charge,
+        currency: body.currency,
         fx_version: body.fx_version.map(Into::into).unwrap_or_default(),
-        unit_price,
+        unit_price: body.unit_price,
     };
     let set = edge.owned(|app| async move { usage::set_product(&app, &product, &entry).await });
     Ok(Json(set.await?))
+}
+
+impl ProductBody {
+    /// All that is said of it, for the log.
+    fn told(&self) -> String {
+        let Self { merchant_id, product_code, unit_price, currency, .. } = self;
+        let mut told = format!("{merchant_id}/{product_code} = {unit_price} {currency}");
+        if let Some(fx_version) = &self.fx_version {
+            told += &format!(" of {}", fx_version.as_str());
+        }
+        match self.cycle_quota {
+            Some(Some(quota)) => told += &format!(", quota {}", quota.count()),
+            Some(None) => told += ", no quota",
+            None => {}
+        }
+        if let Some(allowed) = self.allow_compensating_charge {
+            told += &format!(", compensating charge {}", if allowed { "allowed" } else { "not allowed" });
+        }
+        told
+    }
 }
 
 /// Whose products.

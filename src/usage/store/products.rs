@@ -7,34 +7,39 @@ use crate::infra::db::{Conn, DbError};
 use crate::money::Currency;
 use crate::usage::model::{KeyScope, Pricing};
 use crate::usage::price::Price;
-use crate::usage::products::{Kind, PricedProduct, SetProduct};
+use crate::usage::products::{PricedProduct, SetProduct, Standing};
 
-/// Makes a product of that kind, unless it is there. Either way it is locked then, and gives the kind that it is of.
+/// Makes a product of that kind, unless it is there: then what is said of it is set. Either way it is locked, and given
+/// as it stands.
 pub(in crate::usage) async fn upsert(
     conn: &mut Conn,
     product: &SetProduct,
     now: OffsetDateTime,
-) -> Result<Kind, DbError> {
-    let kind = sqlx::query_as!(
-        Kind,
+) -> Result<Standing, DbError> {
+    let standing = sqlx::query_as!(
+        Standing,
         r#"INSERT INTO products (merchant_id, product_code, pricing, key_scope, cycle_quota, allow_compensating_charge,
                                  created_at, updated_at)
-           VALUES ($1, $2, $3, $4, $5, $6, $7, $7)
+           VALUES ($1, $2, $3, $4, $6, coalesce($7, false), $8, $8)
            ON CONFLICT (merchant_id, product_code) DO UPDATE
-               SET cycle_quota = excluded.cycle_quota, updated_at = excluded.updated_at,
-                   allow_compensating_charge = excluded.allow_compensating_charge
-           RETURNING pricing AS "pricing: Pricing", key_scope AS "key_scope: KeyScope""#,
+               -- What is not said stays as it is.
+               SET cycle_quota = CASE WHEN $5 THEN excluded.cycle_quota ELSE products.cycle_quota END,
+                   allow_compensating_charge = coalesce($7, products.allow_compensating_charge),
+                   updated_at = excluded.updated_at
+           RETURNING pricing AS "pricing: Pricing", key_scope AS "key_scope: KeyScope", cycle_quota,
+                     allow_compensating_charge"#,
         product.merchant_id.as_str(),
         product.product_code.as_str(),
         product.kind.pricing.as_str(),
         product.kind.key_scope.as_str(),
-        product.cycle_quota,
+        product.cycle_quota.is_some(),
+        product.cycle_quota.flatten(),
         product.allow_compensating_charge,
         now,
     )
     .fetch_one(conn)
     .await?;
-    Ok(kind)
+    Ok(standing)
 }
 
 /// Sets the price of a product in one currency and fx version.
