@@ -15,6 +15,7 @@ use crate::app::App;
 use crate::idempotency::Keep;
 use crate::ids::{Cycle, MerchantId};
 use crate::infra::crash::effect;
+use crate::infra::db::DbError;
 use crate::infra::lock::Scene;
 
 /// Rounds of "write, else look again": a key may be taken by another instance in between.
@@ -35,7 +36,8 @@ pub async fn create(
     // Allotted once: a second run after a lost answer must meet the hold of the first.
     let wanted = Wanted { hold_id: app.ids.hold(), merchant_id: merchant_id.clone(), new, present };
     let key = lock_key(&wanted);
-    // Kept for the request only. It saves work: without it, or with somebody else's, the database decides alone.
+    // Kept for the request only, and hardly waited for: without it, or with somebody else's, the database decides alone,
+    // and whoever goes on shares its work.
     let _lock = app.locks.acquire(Scene::Billing, &key).await;
     app.db.retrying(|| take(app, &wanted, now, keep.as_ref())).await
 }
@@ -50,8 +52,9 @@ async fn take(
     let mut outcome = Ok(Err(Refusal::NotFound));
     for _ in 0..MAX_ROUNDS {
         outcome = effect!("usage.take", app.db.gather(command()).await);
-        let is_taken = matches!(&outcome, Err(error) if error.constraint() == Some("usage_holds_key"));
-        if !is_taken {
+        let constraint = outcome.as_ref().err().and_then(DbError::constraint);
+        // By another instance's, or by its own, whose answer was lost.
+        if !matches!(constraint, Some("usage_holds_key" | "usage_holds_pkey")) {
             break;
         }
     }

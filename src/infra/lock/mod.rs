@@ -72,6 +72,8 @@ const CLEAR_AWAY_EVERY: Duration = Duration::from_millis(100);
 
 /// Longest wait of a callback in this process's own queue.
 const WEBHOOK_QUEUE_DEADLINE: Duration = Duration::from_millis(200);
+/// The same of billing, whose database shares its work among many at once.
+const BILLING_QUEUE_DEADLINE: Duration = Duration::from_millis(5);
 
 /// How locks behave.
 #[derive(Clone, Copy, Debug)]
@@ -167,13 +169,14 @@ impl Locks {
         L: Future<Output = Option<T>> + Send,
     {
         let mut place = self.queue.enter(key, self.queue_deadline(scene)).await.ok_or(LockBusy)?;
-        for attempt in 1..=self.settings.tries {
+        let tries = self.tries(scene);
+        for attempt in 1..=tries {
             // A word for each try: what takes a failed one back, however late, must not take the next one away.
             let (token, asked_at) = (self.ids.uuid().simple().to_string(), Instant::now());
             place.has_waited |= attempt > 1;
             match self.backend.try_acquire(key, &token, self.settings.ttl).await {
                 Ok(true) => return Ok(Turn::Ours(self.guard(scene, key, token, place, asked_at))),
-                Ok(false) if attempt < self.settings.tries => {
+                Ok(false) if attempt < tries => {
                     // Boxed: most requests meet nobody.
                     if let Some(found) = Box::pin(self.pause_looking(&mut look)).await {
                         return Ok(Turn::Settled(found));
@@ -220,8 +223,16 @@ impl Locks {
             | Scene::Settle
             | Scene::Refund
             | Scene::Withdraw
-            | Scene::Billing
             | Scene::Request => self.settings.queue_deadline,
+            Scene::Billing => self.settings.queue_deadline.min(BILLING_QUEUE_DEADLINE),
+        }
+    }
+
+    /// Who bills goes on without the lock at once: to wait for it costs more than it saves.
+    fn tries(&self, scene: Scene) -> u32 {
+        match scene {
+            Scene::Billing => 1,
+            _ => self.settings.tries,
         }
     }
 

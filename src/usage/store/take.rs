@@ -130,10 +130,14 @@ impl Take {
         Some(self.wanted.hold(terms, self.now))
     }
 
+    /// The hold of its key, which is its own where the answer of a first run was lost.
     fn repeat(&self, found: &Hold) -> Result<Done, Refusal> {
         let differing = found.differing_fields(&self.wanted.new);
         match differing.is_empty() {
-            true => Ok(Done { hold: found.clone(), is_new: false }),
+            true => {
+                let is_new = found.hold_id == self.wanted.hold_id;
+                Ok(Done { hold: found.clone(), is_new })
+            }
             false => Err(Refusal::KeyReused(differing)),
         }
     }
