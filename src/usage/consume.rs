@@ -3,17 +3,19 @@
 //! A message is `{"merchant_id", "hold_id", "message_id", "cumulative_units", "final"}`: a report of progress, or with
 //! `final: true` the last one, which is charged. One that comes twice changes nothing. One that can never be done (it
 //! cannot be read, names nothing, or comes for a hold that does not take it any more) goes to the queue beside, for a
-//! person; one that meets a database that is away comes again.
+//! person; one that meets a database that is away comes again, and one that meets a defect once more.
 
 use futures_util::future::join_all;
 use serde::Deserialize;
 
 use super::act::{confirm, progress};
 use super::error::{Refusal, UsageError};
-use super::model::{Report, Units};
+use super::model::{HoldStatus, Report, Units};
+use super::store;
 use crate::app::App;
 use crate::ids::{HoldId, MerchantId, MessageId};
 use crate::infra::amqp::{Fate, Letter, Mailbox};
+use crate::infra::db::DbError;
 use crate::infra::duty::{Batch, DutyError};
 
 /// Messages of one batch.
@@ -34,11 +36,13 @@ struct Message {
 /// Does what the messages say that are there; nothing without a broker.
 ///
 /// # Errors
-/// When the broker does not take in what became of them: they come again.
+/// When the broker does not take in what became of them: they come again. When it does not let the queues be had,
+/// because they are there and of another kind, or not ours.
 pub async fn consume(app: &App) -> Result<Batch, DutyError> {
     let Some(mailbox) = &app.usage_reports else { return Ok(Batch::Done) };
     let letters = match mailbox.receive(BATCH).await {
         Ok(letters) => letters,
+        Err(error) if error.is_refusal() => return Err(error.into()),
         Err(error) => {
             // Readiness says so already.
             tracing::debug!(%error, "no reports of usage can be had from the broker");
@@ -78,7 +82,7 @@ async fn read(app: &App, letter: &Letter) -> Fate {
         Ok(()) | Err(UsageError::Refused(Refusal::InsufficientBalance | Refusal::QuotaExceeded(_))) => {
             Fate::Done
         }
-        Err(UsageError::Db(error)) => {
+        Err(UsageError::Db(error)) if may_pass(&error) || !letter.is_repeat => {
             tracing::warn!(%error, "a report of usage waits for the database");
             Fate::Again
         }
@@ -98,5 +102,19 @@ async fn apply(app: &App, message: &Message) -> Result<(), UsageError> {
     } else {
         progress(app, merchant_id, hold_id, Report { message_id, cumulative_units: units }, None).await
     };
-    done.map(drop)
+    let is_late = !is_final && matches!(done, Err(UsageError::Refused(Refusal::HoldClosed(_))));
+    if is_late && is_charged(app, message).await? { Ok(()) } else { done.map(drop) }
+}
+
+/// Whether it comes behind a last report that said as much or more: it has nothing to tell any more.
+async fn is_charged(app: &App, message: &Message) -> Result<bool, DbError> {
+    let hold = store::find(&mut app.db.conn().await?, &message.hold_id).await?;
+    Ok(hold.is_some_and(|hold| {
+        hold.status == HoldStatus::Confirmed && hold.units >= Some(message.cumulative_units.count())
+    }))
+}
+
+/// Whether the database may take later what it did not take now.
+const fn may_pass(error: &DbError) -> bool {
+    matches!(error, DbError::Unavailable(_) | DbError::Contended(_))
 }

@@ -1,7 +1,7 @@
 //! Reports of usage from RabbitMQ: acknowledged after the commit, harmless when they come again, and for a person when
 //! they can never be done.
 
-use lapin::options::QueueDeclareOptions;
+use lapin::options::{QueueDeclareOptions, QueueDeleteOptions};
 use lapin::types::FieldTable;
 use payonce::usage;
 use serde_json::{Value, json};
@@ -64,6 +64,8 @@ async fn reports_of_usage_also_come_over_the_broker_and_once() {
     }
     until(&app, "it is charged", async || app.standing(&id).await.0 == "CONFIRMED").await;
     tell(&broker, &message(&id, "m3", 400)).await;
+    // Overtaken by the last one.
+    tell(&broker, &message(&id, "m0", 449)).await;
     until(&app, "nothing is left", async || ready(&broker, "usage.report").await == 0).await;
     assert_eq!(app.standing(&id).await, ("CONFIRMED".into(), 0, 450, Some(450)));
     assert_eq!(ready(&broker, "usage.report.dead").await, 0);
@@ -88,11 +90,39 @@ async fn what_can_never_be_done_goes_to_a_person_and_holds_nobody_up() {
     let mut strange = message(&id, "m1", 1);
     strange["merchant_id"] = json!("other");
     tell(&broker, &strange).await;
+    tell(&broker, &message(&id, "m0", 5)).await;
+    until(&app, "it is heard", async || app.standing(&id).await.3 == Some(5)).await;
+    // The same message says something else.
+    tell(&broker, &final_message(&id, "m0", 240)).await;
     tell(&broker, &final_message(&id, "m1", 250)).await;
     until(&app, "the good one is charged", async || app.standing(&id).await.0 == "CONFIRMED").await;
-    until(&app, "the others wait for a person", async || ready(&broker, "usage.report.dead").await == 9)
+    // More than what was charged.
+    tell(&broker, &message(&id, "m9", 251)).await;
+    until(&app, "the others wait for a person", async || ready(&broker, "usage.report.dead").await == 11)
         .await;
     assert_eq!(app.cny_of("u1").await, (750, 0));
+    broker.clear().await;
+    app.end().await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_queue_of_another_kind_is_said_aloud_and_read_from_once_it_is_gone() {
+    let broker = Broker::fresh().await;
+    let queue = format!("{}.usage.report", broker.prefix);
+    let channel = broker.channel().await;
+    let plain = QueueDeclareOptions { durable: true, ..QueueDeclareOptions::default() };
+    channel.queue_declare(queue.clone().into(), plain, FieldTable::default()).await.expect("a queue");
+    let vars = vec![("AMQP_URL", broker.url.clone()), ("AMQP_PREFIX", broker.prefix.clone())];
+    let app = TestApp::start_with(TestOptions { vars, ..TestOptions::default() }).await;
+    app.top_up("T", "u1", 1_000).await;
+    app.tokens("1").await;
+    let refused = usage::consume(&app.instance.app).await.expect_err("a refusal");
+    println!("{refused:?}");
+    let id = app.held("k1", "u1", 300).await;
+    channel.queue_delete(queue.into(), QueueDeleteOptions::default()).await.expect("deleted");
+    until(&app, "the queue comes to be", async || ready(&broker, "usage.report.dead").await == 0).await;
+    tell(&broker, &final_message(&id, "m1", 250)).await;
+    until(&app, "it is charged", async || app.standing(&id).await.0 == "CONFIRMED").await;
     broker.clear().await;
     app.end().await;
 }

@@ -53,6 +53,14 @@ pub enum AmqpDown {
     Failed(#[from] lapin::Error),
 }
 
+impl AmqpDown {
+    /// Whether the broker is there and refuses what it is asked for: a person has to see to that.
+    #[must_use]
+    pub fn is_refusal(&self) -> bool {
+        matches!(self, Self::Failed(error) if error.is_amqp_soft_error())
+    }
+}
+
 /// Tells connections apart that were made one after another: a silence is held against the one that it was met on,
 /// also when somebody hears of it only after there is another.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
