@@ -9,7 +9,7 @@ use crate::infra::db::DbError;
 use crate::infra::duty::{Batch, DutyError};
 use crate::infra::gather::Patience;
 
-/// Holds of one batch: 7 round trips and 1 commit for all of them.
+/// Holds of one batch: 8 round trips and 1 commit for all of them.
 const BATCH: usize = 500;
 /// A hold that outlives its time by more than that is a leak.
 const LEAKED_AFTER: Duration = Duration::seconds(60);
@@ -62,8 +62,8 @@ async fn expire_all(app: &App, hold_ids: &[String]) -> Result<usize, DbError> {
 
 /// It has the holds of strangers in hand, so it waits for nobody long.
 async fn expire_batch(app: &App, hold_ids: &[String]) -> Result<usize, DbError> {
-    let mut conn = app.db.conn().await?;
-    let mut tx = conn.begin_batch(Patience::IN_LANE).await?;
+    let mut tx = app.db.begin().await?;
+    tx.limit_waiting(Patience::IN_LANE).await?;
     let expired = store::expire_in_tx(&mut tx, &app.ids, hold_ids, app.now()).await;
-    effect!("usage.expire", tx.finish_into(&mut conn, expired).await)
+    effect!("usage.expire", tx.finish(expired).await)
 }

@@ -41,6 +41,16 @@ impl Tx {
         self.is_ringing = true;
     }
 
+    /// From here on waits for a row that somebody else holds no longer than that.
+    ///
+    /// # Errors
+    /// [`DbError::Unavailable`] when the connection is gone.
+    pub(crate) async fn limit_waiting(&mut self, patience: Patience) -> Result<(), DbError> {
+        let limit = format!("SET LOCAL lock_timeout = {}", patience.millis());
+        sqlx::raw_sql(AssertSqlSafe(limit)).execute(&mut self.conn).await?;
+        Ok(())
+    }
+
     /// Commits after `Ok`, rolls back after `Err`, and hands the outcome on.
     ///
     /// # Errors
