@@ -147,8 +147,8 @@ CREATE TABLE reconciliation_items (
 );
 -- The items of a day, page by page.
 CREATE INDEX reconciliation_items_of_run ON reconciliation_items (reconciliation_id, item_id);
--- What a worker may take.
-CREATE INDEX reconciliation_items_due ON reconciliation_items (due_at) WHERE status IN ('PROPOSED', 'APPLYING');
+-- What a worker may take, in the order in which it does.
+CREATE INDEX reconciliation_items_due ON reconciliation_items (action, due_at) WHERE status IN ('PROPOSED', 'APPLYING');
 -- What waits for an end or for a person: counted by the overview, the audit and the figures.
 CREATE INDEX reconciliation_items_open ON reconciliation_items (created_at)
     WHERE status IN ('PROPOSED', 'WAITING', 'APPLYING', 'ESCALATED');

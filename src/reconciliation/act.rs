@@ -4,11 +4,13 @@
 //! functions that act once for each trade and each refund. So whoever takes a difference up again after a death does
 //! only what is missing.
 
+use std::collections::BTreeSet;
+
 use time::{Duration, OffsetDateTime, UtcOffset};
 
-use super::carry_out::{Done, carry_out};
+use super::carry_out::{Done, carry_out, moves_money};
 use super::compare::resolve;
-use super::model::{Item, ItemEvent, ItemStatus};
+use super::model::{Action, Item, ItemEvent, ItemStatus};
 use super::store::{self, Move};
 use crate::app::App;
 use crate::config::ReconAuto;
@@ -17,10 +19,13 @@ use crate::infra::crash::effect;
 use crate::infra::db::{DbError, Tx};
 use crate::infra::duty::{Batch, DutyError};
 
-/// Differences that are taken up together.
-const ITEMS: i64 = 50;
+/// Differences that are taken up together: so few that they are done within the lease.
+const ITEMS: i64 = 10;
 /// Tries before a person is told, and the pauses between them: five seconds, growing to an hour.
 const MAX_ATTEMPTS: i32 = 12;
+/// Why a difference comes back to a person that was decided over already.
+const UNDECIDED: &str =
+    "its order does not take it any more, so it may give money back: waits for a decision";
 
 /// Takes up a batch of differences.
 ///
@@ -29,13 +34,27 @@ const MAX_ATTEMPTS: i32 = 12;
 pub async fn act_due(app: &App) -> Result<Batch, DutyError> {
     let (now, mut conn) = (app.now(), app.db.conn().await?);
     let until = now + app.config.task_lease;
-    let items = effect!("reconciliation.take_up", store::claim_items(&mut conn, ITEMS, until, now).await)?;
+    let mut items =
+        effect!("reconciliation.take_up", store::claim_items(&mut conn, ITEMS, until, now).await)?;
     drop(conn);
     let count = items.len();
+    items.sort_by_key(|item| item.action == Action::Ask);
+    let mut silent = BTreeSet::new();
     for item in items {
-        if let Err(error) = act(app, &item).await {
-            tracing::warn!(%error, item.id = %item.item_id, "a difference is taken up again later");
-            leave(app, &item, &error.to_string()).await?;
+        // Whoever is not asked now, or not reached within the lease, is taken up again when it ends.
+        if app.now() >= until {
+            break;
+        }
+        if item.action == Action::Ask && silent.contains(&item.channel) {
+            continue;
+        }
+        match act(app, &item).await {
+            Ok(Answer::Silence) => drop(silent.insert(item.channel)),
+            Ok(Answer::None) => {}
+            Err(error) => {
+                tracing::warn!(%error, item.id = %item.item_id, "a difference is taken up again later");
+                leave(app, &item, &error.to_string()).await?;
+            }
         }
     }
     if count > 0 {
@@ -44,17 +63,33 @@ pub async fn act_due(app: &App) -> Result<Batch, DutyError> {
     Ok(Batch::of(count, usize::try_from(ITEMS)?))
 }
 
-async fn act(app: &App, item: &Item) -> Result<(), DutyError> {
-    let Some(item) = decide(app, item).await? else { return Ok(()) };
-    let (event, outcome) = match carry_out(app, &item).await? {
+/// What is to be known of an item that was taken up.
+#[derive(Clone, Copy, Debug)]
+enum Answer {
+    /// Its channel did not answer: it is not asked about the others now.
+    Silence,
+    /// Nothing.
+    None,
+}
+
+async fn act(app: &App, item: &Item) -> Result<Answer, DutyError> {
+    let Some(item) = decide(app, item).await? else { return Ok(Answer::None) };
+    let is_last = item.attempts + 1 >= MAX_ATTEMPTS;
+    let done = carry_out(app, &item).await?;
+    let answer = if matches!(done, Done::Silent(_)) { Answer::Silence } else { Answer::None };
+    let (event, outcome) = match done {
         Done::Applied(outcome) => (ItemEvent::Applied, outcome),
         Done::Explained(outcome) => (ItemEvent::Explained, outcome),
         Done::GivenUp(outcome) => (ItemEvent::GivenUp, outcome),
-        Done::Later(why) if item.attempts >= MAX_ATTEMPTS => (ItemEvent::GivenUp, why),
-        Done::Later(why) => return Ok(leave(app, &item, &why).await?),
+        Done::Undecided => (ItemEvent::LeftToAPerson, UNDECIDED.to_owned()),
+        Done::Later(why) | Done::Silent(why) if is_last => (ItemEvent::GivenUp, why),
+        Done::Later(why) | Done::Silent(why) => {
+            leave(app, &item, &why).await?;
+            return Ok(answer);
+        }
     };
     end(app, &item, event, &outcome).await?;
-    Ok(())
+    Ok(answer)
 }
 
 async fn leave(app: &App, item: &Item, why: &str) -> Result<(), DbError> {
@@ -64,10 +99,11 @@ async fn leave(app: &App, item: &Item, why: &str) -> Result<(), DbError> {
 }
 
 /// What is decided already is carried out; what may not be without a person is left to one. Gives what to carry out.
-async fn decide(app: &App, item: &Item) -> Result<Option<Item>, DbError> {
+async fn decide(app: &App, item: &Item) -> Result<Option<Item>, DutyError> {
     if item.status == ItemStatus::Applying {
         return Ok(Some(item.clone()));
     }
+    let item = &Item { moves_money: moves_money(app, item).await?, ..item.clone() };
     let now = app.now();
     let mut tx = app.db.begin().await?;
     let decided = async {
@@ -76,7 +112,7 @@ async fn decide(app: &App, item: &Item) -> Result<Option<Item>, DbError> {
             let step = Move { event, decided_by: None, outcome: None };
             let Some(to) = item.status.after(event) else { return Ok(None) };
             let is_moved = store::move_item(&mut tx, item, to, step, now).await?;
-            let decided = Item { status: to, version: item.version + 1, ..item.clone() };
+            let decided = Item { status: to, version: item.version + 1, attempts: 0, ..item.clone() };
             return Ok(is_moved.then_some(decided));
         }
         let event = ItemEvent::LeftToAPerson;
@@ -88,7 +124,7 @@ async fn decide(app: &App, item: &Item) -> Result<Option<Item>, DbError> {
         Ok::<_, DbError>(None)
     }
     .await;
-    effect!("reconciliation.decide", tx.finish(decided).await)
+    Ok(effect!("reconciliation.decide", tx.finish(decided).await)?)
 }
 
 /// Whether the service may carry it out by itself.
@@ -117,10 +153,12 @@ async fn end(app: &App, item: &Item, event: ItemEvent, outcome: &str) -> Result<
         }
         let Some(to) = item.status.after(event) else { return Ok(()) };
         let step = Move { event, decided_by: None, outcome: Some(outcome) };
+        let moves_money = item.moves_money || event == ItemEvent::LeftToAPerson;
+        let item = &Item { moves_money, ..item.clone() };
         if !store::move_item(&mut tx, item, to, step, now).await? {
             return Ok(());
         }
-        if event == ItemEvent::GivenUp {
+        if matches!(event, ItemEvent::GivenUp | ItemEvent::LeftToAPerson) {
             return show_in_tx(app, &mut tx, item, outcome).await;
         }
         exceptions::settle_in_tx(&mut tx, &item.item_id, None, ExceptionAction::None, now).await
@@ -149,5 +187,8 @@ async fn show_in_tx(app: &App, tx: &mut Tx, item: &Item, why: &str) -> Result<()
         subject: &item.item_id,
         detail: &detail,
     };
+    // What was shown before may tell of other amounts.
+    exceptions::settle_in_tx(tx, &item.item_id, Some(exception.kind), ExceptionAction::None, app.now())
+        .await?;
     exceptions::open_in_tx(tx, &app.ids, &exception, app.now()).await
 }

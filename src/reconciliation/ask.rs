@@ -31,7 +31,7 @@ fn still(what: &str) -> Done {
 }
 
 fn unanswered(error: &CallError) -> Done {
-    Done::Later(error.to_string())
+    Done::Silent(error.to_string())
 }
 
 async fn ask_about_payment(app: &App, channel: &dyn Channel, item: &Item) -> Result<Done, DutyError> {

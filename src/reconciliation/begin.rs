@@ -4,11 +4,11 @@ use time::{Date, Duration, OffsetDateTime, UtcOffset};
 
 use super::error::ReconciliationError;
 use super::model::{Reconciliation, RunEvent, Source};
-use super::store::{self, NewRun};
+use super::store::{self, Daily, NewRun};
 use super::{find, model};
 use crate::admin_log::{self, Entry};
 use crate::app::App;
-use crate::channels::bills::Format;
+use crate::channels::bills::{EDGE, Format};
 use crate::infra::crash::effect;
 use crate::infra::db::Tx;
 use crate::infra::duty::{Batch, DutyError};
@@ -37,8 +37,19 @@ pub async fn begin(
     let channel = app.channels.get(&new.channel);
     let channel = channel.ok_or_else(|| ReconciliationError::UnknownChannel(new.channel.clone()))?;
     let day = Day::of(new.day, channel.day_offset());
-    let id = begin_day(app, &new.channel, day, None, entry).await?;
+    let id = begin_day(app, &new.channel, day, Wish::ByChannel, entry).await?;
     find::find(app, &id).await
+}
+
+/// What a day is begun for.
+#[derive(Clone, Copy, Debug)]
+pub(super) enum Wish<'a> {
+    /// Its time has come: nothing to do where anybody began it.
+    Daily,
+    /// Somebody wants it compared, also anew, with what the channel says.
+    ByChannel,
+    /// The same by a file: what it looks like, where it is kept, and its fingerprint.
+    ByFile((Format, &'a str, &'a str)),
 }
 
 /// A day of a channel's calendar.
@@ -56,6 +67,11 @@ impl Day {
     fn ends_at(self) -> OffsetDateTime {
         self.begins_at + Duration::DAY
     }
+
+    /// The time of it that no other day's statement has.
+    pub(super) fn inner(self) -> (OffsetDateTime, OffsetDateTime) {
+        (self.begins_at + EDGE, self.ends_at() - EDGE)
+    }
 }
 
 /// Writes the day's row, or begins it again, with what stands in the admin log.
@@ -63,7 +79,7 @@ pub(super) async fn begin_day(
     app: &App,
     channel: &str,
     day: Day,
-    file: Option<(Format, &str, &str)>,
+    wish: Wish<'_>,
     entry: Option<Entry>,
 ) -> Result<String, ReconciliationError> {
     if day.ends_at() > app.now() {
@@ -76,18 +92,18 @@ pub(super) async fn begin_day(
         day: day.day,
         begins_at: day.begins_at,
         ends_at: day.ends_at(),
-        source: if file.is_some() { Source::Upload } else { Source::Channel },
-        file,
+        source: if matches!(wish, Wish::ByFile(_)) { Source::Upload } else { Source::Channel },
+        file: if let Wish::ByFile(file) = wish { Some(file) } else { None },
     };
     let begun = app.db.retrying(|| async {
         let mut tx = app.db.begin().await?;
-        let written = begin_in_tx(&mut tx, &new, entry.as_ref(), app.now()).await;
+        let written = begin_in_tx(&mut tx, &new, wish, entry.as_ref(), app.now()).await;
         effect!("reconciliation.begin", tx.finish(written).await)
     });
     let id = match begun.await {
-        // Somebody else began the same day in the same moment: theirs is begun again.
+        // Somebody else began the same day in the same moment: it is there now.
         Err(ReconciliationError::Db(error)) if error.constraint() == Some("reconciliations_day_once") => {
-            return Box::pin(begin_day(app, channel, day, file, entry)).await;
+            return Box::pin(begin_day(app, channel, day, wish, entry)).await;
         }
         outcome => outcome?,
     };
@@ -98,6 +114,7 @@ pub(super) async fn begin_day(
 async fn begin_in_tx(
     tx: &mut Tx,
     new: &NewRun<'_>,
+    wish: Wish<'_>,
     entry: Option<&Entry>,
     now: OffsetDateTime,
 ) -> Result<String, ReconciliationError> {
@@ -106,6 +123,7 @@ async fn begin_in_tx(
             store::insert(tx, new, now).await?;
             new.reconciliation_id.to_owned()
         }
+        Some((id, ..)) if matches!(wish, Wish::Daily) => id,
         Some((id, from, sha256)) => {
             let is_repeat = new.file.is_some_and(|(.., new)| sha256.as_deref() == Some(new));
             // The same file once more: what it says was compared, and stays so.
@@ -124,31 +142,27 @@ async fn begin_in_tx(
     Ok(id)
 }
 
-/// Begins the day before for every channel once the time of day has come, and what was missed while nobody was here.
+/// Begins each channel's day at the first `RECON_AT` behind its end, and what was missed of the last days. Never one that
+/// somebody began already, another instance or a person.
 ///
 /// # Errors
 /// When the database cannot be reached, or does not know the time zone.
 pub async fn begin_daily(app: &App) -> Result<Batch, DutyError> {
     let recon = &app.config.reconciliation;
     let Some(at) = recon.at else { return Ok(Batch::Done) };
-    let now = app.now();
-    if !store::due_day(&mut app.db.conn().await?, at, &recon.time_zone, now).await? {
-        return Ok(Batch::Done);
-    }
+    let (now, daily) = (app.now(), Daily { at, time_zone: &recon.time_zone });
     for name in app.channels.names() {
         let Some(channel) = app.channels.get(name) else { continue };
         let offset = channel.day_offset();
-        let yesterday = now.to_offset(offset).date() - Duration::DAY;
-        let last = store::last_day(&mut app.db.conn().await?, name).await?;
-        let first =
-            last.map_or(yesterday, |last| (last + Duration::DAY).max(yesterday - Duration::days(MAX_MISSED)));
-        for day in days(first, yesterday) {
-            begin_day(app, name, Day::of(day, offset), None, None).await?;
+        let today = now.to_offset(offset).date();
+        let days = (1..=MAX_MISSED).map(|ago| Day::of(today - Duration::days(ago), offset));
+        let (days, ends): (Vec<Date>, Vec<OffsetDateTime>) = days.map(|day| (day.day, day.ends_at())).unzip();
+        let mut conn = app.db.conn().await?;
+        let due = store::due_days(&mut conn, name, (&days, &ends), daily, now).await?;
+        drop(conn);
+        for day in due {
+            begin_day(app, name, Day::of(day, offset), Wish::Daily, None).await?;
         }
     }
     Ok(Batch::Done)
-}
-
-fn days(first: Date, last: Date) -> impl Iterator<Item = Date> {
-    std::iter::successors(Some(first), |day| day.next_day()).take_while(move |day| *day <= last)
 }

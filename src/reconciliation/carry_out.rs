@@ -17,8 +17,12 @@ pub(super) enum Done {
     Explained(String),
     /// Nothing more can be done without a person.
     GivenUp(String),
+    /// It would give money back by now, which nobody decided.
+    Undecided,
     /// Not now.
     Later(String),
+    /// The channel gives no answer.
+    Silent(String),
 }
 
 pub(super) async fn carry_out(app: &App, item: &Item) -> Result<Done, DutyError> {
@@ -30,19 +34,34 @@ pub(super) async fn carry_out(app: &App, item: &Item) -> Result<Done, DutyError>
 }
 
 /// The money of a line that we had not heard of, as if the channel had called us. It pays its order, or is stray and goes
-/// by its merchant's policy.
+/// by its merchant's policy; where it was to pay, it pays or nothing happens.
 async fn apply(app: &App, item: &Item) -> Result<Done, DutyError> {
-    let Some(amount) = item.theirs.and_then(|minor| Amount::try_from(minor).ok()) else {
+    let Some(report) = report_of(item) else {
         return Ok(Done::GivenUp("its amount is none that a payment can have".to_owned()));
     };
+    if item.moves_money {
+        return Ok(Done::Applied(report::apply(app, &report).await?.as_str().to_owned()));
+    }
+    let verdict = report::pay_or_nothing(app, &report).await?;
+    Ok(verdict.map_or(Done::Undecided, |verdict| Done::Applied(verdict.as_str().to_owned())))
+}
+
+/// Whether it may give money back, as things stand now: an order that waited when the difference was found may have been
+/// paid, or may have ended, since.
+pub(super) async fn moves_money(app: &App, item: &Item) -> Result<bool, DutyError> {
+    match (item.action, report_of(item)) {
+        (Action::Apply, Some(report)) => Ok(!report::would_pay(app, &report).await?),
+        _ => Ok(item.moves_money),
+    }
+}
+
+fn report_of(item: &Item) -> Option<Report<'_>> {
+    let amount = item.theirs.and_then(|minor| Amount::try_from(minor).ok())?;
     let payment = Payment {
         transaction_id: item.channel_id.clone(),
         money: Money { amount, currency: item.currency },
         paid_at: item.at,
     };
     let state = TradeState::Paid(payment);
-    let report =
-        Report { channel: &item.channel, pay_order_id: &item.our_id, state, origin: Origin::Statement };
-    let verdict = report::apply(app, &report).await?;
-    Ok(Done::Applied(verdict.as_str().to_owned()))
+    Some(Report { channel: &item.channel, pay_order_id: &item.our_id, state, origin: Origin::Statement })
 }

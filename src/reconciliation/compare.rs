@@ -40,10 +40,10 @@ pub(super) async fn compare(app: &App, mut run: Claimed) -> Result<Batch, DutyEr
         .await;
         let is_over = effect!("reconciliation.compare", tx.finish(compared).await)?;
         if is_over {
-            return end(app, &run).await;
+            return end(app, &run, &beside).await;
         }
     }
-    store::rest(&mut app.db.conn().await?, &run, app.now()).await?;
+    store::rest(&mut app.db.conn().await?, &run, app.now(), false).await?;
     Ok(Batch::MoreWaiting)
 }
 
@@ -63,6 +63,12 @@ impl Beside {
             |day: Option<Date>| days.iter().find(|(_, known)| Some(*known) == day).map(|(id, _)| id.clone());
         let (yesterday, has_tomorrow) = (find(run.day.previous_day()), find(run.day.next_day()).is_some());
         Ok(Self { others: days.into_iter().map(|(id, _)| id).collect(), yesterday, has_tomorrow })
+    }
+
+    /// From when until when a movement that is missing there is missed by this day.
+    fn answers_for(&self, run: &Claimed) -> (OffsetDateTime, OffsetDateTime) {
+        let from = if self.yesterday.is_some() { run.begins_at - EDGE } else { run.begins_at };
+        (from, if self.has_tomorrow { run.ends_at } else { run.ends_at - EDGE })
     }
 }
 
@@ -123,13 +129,8 @@ async fn walk_ours(
         return Ok(true);
     }
     let until = (from + STRETCH).min(last);
-    let walk = Walk {
-        from,
-        until,
-        answers_from: if beside.yesterday.is_some() { run.begins_at - EDGE } else { run.begins_at },
-        answers_until: if beside.has_tomorrow { run.ends_at } else { run.ends_at - EDGE },
-        others: &beside.others,
-    };
+    let (answers_from, answers_until) = beside.answers_for(run);
+    let walk = Walk { from, until, answers_from, answers_until, others: &beside.others };
     for part in store::walk_ours(tx, run, walk, now).await? {
         let total = run.totals.of(part.kind, part.currency);
         total.our_count += part.our_count;
@@ -142,12 +143,12 @@ async fn walk_ours(
 }
 
 /// What an earlier round found and this one did not is no difference any more.
-async fn end(app: &App, run: &Claimed) -> Result<Batch, DutyError> {
+async fn end(app: &App, run: &Claimed, beside: &Beside) -> Result<Batch, DutyError> {
     loop {
         let now = app.now();
         let mut tx = app.db.begin().await?;
         let resolved = async {
-            let unseen = store::lock_unseen(&mut tx, &run.reconciliation_id, run.round, ITEMS).await?;
+            let unseen = store::lock_unseen(&mut tx, run, beside.answers_for(run), ITEMS).await?;
             for item in &unseen {
                 resolve(&mut tx, item, "a later comparison finds no difference", now).await?;
             }

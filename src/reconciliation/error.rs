@@ -3,6 +3,7 @@
 use time::Date;
 
 use super::model::ItemStatus;
+use crate::channels::bills::BadStatement;
 use crate::infra::db::{DbError, MaybeTransient};
 
 /// Why nothing was done.
@@ -29,6 +30,9 @@ pub enum ReconciliationError {
     /// It is not the file that its checksum was made of.
     #[error("the upload does not fit its checksum")]
     Checksum,
+    /// It would take the place of a statement that was compared already, and is none.
+    #[error(transparent)]
+    Statement(#[from] BadStatement),
     /// The database.
     #[error(transparent)]
     Db(#[from] DbError),

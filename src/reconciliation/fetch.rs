@@ -31,6 +31,8 @@ const CHUNKS_READ_AHEAD: usize = 2;
 const TAKEN_OUT: i64 = 50_000;
 /// When a statement that was not ready is asked for again.
 const ASKED_AGAIN: Duration = Duration::minutes(10);
+/// Tries to go on at one place, with pauses of five seconds, growing to twenty minutes.
+const MAX_ATTEMPTS: i32 = 10;
 /// How long after its day's end a statement may be late before a person is told.
 const LATE_AFTER: Duration = Duration::hours(36);
 
@@ -41,6 +43,8 @@ enum Stop {
     Complete,
     /// There is more; the day is ours for another turn.
     MoreWaiting,
+    /// The channel gives no more for now; what is here stays.
+    Silent(String),
     /// It is not to be used.
     Bad(BadStatement),
     /// Somebody else has the day.
@@ -49,16 +53,13 @@ enum Stop {
 
 /// Takes out what an earlier statement left, then begins to fetch.
 pub(super) async fn clear(app: &App, run: &Claimed) -> Result<Batch, DutyError> {
-    let mut conn = app.db.conn().await?;
-    let taken_out = effect!(
-        "reconciliation.clear",
-        store::delete_lines(&mut conn, &run.reconciliation_id, TAKEN_OUT).await
-    )?;
+    let mut tx = app.db.begin().await?;
+    let cleared = store::delete_lines(&mut tx, run, TAKEN_OUT).await;
+    let taken_out = effect!("reconciliation.clear", tx.finish(cleared).await)?;
     if i64::try_from(taken_out)? >= TAKEN_OUT {
-        store::rest(&mut conn, run, app.now()).await?;
+        store::rest(&mut app.db.conn().await?, run, app.now(), false).await?;
         return Ok(Batch::MoreWaiting);
     }
-    drop(conn);
     move_on(app, run, RunEvent::FetchBegun, None).await
 }
 
@@ -75,10 +76,29 @@ pub(super) async fn fetch(app: &App, mut run: Claimed) -> Result<Batch, DutyErro
         },
         Stop::Bad(bad) => move_on(app, &run, RunEvent::StatementRefused, Some(&bad)).await,
         Stop::MoreWaiting => {
-            store::rest(&mut app.db.conn().await?, &run, app.now()).await?;
+            store::rest(&mut app.db.conn().await?, &run, app.now(), false).await?;
             Ok(Batch::MoreWaiting)
         }
+        Stop::Silent(why) => stumble(app, &run, &why).await,
         Stop::Lost => Ok(Batch::MoreWaiting),
+    }
+}
+
+/// Lets a day rest that cannot go on, longer each time; what cannot be fetched in many tries is refused.
+pub(super) async fn stumble(app: &App, run: &Claimed, why: &str) -> Result<Batch, DutyError> {
+    let count = store::rest(
+        &mut app.db.conn().await?,
+        run,
+        app.now() + Duration::seconds(5 << run.attempts.clamp(0, 8)),
+        true,
+    )
+    .await?;
+    match run.status {
+        RunStatus::Open | RunStatus::Fetching if count.is_some_and(|count| count >= MAX_ATTEMPTS) => {
+            let bad = BadStatement::new(Fault::Late, format!("it cannot be read: {why}"));
+            move_on(app, run, RunEvent::StatementRefused, Some(&bad)).await
+        }
+        _ => Ok(Batch::Done),
     }
 }
 
@@ -87,9 +107,17 @@ async fn fetch_pages(app: &App, run: &mut Claimed) -> Result<Stop, DutyError> {
         let detail = format!("there is no channel {} here", run.channel);
         return Ok(Stop::Bad(BadStatement::new(Fault::Late, detail)));
     };
+    // The last page was kept by somebody who died before they could say so.
+    if run.lines > 0 && run.next_page.is_none() {
+        return Ok(Stop::Complete);
+    }
     for _ in 0..PAGES {
         let page = match channel.statement(run.day, run.next_page.as_deref()).await {
             Ok(page) => page,
+            // What is here stays: the channel is asked for the same page later.
+            Err(error @ (CallError::NotNow | CallError::Silent(_))) if run.next_page.is_some() => {
+                return Ok(Stop::Silent(error.to_string()));
+            }
             Err(error @ (CallError::NotNow | CallError::Silent(_) | CallError::Refused(_))) => {
                 return Ok(Stop::Bad(BadStatement::new(Fault::Late, error.to_string())));
             }
@@ -99,6 +127,9 @@ async fn fetch_pages(app: &App, run: &mut Claimed) -> Result<Stop, DutyError> {
         {
             let detail = format!("{} is of {}; expected the day {}", line.channel_id, line.at, run.day);
             return Ok(Stop::Bad(BadStatement::new(Fault::OtherDay, detail)));
+        }
+        if let Some(bad) = page.lines.iter().find_map(|line| bills::check_line(line).err()) {
+            return Ok(Stop::Bad(bad));
         }
         let is_last = page.next.is_none();
         run.next_page = page.next;
@@ -245,7 +276,8 @@ async fn tell_of_lateness(
         None if to == RunStatus::Matching => {
             exceptions::settle_in_tx(tx, &run.reconciliation_id, Some(kind), ExceptionAction::None, now).await
         }
-        Some(bad) if now > run.ends_at + LATE_AFTER => {
+        // Nobody brings another file before they know; a channel's statement comes late now and then.
+        Some(bad) if run.source == Source::Upload || now > run.ends_at + LATE_AFTER => {
             let detail =
                 format!("{} gives no statement of {} that could be used: {bad}", run.channel, run.day);
             let subject = &run.reconciliation_id;

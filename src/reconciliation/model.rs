@@ -147,7 +147,7 @@ impl ItemStatus {
         use {ItemEvent as E, ItemStatus as S};
         match (self, event) {
             (S::Proposed | S::Waiting | S::Escalated, E::Decided) => Some(S::Applying),
-            (S::Proposed, E::LeftToAPerson) => Some(S::Waiting),
+            (S::Proposed | S::Applying, E::LeftToAPerson) => Some(S::Waiting),
             (S::Applying, E::Applied) => Some(S::Applied),
             (S::Proposed | S::Waiting | S::Applying | S::Escalated, E::Explained) => Some(S::Resolved),
             (S::Applying, E::GivenUp) => Some(S::Escalated),
@@ -323,6 +323,7 @@ mod tests {
             (S::Waiting, E::Decided, S::Applying),
             (S::Escalated, E::Decided, S::Applying),
             (S::Proposed, E::LeftToAPerson, S::Waiting),
+            (S::Applying, E::LeftToAPerson, S::Waiting),
             (S::Applying, E::Applied, S::Applied),
             (S::Proposed, E::Explained, S::Resolved),
             (S::Waiting, E::Explained, S::Resolved),

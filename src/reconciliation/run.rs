@@ -29,7 +29,7 @@ pub async fn run_due(app: &App) -> Result<Batch, DutyError> {
     };
     if let Err(error) = &outcome {
         tracing::warn!(%error, reconciliation.id = %id, "the reconciliation {id} goes on later");
-        store::rest(&mut app.db.conn().await?, &day, app.now() + REST).await?;
+        fetch::stumble(app, &day, &error.to_string()).await?;
     }
     outcome
 }
@@ -38,7 +38,7 @@ pub async fn run_due(app: &App) -> Result<Batch, DutyError> {
 async fn finish(app: &App, run: &Claimed) -> Result<Batch, DutyError> {
     let mut conn = app.db.conn().await?;
     if store::count_unfinished(&mut conn, &run.reconciliation_id).await? > 0 {
-        store::rest(&mut conn, run, app.now() + REST).await?;
+        store::rest(&mut conn, run, app.now() + REST, false).await?;
         return Ok(Batch::Done);
     }
     drop(conn);

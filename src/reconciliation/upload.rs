@@ -1,19 +1,21 @@
 //! A statement that an operator brings: kept piece by piece as it comes, and read by the workers once it is whole.
 
+use std::ops::ControlFlow;
 use std::pin::pin;
 
 use futures_util::{Stream, StreamExt};
 use ring::digest::{Context, SHA1_FOR_LEGACY_USE_ONLY, SHA256};
 use time::Date;
 
-use super::begin::{Day, begin_day};
+use super::begin::{Day, Wish, begin_day};
 use super::error::ReconciliationError;
+use super::file::StoredFile;
 use super::find;
 use super::model::Reconciliation;
 use super::store;
 use crate::admin_log::Entry;
 use crate::app::App;
-use crate::channels::bills::Format;
+use crate::channels::bills::{self, BadStatement, Fault, Format, ReadError};
 use crate::infra::crash::effect;
 
 /// Bytes of a piece, but of the last one.
@@ -50,7 +52,8 @@ pub struct Uploaded {
 ///
 /// # Errors
 /// [`ReconciliationError::UploadIncomplete`], [`ReconciliationError::UploadTooLarge`],
-/// [`ReconciliationError::Checksum`]: nothing was begun.
+/// [`ReconciliationError::Checksum`], [`ReconciliationError::UnknownChannel`], [`ReconciliationError::Statement`]:
+/// nothing was begun.
 pub async fn upload<B, E>(
     app: &App,
     new: &NewUpload,
@@ -61,6 +64,10 @@ where
     B: AsRef<[u8]>,
     E: std::fmt::Display,
 {
+    // Statements also come of channels that nobody is called at from here, and of nothing else.
+    if app.channels.get(&new.channel).is_none() && Format::of_channel(&new.channel).is_none() {
+        return Err(ReconciliationError::UnknownChannel(new.channel.clone()));
+    }
     let day = Day::of(new.day, new.format.offset());
     let mut file = Keeping::new(app);
     let mut bytes = pin!(bytes);
@@ -72,9 +79,43 @@ where
     if new.checksum.as_ref().is_some_and(|told| !kept.fits(told)) {
         return Err(ReconciliationError::Checksum);
     }
-    let of_day = Some((new.format, kept.file_id.as_str(), kept.sha256.as_str()));
+    if store::is_compared(&mut app.db.conn().await?, &new.channel, new.day).await? {
+        check_wholly(app, new, day, &kept.file_id).await?;
+    }
+    let of_day = Wish::ByFile((new.format, kept.file_id.as_str(), kept.sha256.as_str()));
     let id = begin_day(app, &new.channel, day, of_day, entry).await?;
     Ok(Uploaded { reconciliation: find::find(app, &id).await?, bytes: kept.bytes, sha256: kept.sha256 })
+}
+
+/// What takes the place of a day that was compared already is read to its end first: a file that was mistaken for another
+/// changes nothing.
+async fn check_wholly(
+    app: &App,
+    new: &NewUpload,
+    day: Day,
+    file_id: &str,
+) -> Result<(), ReconciliationError> {
+    let file = StoredFile::open(app, file_id).await?;
+    let (format, date) = (new.format, new.day);
+    let reading = tokio::task::spawn_blocking(move || {
+        let mut lines = 0_u64;
+        let mut count = |_| {
+            lines += 1;
+            ControlFlow::Continue(())
+        };
+        bills::read_file(format, date, file, &mut count).map(|()| lines)
+    });
+    let read = reading.await.map_err(|error| ReconciliationError::UploadIncomplete(error.to_string()))?;
+    let lines = read.map_err(|error| match error {
+        ReadError::Bad(bad) => ReconciliationError::Statement(bad),
+        error => ReconciliationError::UploadIncomplete(error.to_string()),
+    })?;
+    let (from, until) = day.inner();
+    if lines == 0 && store::has_ours(&mut app.db.conn().await?, &new.channel, from, until).await? {
+        let detail = format!("it has no line, and here something moved on {date}");
+        return Err(ReconciliationError::Statement(BadStatement::new(Fault::Empty, detail)));
+    }
+    Ok(())
 }
 
 /// A file that is whole.

@@ -75,11 +75,14 @@ pub(super) const CHECKS: &[Definition] = &[
     check!(
         "reconciliation_unfinished",
         Eventual,
-        "no day that could go on is left alone for 10 min",
+        "no day that could go on is left alone for 10 min, and none that waits for another file without a person being told",
         "SELECT format('reconciliation %s: %s of %s %s, untouched since %s', reconciliation_id, status, channel, day,
                        leased_until)
          FROM reconciliations
-         WHERE status <> 'DONE' AND (source = 'CHANNEL' OR file_id IS NOT NULL)
-           AND leased_until < $1 - interval '10 min'",
+         WHERE status <> 'DONE' AND leased_until < $1 - interval '10 min'
+           AND (source = 'CHANNEL' OR file_id IS NOT NULL
+                OR NOT EXISTS (SELECT 1 FROM exceptions
+                               WHERE exceptions.kind = 'LATE_STATEMENT'
+                                 AND exceptions.subject = reconciliations.reconciliation_id))",
     ),
 ];

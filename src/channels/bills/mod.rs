@@ -16,8 +16,9 @@ use std::ops::ControlFlow;
 
 use time::{Date, Duration, OffsetDateTime, PrimitiveDateTime, UtcOffset};
 
-use super::StatementLine;
+use super::{StatementKind, StatementLine};
 use crate::infra::words::words;
+use crate::money::MAX_MINOR;
 
 mod alipay;
 mod amounts;
@@ -135,6 +136,7 @@ pub fn read<R: Read>(format: Format, day: Date, source: R, take: &mut Take<'_>) 
     let window = Window { day, offset: format.offset() };
     let mut take = |line: StatementLine| -> Result<(), ReadError> {
         window.check(line.at)?;
+        check_line(&line)?;
         match take(line) {
             ControlFlow::Continue(()) => Ok(()),
             ControlFlow::Break(()) => Err(ReadError::Stopped),
@@ -158,10 +160,53 @@ pub fn read_file<R: Seekable>(
     mut source: R,
     take: &mut Take<'_>,
 ) -> Result<(), ReadError> {
-    if zipped::is_zip(&mut source)? {
-        return zipped::read(source, |member| read(format, day, member, take));
+    let outcome = match zipped::is_zip(&mut source) {
+        Ok(true) => zipped::read(source, |member| read(format, day, member, take)),
+        Ok(false) => read(format, day, source, take),
+        Err(error) => Err(error.into()),
+    };
+    outcome.map_err(|error| match error {
+        // Its bytes are here and are no file: they are the same the next time.
+        ReadError::Io(error) if BROKEN.contains(&error.kind()) => {
+            BadStatement::new(Fault::Malformed, format!("its bytes cannot be read ({error})")).into()
+        }
+        error => error,
+    })
+}
+
+/// What a broken zip, and a record that never ends, are told as.
+const BROKEN: [io::ErrorKind; 3] =
+    [io::ErrorKind::InvalidData, io::ErrorKind::InvalidInput, io::ErrorKind::UnexpectedEof];
+
+/// Characters of a number of theirs or ours at most.
+const MAX_ID: usize = 128;
+
+/// What no line may have, wherever it comes from: it could not be kept, or not be added up.
+///
+/// # Errors
+/// When the line is none that can be.
+pub fn check_line(line: &StatementLine) -> Result<(), BadStatement> {
+    let StatementLine { kind, our_id, channel_id, amount, fee, .. } = line;
+    let wrong = |what: &str| {
+        let detail = format!("the line of {:?} (ours {:?}): {what}", short(channel_id), short(our_id));
+        Err(BadStatement::new(Fault::Malformed, detail))
+    };
+    if [our_id, channel_id].iter().any(|id| id.chars().count() > MAX_ID || id.contains(char::is_control)) {
+        return wrong("expected numbers of at most 128 characters that can be shown");
     }
-    read(format, day, source, take)
+    if *kind == StatementKind::Payment && channel_id.is_empty() {
+        return wrong("expected the channel's number of the payment");
+    }
+    // Only what is nobody's movement may go out: a fee, a payout to the bank.
+    let least = if *kind == StatementKind::Other { -MAX_MINOR } else { 0 };
+    if !(least..=MAX_MINOR).contains(amount) || !(-MAX_MINOR..=MAX_MINOR).contains(fee) {
+        return wrong("expected an amount and a fee of at most 1,000,000,000,000 minor units");
+    }
+    Ok(())
+}
+
+fn short(id: &str) -> String {
+    id.chars().take(MAX_ID).filter(|letter| !letter.is_control()).collect()
 }
 
 /// Takes a line that is of the right day.

@@ -15,7 +15,7 @@ use time::OffsetDateTime;
 use time::format_description::well_known::{Iso8601, Rfc3339};
 
 use super::amounts::currency;
-use super::stripe::next;
+use super::stripe::{Bounded, next};
 use super::text::malformed;
 use super::{BadStatement, Checked, Fault, ReadError, Window};
 use crate::channels::{StatementKind, StatementLine};
@@ -23,7 +23,7 @@ use crate::channels::{StatementKind, StatementLine};
 const COLUMNS: [&str; 7] = ["kind", "our_id", "channel_id", "amount", "currency", "at", "fee"];
 
 pub(super) fn read<R: Read>(window: Window, source: R, take: &mut Checked<'_>) -> Result<(), ReadError> {
-    let mut reader = ReaderBuilder::new().has_headers(false).flexible(true).from_reader(source);
+    let mut reader = ReaderBuilder::new().has_headers(false).flexible(true).from_reader(Bounded::of(source));
     let mut record = StringRecord::new();
     next(&mut reader, &mut record)?;
     check_title(&record, window)?;
@@ -38,9 +38,10 @@ pub(super) fn read<R: Read>(window: Window, source: R, take: &mut Checked<'_>) -
             return Ok(check(&record, lines, amount)?);
         }
         let line = line(&record, number)?;
-        lines += 1;
-        amount += line.amount;
+        let more = line.amount;
         take(line)?;
+        lines += 1;
+        amount = amount.checked_add(more).ok_or_else(|| malformed(number, "the amounts have no sum"))?;
     }
     Err(BadStatement::new(Fault::Truncated, format!("it ends after {lines} lines without #end")).into())
 }

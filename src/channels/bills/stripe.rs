@@ -1,6 +1,6 @@
 //! Stripe's itemised balance change report: quoted CSV, amounts in major units of each currency.
 
-use std::io::Read;
+use std::io::{self, Read};
 
 use csv::{Reader, ReaderBuilder, StringRecord};
 
@@ -87,7 +87,7 @@ impl Columns {
 }
 
 pub(super) fn read<R: Read>(window: Window, source: R, take: &mut Checked<'_>) -> Result<(), ReadError> {
-    let mut reader = ReaderBuilder::new().has_headers(false).from_reader(source);
+    let mut reader = ReaderBuilder::new().has_headers(false).from_reader(Bounded::of(source));
     let mut record = StringRecord::new();
     if !next(&mut reader, &mut record)? {
         return Err(BadStatement::new(Fault::Truncated, "it is empty, without even its head").into());
@@ -99,8 +99,39 @@ pub(super) fn read<R: Read>(window: Window, source: R, take: &mut Checked<'_>) -
     Ok(())
 }
 
+/// Bytes of a record at most, beside those that were read ahead: a quote that is never closed takes no more memory.
+const MAX_RECORD: usize = 128 * 1024;
+
+/// A source whose records end.
+pub(super) struct Bounded<R> {
+    source: R,
+    since_record: usize,
+}
+
+impl<R> Bounded<R> {
+    pub(super) const fn of(source: R) -> Self {
+        Self { source, since_record: 0 }
+    }
+}
+
+impl<R: Read> Read for Bounded<R> {
+    fn read(&mut self, into: &mut [u8]) -> io::Result<usize> {
+        if self.since_record > MAX_RECORD {
+            let what = format!("a record is longer than {MAX_RECORD} bytes");
+            return Err(io::Error::new(io::ErrorKind::InvalidData, what));
+        }
+        let count = self.source.read(into)?;
+        self.since_record += count;
+        Ok(count)
+    }
+}
+
 /// Reads the next record; `false` behind the last one.
-pub(super) fn next<R: Read>(reader: &mut Reader<R>, record: &mut StringRecord) -> Result<bool, ReadError> {
+pub(super) fn next<R: Read>(
+    reader: &mut Reader<Bounded<R>>,
+    record: &mut StringRecord,
+) -> Result<bool, ReadError> {
+    reader.get_mut().since_record = 0;
     let error = match reader.read_record(record) {
         Ok(is_there) => return Ok(is_there),
         Err(error) => error,

@@ -64,6 +64,10 @@ impl From<ReconciliationError> for Problem {
                 Self::new(StatusCode::UNPROCESSABLE_ENTITY, "CHECKSUM_MISMATCH", detail)
                     .field("checksum", "expected SHA-1 or SHA-256 of the file, in hex")
             }
+            ReconciliationError::Statement(bad) => {
+                let detail = format!("the file cannot be used ({bad}); the day was compared, and stays so");
+                Self::new(StatusCode::UNPROCESSABLE_ENTITY, "STATEMENT_REFUSED", detail)
+            }
             ReconciliationError::Db(error) => Self::from(error),
         }
     }
@@ -148,7 +152,7 @@ pub(in crate::http) struct UploadedView {
         (status = 200, body = UploadedView),
         (status = 409, body = Problem, description = "`DAY_NOT_OVER`: nothing was begun"),
         (status = 422, body = Problem,
-            description = "`VALIDATION_FAILED`, `UNKNOWN_CHANNEL`, `CHECKSUM_MISMATCH`: nothing was begun"),
+            description = "`VALIDATION_FAILED`, `UNKNOWN_CHANNEL`, `CHECKSUM_MISMATCH`, `STATEMENT_REFUSED`: nothing was begun"),
     ))]
 pub(in crate::http) async fn upload(
     State(edge): State<Edge>,

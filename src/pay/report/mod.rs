@@ -161,6 +161,29 @@ pub async fn preview(app: &App, report: &Report<'_>) -> Result<Outcome, PayError
     Ok(decide(&facts, report).into())
 }
 
+/// Applies a report where it pays its order, or says what is known; `None` where it calls for anything else by now, and
+/// nothing was done.
+///
+/// # Errors
+/// When the database cannot be reached.
+pub async fn pay_or_nothing(app: &App, report: &Report<'_>) -> Result<Option<Verdict>, PayError> {
+    let remedy = app.db.retrying(|| apply_where(app, report, pays)).await?;
+    Ok(Some(remedy).filter(pays).map(Remedy::verdict))
+}
+
+/// Whether a report would pay its order now, or tell what is known: nothing that could give money back.
+///
+/// # Errors
+/// When the database cannot be reached.
+pub async fn would_pay(app: &App, report: &Report<'_>) -> Result<bool, PayError> {
+    let facts = app.db.gather(report.question()).await?;
+    Ok(pays(&decide(&facts, report)))
+}
+
+const fn pays(remedy: &Remedy) -> bool {
+    matches!(remedy, Remedy::Pay | Remedy::Repeat(_) | Remedy::Note(_))
+}
+
 /// Rounds of "read, decide, write": each lost race is one round.
 const MAX_ROUNDS: usize = 8;
 
@@ -182,10 +205,22 @@ pub async fn apply(app: &App, report: &Report<'_>) -> Result<Verdict, PayError> 
 }
 
 async fn apply_with_races(app: &App, report: &Report<'_>) -> Result<Remedy, PayError> {
+    apply_where(app, report, |_| true).await
+}
+
+/// Writes what is called for where that may be; where it may not, says what it is and writes nothing.
+async fn apply_where(
+    app: &App,
+    report: &Report<'_>,
+    may_be: fn(&Remedy) -> bool,
+) -> Result<Remedy, PayError> {
     let mut lock = None;
     for _ in 0..MAX_ROUNDS {
         let facts = app.db.gather(report.question()).await?;
         let remedy = decide(&facts, report);
+        if !may_be(&remedy) {
+            return Ok(remedy);
+        }
         if lock.is_none() {
             match lock_for(app, report, &facts, &remedy).await {
                 Some(Turn::Ours(guard)) => lock = Some(guard),

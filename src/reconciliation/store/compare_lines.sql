@@ -17,7 +17,15 @@ WITH chunk AS MATERIALIZED (
            is_second OR (at < $8::timestamptz + $12::interval AND EXISTS (
                SELECT 1 FROM statement_lines AS yesterday
                WHERE yesterday.reconciliation_id = $11 AND yesterday.kind = chunk.kind
-                 AND yesterday.channel_id = chunk.channel_id)) AS is_repeat,
+                 AND yesterday.channel_id = chunk.channel_id))
+           -- What was made twice under one number of ours has another number of theirs each time.
+           OR CASE WHEN kind IN ('REFUND', 'REFUND_REVERSAL', 'PAYOUT') AND our_id <> '' THEN (
+               SELECT true FROM statement_lines AS twin
+               WHERE twin.our_id = chunk.our_id AND twin.kind <> 'PAYMENT' AND twin.kind = chunk.kind AND twin.is_final
+                 AND (twin.reconciliation_id = $1
+                      AND (twin.channel_id, twin.line_no) < (chunk.channel_id, chunk.line_no)
+                      OR twin.reconciliation_id = $11)
+               LIMIT 1) IS NOT NULL ELSE false END AS is_repeat,
            -- Which of ours it is; each look-up is by a unique key.
            coalesce(trade.transaction_id, payout.withdrawal_id,
                     CASE WHEN coalesce(paid_out_of.channel, given_back.channel) = $6 THEN refund.refund_id END) AS known_as,
@@ -92,8 +100,18 @@ WITH chunk AS MATERIALIZED (
                  ON classed.kind = 'PAYMENT' AND asked.pay_order_id = classed.our_id AND asked.channel = $6
           LEFT JOIN orders ON orders.merchant_id = asked.merchant_id AND orders.order_no = asked.order_no
           WHERE class IS NOT NULL) AS differing
-    ON CONFLICT ON CONSTRAINT reconciliation_items_once DO UPDATE SET seen_round = excluded.seen_round
-    WHERE item.reconciliation_id = excluded.reconciliation_id
+    -- It follows the statement that is read now, but where it is carried out. What was none any more, and what a person
+    -- was shown of other amounts, is decided over anew; what a person dismissed stays so while the same is said of it.
+    ON CONFLICT ON CONSTRAINT reconciliation_items_once DO UPDATE
+    SET status = CASE WHEN item.status <> 'RESOLVED'
+                           AND (item.ours, item.theirs, item.our_id, item.currency)
+                               IS NOT DISTINCT FROM (excluded.ours, excluded.theirs, excluded.our_id, excluded.currency)
+                      THEN item.status ELSE 'PROPOSED' END,
+        our_id = excluded.our_id, channel_id = excluded.channel_id, merchant_id = excluded.merchant_id,
+        order_no = excluded.order_no, ours = excluded.ours, theirs = excluded.theirs, our_status = excluded.our_status,
+        currency = excluded.currency, at = excluded.at, action = excluded.action, moves_money = excluded.moves_money,
+        seen_round = excluded.seen_round, attempts = 0, due_at = excluded.due_at, version = item.version + 1
+    WHERE item.reconciliation_id = excluded.reconciliation_id AND item.status NOT IN ('APPLYING', 'APPLIED')
 ), last AS (
     SELECT kind, channel_id, line_no FROM chunk ORDER BY kind DESC, channel_id DESC, line_no DESC LIMIT 1
 )

@@ -2,7 +2,9 @@
 
 use time::OffsetDateTime;
 
+use super::runs::Claimed;
 use crate::channels::StatementKind;
+use crate::channels::bills::EDGE;
 use crate::infra::db::{Conn, DbError, Tx};
 use crate::money::Currency;
 use crate::reconciliation::model::{Action, Class, Item, ItemEvent, ItemStatus};
@@ -17,15 +19,17 @@ pub(in crate::reconciliation) async fn claim_items(
     let items = sqlx::query_as!(
         Item,
         r#"UPDATE reconciliation_items
-           SET due_at = $3, attempts = attempts + 1, version = version + 1
+           SET due_at = $3, version = version + 1
            WHERE item_id = ANY(ARRAY(
                SELECT item_id FROM reconciliation_items
                WHERE status IN ('PROPOSED', 'APPLYING') AND due_at <= $2
-                 -- What is still being compared may turn out to be none.
-                 AND NOT EXISTS (SELECT 1 FROM reconciliations AS run
-                                 WHERE run.reconciliation_id = reconciliation_items.reconciliation_id
-                                   AND run.status NOT IN ('ACTING', 'DONE'))
-               ORDER BY due_at LIMIT $1 FOR UPDATE SKIP LOCKED))
+                 -- What is still being compared may turn out to be none; what was decided is carried out.
+                 AND (status = 'APPLYING'
+                      OR NOT EXISTS (SELECT 1 FROM reconciliations AS run
+                                     WHERE run.reconciliation_id = reconciliation_items.reconciliation_id
+                                       AND run.status NOT IN ('ACTING', 'DONE')))
+               -- What waits for no channel comes first.
+               ORDER BY action, due_at LIMIT $1 FOR UPDATE SKIP LOCKED))
            RETURNING item_id, reconciliation_id, channel, class AS "class: Class", kind AS "kind: StatementKind", our_id,
                      channel_id, merchant_id, order_no, ours, theirs, our_status, currency AS "currency: Currency", at,
                      action AS "action: Action", moves_money, status AS "status: ItemStatus", decided_by, outcome,
@@ -59,9 +63,14 @@ pub(in crate::reconciliation) async fn move_item(
     let conn: &mut Conn = tx;
     let moved = sqlx::query!(
         "UPDATE reconciliation_items
-         SET status = $4, decided_by = coalesce($5, decided_by), outcome = coalesce($6, outcome),
-             decided_at = CASE WHEN $7 THEN $8::timestamptz ELSE decided_at END,
-             attempts = CASE WHEN $7 THEN 0 ELSE attempts END, due_at = $8, updated_at = $8, version = version + 1
+         SET status = $4, outcome = coalesce($6, outcome), moves_money = $9,
+             -- Who lets it go again has decided nothing.
+             decided_by = CASE WHEN $4 <> 'WAITING' THEN coalesce($5, decided_by) END,
+             decided_at = CASE WHEN $7 THEN $8::timestamptz WHEN $4 <> 'WAITING' THEN decided_at END,
+             attempts = CASE WHEN $7 THEN 0 ELSE attempts END,
+             -- Whoever works on it keeps it; what a person decides waits for a worker.
+             due_at = CASE WHEN $4 = 'APPLYING' AND $5::text IS NULL THEN due_at ELSE $8 END,
+             updated_at = $8, version = version + 1
          WHERE item_id = $1 AND status = $2 AND version = $3",
         item.item_id,
         item.status.as_str(),
@@ -71,6 +80,7 @@ pub(in crate::reconciliation) async fn move_item(
         step.outcome,
         matches!(step.event, ItemEvent::Decided | ItemEvent::Dismissed),
         now,
+        item.moves_money,
     )
     .execute(conn)
     .await?;
@@ -85,7 +95,8 @@ pub(in crate::reconciliation) async fn release(
     at: OffsetDateTime,
 ) -> Result<(), DbError> {
     sqlx::query!(
-        "UPDATE reconciliation_items SET due_at = $3, outcome = $4 WHERE item_id = $1 AND version = $2",
+        "UPDATE reconciliation_items SET due_at = $3, outcome = $4, attempts = attempts + 1
+         WHERE item_id = $1 AND version = $2",
         item.item_id,
         item.version,
         at,
@@ -127,11 +138,12 @@ pub(in crate::reconciliation) async fn count_unfinished(
     Ok(count.fetch_one(conn).await?)
 }
 
-/// Open differences of a day that this round did not come upon, so many at most: they are none any more. Locked.
+/// Open differences of a day that this round did not come upon, so many at most: they are none any more. Locked. What the
+/// day does not answer for this time, and what somebody carried out meanwhile, stays as it is.
 pub(in crate::reconciliation) async fn lock_unseen(
     tx: &mut Tx,
-    reconciliation_id: &str,
-    round: i32,
+    run: &Claimed,
+    (answers_from, answers_until): (OffsetDateTime, OffsetDateTime),
     limit: i64,
 ) -> Result<Vec<Item>, DbError> {
     let conn: &mut Conn = tx;
@@ -143,10 +155,16 @@ pub(in crate::reconciliation) async fn lock_unseen(
                   attempts, version
            FROM reconciliation_items
            WHERE reconciliation_id = $1 AND seen_round < $2 AND status IN ('PROPOSED', 'WAITING', 'ESCALATED')
+             AND updated_at <= $4
+             AND (class <> 'MISSING_THERE' OR at < $5 OR at >= $6 AND at < $7)
            ORDER BY item_id LIMIT $3 FOR UPDATE"#,
-        reconciliation_id,
-        round,
+        run.reconciliation_id,
+        run.round,
         limit,
+        run.compared_at,
+        run.begins_at - EDGE,
+        answers_from,
+        answers_until,
     )
     .fetch_all(conn)
     .await?;

@@ -3,6 +3,7 @@
 use time::format_description::well_known::Rfc3339;
 use time::{Date, OffsetDateTime};
 
+use super::runs::Claimed;
 use crate::channels::StatementLine;
 use crate::infra::db::copy::push_cell;
 use crate::infra::db::{Conn, DbError, Tx};
@@ -46,16 +47,29 @@ pub(in crate::reconciliation) async fn copy_lines(
     Ok(())
 }
 
-/// Takes lines of a day out, so many at most. Gives how many.
+/// Takes lines out of a day that waits for its statement and is the worker's, so many at most. Gives how many: none where
+/// somebody else has the day, whose lines they are.
 pub(in crate::reconciliation) async fn delete_lines(
-    conn: &mut Conn,
-    reconciliation_id: &str,
+    tx: &mut Tx,
+    run: &Claimed,
     limit: i64,
 ) -> Result<u64, DbError> {
+    let conn: &mut Conn = tx;
+    let held = sqlx::query!(
+        "SELECT reconciliation_id FROM reconciliations
+         WHERE reconciliation_id = $1 AND version = $2 AND status = 'OPEN' FOR UPDATE",
+        run.reconciliation_id,
+        run.version,
+    )
+    .fetch_optional(&mut *conn)
+    .await?;
+    if held.is_none() {
+        return Ok(0);
+    }
     let deleted = sqlx::query!(
         "DELETE FROM statement_lines
          WHERE ctid = ANY(ARRAY(SELECT ctid FROM statement_lines WHERE reconciliation_id = $1 LIMIT $2))",
-        reconciliation_id,
+        run.reconciliation_id,
         limit,
     )
     .execute(conn)

@@ -31,7 +31,8 @@ pub(in crate::reconciliation) struct Claimed {
     pub(in crate::reconciliation) walked_until: Option<OffsetDateTime>,
     pub(in crate::reconciliation) compared_at: Option<OffsetDateTime>,
     pub(in crate::reconciliation) totals: Json<Totals>,
-    version: i32,
+    pub(in crate::reconciliation) attempts: i32,
+    pub(super) version: i32,
 }
 
 /// A day to begin.
@@ -91,7 +92,8 @@ pub(in crate::reconciliation) async fn begin_again(
     let begun = sqlx::query!(
         "WITH begun AS (
              UPDATE reconciliations
-             SET status = $3, round = round + 1, source = $4, format = $5, file_id = $6, file_sha256 = $7, lines = 0,
+             SET status = $3, round = round + 1, begins_at = $10, ends_at = $11, source = $4, format = $5, file_id = $6,
+                 file_sha256 = $7, lines = 0,
                  next_page = NULL, after_kind = '', after_channel_id = '', after_line_no = 0, is_walked = false,
                  walked_until = NULL, compared_at = NULL, totals = '{}', fault = NULL, detail = NULL, attempts = 0,
                  leased_until = $9, updated_at = $9, finished_at = NULL, version = version + 1
@@ -112,6 +114,8 @@ pub(in crate::reconciliation) async fn begin_again(
         new.file.map(|(.., sha256)| sha256),
         RunEvent::BegunAgain.as_str(),
         now,
+        new.begins_at,
+        new.ends_at,
     )
     .execute(conn)
     .await?;
@@ -136,6 +140,21 @@ pub(in crate::reconciliation) async fn find_of_day(
     Ok(row.map(|row| (row.reconciliation_id, row.status, row.file_sha256)))
 }
 
+/// Whether a day was compared to its end: its differences stand.
+pub(in crate::reconciliation) async fn is_compared(
+    conn: &mut Conn,
+    channel: &str,
+    day: Date,
+) -> Result<bool, DbError> {
+    let is_compared = sqlx::query_scalar!(
+        r#"SELECT EXISTS (SELECT 1 FROM reconciliations
+                          WHERE channel = $1 AND day = $2 AND status IN ('ACTING', 'DONE')) AS "is_compared!""#,
+        channel,
+        day,
+    );
+    Ok(is_compared.fetch_one(conn).await?)
+}
+
 /// Takes a day that waits and that nobody is at, until `until`.
 pub(in crate::reconciliation) async fn claim(
     conn: &mut Conn,
@@ -155,7 +174,7 @@ pub(in crate::reconciliation) async fn claim(
            RETURNING reconciliation_id, channel, day, begins_at, ends_at, status AS "status: RunStatus", round,
                      source AS "source: Source", format AS "format: Format", file_id, lines, next_page, after_kind,
                      after_channel_id, after_line_no, is_walked, walked_until, compared_at,
-                     totals AS "totals: Json<Totals>", version"#,
+                     totals AS "totals: Json<Totals>", attempts, version"#,
         now,
         until,
     )
@@ -174,7 +193,7 @@ pub(in crate::reconciliation) async fn note_place(
     let noted = sqlx::query!(
         "UPDATE reconciliations
          SET lines = $3, next_page = $4, after_kind = $5, after_channel_id = $6, after_line_no = $7, is_walked = $8,
-             walked_until = $9, compared_at = $10, totals = $11, leased_until = $12
+             walked_until = $9, compared_at = $10, totals = $11, leased_until = $12, attempts = 0
          WHERE reconciliation_id = $1 AND version = $2",
         run.reconciliation_id,
         run.version,
@@ -239,46 +258,66 @@ pub(in crate::reconciliation) async fn set_status(
     Ok(moved.rows_affected() == 1)
 }
 
-/// Lets a day go, to be taken again at `at`.
+/// Lets a day go, to be taken again at `at`, after a try that counts or not. Gives how many do since it went on last, or
+/// nothing when it is no longer the worker's.
 pub(in crate::reconciliation) async fn rest(
     conn: &mut Conn,
     run: &Claimed,
     at: OffsetDateTime,
-) -> Result<(), DbError> {
-    sqlx::query!(
-        "UPDATE reconciliations SET leased_until = $3 WHERE reconciliation_id = $1 AND version = $2",
+    counts: bool,
+) -> Result<Option<i32>, DbError> {
+    let attempts = sqlx::query_scalar!(
+        "UPDATE reconciliations SET leased_until = $3, attempts = attempts + CASE WHEN $4 THEN 1 ELSE 0 END
+         WHERE reconciliation_id = $1 AND version = $2 RETURNING attempts",
         run.reconciliation_id,
         run.version,
         at,
+        counts,
     )
-    .execute(conn)
+    .fetch_optional(conn)
     .await?;
-    Ok(())
+    Ok(attempts)
 }
 
-/// Whether the time of day has come in that zone. The database knows what a zone means.
-pub(in crate::reconciliation) async fn due_day(
-    conn: &mut Conn,
-    at: Time,
-    time_zone: &str,
-    now: OffsetDateTime,
-) -> Result<bool, DbError> {
-    let is_due = sqlx::query_scalar!(
-        r#"SELECT ($1::timestamptz AT TIME ZONE $2)::time >= $3 AS "is_due!""#,
-        now,
-        time_zone,
-        at
-    );
-    Ok(is_due.fetch_one(conn).await?)
+/// When a channel's days are begun by themselves.
+#[derive(Clone, Copy, Debug)]
+pub(in crate::reconciliation) struct Daily<'a> {
+    /// The time of day.
+    pub(in crate::reconciliation) at: Time,
+    /// Where it is that time.
+    pub(in crate::reconciliation) time_zone: &'a str,
 }
 
-/// The last day of a channel that was ever begun.
-pub(in crate::reconciliation) async fn last_day(
+/// Which of the given days, each with its end, is a channel's to begin by now: the first `at` at or behind its end has come,
+/// nobody ever began it, and it is not older than whatever was begun first, but for the last one. The database knows what
+/// a zone means.
+pub(in crate::reconciliation) async fn due_days(
     conn: &mut Conn,
     channel: &str,
-) -> Result<Option<Date>, DbError> {
-    let last = sqlx::query_scalar!("SELECT max(day) FROM reconciliations WHERE channel = $1", channel);
-    Ok(last.fetch_one(conn).await?)
+    (days, ends): (&[Date], &[OffsetDateTime]),
+    daily: Daily<'_>,
+    now: OffsetDateTime,
+) -> Result<Vec<Date>, DbError> {
+    let due = sqlx::query_scalar!(
+        r#"SELECT day AS "day!"
+           FROM (SELECT day, ends_at AT TIME ZONE $4 AS ended_at
+                 FROM unnest($2::date[], $3::timestamptz[]) AS past (day, ends_at)) AS past
+           WHERE NOT EXISTS (SELECT 1 FROM reconciliations AS begun
+                             WHERE begun.channel = $1 AND begun.day = past.day)
+             AND day >= coalesce((SELECT min(begun.day) FROM reconciliations AS begun WHERE begun.channel = $1),
+                                 (SELECT max(last) FROM unnest($2::date[]) AS last))
+             AND (ended_at::date + $5::time
+                  + CASE WHEN ended_at::time > $5::time THEN interval '1 day' ELSE interval '0' END)
+                 AT TIME ZONE $4 <= $6
+           ORDER BY day"#,
+        channel,
+        days,
+        ends,
+        daily.time_zone,
+        daily.at,
+        now,
+    );
+    Ok(due.fetch_all(conn).await?)
 }
 
 /// A page of days, newest first; or the one of that id.

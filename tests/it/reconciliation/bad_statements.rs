@@ -44,8 +44,23 @@ async fn a_file_that_does_not_add_up_is_named_and_nothing_of_it_is_applied() {
         );
         assert_eq!(app.count("trades").await, before, "{fault}");
     }
+    // Nobody else would bring another: a person is told at once, and once.
+    assert_eq!(app.open_exception().await["kind"], "LATE_STATEMENT");
     let run = app.reconcile_file("sandbox", day, right.as_bytes()).await;
     assert_eq!((&run["status"], &run["differences"]), (&json!("DONE"), &json!({"MISSING_HERE APPLIED": 1})));
+    assert!(app.exceptions("status=OPEN").await.is_empty(), "it came after all");
+    // Over a day that was compared, a mistaken file changes nothing.
+    for wrong in [without_end.to_owned(), sandbox_csv(day, &[]), right.replace(",1990,", ",1991,")] {
+        let refused = app.upload("sandbox", day, wrong.as_bytes(), "").await;
+        assert_eq!(refused.problem(422), "STATEMENT_REFUSED");
+    }
+    let mistyped = app.upload("sandbx", day, right.as_bytes(), "&format=sandbox").await;
+    assert_eq!(mistyped.problem(422), "UNKNOWN_CHANNEL");
+    let after = app.reconciliation(run["reconciliation_id"].as_str().expect("an id")).await;
+    assert_eq!(
+        (&after["status"], &after["round"], &after["lines"]),
+        (&json!("DONE"), &run["round"], &json!(2))
+    );
     app.end().await;
 }
 

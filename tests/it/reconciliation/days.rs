@@ -46,23 +46,52 @@ async fn a_day_on_which_all_is_well_adds_up_to_nothing() {
 async fn every_day_begins_by_itself_at_its_time_also_those_that_were_missed() {
     let vars = vec![("RECON_AT", "04:30".to_owned()), ("RECON_TZ", "Asia/Shanghai".to_owned())];
     let app = TestApp::start_with(TestOptions { vars, ..TestOptions::default() }).await;
-    // Ten in UTC is past half past four in Shanghai; sixteen hours later it is two in the night there.
+    // A minute behind the day's end it is past half past four in Shanghai, and its statement is not there yet.
     app.wait_for_ten();
+    app.clock.advance(Duration::from_secs(14 * 3600 + 60));
+    reconciliation::begin_daily(&app.instance.app).await.expect("not yet");
+    assert_eq!(app.count("reconciliations").await, 0);
+    // The first half past four behind its end.
+    app.clock.advance(Duration::from_secs(20 * 3600 + 30 * 60));
     assert_eq!(reconciliation::begin_daily(&app.instance.app).await.expect("begun"), Batch::Done);
     assert_eq!(app.count("reconciliations").await, 1);
     app.run_until_idle().await;
     assert_eq!(app.count_where("reconciliations", "status = 'DONE'").await, 1);
-    app.clock.advance(Duration::from_secs(8 * 3600));
+    app.clock.advance(Duration::from_secs(23 * 3600));
     reconciliation::begin_daily(&app.instance.app).await.expect("not yet");
     assert_eq!(app.count("reconciliations").await, 1);
-    // Nobody is here for three days.
-    app.clock.advance(Duration::from_secs(64 * 3600));
+    // Nobody is here for two days more.
+    app.clock.advance(Duration::from_secs(49 * 3600));
     for _ in 0..2 {
         reconciliation::begin_daily(&app.instance.app).await.expect("begun");
     }
     assert_eq!(app.count("reconciliations").await, 4, "each day once");
     app.run_until_idle().await;
     assert_eq!(app.count_where("reconciliations", "status = 'DONE'").await, 4);
+    app.end().await;
+}
+
+#[tokio::test]
+async fn two_instances_begin_a_day_once_and_never_over_what_a_person_began() {
+    let vars = vec![("RECON_AT", "04:00".to_owned())];
+    let app = TestApp::start_with(TestOptions { vars, ..TestOptions::default() }).await;
+    let day = app.wait_for_ten();
+    paid(&app, "A").await;
+    app.sleep_over();
+    let begun = || reconciliation::begin_daily(&app.instance.app);
+    let (one, other) = tokio::join!(begun(), begun());
+    one.and(other).expect("begun");
+    assert_eq!(app.count_where("reconciliations", "round = 1").await, 1);
+    // A missed day is made up for although a later one was begun; an upload in its place is left alone.
+    app.sleep_over();
+    let next = day.next_day().expect("a day");
+    app.upload("sandbox", next, sandbox_csv(next, &[]).as_bytes(), "").await.expect(200);
+    app.sleep_over();
+    app.sleep_over();
+    begun().await.expect("begun");
+    assert_eq!(app.count_where("reconciliations", "round = 1").await, 4, "each day, each once");
+    assert_eq!(app.count_where("reconciliations", "source = 'UPLOAD'").await, 1);
+    app.run_until_idle().await;
     app.end().await;
 }
 

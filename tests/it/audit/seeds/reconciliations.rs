@@ -28,4 +28,9 @@ pub(super) const SEEDS: &[Seed] = &[
         "reconciliation_unfinished",
         "UPDATE reconciliations SET status = 'ACTING', finished_at = NULL; DELETE FROM reconciliation_history WHERE seq = 5",
     ),
+    seed(
+        "reconciliation_unfinished",
+        "UPDATE reconciliations SET status = 'OPEN', finished_at = NULL, source = 'UPLOAD', format = 'sandbox', file_id = NULL;
+         DELETE FROM reconciliation_history WHERE seq > 1",
+    ),
 ];
