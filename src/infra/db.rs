@@ -100,6 +100,18 @@ impl DbError {
         matches!(self, Self::Unavailable(_) | Self::Contended(_))
     }
 
+    /// Whether what was to be written is to blame: a constraint, a value or a size that is not possible.
+    #[must_use]
+    pub fn blames_the_row(&self) -> bool {
+        match self {
+            Self::Constraint { .. } => true,
+            Self::Other(sqlx::Error::Database(refusal)) => refusal
+                .code()
+                .is_some_and(|code| ["22", "23", "54"].iter().any(|class| code.starts_with(class))),
+            _ => false,
+        }
+    }
+
     /// Whether the same use case may be run again at once. Every use case looks before it writes, so running
     /// it again is safe also when the first run did commit.
     #[must_use]

@@ -43,7 +43,7 @@ async fn resend_in_tx(app: &App, tx: &mut Tx, id: i64, entry: &Entry) -> Result<
 pub async fn resend_all(app: &App, wanted: &SendAgain, entry: &Entry) -> Result<SentAgain, ResendError> {
     let mut tx = app.db.begin().await?;
     let outcome = async {
-        let sent = outbox::send_all_again_in_tx(&mut tx, wanted).await?;
+        let sent = outbox::send_all_again_in_tx(&mut tx, wanted, app.now()).await?;
         if !wanted.is_dry_run {
             admin_log::append_in_tx(&mut tx, entry, app.now()).await?;
         }

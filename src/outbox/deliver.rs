@@ -31,8 +31,8 @@ enum Verdict {
     Failed(Option<time::Duration>),
     /// The destination is away for everybody: no try of this delivery.
     Away,
-    /// The endpoint wants nothing more.
-    Gone(String),
+    /// The endpoint wants nothing more, as it stood in that version of its merchant.
+    Gone(String, i32),
     /// There is nowhere to send it any more.
     Nowhere,
     /// It can never be sent.
@@ -69,7 +69,7 @@ impl Verdict {
             Self::Delivered => "delivered",
             Self::Failed(_) => "failed",
             Self::Away => "away",
-            Self::Gone(_) => "gone",
+            Self::Gone(..) => "gone",
             Self::Nowhere => "dropped",
             Self::Poison => "poison",
         }
@@ -113,7 +113,7 @@ async fn call_back(
     let (answer, attempt) = notify(&relay.http, &relay.outside, call, relay.try_within(), now).await;
     let verdict = match answer {
         Answer::Taken => Verdict::Delivered,
-        Answer::Gone => Verdict::Gone(url.clone()),
+        Answer::Gone => Verdict::Gone(url.clone(), recipient.version),
         Answer::Failed(asked) => Verdict::Failed(asked),
     };
     (verdict, attempt)
@@ -142,7 +142,7 @@ fn ending(relay: &Relay, delivery: &Delivery, verdict: &Verdict, error: Option<S
     let end = |status, error| Ending { status, due_at: None, error, counts: true };
     match verdict {
         Verdict::Delivered => end(DeliveryStatus::Delivered, None),
-        Verdict::Gone(_) | Verdict::Nowhere => end(DeliveryStatus::Dropped, error),
+        Verdict::Gone(..) | Verdict::Nowhere => end(DeliveryStatus::Dropped, error),
         Verdict::Poison => end(DeliveryStatus::Dead, error),
         Verdict::Away => {
             Ending { status: DeliveryStatus::Pending, due_at: Some(now + BROKER_PAUSE), error, counts: false }
@@ -169,7 +169,7 @@ async fn record(
         tracing::info!(event.id = event_id(delivery.event_id), %kind, error, %due_at, "an event is told again later");
     }
     let attempt = serde_json::to_value(&attempt).unwrap_or_default();
-    let is_rare = ending.status == DeliveryStatus::Dead || matches!(verdict, Verdict::Gone(_));
+    let is_rare = ending.status == DeliveryStatus::Dead || matches!(verdict, Verdict::Gone(..));
     let record = Record { delivery, ending, attempt, now: relay.clock.now() };
     if is_rare {
         return give_up(relay, &record, verdict).await;
@@ -184,11 +184,22 @@ async fn give_up(relay: &Relay, record: &Record, verdict: &Verdict) -> Result<()
     let order = (delivery.merchant_id.as_deref(), delivery.order_no.as_deref());
     let mut tx = relay.db.begin().await?;
     let written = async {
-        let batch = std::slice::from_ref(record);
+        let (mut record, mut verdict) = (record.clone(), verdict);
+        if let Verdict::Gone(_, version) = verdict
+            && !store::is_still_of_version(&mut tx, order.0.unwrap_or_default(), *version).await?
+        {
+            // Its endpoint was saved anew meanwhile: the answer is none of that one.
+            verdict = &Verdict::Failed(None);
+            record.ending = ending(relay, delivery, verdict, record.ending.error);
+        }
+        let batch = std::slice::from_ref(&record);
         if Record::carry_out(batch, Patience::ALONE, &mut tx).await? != [true] {
             return Ok(());
         }
-        let Verdict::Gone(url) = verdict else {
+        if record.ending.status == DeliveryStatus::Pending {
+            return Ok(());
+        }
+        let Verdict::Gone(url, _) = verdict else {
             let (id, kind) = (delivery.event_id, delivery.kind);
             return relay.open_dead_letter_in_tx(&mut tx, id, kind, order, error, record.now).await;
         };

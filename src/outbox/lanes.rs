@@ -20,6 +20,8 @@ const MAX_REMEMBERED: usize = 4096;
 #[derive(Clone, Debug)]
 pub(super) struct Lanes {
     known: Arc<Mutex<HashMap<String, Lane>>>,
+    /// The last lane that was looked at; empty when the next turn begins with the first.
+    turn: Arc<Mutex<String>>,
     bell: Arc<Notify>,
 }
 
@@ -46,11 +48,21 @@ impl Lane {
 impl Lanes {
     /// Lanes that ring this bell when there is room for more.
     pub(super) fn new(bell: Arc<Notify>) -> Self {
-        Self { known: Arc::default(), bell }
+        Self { known: Arc::default(), turn: Arc::default(), bell }
     }
 
     fn known(&self) -> MutexGuard<'_, HashMap<String, Lane>> {
         self.known.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Behind which lane the next turn begins.
+    pub(super) fn turn(&self) -> String {
+        self.turn.lock().unwrap_or_else(PoisonError::into_inner).clone()
+    }
+
+    /// Lets the next turn begin behind this lane.
+    pub(super) fn turn_to(&self, name: String) {
+        *self.turn.lock().unwrap_or_else(PoisonError::into_inner) = name;
     }
 
     /// How much room each lane has, where it is not [`FIRST`].
@@ -60,7 +72,8 @@ impl Lanes {
             known.retain(|_, lane| lane.in_hand > 0);
         }
         let room = |lane: &Lane| i64::try_from(lane.room()).unwrap_or(0);
-        known.iter().map(|(name, lane)| (name.clone(), room(lane))).unzip()
+        let other = known.iter().filter(|(_, lane)| lane.room() != FIRST);
+        other.map(|(name, lane)| (name.clone(), room(lane))).unzip()
     }
 
     /// A place in the lane, if there is one.

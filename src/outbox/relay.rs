@@ -30,10 +30,14 @@ use crate::infra::tasks::Tasks;
 
 /// New events that are looked at in one turn.
 const NEW_AT_ONCE: usize = 512;
+/// Of those, when they are looked at one by one.
+const SINGLY_AT_ONCE: usize = 64;
 /// Lanes that are looked at in one turn.
 const LANES_AT_ONCE: i32 = 1000;
 /// The lane of everything that goes to the broker; no merchant has such an id.
 const BROKER: &str = "*";
+/// The lane of what was never on its way; no merchant has such an id either.
+const REFUSED: &str = "?";
 /// Longest try, its answer included.
 const TRY_WITHIN: Duration = Duration::from_secs(15);
 
@@ -90,6 +94,8 @@ impl std::ops::Deref for Relay {
 #[derive(Debug)]
 pub(super) struct Recipient {
     pub(super) url: Option<String>,
+    /// Of the merchant, when it was looked up.
+    pub(super) version: i32,
     pub(super) disabled: Vec<String>,
     /// Or why nothing can be signed for it.
     pub(super) signer: Result<Signer, String>,
@@ -123,7 +129,9 @@ impl Relay {
         self.send_all(due, now).await?;
         let (looked_at, new) = self.route(now, leased_until).await?;
         self.send_all(new, now).await?;
-        Ok(Batch::of(looked_at, NEW_AT_ONCE))
+        // Behind the lanes of this turn there are others.
+        let is_half_way = !self.lanes.turn().is_empty();
+        Ok(if is_half_way { Batch::MoreWaiting } else { Batch::of(looked_at, NEW_AT_ONCE) })
     }
 
     async fn claim(
@@ -137,11 +145,14 @@ impl Relay {
             room.0.push(BROKER.to_owned());
             room.1.push(0);
         }
-        let mut conn = self.db.conn().await?;
-        effect!(
+        let (mut conn, from) = (self.db.conn().await?, self.lanes.turn());
+        let claimed = effect!(
             "outbox.claim",
-            store::claim_due(&mut conn, now, leased_until, &room, first, LANES_AT_ONCE).await
-        )
+            store::claim_due(&mut conn, now, leased_until, &room, first, (&from, LANES_AT_ONCE)).await
+        );
+        let (last_lane, due) = claimed?;
+        self.lanes.turn_to(last_lane.unwrap_or_default());
+        Ok(due)
     }
 
     /// Looks at new events: gives how many, and the deliveries that are to be sent at once.
@@ -154,9 +165,55 @@ impl Relay {
         if !store::has_new(&mut self.db.conn().await?).await? {
             return Ok((0, Vec::new()));
         }
+        match self.route_all(now, leased_until, false).await {
+            Err(refusal) if refusal.blames_the_row() => {
+                tracing::warn!(error = %refusal, "an event cannot be handed out: they are looked at one by one");
+                self.route_all(now, leased_until, true).await
+            }
+            routed => routed,
+        }
+    }
+
+    async fn route_all(
+        &self,
+        now: OffsetDateTime,
+        leased_until: OffsetDateTime,
+        singly: bool,
+    ) -> Result<(usize, Vec<(Place, Delivery)>), DbError> {
         let mut tx = self.db.begin().await?;
-        let routed = self.route_in_tx(&mut tx, now, leased_until).await;
+        let routed = match singly {
+            false => self.route_in_tx(&mut tx, now, leased_until).await,
+            true => self.route_singly_in_tx(&mut tx, now, leased_until).await,
+        };
         effect!("outbox.route", tx.finish(routed).await)
+    }
+
+    /// The same, so that an event which cannot be handed out becomes a dead letter and stops no other.
+    async fn route_singly_in_tx(
+        &self,
+        tx: &mut Tx,
+        now: OffsetDateTime,
+        leased_until: OffsetDateTime,
+    ) -> Result<(usize, Vec<(Place, Delivery)>), DbError> {
+        let events = store::find_new(tx, i64::try_from(SINGLY_AT_ONCE).unwrap_or(1)).await?;
+        let (count, mut at_once) = (events.len(), Vec::new());
+        for event in events {
+            let mut one = vec![(self.destinations(&event, now), event)];
+            store::save_point(tx).await?;
+            match self.hand_out_in_tx(tx, &mut one, now, leased_until).await {
+                Ok(begun) => at_once.extend(begun),
+                Err(refusal) if refusal.blames_the_row() => {
+                    store::back_to_save_point(tx).await?;
+                    one.iter_mut()
+                        .flat_map(|(deliveries, _)| deliveries)
+                        .for_each(|one| give_up(one, &refusal));
+                    self.hand_out_in_tx(tx, &mut one, now, leased_until).await?;
+                }
+                Err(error) => return Err(error),
+            }
+        }
+        // Whatever is left is looked at in the next turn, many at a time again.
+        Ok((if count == SINGLY_AT_ONCE { NEW_AT_ONCE } else { count }, at_once))
     }
 
     async fn route_in_tx(
@@ -169,26 +226,40 @@ impl Relay {
         if events.is_empty() {
             return Ok((0, Vec::new()));
         }
+        let mut routed: Vec<_> =
+            events.into_iter().map(|event| (self.destinations(&event, now), event)).collect();
+        let at_once = self.hand_out_in_tx(tx, &mut routed, now, leased_until).await?;
+        Ok((routed.len(), at_once))
+    }
+
+    /// Writes where events go, and gives what is to be sent at once.
+    async fn hand_out_in_tx(
+        &self,
+        tx: &mut Tx,
+        routed: &mut [(Vec<NewDelivery>, NewEvent)],
+        now: OffsetDateTime,
+        leased_until: OffsetDateTime,
+    ) -> Result<Vec<(Place, Delivery)>, DbError> {
         let mut at_once = Vec::new();
-        let (mut routed, mut open) = (Vec::with_capacity(events.len()), Vec::with_capacity(events.len()));
-        for event in events {
-            let mut deliveries = self.destinations(&event, now);
-            for delivery in &mut deliveries {
-                at_once.extend(self.begin(&event, delivery, leased_until));
+        for (deliveries, event) in routed.iter_mut() {
+            for delivery in deliveries {
+                at_once.extend(self.begin(event, delivery, leased_until));
             }
-            let pending = deliveries.iter().filter(|one| one.status == DeliveryStatus::Pending).count();
-            open.push(i16::try_from(pending).unwrap_or(0));
-            routed.push((event, deliveries));
         }
-        store::hand_out(tx, &routed, &open, now).await?;
-        for (event, deliveries) in &routed {
+        let mut told_before = store::hand_out(tx, routed, now).await?;
+        for (_, delivery) in &mut at_once {
+            if let Some(body) = told_before.remove(&(delivery.event_id, delivery.kind)) {
+                delivery.body = body;
+            }
+        }
+        for (deliveries, event) in routed.iter() {
             for dead in deliveries.iter().filter(|one| one.status == DeliveryStatus::Dead) {
                 let error = dead.last_error.as_deref().unwrap_or_default();
                 let order = (event.merchant_id.as_deref(), event.order_no.as_deref());
                 self.open_dead_letter_in_tx(tx, event.id, dead.kind, order, error, now).await?;
             }
         }
-        Ok((routed.len(), at_once))
+        Ok(at_once)
     }
 
     /// A place for a new delivery, when it may be sent at once: then it is ours from its first moment on.
@@ -278,26 +349,29 @@ impl Relay {
         now: OffsetDateTime,
     ) -> Result<HashMap<String, Arc<Recipient>>, DbError> {
         let callbacks = taken.iter().filter(|(_, delivery)| delivery.kind == DeliveryKind::ReplayCallback);
+        let callbacks: Vec<&Delivery> = callbacks.map(|(_, delivery)| delivery).collect();
         let merchants: BTreeSet<String> =
-            callbacks.filter_map(|(_, delivery)| delivery.merchant_id.clone()).collect();
+            callbacks.iter().filter_map(|delivery| delivery.merchant_id.clone()).collect();
         if merchants.is_empty() {
             return Ok(HashMap::new());
         }
         let merchants: Vec<String> = merchants.into_iter().collect();
+        let urls: BTreeSet<&str> = callbacks.iter().filter_map(|delivery| delivery.url.as_deref()).collect();
+        let urls: Vec<&str> = urls.into_iter().collect();
         let mut conn = self.db.conn().await?;
-        let found = store::find_addressees(&mut conn, &merchants, now).await?;
+        let found = store::find_addressees(&mut conn, &merchants, &urls, now).await?;
         Ok(found.into_iter().map(|one| (one.merchant_id.clone(), Arc::new(self.recipient(one)))).collect())
     }
 
     fn recipient(&self, addressee: Addressee) -> Recipient {
-        let Addressee { merchant_id, notify_url, notify_secret, retired, disabled } = addressee;
+        let Addressee { merchant_id, notify_url, version, notify_secret, retired, disabled } = addressee;
         let open = |sealed: &Vec<u8>| self.secrets.open(&merchant_id, sealed);
         let secrets: Result<Vec<SecretString>, _> =
             std::iter::once(&notify_secret).chain(&retired).map(open).collect();
         let signer = secrets
             .map_err(|error| error.to_string())
             .and_then(|secrets| Signer::new(&secrets).map_err(|error| error.to_string()));
-        Recipient { url: notify_url, disabled, signer }
+        Recipient { url: notify_url, version, disabled, signer }
     }
 
     /// Shows a dead letter to a person.
@@ -322,6 +396,14 @@ impl Relay {
         };
         exceptions::open_in_tx(tx, &self.ids, &exception, now).await
     }
+}
+
+/// Makes a dead letter of what the database refuses, without whatever it may have refused.
+fn give_up(delivery: &mut NewDelivery, refusal: &DbError) {
+    delivery.status = DeliveryStatus::Dead;
+    delivery.leased_until = None;
+    delivery.last_error = Some(format!("it cannot be handed out: {refusal}"));
+    (delivery.lane, delivery.url, delivery.body) = (REFUSED.to_owned(), None, String::new());
 }
 
 /// A merchant's own endpoint has its lane, and each host that its orders name has one.

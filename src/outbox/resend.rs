@@ -4,7 +4,7 @@ use time::OffsetDateTime;
 
 use super::model::{EventFilter, EventView, event_id};
 use super::store;
-use crate::exceptions::{self, ExceptionAction, ExceptionKind};
+use crate::exceptions::{self, ExceptionKind};
 use crate::infra::db::{Db, DbError, Tx};
 
 /// An event with every try.
@@ -34,11 +34,17 @@ pub async fn send_again_in_tx(
     id: i64,
     now: OffsetDateTime,
 ) -> Result<Option<(Option<String>, Option<String>)>, DbError> {
-    let Some(order) = store::exists(tx, id).await? else { return Ok(None) };
-    store::send_again(tx, id, now).await?;
-    let (kind, action) = (ExceptionKind::DeadTask, ExceptionAction::None);
-    exceptions::settle_in_tx(tx, &event_id(id), Some(kind), action, now).await?;
+    let Some(order) = store::lock(tx, id).await? else { return Ok(None) };
+    let revived = store::send_again(tx, &[id], false, now).await?;
+    store::make_due(tx, id, now).await?;
+    settle_in_tx(tx, &revived, now).await?;
     Ok(Some(order))
+}
+
+/// What a person was shown of these is on its way again.
+async fn settle_in_tx(tx: &mut Tx, revived: &[i64], now: OffsetDateTime) -> Result<(), DbError> {
+    let subjects: Vec<String> = revived.iter().copied().map(event_id).collect();
+    exceptions::settle_all_in_tx(tx, &subjects, ExceptionKind::DeadTask, now).await
 }
 
 /// Events that one call sends again at most.
@@ -74,10 +80,18 @@ pub struct SentAgain {
 ///
 /// # Errors
 /// When the database cannot be reached.
-pub async fn send_all_again_in_tx(tx: &mut Tx, wanted: &SendAgain) -> Result<SentAgain, DbError> {
+pub async fn send_all_again_in_tx(
+    tx: &mut Tx,
+    wanted: &SendAgain,
+    now: OffsetDateTime,
+) -> Result<SentAgain, DbError> {
     let SendAgain { merchant_id, since, after, only_undelivered, is_dry_run } = wanted;
-    let (after, is_real) = (after.unwrap_or(0), !is_dry_run);
-    let (count, last) =
-        store::send_all_again(tx, merchant_id, *since, after, *only_undelivered, is_real, MOST_AGAIN).await?;
-    Ok(SentAgain { count, last: last.map(event_id), has_more: count == MOST_AGAIN })
+    let after = after.unwrap_or(0);
+    let ids = store::lock_all(tx, merchant_id, *since, after, *only_undelivered, MOST_AGAIN).await?;
+    if !is_dry_run {
+        let revived = store::send_again(tx, &ids, *only_undelivered, now).await?;
+        settle_in_tx(tx, &revived, now).await?;
+    }
+    let count = i64::try_from(ids.len()).unwrap_or(i64::MAX);
+    Ok(SentAgain { count, last: ids.last().copied().map(event_id), has_more: count == MOST_AGAIN })
 }

@@ -304,6 +304,10 @@ async fn what_cannot_be_told_is_a_dead_letter_at_once_and_blocks_nothing() {
     );
     assert_eq!(app.count_where("exceptions", "kind = 'DEAD_TASK' AND order_no = 'N9'").await, 3);
     assert_eq!(app.count_where("outbox", "published_at IS NULL").await, 0);
+    app.clock.advance(minutes(91 * 24 * 60));
+    app.run_until_idle().await;
+    assert_eq!(app.count_where("deliveries", "status = 'DEAD'").await, 3, "these are not forgotten");
+    assert_eq!(app.count("deliveries").await, 3);
     app.end().await;
 }
 

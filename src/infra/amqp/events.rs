@@ -10,6 +10,7 @@ use lapin::options::{BasicPublishOptions, ConfirmSelectOptions, ExchangeDeclareO
 use lapin::types::FieldTable;
 use lapin::{BasicProperties, ExchangeKind};
 use tokio::sync::Mutex;
+use tokio::time::{Instant, timeout_at};
 
 use super::{ANSWER_WITHIN, Amqp, AmqpDown, Line};
 
@@ -45,13 +46,16 @@ impl Events {
         Self(Arc::new(Inside { amqp, exchange: exchange.to_owned(), channel: Mutex::default() }))
     }
 
-    /// Sends a message, and waits so long for the broker's word that it has it.
+    /// Sends a message, and waits so long for the broker's word that it has it, the way there included: past that
+    /// nothing is sent any more.
     ///
     /// # Errors
     /// [`AmqpDown::Refused`] when the broker does not want it, anything else when it may not have it.
     pub async fn publish(&self, message: &EventMessage<'_>, within: Duration) -> Result<(), AmqpDown> {
-        let channel = self.channel().await?;
-        let outcome = channel.answered(within, self.send(&channel, message)).await;
+        let until = Instant::now() + within;
+        let channel = timeout_at(until, self.channel()).await.map_err(|_| AmqpDown::Silent(None))??;
+        let left = until.saturating_duration_since(Instant::now());
+        let outcome = channel.answered(left, self.send(&channel, message)).await;
         if let Err(error) = &outcome
             && !matches!(error, AmqpDown::Refused)
         {

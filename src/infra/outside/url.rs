@@ -8,6 +8,9 @@ use super::Outside;
 
 /// Bytes of a URL at most.
 const MAX_URL: usize = 2000;
+/// Bytes of a host's name at most, and of what stands between two of its dots.
+const MAX_NAME: usize = 253;
+const MAX_LABEL: usize = 63;
 /// Where HTTPS is listened for.
 const PORTS: [u16; 4] = [443, 4443, 8443, 9443];
 /// Names that no public name ends with.
@@ -54,6 +57,11 @@ pub fn read_url(outside: &Outside, text: &str) -> Result<ReadUrl, String> {
 fn check_host(outside: &Outside, text: &str, host: &str, address: Option<IpAddr>) -> Result<(), String> {
     let Some(address) = address else {
         let name = host.trim_end_matches('.');
+        if name.len() > MAX_NAME || name.split('.').any(|label| label.is_empty() || label.len() > MAX_LABEL) {
+            return Err(format!(
+                "expected the name of a host: {MAX_NAME} bytes at most, and 1 to {MAX_LABEL} between its dots"
+            ));
+        }
         let is_inner = INNER
             .iter()
             .any(|inner| name.strip_suffix(inner).is_some_and(|rest| rest.is_empty() || rest.ends_with('.')));
@@ -129,6 +137,13 @@ mod tests {
         }
         let long = format!("https://shop.example.com/{}", "x".repeat(MAX_URL));
         assert!(read_url(&outside(), &long).is_err());
+        let (label, name) = ("x".repeat(MAX_LABEL + 1), "abcdefg.".repeat(32));
+        for host in [format!("{label}.example.com"), format!("{name}com"), "shop..example.com".to_owned()] {
+            for outside in [outside(), Outside { exempt: Vec::new(), is_dev: true }] {
+                let refused = read_url(&outside, &format!("https://{host}/")).unwrap_err();
+                assert!(refused.contains("the name of a host"), "{host}: {refused}");
+            }
+        }
     }
 
     #[test]

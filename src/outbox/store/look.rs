@@ -116,7 +116,8 @@ pub(in crate::outbox) async fn measure(conn: &mut Conn) -> Result<Age, DbError> 
     Ok(age)
 }
 
-/// Forgets up to `limit` deliveries that began before `horizon` and came to an end.
+/// Forgets up to `limit` deliveries that came to an end before `horizon`. A dead letter stays: without it its event would
+/// read as if everybody had it.
 pub(in crate::outbox) async fn delete_old(
     conn: &mut Conn,
     horizon: OffsetDateTime,
@@ -124,8 +125,9 @@ pub(in crate::outbox) async fn delete_old(
 ) -> Result<u64, DbError> {
     let deleted = sqlx::query!(
         "DELETE FROM deliveries WHERE ctid IN (
-             SELECT ctid FROM deliveries WHERE created_at < $1 AND status <> 'PENDING' LIMIT $2)
-           AND status <> 'PENDING'",
+             SELECT ctid FROM deliveries WHERE created_at < $1 AND updated_at < $1
+                                                  AND status IN ('DELIVERED', 'DROPPED') LIMIT $2)
+           AND status IN ('DELIVERED', 'DROPPED')",
         horizon,
         limit,
     )

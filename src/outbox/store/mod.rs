@@ -13,9 +13,9 @@ mod route;
 
 pub(super) use claim::{Addressee, claim_due, find_addressees};
 pub(super) use look::{delete_old, find, list, measure};
-pub(super) use record::{Ending, Record, disable};
-pub(super) use resend::{exists, send_again, send_all_again};
-pub(super) use route::{find_new, hand_out, has_new};
+pub(super) use record::{Ending, Record, disable, is_still_of_version};
+pub(super) use resend::{lock, lock_all, make_due, send_again};
+pub(super) use route::{back_to_save_point, find_new, hand_out, has_new, save_point};
 
 /// Appends an event to the transaction of its fact.
 pub(crate) async fn append_in_tx(

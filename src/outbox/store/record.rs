@@ -82,14 +82,17 @@ impl Command for Record {
         )
         .fetch_all(&mut *conn)
         .await?;
-        hold_back(batch, conn).await?;
-        Ok(met(batch.len(), written))
+        let met = met(batch.len(), written);
+        hold_back(batch, &met, conn).await?;
+        Ok(met)
     }
 }
 
-/// What waits behind a delivery that failed need not be looked at before it is tried again.
-async fn hold_back(batch: &[Record], conn: &mut Conn) -> Result<(), DbError> {
-    let failed: Vec<&Record> = batch.iter().filter(|record| record.ending.due_at.is_some()).collect();
+/// What waits behind a delivery that failed need not be looked at before it is tried again. That holds only of what was
+/// met, and only as long as nobody has it sent sooner.
+async fn hold_back(batch: &[Record], met: &[bool], conn: &mut Conn) -> Result<(), DbError> {
+    let met = batch.iter().zip(met).filter_map(|(record, is_met)| is_met.then_some(record));
+    let failed: Vec<&Record> = met.filter(|record| record.ending.due_at.is_some()).collect();
     if failed.is_empty() {
         return Ok(());
     }
@@ -98,6 +101,10 @@ async fn hold_back(batch: &[Record], conn: &mut Conn) -> Result<(), DbError> {
          FROM unnest($1::text[], $2::text[], $3::text[], $4::bigint[], $5::timestamptz[])
               AS failed (merchant_id, order_no, kind, event_id, due_at),
               -- The limit keeps it a look-up for each: as a join its plan could walk. What moved meanwhile is left.
+              LATERAL (SELECT held.event_id FROM deliveries AS held
+                       WHERE held.event_id = failed.event_id AND held.kind = failed.kind AND held.status = 'PENDING'
+                         AND held.due_at = failed.due_at AND held.leased_until IS NULL
+                       LIMIT 1) AS held,
               LATERAL (SELECT waiting.ctid AS place FROM deliveries AS waiting
                        WHERE waiting.merchant_id = failed.merchant_id AND waiting.order_no = failed.order_no
                          AND waiting.kind = failed.kind AND waiting.event_id > failed.event_id
@@ -113,6 +120,21 @@ async fn hold_back(batch: &[Record], conn: &mut Conn) -> Result<(), DbError> {
     .execute(conn)
     .await?;
     Ok(())
+}
+
+/// Whether the merchant is as it was in that version; then it stays so until the transaction ends.
+pub(in crate::outbox) async fn is_still_of_version(
+    tx: &mut Tx,
+    merchant_id: &str,
+    version: i32,
+) -> Result<bool, DbError> {
+    let conn: &mut Conn = tx;
+    let merchant = sqlx::query!(
+        "SELECT FROM merchants WHERE merchant_id = $1 AND version = $2 FOR SHARE",
+        merchant_id,
+        version,
+    );
+    Ok(merchant.fetch_optional(conn).await?.is_some())
 }
 
 /// Nothing goes to this endpoint of the merchant from now on.

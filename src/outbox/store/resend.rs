@@ -4,30 +4,71 @@ use time::OffsetDateTime;
 
 use crate::infra::db::{Conn, DbError, Tx};
 
-/// Whether there is such an event, and whose.
-pub(in crate::outbox) async fn exists(
-    conn: &mut Conn,
+/// Locks an event, and says whose it is.
+pub(in crate::outbox) async fn lock(
+    tx: &mut Tx,
     id: i64,
 ) -> Result<Option<(Option<String>, Option<String>)>, DbError> {
-    let row = sqlx::query!("SELECT merchant_id, order_no FROM outbox WHERE id = $1", id)
+    let conn: &mut Conn = tx;
+    let row = sqlx::query!("SELECT merchant_id, order_no FROM outbox WHERE id = $1 FOR UPDATE", id)
         .fetch_optional(conn)
         .await?;
     Ok(row.map(|row| (row.merchant_id, row.order_no)))
 }
 
-/// Has an event sent again; one that is on its way is due at once, with those of its order behind it.
-pub(in crate::outbox) async fn send_again(tx: &mut Tx, id: i64, now: OffsetDateTime) -> Result<(), DbError> {
+/// Has locked events sent again, in order: one that is published to wherever it goes now, one that is still on its way
+/// also to where it ended, or where it ended without arriving. Gives those of which there was something to send.
+pub(in crate::outbox) async fn send_again(
+    tx: &mut Tx,
+    ids: &[i64],
+    only_undelivered: bool,
+    now: OffsetDateTime,
+) -> Result<Vec<i64>, DbError> {
     tx.ring_after_commit();
     let conn: &mut Conn = tx;
+    // Locked before this statement began, so that it sees where each of them has ended meanwhile.
+    let revived = sqlx::query_scalar!(
+        r#"WITH again AS (
+             UPDATE outbox SET open_deliveries = NULL, published_at = NULL
+             WHERE id = ANY($1) AND open_deliveries = 0
+             RETURNING id
+           ), revived AS (
+             UPDATE deliveries AS delivery
+             SET status = 'PENDING', attempts = 0, due_at = $3, leased_until = NULL, last_error = NULL, updated_at = $3
+             FROM outbox AS event
+             WHERE event.id = ANY($1) AND event.open_deliveries > 0 AND delivery.event_id = event.id
+               AND (delivery.status IN ('DEAD', 'DROPPED') OR delivery.status = 'DELIVERED' AND NOT $2)
+               -- What could not be told has nothing to be sent until the relay looks at it anew.
+               AND delivery.body <> ''
+             RETURNING delivery.event_id
+           ), counted AS (
+             SELECT event_id, count(*)::smallint AS count FROM revived GROUP BY event_id
+           ), reopened AS (
+             UPDATE outbox SET open_deliveries = open_deliveries + counted.count
+             FROM counted WHERE outbox.id = counted.event_id
+           )
+           SELECT id AS "id!" FROM again UNION ALL SELECT event_id FROM counted"#,
+        ids,
+        only_undelivered,
+        now,
+    );
+    Ok(revived.fetch_all(conn).await?)
+}
+
+/// Has an event that is on its way due at once, with those of its order.
+pub(in crate::outbox) async fn make_due(tx: &mut Tx, id: i64, now: OffsetDateTime) -> Result<(), DbError> {
+    let conn: &mut Conn = tx;
     sqlx::query!(
-        "WITH again AS (
-             UPDATE outbox SET open_deliveries = NULL, published_at = NULL WHERE id = $1 AND open_deliveries = 0
-         )
-         UPDATE deliveries AS delivery SET due_at = $2
-         FROM outbox AS event
-         WHERE event.id = $1 AND delivery.status = 'PENDING' AND delivery.due_at > $2
-           AND (delivery.event_id = event.id
-                OR delivery.merchant_id = event.merchant_id AND delivery.order_no = event.order_no)",
+        "UPDATE deliveries AS delivery SET due_at = $2
+         FROM (SELECT waiting.event_id, waiting.kind
+               FROM outbox AS event
+               JOIN deliveries AS waiting
+                 ON waiting.event_id = event.id
+                    OR waiting.merchant_id = event.merchant_id AND waiting.order_no = event.order_no
+               WHERE event.id = $1 AND waiting.status = 'PENDING' AND waiting.due_at > $2
+               -- Whoever has one of them is writing down what came of it, and may want the event next.
+               FOR UPDATE OF waiting SKIP LOCKED) AS waiting
+         WHERE delivery.event_id = waiting.event_id AND delivery.kind = waiting.kind",
         id,
         now,
     )
@@ -36,40 +77,31 @@ pub(in crate::outbox) async fn send_again(tx: &mut Tx, id: i64, now: OffsetDateT
     Ok(())
 }
 
-/// Has up to `limit` events of a merchant sent again that happened since then, in their order from behind `after` on,
-/// all or those that did not arrive. Without `is_real` nothing is changed. Gives how many, and the last.
-pub(in crate::outbox) async fn send_all_again(
+/// Locks up to `limit` events of a merchant that happened since then and can be sent again, in their order from behind
+/// `after` on: all, or those that did not arrive somewhere.
+pub(in crate::outbox) async fn lock_all(
     tx: &mut Tx,
     merchant_id: &str,
     since: OffsetDateTime,
     after: i64,
     only_undelivered: bool,
-    is_real: bool,
     limit: i64,
-) -> Result<(i64, Option<i64>), DbError> {
-    tx.ring_after_commit();
+) -> Result<Vec<i64>, DbError> {
     let conn: &mut Conn = tx;
-    let row = sqlx::query!(
-        r#"WITH wanted AS MATERIALIZED (
-             SELECT id FROM outbox AS event
-             WHERE event.merchant_id = $1 AND event.created_at >= $2 AND event.id > $3 AND event.open_deliveries = 0
-               AND (NOT $4 OR EXISTS (SELECT 1 FROM deliveries
-                                      WHERE event_id = event.id AND deliveries.status IN ('DEAD', 'DROPPED')))
-             ORDER BY id LIMIT $5
-             FOR UPDATE SKIP LOCKED
-           ), again AS (
-             UPDATE outbox SET open_deliveries = NULL, published_at = NULL
-             FROM wanted WHERE outbox.id = wanted.id AND $6
-           )
-           SELECT count(*) AS "count!", max(id) AS last FROM wanted"#,
+    let ids = sqlx::query_scalar!(
+        "SELECT id FROM outbox AS event
+         WHERE event.merchant_id = $1 AND event.created_at >= $2 AND event.id > $3
+           AND (event.open_deliveries = 0 AND NOT $4
+                OR event.open_deliveries IS NOT NULL
+                   AND EXISTS (SELECT FROM deliveries
+                               WHERE event_id = event.id AND deliveries.status IN ('DEAD', 'DROPPED')))
+         ORDER BY id LIMIT $5
+         FOR UPDATE OF event",
         merchant_id,
         since,
         after,
         only_undelivered,
         limit,
-        is_real,
-    )
-    .fetch_one(conn)
-    .await?;
-    Ok((row.count, row.last))
+    );
+    Ok(ids.fetch_all(conn).await?)
 }

@@ -1,10 +1,12 @@
 //! From an event to its deliveries.
 
+use std::collections::HashMap;
+
 use time::OffsetDateTime;
 
 use crate::infra::db::{Conn, DbError, Tx};
 use crate::infra::gather::column;
-use crate::outbox::model::{NewDelivery, NewEvent};
+use crate::outbox::model::{DeliveryKind, DeliveryStatus, NewDelivery, NewEvent};
 
 /// Whether there is an event that nobody has looked at yet.
 pub(in crate::outbox) async fn has_new(conn: &mut Conn) -> Result<bool, DbError> {
@@ -27,10 +29,12 @@ pub(in crate::outbox) async fn find_new(tx: &mut Tx, limit: i64) -> Result<Vec<N
                             AND disabled.url = coalesce(orders.notify_url, merchants.notify_url)) AS "is_disabled!",
                   (SELECT max(due_at) FROM deliveries AS ahead
                    WHERE ahead.merchant_id = event.merchant_id AND ahead.order_no = event.order_no
-                     AND ahead.kind = 'REPLAY_CALLBACK' AND ahead.status = 'PENDING') AS callback_behind,
+                     AND ahead.kind = 'REPLAY_CALLBACK' AND ahead.status = 'PENDING'
+                     AND ahead.event_id < event.id) AS callback_behind,
                   (SELECT max(due_at) FROM deliveries AS ahead
                    WHERE ahead.merchant_id = event.merchant_id AND ahead.order_no = event.order_no
-                     AND ahead.kind = 'RESEND_EVENT' AND ahead.status = 'PENDING') AS message_behind
+                     AND ahead.kind = 'RESEND_EVENT' AND ahead.status = 'PENDING'
+                     AND ahead.event_id < event.id) AS message_behind
            FROM outbox AS event
            LEFT JOIN merchants ON merchants.merchant_id = event.merchant_id
            LEFT JOIN orders ON orders.merchant_id = event.merchant_id AND orders.order_no = event.order_no
@@ -50,18 +54,20 @@ pub(in crate::outbox) async fn find_new(tx: &mut Tx, limit: i64) -> Result<Vec<N
     Ok(events)
 }
 
-/// Writes where locked events go, and that they were looked at. One that goes nowhere counts as published.
+/// Writes where locked events go, and that they were looked at. One that goes nowhere counts as published. Gives the
+/// bodies that were told before and are told again.
 pub(in crate::outbox) async fn hand_out(
     tx: &mut Tx,
-    routed: &[(NewEvent, Vec<NewDelivery>)],
-    open: &[i16],
+    routed: &[(Vec<NewDelivery>, NewEvent)],
     now: OffsetDateTime,
-) -> Result<(), DbError> {
+) -> Result<HashMap<(i64, DeliveryKind), String>, DbError> {
     let conn: &mut Conn = tx;
     let all: Vec<(&NewEvent, &NewDelivery)> =
-        routed.iter().flat_map(|(event, to)| to.iter().map(move |delivery| (event, delivery))).collect();
-    sqlx::query!(
-        "WITH handed AS (
+        routed.iter().flat_map(|(to, event)| to.iter().map(move |delivery| (event, delivery))).collect();
+    let is_open = |one: &&NewDelivery| one.status == DeliveryStatus::Pending;
+    let open = column(routed, |(to, _)| i16::try_from(to.iter().filter(is_open).count()).unwrap_or(0));
+    let told_before = sqlx::query!(
+        r#"WITH handed AS (
              INSERT INTO deliveries (event_id, kind, event, merchant_id, order_no, lane, url, body, status, due_at,
                                      leased_until, last_error, created_at, updated_at)
              SELECT event_id, kind, event, merchant_id, order_no, lane, url, body, status, due_at, leased_until,
@@ -74,12 +80,19 @@ pub(in crate::outbox) async fn hand_out(
              ON CONFLICT (event_id, kind) DO UPDATE
              SET lane = excluded.lane, url = excluded.url, status = excluded.status, attempts = 0,
                  due_at = excluded.due_at, leased_until = excluded.leased_until, last_error = excluded.last_error,
-                 updated_at = excluded.updated_at
+                 updated_at = excluded.updated_at,
+                 -- Empty where it could not be told.
+                 body = CASE deliveries.body WHEN '' THEN excluded.body ELSE deliveries.body END
+             -- Only a row that was there already has been locked.
+             RETURNING event_id, kind, CASE WHEN xmax <> '0' THEN body END AS body_before
+         ), looked_at AS (
+             UPDATE outbox SET open_deliveries = routed.open, published_at = CASE routed.open WHEN 0 THEN $15 END
+             FROM unnest($1::bigint[], $2::smallint[]) AS routed (id, open) WHERE outbox.id = routed.id
          )
-         UPDATE outbox SET open_deliveries = routed.open, published_at = CASE routed.open WHEN 0 THEN $15 END
-         FROM unnest($1::bigint[], $2::smallint[]) AS routed (id, open) WHERE outbox.id = routed.id",
-        &column(routed, |(event, _)| event.id),
-        open,
+         SELECT event_id, kind AS "kind: DeliveryKind", body_before AS "body!" FROM handed
+         WHERE body_before IS NOT NULL"#,
+        &column(routed, |(_, event)| event.id),
+        &open,
         &column(&all, |(event, _)| event.id),
         &column(&all, |(_, delivery)| delivery.kind.as_str()) as &[&str],
         &column(&all, |(event, _)| event.name.as_str()) as &[&str],
@@ -94,7 +107,21 @@ pub(in crate::outbox) async fn hand_out(
         &column(&all, |(_, delivery)| delivery.last_error.as_deref()) as &[Option<&str>],
         now,
     )
-    .execute(conn)
+    .fetch_all(conn)
     .await?;
+    Ok(told_before.into_iter().map(|row| ((row.event_id, row.kind), row.body)).collect())
+}
+
+/// Where a transaction goes back to when an event cannot be handed out; it takes the place of the one before.
+pub(in crate::outbox) async fn save_point(tx: &mut Tx) -> Result<(), DbError> {
+    let conn: &mut Conn = tx;
+    sqlx::query!("SAVEPOINT one_event").execute(conn).await?;
+    Ok(())
+}
+
+/// Goes back there; locks that were taken before it are kept.
+pub(in crate::outbox) async fn back_to_save_point(tx: &mut Tx) -> Result<(), DbError> {
+    let conn: &mut Conn = tx;
+    sqlx::query!("ROLLBACK TO SAVEPOINT one_event").execute(conn).await?;
     Ok(())
 }

@@ -241,3 +241,128 @@ async fn what_happens_while_the_broker_is_away_reaches_it_in_order_afterwards() 
     assert!(orders.values().all(|seqs| *seqs == [1, 2, 3]), "{orders:?}");
     app.end().await;
 }
+
+#[tokio::test]
+async fn an_event_that_the_database_refuses_is_a_dead_letter_and_stops_no_other() {
+    let receiver = Receiver::start().await;
+    let app = TestApp::start().await;
+    app.tell_at(Some(&receiver.url)).await;
+    app.sql(
+        "ALTER TABLE deliveries ADD CONSTRAINT story_refuses CHECK (order_no <> 'bad-1' OR status = 'DEAD')",
+    )
+    .await;
+    append_many(&app, "demo", "good-", 20, 1).await;
+    append_many(&app, "demo", "bad-", 1, 1).await;
+    append_many(&app, "demo", "late-", 20, 1).await;
+    app.run_until_idle().await;
+    assert_in_order(&receiver, "good-", 20, 1);
+    assert_in_order(&receiver, "late-", 20, 1);
+    let dead = "status = 'DEAD' AND order_no = 'bad-1' AND last_error LIKE '%story_refuses%'";
+    assert_eq!((app.count_where("deliveries", dead).await, receiver.told_of("bad-1").len()), (1, 0));
+    assert_eq!(app.count_where("exceptions", "kind = 'DEAD_TASK' AND status = 'OPEN'").await, 1);
+
+    app.sql("ALTER TABLE deliveries DROP CONSTRAINT story_refuses").await;
+    let id = app.event_of("bad-1").await["event_id"].as_str().expect("an id").to_owned();
+    app.admin_post(&format!("/admin/outbox/{id}/resend"), json!({"reason": "mended"})).await.expect(200);
+    app.run_until_idle().await;
+    assert_in_order(&receiver, "bad-", 1, 1);
+    assert_eq!(app.count_where("exceptions", "status = 'OPEN'").await, 0);
+    app.end().await;
+}
+
+#[tokio::test]
+async fn a_lane_behind_a_thousand_others_has_its_turn() {
+    let receiver = Receiver::start().await;
+    let app = TestApp::start().await;
+    app.tell_at(Some(&receiver.url)).await;
+    receiver.behaves([Manner::status(500)]);
+    app.closed_order("L1").await;
+    app.run_until_idle().await;
+    app.sql(&format!(
+        "WITH event AS (
+             INSERT INTO outbox (event, event_version, payload, created_at, open_deliveries)
+             SELECT 'story.told', 1, '{{}}', '{now}', 1 FROM generate_series(1, 2500) RETURNING id
+         )
+         INSERT INTO deliveries (event_id, kind, event, lane, body, status, due_at, created_at, updated_at)
+         SELECT id, 'REPLAY_CALLBACK', 'story.told', 'a ' || id, '{{}}', 'PENDING', '{later}', '{now}', '{now}'
+         FROM event",
+        now = app.clock.now(),
+        later = app.clock.now() + Duration::from_secs(86_400),
+    ))
+    .await;
+    app.clock.advance(Duration::from_secs(10));
+    app.run_until_idle().await;
+    assert_eq!(receiver.told_of("L1").len(), 2, "its second try is due");
+    app.end().await;
+}
+
+/// The event's callback ended so, and its message is still on its way.
+async fn half_told(app: &TestApp, order_no: &str, status: &str) {
+    app.sql(&format!(
+        "UPDATE deliveries SET status = '{status}' WHERE order_no = '{order_no}' AND kind = 'REPLAY_CALLBACK';
+         INSERT INTO deliveries (event_id, kind, event, merchant_id, order_no, lane, body, status, due_at, created_at,
+                                 updated_at)
+         SELECT event_id, 'RESEND_EVENT', event, merchant_id, order_no, '*', body, 'PENDING', due_at, created_at,
+                updated_at
+         FROM deliveries WHERE order_no = '{order_no}'
+         ON CONFLICT DO NOTHING;
+         UPDATE outbox SET open_deliveries = 1, published_at = NULL WHERE order_no = '{order_no}'"
+    ))
+    .await;
+}
+
+#[tokio::test]
+async fn what_ended_in_one_place_is_sent_there_again_while_it_is_on_its_way_to_another() {
+    let receiver = Receiver::start().await;
+    let app = TestApp::start().await;
+    app.tell_at(Some(&receiver.url)).await;
+    app.closed_order("H1").await;
+    app.run_until_idle().await;
+    let id = receiver.calls()[0].id().to_owned();
+
+    half_told(&app, "H1", "DEAD").await;
+    app.admin_post(&format!("/admin/outbox/{id}/resend"), json!({"reason": "again"})).await.expect(200);
+    assert_eq!(app.count_where("outbox", "open_deliveries = 2").await, 1);
+    app.run_until_idle().await;
+    assert_eq!(receiver.told_of("H1").len(), 2);
+
+    half_told(&app, "H1", "DROPPED").await;
+    let again = json!({"merchant_id": "demo", "since": "2026-01-01T00:00:00Z", "only_undelivered": true,
+                       "reason": "it is back"});
+    let sent = app.admin_post("/admin/outbox/resend", again.clone()).await.expect(200).body;
+    assert_eq!((&sent["events"], app.count_where("outbox", "open_deliveries = 2").await), (&json!(1), 1));
+    app.run_until_idle().await;
+    assert_eq!(receiver.told_of("H1").len(), 3);
+    let sent = app.admin_post("/admin/outbox/resend", again).await.expect(200).body;
+    assert_eq!(sent["events"], 0, "it arrived there");
+    let calls = receiver.calls();
+    assert!(calls.iter().all(|call| (call.id(), &call.body) == (id.as_str(), &calls[0].body)));
+
+    app.sql(
+        "DELETE FROM deliveries WHERE kind = 'RESEND_EVENT';
+         UPDATE outbox SET open_deliveries = 0, published_at = created_at",
+    )
+    .await;
+    app.end().await;
+}
+
+#[tokio::test]
+async fn an_event_that_is_sent_again_does_not_wait_for_later_ones() {
+    let receiver = Receiver::start().await;
+    let app = TestApp::start().await;
+    app.tell_at(Some(&receiver.url)).await;
+    append_many(&app, "demo", "again-", 1, 1).await;
+    app.run_until_idle().await;
+    receiver.behaves([Manner::status(500)]);
+    app.append_events("again-1", &["{\"order_no\": \"again-1\", \"seq\": 2}"]).await;
+    app.run_until_idle().await;
+    assert_eq!(receiver.told_of("again-1").len(), 2);
+    let again = json!({"merchant_id": "demo", "since": "2026-01-01T00:00:00Z", "reason": "once more"});
+    assert_eq!(app.admin_post("/admin/outbox/resend", again).await.expect(200).body["events"], 1);
+    app.run_until_idle().await;
+    assert_eq!(receiver.calls().last().expect("a call").json()["data"]["seq"], 1, "at once");
+    app.clock.advance(Duration::from_secs(10));
+    app.run_until_idle().await;
+    assert_in_order(&receiver, "again-", 1, 2);
+    app.end().await;
+}
