@@ -4,7 +4,7 @@
 //! by; its key makes one hold, and so one charge, however often it is asked for; the largest report of usage counts, each
 //! message once, its mark committed with its effect; an end frees what it does not charge, and a final report after an
 //! expiry is charged late, never lost; what a user does not have becomes a receivable, never a negative balance.
-//! `model::HoldStatus::after` is the whole life, [`desk`] are the rules.
+//! `model::HoldStatus::after` is the whole life, `desk` holds the rules.
 //!
 //! No lock is kept while the work runs. Holds and what is told of them come in batches, each a transaction that locks
 //! what it looks at (holds, cycles, balances, in this order), decides, and writes it all at once.

@@ -5,13 +5,15 @@ use time::OffsetDateTime;
 use super::event::Event;
 use crate::infra::db::{Conn, DbError, Tx};
 
+mod addressee;
 mod claim;
 mod look;
 mod record;
 mod resend;
 mod route;
 
-pub(super) use claim::{Addressee, claim_due, find_addressees};
+pub(super) use addressee::{Addressee, find_addressees};
+pub(super) use claim::claim_due;
 pub(super) use look::{delete_old, find, list, measure};
 pub(super) use record::{Ending, Record, disable, is_still_of_version};
 pub(super) use resend::{lock, lock_all, make_due, send_again};
