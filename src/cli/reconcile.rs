@@ -23,7 +23,7 @@ use crate::config::{Config, Env, Role, Strictness};
 use crate::ids::Ids;
 use crate::infra::clock::Clock;
 use crate::infra::duty::Batch;
-use crate::reconciliation::model::{Reconciliation, RunStatus};
+use crate::reconciliation::model::{DayStatus, Reconciliation};
 use crate::reconciliation::{self, NewReconciliation, NewUpload, Report};
 use crate::run::{self, Roles};
 
@@ -83,7 +83,7 @@ pub(super) async fn run(args: ReconcileArgs, output: Output) -> Result<ExitCode,
     }
     app.db.close().await;
     let is_fine =
-        run.status == RunStatus::Done && !run.differences.keys().any(|word| waits_for_a_person(word));
+        run.status == DayStatus::Done && !run.differences.keys().any(|word| waits_for_a_person(word));
     let report = Report::from(run);
     output.show(&report, summary)?;
     Ok(if is_fine { ExitCode::SUCCESS } else { ExitCode::from(FOUND_PROBLEMS) })
@@ -127,7 +127,7 @@ fn pieces(file: File) -> impl Stream<Item = Result<Vec<u8>, std::io::Error>> {
 /// Works on it, and shows how far it is, until it has come to its end or waits for another statement.
 async fn follow(app: &App, mut run: Reconciliation) -> Result<Reconciliation, CliError> {
     let bar = bar();
-    while run.status != RunStatus::Done && run.fault.is_none() {
+    while run.status != DayStatus::Done && run.fault.is_none() {
         // What keeps it from going on stands in the log, and in the day itself.
         let carried = reconciliation::run_due(app).await;
         let acted = reconciliation::act_due(app).await;
@@ -136,7 +136,7 @@ async fn follow(app: &App, mut run: Reconciliation) -> Result<Reconciliation, Cl
         bar.set_message(format!("{}, {} lines, {differences} differences", run.status, run.lines));
         bar.tick();
         let is_busy = |outcome: &Result<Batch, _>| matches!(outcome, Ok(Batch::MoreWaiting));
-        if !is_busy(&carried) && !is_busy(&acted) && run.status != RunStatus::Done {
+        if !is_busy(&carried) && !is_busy(&acted) && run.status != DayStatus::Done {
             tokio::time::sleep(LOOK_EVERY).await;
         }
     }

@@ -8,7 +8,7 @@ use time::OffsetDateTime;
 use tokio::time::Instant;
 
 use super::lanes::Place;
-use super::model::{Attempt, Delivery, DeliveryKind, DeliveryStatus, event_id};
+use super::model::{Attempt, Delivery, DeliveryKind, EventDeliveryStatus, event_id};
 use super::notify::{Answer, notify};
 use super::relay::{Recipient, Relay};
 use super::schedule::retry_after;
@@ -141,17 +141,22 @@ fn ending(relay: &Relay, delivery: &Delivery, verdict: &Verdict, error: Option<S
     let now = relay.clock.now();
     let end = |status, error| Ending { status, due_at: None, error, counts: true };
     match verdict {
-        Verdict::Delivered => end(DeliveryStatus::Delivered, None),
-        Verdict::Gone(..) | Verdict::Nowhere => end(DeliveryStatus::Dropped, error),
-        Verdict::Poison => end(DeliveryStatus::Dead, error),
-        Verdict::Away => {
-            Ending { status: DeliveryStatus::Pending, due_at: Some(now + BROKER_PAUSE), error, counts: false }
-        }
+        Verdict::Delivered => end(EventDeliveryStatus::Delivered, None),
+        Verdict::Gone(..) | Verdict::Nowhere => end(EventDeliveryStatus::Dropped, error),
+        Verdict::Poison => end(EventDeliveryStatus::Dead, error),
+        Verdict::Away => Ending {
+            status: EventDeliveryStatus::Pending,
+            due_at: Some(now + BROKER_PAUSE),
+            error,
+            counts: false,
+        },
         Verdict::Failed(asked) => {
             let chance = |most| relay.ids.between(0, most);
             match retry_after(delivery.kind, delivery.attempts + 1, *asked, chance) {
-                Some(pause) => Ending { due_at: Some(now + pause), ..end(DeliveryStatus::Pending, error) },
-                None => end(DeliveryStatus::Dead, error),
+                Some(pause) => {
+                    Ending { due_at: Some(now + pause), ..end(EventDeliveryStatus::Pending, error) }
+                }
+                None => end(EventDeliveryStatus::Dead, error),
             }
         }
     }
@@ -169,7 +174,7 @@ async fn record(
         tracing::info!(event.id = event_id(delivery.event_id), %kind, error, %due_at, "an event is told again later");
     }
     let attempt = serde_json::to_value(&attempt).unwrap_or_default();
-    let is_rare = ending.status == DeliveryStatus::Dead || matches!(verdict, Verdict::Gone(..));
+    let is_rare = ending.status == EventDeliveryStatus::Dead || matches!(verdict, Verdict::Gone(..));
     let record = Record { delivery, ending, attempt, now: relay.clock.now() };
     if is_rare {
         return give_up(relay, &record, verdict).await;
@@ -196,7 +201,7 @@ async fn give_up(relay: &Relay, record: &Record, verdict: &Verdict) -> Result<()
         if Record::carry_out(batch, Patience::ALONE, &mut tx).await? != [true] {
             return Ok(());
         }
-        if record.ending.status == DeliveryStatus::Pending {
+        if record.ending.status == EventDeliveryStatus::Pending {
             return Ok(());
         }
         let Verdict::Gone(url, _) = verdict else {

@@ -30,7 +30,8 @@ pub use catalogue::{Told, catalogue};
 pub use event::Event;
 pub use forget::{forget_old, publish_age};
 pub use model::{
-    Attempt, DeliveryKind, DeliveryStatus, DeliveryView, EventFilter, EventStatus, EventView, parse_event_id,
+    Attempt, DeliveryKind, EventDelivery, EventDeliveryStatus, EventFilter, EventStatus, EventView,
+    parse_event_id,
 };
 pub use relay::{Relay, RelayParts};
 pub use resend::{SendAgain, SentAgain, find, list, send_again_in_tx, send_all_again_in_tx};

@@ -18,7 +18,7 @@ words! {
 
 words! {
     /// The life of a delivery.
-    pub enum DeliveryStatus {
+    pub enum EventDeliveryStatus {
         /// Waits for its time, or for an earlier event of its order; or is under way.
         Pending = "PENDING",
         /// The destination said that it has it.
@@ -85,7 +85,7 @@ pub(super) struct NewDelivery {
     pub(super) lane: String,
     pub(super) url: Option<String>,
     pub(super) body: String,
-    pub(super) status: DeliveryStatus,
+    pub(super) status: EventDeliveryStatus,
     pub(super) due_at: OffsetDateTime,
     pub(super) leased_until: Option<OffsetDateTime>,
     pub(super) last_error: Option<String>,
@@ -128,11 +128,11 @@ pub struct Attempt {
 
 /// A delivery as operators see it.
 #[derive(Clone, Debug, Serialize, Deserialize, utoipa::ToSchema)]
-pub struct DeliveryView {
+pub struct EventDelivery {
     /// How it gets there.
     pub kind: DeliveryKind,
     /// Where it stands.
-    pub status: DeliveryStatus,
+    pub status: EventDeliveryStatus,
     /// Tries that count.
     pub attempts: i32,
     /// When it may be tried next.
@@ -172,7 +172,7 @@ pub struct EventView {
     #[serde(with = "time::serde::rfc3339::option")]
     pub published_at: Option<OffsetDateTime>,
     /// Its way to each destination.
-    pub deliveries: Vec<DeliveryView>,
+    pub deliveries: Vec<EventDelivery>,
 }
 
 /// Which events.

@@ -13,7 +13,7 @@ use secrecy::SecretString;
 use time::OffsetDateTime;
 
 use super::lanes::{self, Lanes, Place};
-use super::model::{Delivery, DeliveryKind, DeliveryStatus, NewDelivery, NewEvent, event_id};
+use super::model::{Delivery, DeliveryKind, EventDeliveryStatus, NewDelivery, NewEvent, event_id};
 use super::signature::Signer;
 use super::store::{self, Addressee};
 use super::{deliver, message};
@@ -253,7 +253,7 @@ impl Relay {
             }
         }
         for (deliveries, event) in routed.iter() {
-            for dead in deliveries.iter().filter(|one| one.status == DeliveryStatus::Dead) {
+            for dead in deliveries.iter().filter(|one| one.status == EventDeliveryStatus::Dead) {
                 let error = dead.last_error.as_deref().unwrap_or_default();
                 let order = (event.merchant_id.as_deref(), event.order_no.as_deref());
                 self.open_dead_letter_in_tx(tx, event.id, dead.kind, order, error, now).await?;
@@ -269,7 +269,7 @@ impl Relay {
         new: &mut NewDelivery,
         leased_until: OffsetDateTime,
     ) -> Option<(Place, Delivery)> {
-        if new.status != DeliveryStatus::Pending {
+        if new.status != EventDeliveryStatus::Pending {
             return None;
         }
         let behind = match new.kind {
@@ -309,11 +309,11 @@ impl Relay {
         let destination = |kind| {
             let is_callback = kind == DeliveryKind::ReplayCallback;
             let (status, last_error) = match &body {
-                Err(why) => (DeliveryStatus::Dead, Some(why.clone())),
+                Err(why) => (EventDeliveryStatus::Dead, Some(why.clone())),
                 Ok(_) if is_callback && event.is_disabled => {
-                    (DeliveryStatus::Dropped, Some("its endpoint is disabled".to_owned()))
+                    (EventDeliveryStatus::Dropped, Some("its endpoint is disabled".to_owned()))
                 }
-                Ok(_) => (DeliveryStatus::Pending, None),
+                Ok(_) => (EventDeliveryStatus::Pending, None),
             };
             NewDelivery {
                 kind,
@@ -400,7 +400,7 @@ impl Relay {
 
 /// Makes a dead letter of what the database refuses, without whatever it may have refused.
 fn give_up(delivery: &mut NewDelivery, refusal: &DbError) {
-    delivery.status = DeliveryStatus::Dead;
+    delivery.status = EventDeliveryStatus::Dead;
     delivery.leased_until = None;
     delivery.last_error = Some(format!("it cannot be handed out: {refusal}"));
     (delivery.lane, delivery.url, delivery.body) = (REFUSED.to_owned(), None, String::new());

@@ -10,7 +10,7 @@ use time::{Duration, OffsetDateTime, UtcOffset};
 
 use super::carry_out::{Done, carry_out, moves_money};
 use super::compare::resolve;
-use super::model::{Action, Item, ItemEvent, ItemStatus};
+use super::model::{Item, ItemAction, ItemEvent, ItemStatus};
 use super::store::{self, Move};
 use crate::app::App;
 use crate::config::ReconAuto;
@@ -38,14 +38,14 @@ pub async fn act_due(app: &App) -> Result<Batch, DutyError> {
         effect!("reconciliation.take_up", store::claim_items(&mut conn, ITEMS, until, now).await)?;
     drop(conn);
     let count = items.len();
-    items.sort_by_key(|item| item.action == Action::Ask);
+    items.sort_by_key(|item| item.action == ItemAction::Ask);
     let mut silent = BTreeSet::new();
     for item in items {
         // Whoever is not asked now, or not reached within the lease, is taken up again when it ends.
         if app.now() >= until {
             break;
         }
-        if item.action == Action::Ask && silent.contains(&item.channel) {
+        if item.action == ItemAction::Ask && silent.contains(&item.channel) {
             continue;
         }
         match act(app, &item).await {

@@ -3,7 +3,7 @@
 use time::{Date, Duration, OffsetDateTime, UtcOffset};
 
 use super::error::ReconciliationError;
-use super::model::{Reconciliation, RunEvent, Source};
+use super::model::{DayEvent, Reconciliation, Source};
 use super::store::{self, Daily, NewRun};
 use super::{find, model};
 use crate::admin_log::{self, Entry};
@@ -127,8 +127,8 @@ async fn begin_in_tx(
         Some((id, from, sha256)) => {
             let is_repeat = new.file.is_some_and(|(.., new)| sha256.as_deref() == Some(new));
             // The same file once more: what it says was compared, and stays so.
-            if !(is_repeat && from == model::RunStatus::Done)
-                && let Some(to) = from.after(RunEvent::BegunAgain)
+            if !(is_repeat && from == model::DayStatus::Done)
+                && let Some(to) = from.after(DayEvent::BegunAgain)
             {
                 store::begin_again(tx, &id, new, from, to, now).await?;
             }

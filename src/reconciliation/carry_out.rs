@@ -1,7 +1,7 @@
 //! What is done about a difference once that was decided.
 
 use super::ask::ask;
-use super::model::{Action, Item};
+use super::model::{Item, ItemAction};
 use crate::app::App;
 use crate::channels::{Payment, TradeState};
 use crate::infra::duty::DutyError;
@@ -27,9 +27,9 @@ pub(super) enum Done {
 
 pub(super) async fn carry_out(app: &App, item: &Item) -> Result<Done, DutyError> {
     match item.action {
-        Action::Apply => apply(app, item).await,
-        Action::Ask => ask(app, item).await,
-        Action::Escalate => Ok(Done::GivenUp("the channel must say which is right".to_owned())),
+        ItemAction::Apply => apply(app, item).await,
+        ItemAction::Ask => ask(app, item).await,
+        ItemAction::Escalate => Ok(Done::GivenUp("the channel must say which is right".to_owned())),
     }
 }
 
@@ -50,7 +50,7 @@ async fn apply(app: &App, item: &Item) -> Result<Done, DutyError> {
 /// paid, or may have ended, since.
 pub(super) async fn moves_money(app: &App, item: &Item) -> Result<bool, DutyError> {
     match (item.action, report_of(item)) {
-        (Action::Apply, Some(report)) => Ok(!report::would_pay(app, &report).await?),
+        (ItemAction::Apply, Some(report)) => Ok(!report::would_pay(app, &report).await?),
         _ => Ok(item.moves_money),
     }
 }

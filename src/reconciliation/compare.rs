@@ -5,7 +5,7 @@ use time::{Date, Duration, OffsetDateTime};
 
 use super::fetch::move_on;
 use super::forget::KEPT;
-use super::model::{Item, ItemEvent, RunEvent};
+use super::model::{DayEvent, Item, ItemEvent};
 use super::store::{self, Claimed, Move, Walk};
 use crate::app::App;
 use crate::channels::bills::EDGE;
@@ -162,7 +162,7 @@ async fn end(app: &App, run: &Claimed, beside: &Beside) -> Result<Batch, DutyErr
     let unexplained: i64 = run.totals.0.0.values().map(|total| total.unexplained().abs()).sum();
     tracing::info!(channel.name = run.channel, day = %run.day, lines = run.lines, unexplained,
         "the statement of {} for {} is compared", run.channel, run.day);
-    move_on(app, run, RunEvent::Matched, None).await
+    move_on(app, run, DayEvent::Matched, None).await
 }
 
 /// A difference that is none any more, and what was open about it.

@@ -9,7 +9,7 @@ use time::Duration;
 use tokio::sync::mpsc;
 
 use super::file::StoredFile;
-use super::model::{RunEvent, RunStatus, Source};
+use super::model::{DayEvent, DayStatus, Source};
 use super::store::{self, Claimed};
 use crate::app::App;
 use crate::channels::bills::{self, BadStatement, EDGE, Fault, ReadError};
@@ -60,7 +60,7 @@ pub(super) async fn clear(app: &App, run: &Claimed) -> Result<Batch, DutyError> 
         store::rest(&mut app.db.conn().await?, run, app.now(), false).await?;
         return Ok(Batch::MoreWaiting);
     }
-    move_on(app, run, RunEvent::FetchBegun, None).await
+    move_on(app, run, DayEvent::FetchBegun, None).await
 }
 
 /// Fetches a bounded part of the statement.
@@ -71,10 +71,10 @@ pub(super) async fn fetch(app: &App, mut run: Claimed) -> Result<Batch, DutyErro
     };
     match stop {
         Stop::Complete => match check_emptiness(app, &run).await? {
-            Some(bad) => move_on(app, &run, RunEvent::StatementRefused, Some(&bad)).await,
-            None => move_on(app, &run, RunEvent::Fetched, None).await,
+            Some(bad) => move_on(app, &run, DayEvent::StatementRefused, Some(&bad)).await,
+            None => move_on(app, &run, DayEvent::Fetched, None).await,
         },
-        Stop::Bad(bad) => move_on(app, &run, RunEvent::StatementRefused, Some(&bad)).await,
+        Stop::Bad(bad) => move_on(app, &run, DayEvent::StatementRefused, Some(&bad)).await,
         Stop::MoreWaiting => {
             store::rest(&mut app.db.conn().await?, &run, app.now(), false).await?;
             Ok(Batch::MoreWaiting)
@@ -94,9 +94,9 @@ pub(super) async fn stumble(app: &App, run: &Claimed, why: &str) -> Result<Batch
     )
     .await?;
     match run.status {
-        RunStatus::Open | RunStatus::Fetching if count.is_some_and(|count| count >= MAX_ATTEMPTS) => {
+        DayStatus::Open | DayStatus::Fetching if count.is_some_and(|count| count >= MAX_ATTEMPTS) => {
             let bad = BadStatement::new(Fault::Late, format!("it cannot be read: {why}"));
-            move_on(app, run, RunEvent::StatementRefused, Some(&bad)).await
+            move_on(app, run, DayEvent::StatementRefused, Some(&bad)).await
         }
         _ => Ok(Batch::Done),
     }
@@ -242,7 +242,7 @@ async fn check_emptiness(app: &App, run: &Claimed) -> Result<Option<BadStatement
 pub(super) async fn move_on(
     app: &App,
     run: &Claimed,
-    event: RunEvent,
+    event: DayEvent,
     bad: Option<&BadStatement>,
 ) -> Result<Batch, DutyError> {
     let Some(to) = run.status.after(event) else { return Ok(Batch::Done) };
@@ -268,12 +268,12 @@ async fn tell_of_lateness(
     app: &App,
     tx: &mut Tx,
     run: &Claimed,
-    to: RunStatus,
+    to: DayStatus,
     bad: Option<&BadStatement>,
 ) -> Result<(), DbError> {
     let (kind, now) = (ExceptionKind::LateStatement, app.now());
     match bad {
-        None if to == RunStatus::Matching => {
+        None if to == DayStatus::Matching => {
             exceptions::settle_in_tx(tx, &run.reconciliation_id, Some(kind), ExceptionAction::None, now).await
         }
         // Nobody brings another file before they know; a channel's statement comes late now and then.

@@ -15,7 +15,7 @@ time::serde::format_description!(day_text, Date, "[year]-[month]-[day]");
 
 words! {
     /// The life of a channel's day.
-    pub enum RunStatus {
+    pub enum DayStatus {
         /// Waits for its statement.
         Open = "OPEN",
         /// The statement's lines come in.
@@ -31,7 +31,7 @@ words! {
 
 words! {
     /// What moves a channel's day.
-    pub enum RunEvent {
+    pub enum DayEvent {
         /// Its statement is being read.
         FetchBegun = "FETCH_BEGUN",
         /// The statement is late or at fault: nothing of it counts.
@@ -47,11 +47,11 @@ words! {
     }
 }
 
-impl RunStatus {
+impl DayStatus {
     /// The whole life of a channel's day; `None` for what is absent from it.
     #[must_use]
-    pub const fn after(self, event: RunEvent) -> Option<Self> {
-        use {RunEvent as E, RunStatus as S};
+    pub const fn after(self, event: DayEvent) -> Option<Self> {
+        use {DayEvent as E, DayStatus as S};
         match (self, event) {
             (_, E::BegunAgain) => Some(S::Open),
             (S::Open, E::FetchBegun) => Some(S::Fetching),
@@ -92,7 +92,7 @@ words! {
 
 words! {
     /// What is to be done about a difference.
-    pub enum Action {
+    pub enum ItemAction {
         /// Apply it as if the channel had called us.
         Apply = "APPLY",
         /// Ask the channel, and do what follows from its answer.
@@ -214,7 +214,7 @@ pub struct Reconciliation {
     /// Which day of the channel's.
     pub day: Date,
     /// Where it stands.
-    pub status: RunStatus,
+    pub status: DayStatus,
     /// How often it was begun.
     pub round: i32,
     /// Where the statement comes from.
@@ -270,7 +270,7 @@ pub struct Item {
     #[serde(with = "time::serde::rfc3339")]
     pub at: OffsetDateTime,
     /// What is to be done.
-    pub action: Action,
+    pub action: ItemAction,
     /// Whether that may give money back.
     pub moves_money: bool,
     /// Where it stands.
@@ -296,7 +296,7 @@ mod tests {
 
     #[test]
     fn every_pair_of_a_days_life_is_decided() {
-        use {RunEvent as E, RunStatus as S};
+        use {DayEvent as E, DayStatus as S};
         let allowed = [
             (S::Open, E::FetchBegun, S::Fetching),
             (S::Open, E::StatementRefused, S::Open),

@@ -6,7 +6,7 @@ use serde::Serialize;
 use time::OffsetDateTime;
 use utoipa::ToSchema;
 
-use super::model::{Reconciliation, RunStatus, Source, Total};
+use super::model::{DayStatus, Reconciliation, Source, Total};
 use crate::channels::bills::{Fault, Format};
 
 /// One kind of movement in one currency, in minor units.
@@ -40,7 +40,7 @@ pub struct Report {
     #[schema(example = "2026-11-20")]
     pub day: String,
     /// Where it stands.
-    pub status: RunStatus,
+    pub status: DayStatus,
     /// How often it was begun.
     pub round: i32,
     /// Where the statement comes from.

@@ -1,6 +1,6 @@
 //! The duty that carries days on: one bounded batch of one day at a time.
 
-use super::model::{RunEvent, RunStatus};
+use super::model::{DayEvent, DayStatus};
 use super::store::{self, Claimed};
 use super::{compare, fetch};
 use crate::app::App;
@@ -22,10 +22,10 @@ pub async fn run_due(app: &App) -> Result<Batch, DutyError> {
     let Some(run) = claimed else { return Ok(Batch::Done) };
     let (id, day) = (run.reconciliation_id.clone(), run.clone());
     let outcome = match run.status {
-        RunStatus::Open => fetch::clear(app, &run).await,
-        RunStatus::Fetching => fetch::fetch(app, run).await,
-        RunStatus::Matching => compare::compare(app, run).await,
-        RunStatus::Acting | RunStatus::Done => finish(app, &run).await,
+        DayStatus::Open => fetch::clear(app, &run).await,
+        DayStatus::Fetching => fetch::fetch(app, run).await,
+        DayStatus::Matching => compare::compare(app, run).await,
+        DayStatus::Acting | DayStatus::Done => finish(app, &run).await,
     };
     if let Err(error) = &outcome {
         tracing::warn!(%error, reconciliation.id = %id, "the reconciliation {id} goes on later");
@@ -42,5 +42,5 @@ async fn finish(app: &App, run: &Claimed) -> Result<Batch, DutyError> {
         return Ok(Batch::Done);
     }
     drop(conn);
-    fetch::move_on(app, run, RunEvent::Finished, None).await
+    fetch::move_on(app, run, DayEvent::Finished, None).await
 }

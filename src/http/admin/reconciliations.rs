@@ -292,14 +292,14 @@ pub(in crate::http) async fn csv(
 /// A person's decision.
 #[derive(Debug, Deserialize, ToSchema)]
 #[serde(deny_unknown_fields)]
-pub(in crate::http) struct DecisionBody {
+pub(in crate::http) struct DifferenceBody {
     /// Why.
     reason: Reason,
 }
 
 /// Has a difference carried out that waits for a person, or tried again where nothing came of it.
 #[utoipa::path(post, path = "/admin/reconciliation-items/{item_id}/approve", tag = "admin",
-    request_body(content = DecisionBody, example = json!({"reason": "checked with the channel"})),
+    request_body(content = DifferenceBody, example = json!({"reason": "checked with the channel"})),
     params(("item_id" = ReconciliationItemId, Path, description = "The difference")),
     security(("admin_token" = [])),
     responses(
@@ -311,7 +311,7 @@ pub(in crate::http) async fn approve(
     State(edge): State<Edge>,
     Operator(admin): Operator,
     PathId(item_id): PathId<ReconciliationItemId>,
-    extract::Json(body): extract::Json<DecisionBody>,
+    extract::Json(body): extract::Json<DifferenceBody>,
 ) -> Result<Json<Item>, Problem> {
     let entry = entry(admin, "reconciliations.approve", item_id.as_str(), Some(body.reason));
     decide(&edge, item_id, Decision::Approve, entry).await
@@ -319,7 +319,7 @@ pub(in crate::http) async fn approve(
 
 /// Leaves a difference as it is.
 #[utoipa::path(post, path = "/admin/reconciliation-items/{item_id}/dismiss", tag = "admin",
-    request_body(content = DecisionBody, example = json!({"reason": "the channel has put it right by hand"})),
+    request_body(content = DifferenceBody, example = json!({"reason": "the channel has put it right by hand"})),
     params(("item_id" = ReconciliationItemId, Path, description = "The difference")),
     security(("admin_token" = [])),
     responses(
@@ -331,7 +331,7 @@ pub(in crate::http) async fn dismiss(
     State(edge): State<Edge>,
     Operator(admin): Operator,
     PathId(item_id): PathId<ReconciliationItemId>,
-    extract::Json(body): extract::Json<DecisionBody>,
+    extract::Json(body): extract::Json<DifferenceBody>,
 ) -> Result<Json<Item>, Problem> {
     let entry = entry(admin, "reconciliations.dismiss", item_id.as_str(), Some(body.reason));
     decide(&edge, item_id, Decision::Dismiss, entry).await

@@ -6,7 +6,7 @@ use sqlx::{Postgres, QueryBuilder};
 use time::OffsetDateTime;
 
 use crate::infra::db::{Conn, DbError};
-use crate::outbox::model::{DeliveryView, EventFilter, EventStatus, EventView, event_id};
+use crate::outbox::model::{EventDelivery, EventFilter, EventStatus, EventView, event_id};
 
 /// What is said of an event; `log` is what is said of its tries.
 const EVENT: [&str; 2] = [
@@ -34,7 +34,7 @@ struct Row {
     created_at: OffsetDateTime,
     published_at: Option<OffsetDateTime>,
     status: EventStatus,
-    deliveries: Json<Vec<DeliveryView>>,
+    deliveries: Json<Vec<EventDelivery>>,
 }
 
 impl From<Row> for EventView {

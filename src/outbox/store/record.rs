@@ -5,12 +5,12 @@ use time::OffsetDateTime;
 
 use crate::infra::db::{Conn, DbError, Tx};
 use crate::infra::gather::{Command, Patience, column, met};
-use crate::outbox::model::{Delivery, DeliveryStatus};
+use crate::outbox::model::{Delivery, EventDeliveryStatus};
 
 /// How a try leaves its delivery.
 #[derive(Clone, Debug)]
 pub(in crate::outbox) struct Ending {
-    pub(in crate::outbox) status: DeliveryStatus,
+    pub(in crate::outbox) status: EventDeliveryStatus,
     /// When it is tried again, where it is.
     pub(in crate::outbox) due_at: Option<OffsetDateTime>,
     pub(in crate::outbox) error: Option<String>,
@@ -77,7 +77,7 @@ impl Command for Record {
             &column(batch, |new| i32::from(new.ending.counts)),
             &column(batch, |new| new.attempt.clone()),
             &column(batch, |new| new.now),
-            DeliveryStatus::Pending.as_str(),
+            EventDeliveryStatus::Pending.as_str(),
             patience.millis(),
         )
         .fetch_all(&mut *conn)

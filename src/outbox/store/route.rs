@@ -6,7 +6,7 @@ use time::OffsetDateTime;
 
 use crate::infra::db::{Conn, DbError, Tx};
 use crate::infra::gather::column;
-use crate::outbox::model::{DeliveryKind, DeliveryStatus, NewDelivery, NewEvent};
+use crate::outbox::model::{DeliveryKind, EventDeliveryStatus, NewDelivery, NewEvent};
 
 /// Whether there is an event that nobody has looked at yet.
 pub(in crate::outbox) async fn has_new(conn: &mut Conn) -> Result<bool, DbError> {
@@ -64,7 +64,7 @@ pub(in crate::outbox) async fn hand_out(
     let conn: &mut Conn = tx;
     let all: Vec<(&NewEvent, &NewDelivery)> =
         routed.iter().flat_map(|(to, event)| to.iter().map(move |delivery| (event, delivery))).collect();
-    let is_open = |one: &&NewDelivery| one.status == DeliveryStatus::Pending;
+    let is_open = |one: &&NewDelivery| one.status == EventDeliveryStatus::Pending;
     let open = column(routed, |(to, _)| i16::try_from(to.iter().filter(is_open).count()).unwrap_or(0));
     let told_before = sqlx::query!(
         r#"WITH handed AS (

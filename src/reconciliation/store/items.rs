@@ -7,7 +7,7 @@ use crate::channels::StatementKind;
 use crate::channels::bills::EDGE;
 use crate::infra::db::{Conn, DbError, Tx};
 use crate::money::Currency;
-use crate::reconciliation::model::{Action, Class, Item, ItemEvent, ItemStatus};
+use crate::reconciliation::model::{Class, Item, ItemAction, ItemEvent, ItemStatus};
 
 /// Takes differences that are due and that nobody is at, until `until`.
 pub(in crate::reconciliation) async fn claim_items(
@@ -32,7 +32,7 @@ pub(in crate::reconciliation) async fn claim_items(
                ORDER BY action, due_at LIMIT $1 FOR UPDATE SKIP LOCKED))
            RETURNING item_id, reconciliation_id, channel, class AS "class: Class", kind AS "kind: StatementKind", our_id,
                      channel_id, merchant_id, order_no, ours, theirs, our_status, currency AS "currency: Currency", at,
-                     action AS "action: Action", moves_money, status AS "status: ItemStatus", decided_by, outcome,
+                     action AS "action: ItemAction", moves_money, status AS "status: ItemStatus", decided_by, outcome,
                      created_at, attempts, version"#,
         limit,
         now,
@@ -151,7 +151,7 @@ pub(in crate::reconciliation) async fn lock_unseen(
         Item,
         r#"SELECT item_id, reconciliation_id, channel, class AS "class: Class", kind AS "kind: StatementKind", our_id,
                   channel_id, merchant_id, order_no, ours, theirs, our_status, currency AS "currency: Currency", at,
-                  action AS "action: Action", moves_money, status AS "status: ItemStatus", decided_by, outcome, created_at,
+                  action AS "action: ItemAction", moves_money, status AS "status: ItemStatus", decided_by, outcome, created_at,
                   attempts, version
            FROM reconciliation_items
            WHERE reconciliation_id = $1 AND seen_round < $2 AND status IN ('PROPOSED', 'WAITING', 'ESCALATED')
@@ -192,7 +192,7 @@ pub(in crate::reconciliation) async fn find_item(
         Item,
         r#"SELECT item_id, reconciliation_id, channel, class AS "class: Class", kind AS "kind: StatementKind", our_id,
                   channel_id, merchant_id, order_no, ours, theirs, our_status, currency AS "currency: Currency", at,
-                  action AS "action: Action", moves_money, status AS "status: ItemStatus", decided_by, outcome, created_at,
+                  action AS "action: ItemAction", moves_money, status AS "status: ItemStatus", decided_by, outcome, created_at,
                   attempts, version
            FROM reconciliation_items WHERE item_id = $1"#,
         item_id,
@@ -213,7 +213,7 @@ pub(in crate::reconciliation) async fn list_items(
         Item,
         r#"SELECT item_id, reconciliation_id, channel, class AS "class: Class", kind AS "kind: StatementKind", our_id,
                   channel_id, merchant_id, order_no, ours, theirs, our_status, currency AS "currency: Currency", at,
-                  action AS "action: Action", moves_money, status AS "status: ItemStatus", decided_by, outcome, created_at,
+                  action AS "action: ItemAction", moves_money, status AS "status: ItemStatus", decided_by, outcome, created_at,
                   attempts, version
            FROM reconciliation_items
            WHERE reconciliation_id = $1 AND ($2::text IS NULL OR status = $2) AND ($3::text IS NULL OR class = $3)

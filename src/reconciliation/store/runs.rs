@@ -7,7 +7,7 @@ use time::{Date, OffsetDateTime, Time};
 
 use crate::channels::bills::{BadStatement, Fault, Format};
 use crate::infra::db::{Conn, DbError, Tx, expect_one_row};
-use crate::reconciliation::model::{Reconciliation, RunEvent, RunStatus, Source, Totals};
+use crate::reconciliation::model::{DayEvent, DayStatus, Reconciliation, Source, Totals};
 
 /// A day in the hands of a worker. Whoever takes it after the lease, or begins it again, makes its version another.
 #[derive(Clone, Debug)]
@@ -17,7 +17,7 @@ pub(in crate::reconciliation) struct Claimed {
     pub(in crate::reconciliation) day: Date,
     pub(in crate::reconciliation) begins_at: OffsetDateTime,
     pub(in crate::reconciliation) ends_at: OffsetDateTime,
-    pub(in crate::reconciliation) status: RunStatus,
+    pub(in crate::reconciliation) status: DayStatus,
     pub(in crate::reconciliation) round: i32,
     pub(in crate::reconciliation) source: Source,
     pub(in crate::reconciliation) format: Option<Format>,
@@ -84,8 +84,8 @@ pub(in crate::reconciliation) async fn begin_again(
     tx: &mut Tx,
     reconciliation_id: &str,
     new: &NewRun<'_>,
-    from: RunStatus,
-    to: RunStatus,
+    from: DayStatus,
+    to: DayStatus,
     now: OffsetDateTime,
 ) -> Result<(), DbError> {
     let conn: &mut Conn = tx;
@@ -112,7 +112,7 @@ pub(in crate::reconciliation) async fn begin_again(
         new.file.map(|(format, ..)| format.as_str()),
         new.file.map(|(_, file_id, _)| file_id),
         new.file.map(|(.., sha256)| sha256),
-        RunEvent::BegunAgain.as_str(),
+        DayEvent::BegunAgain.as_str(),
         now,
         new.begins_at,
         new.ends_at,
@@ -127,10 +127,10 @@ pub(in crate::reconciliation) async fn find_of_day(
     tx: &mut Tx,
     channel: &str,
     day: Date,
-) -> Result<Option<(String, RunStatus, Option<String>)>, DbError> {
+) -> Result<Option<(String, DayStatus, Option<String>)>, DbError> {
     let conn: &mut Conn = tx;
     let row = sqlx::query!(
-        r#"SELECT reconciliation_id, status AS "status: RunStatus", file_sha256
+        r#"SELECT reconciliation_id, status AS "status: DayStatus", file_sha256
            FROM reconciliations WHERE channel = $1 AND day = $2 FOR UPDATE"#,
         channel,
         day,
@@ -171,7 +171,7 @@ pub(in crate::reconciliation) async fn claim(
                  AND (source = 'CHANNEL' OR file_id IS NOT NULL)
                -- Days in their order: each looks at the one before.
                ORDER BY day, leased_until LIMIT 1 FOR UPDATE SKIP LOCKED)
-           RETURNING reconciliation_id, channel, day, begins_at, ends_at, status AS "status: RunStatus", round,
+           RETURNING reconciliation_id, channel, day, begins_at, ends_at, status AS "status: DayStatus", round,
                      source AS "source: Source", format AS "format: Format", file_id, lines, next_page, after_kind,
                      after_channel_id, after_line_no, is_walked, walked_until, compared_at,
                      totals AS "totals: Json<Totals>", attempts, version"#,
@@ -217,8 +217,8 @@ pub(in crate::reconciliation) async fn note_place(
 pub(in crate::reconciliation) async fn set_status(
     tx: &mut Tx,
     run: &Claimed,
-    to: RunStatus,
-    event: RunEvent,
+    to: DayStatus,
+    event: DayEvent,
     bad: Option<&BadStatement>,
     at: OffsetDateTime,
     now: OffsetDateTime,
@@ -329,7 +329,7 @@ pub(in crate::reconciliation) async fn list(
     limit: i64,
 ) -> Result<Vec<Reconciliation>, DbError> {
     let rows = sqlx::query!(
-        r#"SELECT reconciliation_id, channel, day, status AS "status: RunStatus", round, source AS "source: Source",
+        r#"SELECT reconciliation_id, channel, day, status AS "status: DayStatus", round, source AS "source: Source",
                   format AS "format: Format", lines, totals AS "totals: Json<Totals>", fault AS "fault: Fault", detail,
                   created_at, finished_at,
                   coalesce((SELECT jsonb_object_agg(word, count)
