@@ -65,7 +65,7 @@ impl Telling {
                                      created_at, updated_at)
              SELECT id, 'REPLAY_CALLBACK', 'story.told', 'demo', '{number}', 'demo',
                     '{{\"type\":\"story.told\",\"data\":{{\"order_no\":\"{number}\"}}}}', '{status}', {attempts}, now(),
-                    {born}, now()
+                    {born}, {born}
              FROM event"
         ))
         .await;
