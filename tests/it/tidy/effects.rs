@@ -93,13 +93,22 @@ fn writers() -> BTreeMap<&'static str, BTreeSet<String>> {
         let lines: Vec<&str> = text.lines().collect();
         for function in source.functions() {
             let body = lines[function.line - 1..function.line - 1 + function.lines].join("\n");
-            let body = body.replace("FOR UPDATE", "").replace("FOR NO KEY UPDATE", "");
+            let body = with_statements(&body).replace("FOR UPDATE", "").replace("FOR NO KEY UPDATE", "");
             if ["INSERT INTO", "UPDATE ", "DELETE FROM"].iter().any(|word| body.contains(word)) {
                 writers.entry(module_of(&source.path)).or_default().insert(function.name);
             }
         }
     }
     writers
+}
+
+/// A function with the statements that it has in files.
+fn with_statements(body: &str) -> String {
+    let files = body.split('"').filter(|text| text.starts_with("src/") && text.ends_with(".sql"));
+    let statements = files.filter_map(|file| {
+        std::fs::read_to_string(std::path::Path::new(env!("CARGO_MANIFEST_DIR")).join(file)).ok()
+    });
+    statements.fold(body.to_owned(), |whole, statement| whole + statement.as_str())
 }
 
 /// Whether the word that ends right here is this one.
