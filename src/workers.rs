@@ -14,6 +14,8 @@ use crate::{ledger, operations, orders, outbox, pay, reconciliation, settlement,
 
 /// For what is also woken: the poll is only the net.
 const SOON: Duration = Duration::from_millis(200);
+/// Every commit that appends an event wakes the relay: those of so short a while share its turn.
+const RELAY_PAUSE: Duration = Duration::from_millis(10);
 /// For what other instances write.
 const SOONER: Duration = Duration::from_millis(100);
 /// For what readers add up by themselves until then.
@@ -53,7 +55,8 @@ pub fn duties(app: &App) -> Vec<Duty> {
         duty(app, "settlement.run", at_times, |app| async move { settlement::run_due(&app).await })
             .woken_by(app.settlement_wake.clone()),
         duty(app, "outbox.relay", SOONER, |app| async move { app.relay.run_once().await })
-            .woken_by(app.db.bell().clone()),
+            .woken_by(app.db.bell().clone())
+            .pausing(RELAY_PAUSE),
         duty(
             app,
             "outbox.age",

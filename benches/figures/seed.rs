@@ -102,8 +102,9 @@ const PAID: [&str; 8] = [
     "INSERT INTO trades (channel, transaction_id, pay_order_id, created_at)
      SELECT 'sandbox', 'txn_' || $2 || g, 'po_' || lpad($2 || g, 26, '0'), $5
      FROM generate_series(1, $3) AS g WHERE $1 <> '' AND $4::bigint > 0",
-    "INSERT INTO outbox (merchant_id, order_no, event, event_version, payload, created_at)
-     SELECT $1, $2 || g, 'order.paid', 1, '{}', $5 FROM generate_series(1, $3) AS g WHERE $4::bigint > 0",
+    // Told long ago.
+    "INSERT INTO outbox (merchant_id, order_no, event, event_version, payload, created_at, open_deliveries, published_at)
+     SELECT $1, $2 || g, 'order.paid', 1, '{}', $5, 0, $5 FROM generate_series(1, $3) AS g WHERE $4::bigint > 0",
     "INSERT INTO accounts (account_id, created_at, updated_at)
      SELECT account_id, $5, $5
      FROM (VALUES ('CHANNEL:sandbox:CNY'), ('MERCHANT:' || $1 || ':CNY')) AS account (account_id)

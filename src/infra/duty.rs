@@ -35,6 +35,7 @@ pub struct Duty {
     name: &'static str,
     every: Duration,
     wake: Option<Arc<Notify>>,
+    pause: Duration,
     run_once: Run,
 }
 
@@ -54,13 +55,26 @@ impl Duty {
     where
         F: Future<Output = Result<Batch, DutyError>> + Send + 'static,
     {
-        Self { name, every, wake: None, run_once: Box::new(move || run_once().boxed()) }
+        Self {
+            name,
+            every,
+            wake: None,
+            pause: Duration::ZERO,
+            run_once: Box::new(move || run_once().boxed()),
+        }
     }
 
     /// Also runs as soon as it is woken.
     #[must_use]
     pub fn woken_by(mut self, wake: Arc<Notify>) -> Self {
         self.wake = Some(wake);
+        self
+    }
+
+    /// Rests at least so long between two batches, so that what wakes it meanwhile shares the next one.
+    #[must_use]
+    pub const fn pausing(mut self, pause: Duration) -> Self {
+        self.pause = pause;
         self
     }
 
@@ -102,6 +116,7 @@ impl Duty {
 
     async fn rest(&self, stopping: &CancellationToken) {
         let woken = async {
+            tokio::time::sleep(self.pause).await;
             match &self.wake {
                 Some(wake) => wake.notified().await,
                 None => std::future::pending().await,

@@ -98,6 +98,20 @@ impl Lanes {
         Place { lanes: self.clone(), name: name.to_owned(), outcome: None }
     }
 
+    /// Of these lanes so much was taken where there was that much room: what filled it leaves more behind it.
+    pub(super) fn note_full<'a>(&self, room: &(Vec<String>, Vec<i64>), taken: impl Iterator<Item = &'a str>) {
+        let mut counts: HashMap<&str, i64> = HashMap::new();
+        taken.for_each(|name| *counts.entry(name).or_default() += 1);
+        let room: HashMap<&str, i64> =
+            room.0.iter().map(String::as_str).zip(room.1.iter().copied()).collect();
+        let first = i64::try_from(FIRST).unwrap_or(i64::MAX);
+        for (name, count) in counts {
+            if count >= room.get(name).copied().unwrap_or(first) {
+                self.note_waiting(name);
+            }
+        }
+    }
+
     /// Something waits in the lane behind what is under way.
     pub(super) fn note_waiting(&self, name: &str) {
         self.known().entry(name.to_owned()).or_default().is_hungry = true;
@@ -161,6 +175,22 @@ mod tests {
         }
         assert_eq!(room_of(&lanes, "dead"), 1);
         assert!(lanes.enter("well").is_some());
+    }
+
+    #[test]
+    fn a_lane_that_is_filled_while_others_leave_it_rings_all_the_same() {
+        let bell = Arc::new(Notify::new());
+        let lanes = Lanes::new(bell.clone());
+        let early: Vec<_> = (0..4).map(|_| lanes.enter_anyway("well")).collect();
+        let room = lanes.room();
+        early.into_iter().for_each(|mut place| place.note(true));
+        let names = vec!["well"; FIRST - 4];
+        let mut taken: Vec<_> = names.iter().map(|name| lanes.enter_anyway(name)).collect();
+        lanes.note_full(&room, names.iter().copied());
+        taken.iter_mut().for_each(|place| place.note(true));
+        taken.truncate(1);
+        let rang = futures_util::FutureExt::now_or_never(bell.notified()).is_some();
+        assert!(rang, "there is room, and there was more than it could hold");
     }
 
     #[test]

@@ -152,6 +152,7 @@ impl Relay {
         );
         let (last_lane, due) = claimed?;
         self.lanes.turn_to(last_lane.unwrap_or_default());
+        self.lanes.note_full(&room, due.iter().map(|delivery| delivery.lane.as_str()));
         Ok(due)
     }
 

@@ -41,7 +41,9 @@ impl Command for Record {
     async fn carry_out(batch: &[Self], patience: Patience, conn: &mut Conn) -> Result<Vec<bool>, DbError> {
         let written = sqlx::query_scalar!(
             r#"WITH patient AS MATERIALIZED (
-                 SELECT set_config('lock_timeout', $11, true)
+                 -- A crash of the database may take this back: then the delivery is tried once more when its lease is
+                 -- over, which is harmless, as it may always arrive more than once.
+                 SELECT set_config('lock_timeout', $11, true), set_config('synchronous_commit', 'off', true)
                ), ended AS (
                  UPDATE deliveries AS delivery
                  SET status = new.status, attempts = delivery.attempts + new.counts,

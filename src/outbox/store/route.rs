@@ -67,7 +67,11 @@ pub(in crate::outbox) async fn hand_out(
     let is_open = |one: &&NewDelivery| one.status == EventDeliveryStatus::Pending;
     let open = column(routed, |(to, _)| i16::try_from(to.iter().filter(is_open).count()).unwrap_or(0));
     let told_before = sqlx::query!(
-        r#"WITH handed AS (
+        r#"WITH relaxed AS MATERIALIZED (
+             -- A crash of the database may take this back: then the event is looked at again, which is harmless, as it
+             -- may always arrive more than once. The event itself was flushed with its fact.
+             SELECT set_config('synchronous_commit', 'off', true)
+           ), handed AS (
              INSERT INTO deliveries (event_id, kind, event, merchant_id, order_no, lane, url, body, status, due_at,
                                      leased_until, last_error, created_at, updated_at)
              SELECT event_id, kind, event, merchant_id, order_no, lane, url, body, status, due_at, leased_until,
@@ -87,7 +91,7 @@ pub(in crate::outbox) async fn hand_out(
              RETURNING event_id, kind, CASE WHEN xmax <> '0' THEN body END AS body_before
          ), looked_at AS (
              UPDATE outbox SET open_deliveries = routed.open, published_at = CASE routed.open WHEN 0 THEN $15 END
-             FROM unnest($1::bigint[], $2::smallint[]) AS routed (id, open) WHERE outbox.id = routed.id
+             FROM unnest($1::bigint[], $2::smallint[]) AS routed (id, open), relaxed WHERE outbox.id = routed.id
          )
          SELECT event_id, kind AS "kind: DeliveryKind", body_before AS "body!" FROM handed
          WHERE body_before IS NOT NULL"#,
