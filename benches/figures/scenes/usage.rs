@@ -27,6 +27,8 @@ const UNITS: (i64, i64) = (500, 321);
 pub async fn hold_and_confirm(stage: &mut Stage) -> Result<(), Failure> {
     seed::wallets(&stage.database_url, stage.clock.now(), USERS).await?;
     seed::product(&stage.database_url).await?;
+    // Unmeasured, as in a service that has run for a while.
+    pairs(stage, "warm_", CROWDS[0].0).await?;
     seed::settle(&stage.database_url).await?;
     for (clients, target) in CROWDS {
         let (mut ours, mut other) = (Vec::new(), Vec::new());

@@ -195,11 +195,16 @@ async fn find_facts(conn: &mut Conn, batch: &[Take]) -> Result<Vec<Facts>, DbErr
            LEFT JOIN product_prices AS price
                   ON price.merchant_id = new.merchant_id AND price.product_code = new.product_code
                  AND price.currency = new.currency AND price.fx_version = new.fx_version
-           LEFT JOIN usage_holds AS hold
-                  ON hold.merchant_id = new.merchant_id AND hold.user_id = new.user_id
-                 AND hold.product_code = new.product_code AND hold.idempotency_key = new.idempotency_key
-                 AND hold.key_currency = CASE product.key_scope WHEN 'REQUEST' THEN '' ELSE new.currency END
-                 AND hold.key_fx_version = CASE product.key_scope WHEN 'REQUEST' THEN '' ELSE new.fx_version END"#,
+           -- A look-up for each: a plan that was made while there were no holds would walk them all.
+           LEFT JOIN LATERAL (SELECT hold_id FROM usage_holds
+                              WHERE usage_holds.merchant_id = new.merchant_id AND usage_holds.user_id = new.user_id
+                                AND usage_holds.product_code = new.product_code
+                                AND usage_holds.idempotency_key = new.idempotency_key
+                                AND usage_holds.key_currency
+                                    = CASE product.key_scope WHEN 'REQUEST' THEN '' ELSE new.currency END
+                                AND usage_holds.key_fx_version
+                                    = CASE product.key_scope WHEN 'REQUEST' THEN '' ELSE new.fx_version END
+                              LIMIT 1) AS hold ON true"#,
         &column(batch, |take| take.wanted.merchant_id.as_str()) as &[&str],
         &column(batch, |take| take.wanted.new.user_id.as_str()) as &[&str],
         &column(batch, |take| take.wanted.new.product_code.as_str()) as &[&str],
