@@ -21,7 +21,7 @@ const STRETCH: Duration = Duration::minutes(10);
 /// Ranges between two looks at whether to stop.
 const RANGES: usize = 50;
 /// How long after a day's end what is recorded still belongs to it.
-const RECORDED_FOR: Duration = Duration::days(2);
+pub(super) const RECORDED_FOR: Duration = Duration::days(2);
 /// Items that are looked at together.
 const ITEMS: i64 = 500;
 

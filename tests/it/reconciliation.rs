@@ -14,6 +14,7 @@ use crate::support::{Chance, SECRET_KEY, TestApp, TestOptions};
 mod bad_statements;
 mod days;
 mod formats;
+mod interruptions;
 mod second_looks;
 mod speed;
 mod week;

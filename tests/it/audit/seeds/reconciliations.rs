@@ -15,6 +15,13 @@ pub(super) const SEEDS: &[Seed] = &[
         "UPDATE reconciliation_items SET status = 'APPLYING', decided_by = 'anna' WHERE item_id = 'ri_a'",
     ),
     seed(
+        "difference_unfinished",
+        "UPDATE reconciliation_items SET status = 'PROPOSED' WHERE item_id = 'ri_a';
+         UPDATE reconciliations SET status = 'OPEN', finished_at = NULL, fault = 'LATE', detail = 'not there',
+                                    leased_until = '2030-01-01 00:10';
+         DELETE FROM reconciliation_history WHERE seq > 1",
+    ),
+    seed(
         "difference_applied",
         "UPDATE reconciliation_items SET channel_id = 'T-none' WHERE item_id = 'ri_a'",
     ),
