@@ -48,6 +48,21 @@ pub(super) const CHECKS: &[Definition] = &[
            AND trades.transaction_id IS NULL",
     ),
     check!(
+        "difference_charged",
+        Always,
+        "a user is charged for money that never came once, what the top-up gave, and by a difference that says so",
+        "SELECT format('difference %s: %s %s by %s, and %s was booked as a charge', coalesce(item_id, booked.difference),
+                       coalesce(item.action, 'not there'), item.status, item.ours, coalesce(booked.amount, 0))
+         FROM (SELECT * FROM reconciliation_items WHERE action = 'CHARGE' AND status IN ('APPLYING', 'APPLIED')) AS item
+         FULL JOIN (SELECT split_part(booked.transaction_id, ':', 2) AS difference, -sum(entry.amount) AS amount
+                    FROM ledger_transactions AS booked
+                    JOIN ledger_entries AS entry ON entry.transaction_id = booked.transaction_id
+                    WHERE booked.kind = 'COMPENSATING_CHARGE' AND starts_with(entry.account_id, 'CHANNEL:')
+                    GROUP BY 1) AS booked ON booked.difference = item_id
+         WHERE item_id IS NULL
+            OR booked.amount IS DISTINCT FROM item.ours AND (item.status = 'APPLIED' OR booked.amount IS NOT NULL)",
+    ),
+    check!(
         "reconciliation_done",
         Always,
         "a day that was compared to its end has no difference that the service still works on, but what a person let go",
