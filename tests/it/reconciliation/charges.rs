@@ -49,6 +49,19 @@ async fn open_of(app: &TestApp, kind: &str) -> Vec<Value> {
     open.into_iter().filter(|exception| exception["kind"] == kind).collect()
 }
 
+/// Compared anew, nobody is charged a second time.
+async fn assert_charged_once(app: &TestApp, run: &Value, day: time::Date) {
+    let again = app.reconcile(day).await;
+    assert_eq!((&again["round"], &again["differences"]), (&json!(2), &run["differences"]));
+    assert_eq!(app.count_where("ledger_transactions", "kind = 'COMPENSATING_CHARGE'").await, 1);
+    let (taken, _) = app.sandbox_books().await;
+    assert_eq!(
+        app.balance_of("CHANNEL:sandbox:CNY").await,
+        taken + 4 * 1_990,
+        "but for what a person sees to"
+    );
+}
+
 #[tokio::test]
 async fn usage_that_was_paid_with_money_which_never_came_is_charged_once_where_the_product_allows_it() {
     let app = start("all").await;
@@ -110,16 +123,7 @@ async fn usage_that_was_paid_with_money_which_never_came_is_charged_once_where_t
     }
     assert_eq!(of_order(&items, "SALE")["status"], "ESCALATED");
 
-    // Compared anew, nobody is charged a second time.
-    let again = app.reconcile(day).await;
-    assert_eq!((&again["round"], &again["differences"]), (&json!(2), &run["differences"]));
-    assert_eq!(app.count_where("ledger_transactions", "kind = 'COMPENSATING_CHARGE'").await, 1);
-    let (taken, _) = app.sandbox_books().await;
-    assert_eq!(
-        app.balance_of("CHANNEL:sandbox:CNY").await,
-        taken + 4 * 1_990,
-        "but for what a person sees to"
-    );
+    assert_charged_once(&app, &run, day).await;
     app.end().await;
 }
 
