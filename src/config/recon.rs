@@ -18,7 +18,7 @@ pub struct ReconConfig {
     pub time_zone: String,
     /// What is done without a person. Env: `RECON_AUTO`.
     pub auto: ReconAuto,
-    /// Minor units that may go back in a day without a person. Env: `RECON_DAILY_CAP`.
+    /// Minor units that may go back, or be charged to users, in a day without a person. Env: `RECON_DAILY_CAP`.
     pub daily_cap: BTreeMap<Currency, i64>,
 }
 
@@ -29,7 +29,7 @@ pub enum ReconAuto {
     Off,
     /// Money is applied to open orders, and the channel is asked.
     Safe,
-    /// Also what may give money back, within the day's cap.
+    /// Also what may give money back or charge a user, within the day's cap.
     All,
 }
 

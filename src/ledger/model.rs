@@ -60,6 +60,8 @@ words! {
         UsageCharge = "USAGE_CHARGE",
         /// A hold freed without a charge, by its hold.
         UsageRelease = "USAGE_RELEASE",
+        /// A user charged for usage that was paid with money which never came, by its difference.
+        CompensatingCharge = "COMPENSATING_CHARGE",
         /// A transaction taken back, by its id.
         Reversal = "REVERSAL",
     }

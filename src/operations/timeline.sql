@@ -64,6 +64,9 @@ FROM (
          SELECT format('CLAW_BACK:%s:taken-back', refund_id) FROM refunds
          WHERE merchant_id = $1 AND order_no = $2
          UNION ALL
+         SELECT 'COMPENSATING_CHARGE:' || item_id FROM reconciliation_items
+         WHERE merchant_id = $1 AND order_no = $2 AND action = 'CHARGE'
+         UNION ALL
          SELECT format('SETTLEMENT:%s:%s', $1, $2)) AS bookable (transaction_id)
    -- One by one: a plan that joins them may walk all of them.
    CROSS JOIN LATERAL (SELECT transaction_id, kind, created_at FROM ledger_transactions

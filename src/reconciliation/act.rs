@@ -23,6 +23,8 @@ use crate::infra::duty::{Batch, DutyError};
 const ITEMS: i64 = 10;
 /// Tries before a person is told, and the pauses between them: five seconds, growing to an hour.
 const MAX_ATTEMPTS: i32 = 12;
+/// What becomes of a difference that nobody here may decide over.
+const WAITS: &str = "waits for a decision";
 /// Why a difference comes back to a person that was decided over already.
 const UNDECIDED: &str =
     "its order does not take it any more, so it may give money back: waits for a decision";
@@ -38,14 +40,14 @@ pub async fn act_due(app: &App) -> Result<Batch, DutyError> {
         effect!("reconciliation.take_up", store::claim_items(&mut conn, ITEMS, until, now).await)?;
     drop(conn);
     let count = items.len();
-    items.sort_by_key(|item| item.action == ItemAction::Ask);
+    items.sort_by_key(|item| item.action.asks());
     let mut silent = BTreeSet::new();
     for item in items {
         // Whoever is not asked now, or not reached within the lease, is taken up again when it ends.
         if app.now() >= until {
             break;
         }
-        if item.action == ItemAction::Ask && silent.contains(&item.channel) {
+        if item.action.asks() && silent.contains(&item.channel) {
             continue;
         }
         match act(app, &item).await {
@@ -81,6 +83,14 @@ async fn act(app: &App, item: &Item) -> Result<Answer, DutyError> {
         Done::Applied(outcome) => (ItemEvent::Applied, outcome),
         Done::Explained(outcome) => (ItemEvent::Explained, outcome),
         Done::GivenUp(outcome) => (ItemEvent::GivenUp, outcome),
+        Done::Chargeable(why) => {
+            let charge = Item { action: ItemAction::Charge, moves_money: true, ..item };
+            let decided = decide_over(app, &charge, ItemEvent::ChargeDecided, Some(&why)).await?;
+            return match decided {
+                Some(charge) => Box::pin(act(app, &charge)).await,
+                None => Ok(answer),
+            };
+        }
         Done::Undecided => (ItemEvent::LeftToAPerson, UNDECIDED.to_owned()),
         Done::Later(why) | Done::Silent(why) if is_last => (ItemEvent::GivenUp, why),
         Done::Later(why) | Done::Silent(why) => {
@@ -104,12 +114,24 @@ async fn decide(app: &App, item: &Item) -> Result<Option<Item>, DutyError> {
         return Ok(Some(item.clone()));
     }
     let item = &Item { moves_money: moves_money(app, item).await?, ..item.clone() };
+    Ok(decide_over(app, item, ItemEvent::Decided, None).await?)
+}
+
+/// Moves a difference on where the service may carry it out by itself, and leaves it to a person where it may not. Gives
+/// what to carry out.
+async fn decide_over(
+    app: &App,
+    item: &Item,
+    event: ItemEvent,
+    why: Option<&str>,
+) -> Result<Option<Item>, DbError> {
     let now = app.now();
     let mut tx = app.db.begin().await?;
     let decided = async {
-        if may_go(app, &mut tx, item, now).await? {
-            let event = ItemEvent::Decided;
-            let step = Move { event, decided_by: None, outcome: None };
+        // Whoever let it be asked about has not let anybody be charged.
+        let is_persons = item.status == ItemStatus::Applying && item.decided_by.is_some();
+        if !is_persons && may_go(app, &mut tx, item, now).await? {
+            let step = Move { event, decided_by: None, outcome: why };
             let Some(to) = item.status.after(event) else { return Ok(None) };
             let is_moved = store::move_item(&mut tx, item, to, step, now).await?;
             let decided = Item { status: to, version: item.version + 1, attempts: 0, ..item.clone() };
@@ -117,14 +139,15 @@ async fn decide(app: &App, item: &Item) -> Result<Option<Item>, DutyError> {
         }
         let event = ItemEvent::LeftToAPerson;
         let Some(to) = item.status.after(event) else { return Ok(None) };
-        let step = Move { event, decided_by: None, outcome: None };
+        let step = Move { event, decided_by: None, outcome: why };
         if store::move_item(&mut tx, item, to, step, now).await? {
-            show_in_tx(app, &mut tx, item, "waits for a decision").await?;
+            let detail = why.map_or_else(|| WAITS.to_owned(), |why| format!("{why}: {WAITS}"));
+            show_in_tx(app, &mut tx, item, &detail).await?;
         }
         Ok::<_, DbError>(None)
     }
     .await;
-    Ok(effect!("reconciliation.decide", tx.finish(decided).await)?)
+    effect!("reconciliation.decide", tx.finish(decided).await)
 }
 
 /// Whether the service may carry it out by itself.
@@ -138,7 +161,7 @@ async fn may_go(app: &App, tx: &mut Tx, item: &Item, now: OffsetDateTime) -> Res
             let cap = recon.daily_cap.get(&item.currency).copied().unwrap_or(0);
             let today = now.to_offset(UtcOffset::UTC).date().midnight().assume_utc();
             let spent = store::spent(tx, item.currency, today).await?;
-            Ok(spent + item.theirs.unwrap_or(0) <= cap)
+            Ok(spent + item.theirs.or(item.ours).unwrap_or(0) <= cap)
         }
     }
 }

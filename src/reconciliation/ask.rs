@@ -1,6 +1,7 @@
 //! The channel is asked about a difference, under our own number, and what it says is applied where that is ours to do.
 
 use super::carry_out::Done;
+use super::charge::settle_short;
 use super::model::{Class, Item};
 use crate::app::App;
 use crate::channels::{CallError, Channel, PayoutState, RefundState, StatementKind, TradeState};
@@ -24,8 +25,6 @@ pub(super) async fn ask(app: &App, item: &Item) -> Result<Done, DutyError> {
 }
 
 /// What the channel does not confirm stays a difference: a person must see to it.
-///
-/// The one place for what a product may do about money that never came: a compensating charge for metered usage.
 fn still(what: &str) -> Done {
     Done::GivenUp(what.to_owned())
 }
@@ -43,7 +42,9 @@ async fn ask_about_payment(app: &App, channel: &dyn Channel, item: &Item) -> Res
         Err(error) => return Ok(unanswered(&error)),
     };
     let TradeState::Paid(payment) = state else {
-        return Ok(still(&format!("the channel says of it: {}", word_of(&state))));
+        let said = format!("the channel says of it: {}", word_of(&state));
+        let is_short = item.class == Class::MissingThere;
+        return if is_short { settle_short(app, item, &said).await } else { Ok(still(&said)) };
     };
     let (said, amount) = (payment.money, payment.money.amount.minor());
     let is_ours = payment.transaction_id == item.channel_id

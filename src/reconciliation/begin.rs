@@ -2,15 +2,16 @@
 
 use time::{Date, Duration, OffsetDateTime, UtcOffset};
 
+use super::compare::RECORDED_FOR;
 use super::error::ReconciliationError;
 use super::model::{DayEvent, Reconciliation, Source};
 use super::store::{self, Daily, NewRun};
 use super::{find, model};
 use crate::admin_log::{self, Entry};
 use crate::app::App;
-use crate::channels::bills::{EDGE, Format};
+use crate::channels::bills::{BadStatement, EDGE, Fault, Format};
 use crate::infra::crash::effect;
-use crate::infra::db::Tx;
+use crate::infra::db::{DbError, Tx};
 use crate::infra::duty::{Batch, DutyError};
 
 /// Days that are made up for after the service was away, at most.
@@ -55,8 +56,8 @@ pub(super) enum Wish<'a> {
 /// A day of a channel's calendar.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Day {
-    day: Date,
-    begins_at: OffsetDateTime,
+    pub(super) day: Date,
+    pub(super) begins_at: OffsetDateTime,
 }
 
 impl Day {
@@ -68,9 +69,24 @@ impl Day {
         self.begins_at + Duration::DAY
     }
 
-    /// The time of it that no other day's statement has.
-    pub(super) fn inner(self) -> (OffsetDateTime, OffsetDateTime) {
-        (self.begins_at + EDGE, self.ends_at() - EDGE)
+    /// A statement without a line, of a day on which something moved here, is no statement.
+    pub(super) async fn emptiness(
+        self,
+        app: &App,
+        channel: &str,
+        lines: u64,
+    ) -> Result<Option<BadStatement>, DbError> {
+        if lines > 0 {
+            return Ok(None);
+        }
+        // The time of it that no other day's statement has.
+        let (from, until) = (self.begins_at + EDGE, self.ends_at() - EDGE);
+        let recorded_until = self.ends_at() + RECORDED_FOR;
+        if !store::has_ours(&mut app.db.conn().await?, channel, from, until, recorded_until).await? {
+            return Ok(None);
+        }
+        let detail = format!("it has no line, and here something moved on {}", self.day);
+        Ok(Some(BadStatement::new(Fault::Empty, detail)))
     }
 }
 

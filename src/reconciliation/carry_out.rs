@@ -17,6 +17,8 @@ pub(super) enum Done {
     Explained(String),
     /// Nothing more can be done without a person.
     GivenUp(String),
+    /// The user who spent it on usage is to be charged, which is to be decided over.
+    Chargeable(String),
     /// It would give money back by now, which nobody decided.
     Undecided,
     /// Not now.
@@ -28,7 +30,8 @@ pub(super) enum Done {
 pub(super) async fn carry_out(app: &App, item: &Item) -> Result<Done, DutyError> {
     match item.action {
         ItemAction::Apply => apply(app, item).await,
-        ItemAction::Ask => ask(app, item).await,
+        // A charge may have waited for long: what it is for is asked about first.
+        ItemAction::Ask | ItemAction::Charge => ask(app, item).await,
         ItemAction::Escalate => Ok(Done::GivenUp("the channel must say which is right".to_owned())),
     }
 }

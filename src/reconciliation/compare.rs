@@ -9,7 +9,7 @@ use super::model::{DayEvent, Item, ItemEvent};
 use super::store::{self, Claimed, Move, Walk};
 use crate::app::App;
 use crate::channels::bills::EDGE;
-use crate::exceptions::{self, ExceptionAction};
+use crate::exceptions::{self, ExceptionAction, ExceptionKind, NewException};
 use crate::infra::crash::effect;
 use crate::infra::db::{DbError, Tx};
 use crate::infra::duty::{Batch, DutyError};
@@ -21,7 +21,7 @@ const STRETCH: Duration = Duration::minutes(10);
 /// Ranges between two looks at whether to stop.
 const RANGES: usize = 50;
 /// How long after a day's end what is recorded still belongs to it.
-const RECORDED_FOR: Duration = Duration::days(2);
+pub(super) const RECORDED_FOR: Duration = Duration::days(2);
 /// Items that are looked at together.
 const ITEMS: i64 = 500;
 
@@ -148,6 +148,7 @@ async fn end(app: &App, run: &Claimed, beside: &Beside) -> Result<Batch, DutyErr
         let now = app.now();
         let mut tx = app.db.begin().await?;
         let resolved = async {
+            tell_of_listed_charges(app, &mut tx, run, now).await?;
             let unseen = store::lock_unseen(&mut tx, run, beside.answers_for(run), ITEMS).await?;
             for item in &unseen {
                 resolve(&mut tx, item, "a later comparison finds no difference", now).await?;
@@ -163,6 +164,30 @@ async fn end(app: &App, run: &Claimed, beside: &Beside) -> Result<Batch, DutyErr
     tracing::info!(channel.name = run.channel, day = %run.day, lines = run.lines, unexplained,
         "the statement of {} for {} is compared", run.channel, run.day);
     move_on(app, run, DayEvent::Matched, None).await
+}
+
+/// Money that a user was charged for because it never came, and that stands on the statement after all.
+async fn tell_of_listed_charges(
+    app: &App,
+    tx: &mut Tx,
+    run: &Claimed,
+    now: OffsetDateTime,
+) -> Result<(), DbError> {
+    for item in store::list_listed_charges(tx, run, ITEMS).await? {
+        let detail = format!(
+            "the statement of {} for {} has {} after all; its user was charged for it as {}: give that back",
+            run.channel, run.day, item.channel_id, item.item_id
+        );
+        let exception = NewException {
+            kind: ExceptionKind::Contradiction,
+            merchant_id: item.merchant_id.as_deref(),
+            order_no: item.order_no.as_deref(),
+            subject: &item.channel_id,
+            detail: &detail,
+        };
+        exceptions::open_in_tx(tx, &app.ids, &exception, now).await?;
+    }
+    Ok(())
 }
 
 /// A difference that is none any more, and what was open about it.

@@ -8,6 +8,7 @@ use std::ops::ControlFlow;
 use time::Duration;
 use tokio::sync::mpsc;
 
+use super::begin::Day;
 use super::file::StoredFile;
 use super::model::{DayEvent, DayStatus, Source};
 use super::store::{self, Claimed};
@@ -70,7 +71,7 @@ pub(super) async fn fetch(app: &App, mut run: Claimed) -> Result<Batch, DutyErro
         Source::Upload => fetch_file(app, &mut run).await?,
     };
     match stop {
-        Stop::Complete => match check_emptiness(app, &run).await? {
+        Stop::Complete => match emptiness(app, &run).await? {
             Some(bad) => move_on(app, &run, DayEvent::StatementRefused, Some(&bad)).await,
             None => move_on(app, &run, DayEvent::Fetched, None).await,
         },
@@ -84,22 +85,39 @@ pub(super) async fn fetch(app: &App, mut run: Claimed) -> Result<Batch, DutyErro
     }
 }
 
-/// Lets a day rest that cannot go on, longer each time; what cannot be fetched in many tries is refused.
+/// Lets a day rest that cannot go on, longer each time. In the end, what cannot be fetched is refused, and what cannot be
+/// compared is tried on, while a person knows of it.
 pub(super) async fn stumble(app: &App, run: &Claimed, why: &str) -> Result<Batch, DutyError> {
-    let count = store::rest(
-        &mut app.db.conn().await?,
-        run,
-        app.now() + Duration::seconds(5 << run.attempts.clamp(0, 8)),
-        true,
-    )
-    .await?;
-    match run.status {
-        DayStatus::Open | DayStatus::Fetching if count.is_some_and(|count| count >= MAX_ATTEMPTS) => {
-            let bad = BadStatement::new(Fault::Late, format!("it cannot be read: {why}"));
-            move_on(app, run, DayEvent::StatementRefused, Some(&bad)).await
+    let again_at = app.now() + Duration::seconds(5 << run.attempts.clamp(0, 8));
+    let is_fetched = !matches!(run.status, DayStatus::Open | DayStatus::Fetching);
+    let mut tx = app.db.begin().await?;
+    let rested = async {
+        let count = store::rest(&mut tx, run, again_at, true).await?;
+        let is_stuck = count.is_some_and(|count| count >= MAX_ATTEMPTS);
+        if is_stuck && is_fetched {
+            show_stuck_in_tx(app, &mut tx, run, why).await?;
         }
-        _ => Ok(Batch::Done),
+        Ok::<_, DbError>(is_stuck)
     }
+    .await;
+    let is_stuck = tx.finish(rested).await?;
+    if !is_stuck || is_fetched {
+        return Ok(Batch::Done);
+    }
+    let bad = BadStatement::new(Fault::Late, format!("it cannot be read: {why}"));
+    move_on(app, run, DayEvent::StatementRefused, Some(&bad)).await
+}
+
+async fn show_stuck_in_tx(app: &App, tx: &mut Tx, run: &Claimed, why: &str) -> Result<(), DbError> {
+    let detail = format!("the statement of {} for {} cannot be compared: {why}", run.channel, run.day);
+    let exception = NewException {
+        kind: ExceptionKind::Reconciliation,
+        merchant_id: None,
+        order_no: None,
+        subject: &run.reconciliation_id,
+        detail: &detail,
+    };
+    exceptions::open_in_tx(tx, &app.ids, &exception, app.now()).await
 }
 
 async fn fetch_pages(app: &App, run: &mut Claimed) -> Result<Stop, DutyError> {
@@ -160,6 +178,12 @@ async fn keep(app: &App, run: &mut Claimed, lines: &[StatementLine]) -> Result<b
     effect!("reconciliation.chunk", tx.finish(kept).await)
 }
 
+/// Keeps the day while nothing new comes. `false` when it is somebody else's.
+async fn renew(app: &App, run: &Claimed) -> Result<bool, DbError> {
+    let until = app.now() + app.config.task_lease;
+    Ok(store::rest(&mut app.db.conn().await?, run, until, false).await?.is_some())
+}
+
 /// Reads in a thread of its own, and copies what comes.
 async fn fetch_file(app: &App, run: &mut Claimed) -> Result<Stop, DutyError> {
     let (Some(format), Some(file_id)) = (run.format, run.file_id.clone()) else {
@@ -175,10 +199,12 @@ async fn fetch_file(app: &App, run: &mut Claimed) -> Result<Stop, DutyError> {
     });
     let mut count = 0;
     while let Some(lines) = chunks.recv().await {
-        if !keep(app, run, &lines).await? {
+        let is_news = !lines.is_empty();
+        let is_ours = if is_news { keep(app, run, &lines).await? } else { renew(app, run).await? };
+        if !is_ours {
             return Ok(Stop::Lost);
         }
-        count += 1;
+        count += usize::from(is_news);
         if count == CHUNKS_OF_A_FILE {
             return Ok(Stop::MoreWaiting);
         }
@@ -190,7 +216,8 @@ async fn fetch_file(app: &App, run: &mut Claimed) -> Result<Stop, DutyError> {
     }
 }
 
-/// Lines on their way from the reader, without those that are here.
+/// Lines on their way from the reader, without those that are here: for so many of them an empty chunk comes, by which the
+/// day is kept.
 struct Chunk {
     lines: Vec<StatementLine>,
     known: usize,
@@ -201,7 +228,7 @@ impl Chunk {
     fn take(&mut self, line: StatementLine) -> ControlFlow<()> {
         if self.known > 0 {
             self.known -= 1;
-            return ControlFlow::Continue(());
+            return if self.known.is_multiple_of(CHUNK) { self.send() } else { ControlFlow::Continue(()) };
         }
         self.lines.push(line);
         if self.lines.len() < CHUNK {
@@ -226,16 +253,9 @@ impl Chunk {
     }
 }
 
-/// A statement without a line, of a day on which something moved here, is no statement.
-async fn check_emptiness(app: &App, run: &Claimed) -> Result<Option<BadStatement>, DbError> {
-    if run.lines > 0
-        || !store::has_ours(&mut app.db.conn().await?, &run.channel, run.begins_at + EDGE, run.ends_at - EDGE)
-            .await?
-    {
-        return Ok(None);
-    }
-    let detail = format!("it has no line, and here something moved on {}", run.day);
-    Ok(Some(BadStatement::new(Fault::Empty, detail)))
+async fn emptiness(app: &App, run: &Claimed) -> Result<Option<BadStatement>, DbError> {
+    let day = Day { day: run.day, begins_at: run.begins_at };
+    day.emptiness(app, &run.channel, run.lines.unsigned_abs()).await
 }
 
 /// Moves the day on. A refused statement of a channel is asked for again; a person is told when that takes long.
@@ -271,20 +291,26 @@ async fn tell_of_lateness(
     to: DayStatus,
     bad: Option<&BadStatement>,
 ) -> Result<(), DbError> {
-    let (kind, now) = (ExceptionKind::LateStatement, app.now());
-    match bad {
-        None if to == DayStatus::Matching => {
-            exceptions::settle_in_tx(tx, &run.reconciliation_id, Some(kind), ExceptionAction::None, now).await
-        }
-        // Nobody brings another file before they know; a channel's statement comes late now and then.
-        Some(bad) if run.source == Source::Upload || now > run.ends_at + LATE_AFTER => {
-            let detail =
-                format!("{} gives no statement of {} that could be used: {bad}", run.channel, run.day);
-            let subject = &run.reconciliation_id;
-            let exception =
-                NewException { kind, merchant_id: None, order_no: None, subject, detail: &detail };
-            exceptions::open_in_tx(tx, &app.ids, &exception, now).await
-        }
-        _ => Ok(()),
+    let (subject, now) = (&run.reconciliation_id, app.now());
+    let Some(bad) = bad else {
+        // It has its statement, or goes on where it could not.
+        let goes_on = to != DayStatus::Fetching;
+        return if goes_on {
+            exceptions::settle_in_tx(tx, subject, None, ExceptionAction::None, now).await
+        } else {
+            Ok(())
+        };
+    };
+    // Nobody brings another file before they know; a channel's statement comes late now and then, unless what an earlier
+    // one showed waits for it.
+    let is_told = run.source == Source::Upload
+        || now > run.ends_at + LATE_AFTER
+        || store::count_unfinished(tx, subject).await? > 0;
+    if !is_told {
+        return Ok(());
     }
+    let kind = ExceptionKind::LateStatement;
+    let detail = format!("{} gives no statement of {} that could be used: {bad}", run.channel, run.day);
+    let exception = NewException { kind, merchant_id: None, order_no: None, subject, detail: &detail };
+    exceptions::open_in_tx(tx, &app.ids, &exception, now).await
 }

@@ -97,8 +97,18 @@ words! {
         Apply = "APPLY",
         /// Ask the channel, and do what follows from its answer.
         Ask = "ASK",
+        /// Ask the channel once more, and where the money still never came, charge the user who spent it on usage.
+        Charge = "CHARGE",
         /// Show it to a person.
         Escalate = "ESCALATE",
+    }
+}
+
+impl ItemAction {
+    /// Whether the channel is asked.
+    #[must_use]
+    pub const fn asks(self) -> bool {
+        matches!(self, Self::Ask | Self::Charge)
     }
 }
 
@@ -127,6 +137,8 @@ words! {
     pub enum ItemEvent {
         /// It is to be carried out, by the service's own rules or by a person's word.
         Decided = "DECIDED",
+        /// Asking showed that a charge is what is to be done, and nobody need decide over that.
+        ChargeDecided = "CHARGE_DECIDED",
         /// It is a person's to decide.
         LeftToAPerson = "LEFT_TO_A_PERSON",
         /// Its action did what was missing here.
@@ -147,6 +159,7 @@ impl ItemStatus {
         use {ItemEvent as E, ItemStatus as S};
         match (self, event) {
             (S::Proposed | S::Waiting | S::Escalated, E::Decided) => Some(S::Applying),
+            (S::Applying, E::ChargeDecided) => Some(S::Applying),
             (S::Proposed | S::Applying, E::LeftToAPerson) => Some(S::Waiting),
             (S::Applying, E::Applied) => Some(S::Applied),
             (S::Proposed | S::Waiting | S::Applying | S::Escalated, E::Explained) => Some(S::Resolved),
@@ -271,7 +284,7 @@ pub struct Item {
     pub at: OffsetDateTime,
     /// What is to be done.
     pub action: ItemAction,
-    /// Whether that may give money back.
+    /// Whether that may give money back, or take it from a user.
     pub moves_money: bool,
     /// Where it stands.
     pub status: ItemStatus,
@@ -322,6 +335,7 @@ mod tests {
             (S::Proposed, E::Decided, S::Applying),
             (S::Waiting, E::Decided, S::Applying),
             (S::Escalated, E::Decided, S::Applying),
+            (S::Applying, E::ChargeDecided, S::Applying),
             (S::Proposed, E::LeftToAPerson, S::Waiting),
             (S::Applying, E::LeftToAPerson, S::Waiting),
             (S::Applying, E::Applied, S::Applied),

@@ -15,7 +15,7 @@ use super::model::Reconciliation;
 use super::store;
 use crate::admin_log::Entry;
 use crate::app::App;
-use crate::channels::bills::{self, BadStatement, Fault, Format, ReadError};
+use crate::channels::bills::{self, Format, ReadError};
 use crate::infra::crash::effect;
 
 /// Bytes of a piece, but of the last one.
@@ -110,12 +110,10 @@ async fn check_wholly(
         ReadError::Bad(bad) => ReconciliationError::Statement(bad),
         error => ReconciliationError::UploadIncomplete(error.to_string()),
     })?;
-    let (from, until) = day.inner();
-    if lines == 0 && store::has_ours(&mut app.db.conn().await?, &new.channel, from, until).await? {
-        let detail = format!("it has no line, and here something moved on {date}");
-        return Err(ReconciliationError::Statement(BadStatement::new(Fault::Empty, detail)));
+    match day.emptiness(app, &new.channel, lines).await? {
+        Some(bad) => Err(ReconciliationError::Statement(bad)),
+        None => Ok(()),
     }
-    Ok(())
 }
 
 /// A file that is whole.

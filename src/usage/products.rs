@@ -45,7 +45,8 @@ pub struct SetProduct {
     /// What a user may use in a cycle, held and charged together, or that there is no limit; as it was, where nothing
     /// is said.
     pub cycle_quota: Option<Option<i64>>,
-    /// Whether reconciliation may charge for usage that was never charged; as it was, where nothing is said.
+    /// Whether reconciliation may charge a user again for usage that was paid with money which never came; as it was, where
+    /// nothing is said.
     pub allow_compensating_charge: Option<bool>,
     /// The price's currency.
     pub currency: Currency,
@@ -77,7 +78,7 @@ pub struct PricedProduct {
     pub cycle_quota: Option<i64>,
     /// What makes the key of a hold.
     pub key_scope: KeyScope,
-    /// Whether reconciliation may charge for usage that was never charged.
+    /// Whether reconciliation may charge a user again for usage that was paid with money which never came.
     pub allow_compensating_charge: bool,
     /// When the price was set.
     #[serde(with = "time::serde::rfc3339")]

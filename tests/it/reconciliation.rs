@@ -12,8 +12,11 @@ use crate::support::statements::{Line, assert_explained, sandbox_csv};
 use crate::support::{Chance, SECRET_KEY, TestApp, TestOptions};
 
 mod bad_statements;
+mod charges;
+mod command;
 mod days;
 mod formats;
+mod interruptions;
 mod second_looks;
 mod speed;
 mod week;

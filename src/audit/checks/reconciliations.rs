@@ -27,8 +27,15 @@ pub(super) const CHECKS: &[Definition] = &[
         "no difference that the service works on lies 5 min past its time",
         "SELECT format('difference %s: %s since %s, due at %s', item_id, item.status, item.updated_at, item.due_at)
          FROM reconciliation_items AS item JOIN reconciliations AS run USING (reconciliation_id)
-         WHERE (item.status = 'APPLYING' OR item.status = 'PROPOSED' AND run.status IN ('ACTING', 'DONE'))
-           AND item.due_at < $1 - interval '5 min'",
+         WHERE item.due_at < $1 - interval '5 min'
+           AND (item.status = 'APPLYING'
+                OR item.status = 'PROPOSED'
+                   -- What is compared anew is decided over behind that; where that does not go on, a person knows.
+                   AND (run.status IN ('ACTING', 'DONE')
+                        OR (run.fault IS NOT NULL OR run.attempts >= 10)
+                           AND NOT EXISTS (SELECT 1 FROM exceptions
+                                           WHERE exceptions.subject = run.reconciliation_id
+                                             AND exceptions.status = 'OPEN')))",
     ),
     check!(
         "difference_applied",
@@ -39,6 +46,21 @@ pub(super) const CHECKS: &[Definition] = &[
          LEFT JOIN trades ON trades.channel = item.channel AND trades.transaction_id = item.channel_id
          WHERE item.class = 'MISSING_HERE' AND item.kind = 'PAYMENT' AND item.status = 'APPLIED'
            AND trades.transaction_id IS NULL",
+    ),
+    check!(
+        "difference_charged",
+        Always,
+        "a user is charged for money that never came once, what the top-up gave, and by a difference that says so",
+        "SELECT format('difference %s: %s %s by %s, and %s was booked as a charge', coalesce(item_id, booked.difference),
+                       coalesce(item.action, 'not there'), item.status, item.ours, coalesce(booked.amount, 0))
+         FROM (SELECT * FROM reconciliation_items WHERE action = 'CHARGE' AND status IN ('APPLYING', 'APPLIED')) AS item
+         FULL JOIN (SELECT split_part(booked.transaction_id, ':', 2) AS difference, -sum(entry.amount) AS amount
+                    FROM ledger_transactions AS booked
+                    JOIN ledger_entries AS entry ON entry.transaction_id = booked.transaction_id
+                    WHERE booked.kind = 'COMPENSATING_CHARGE' AND starts_with(entry.account_id, 'CHANNEL:')
+                    GROUP BY 1) AS booked ON booked.difference = item_id
+         WHERE item_id IS NULL
+            OR booked.amount IS DISTINCT FROM item.ours AND (item.status = 'APPLIED' OR booked.amount IS NOT NULL)",
     ),
     check!(
         "reconciliation_done",

@@ -14,9 +14,11 @@ use crate::channels::{StatementKind, StatementLine};
 use crate::money::Currency;
 
 /// What the file says of itself in its first line.
-const TITLE: &str = "业务明细查询";
+pub(super) const TITLE: &str = "业务明细查询";
 /// The first column's name: the head of the list begins so.
 const FIRST_COLUMN: &str = "支付宝交易号";
+/// How the name of a column of money ends.
+const IN_YUAN: &str = "（元）";
 const LIST_ENDS: &str = "业务明细列表结束";
 
 struct List {
@@ -26,6 +28,8 @@ struct List {
     columns: usize,
     /// The two times right behind the title, which tell how many commas stand in it.
     created_at: usize,
+    /// The columns of money, all of them behind the title.
+    amounts: Vec<usize>,
     amount: usize,
     request_no: usize,
     fee: usize,
@@ -43,6 +47,7 @@ impl List {
             out_trade_no: columns.find("商户订单号")?,
             kind: columns.find("业务类型")?,
             created_at: place("创建时间")?,
+            amounts: columns.places(|name| name.ends_with(IN_YUAN)),
             amount: place("订单金额（元）")?,
             request_no: place("退款批次号/请求号")?,
             fee: place("服务费（元）")?,
@@ -51,11 +56,22 @@ impl List {
         })
     }
 
-    /// How many commas stand in the title: behind it are two times. Others may stand in the remark, at the end.
+    /// How many commas stand in the title: behind it are two times, and an amount in each column of money. Others may stand
+    /// in the remark, at the end. A title that looks like all of that itself tells nothing.
     fn commas_in_title(&self, cells: &[&str], window: Window) -> Option<usize> {
         let more = cells.len().checked_sub(self.columns)?;
         let is_time = |place: usize| cells.get(place).is_some_and(|cell| wall(cell, window).is_some());
-        (0..=more).find(|commas| is_time(self.created_at + commas) && is_time(self.created_at + 1 + commas))
+        let is_amount = |place: usize| {
+            cells
+                .get(place)
+                .is_some_and(|cell| cell.trim().is_empty() || minor(cell, 2, Rest::Rounded).is_some())
+        };
+        let mut fitting = (0..=more).filter(|commas| {
+            is_time(self.created_at + commas)
+                && is_time(self.created_at + 1 + commas)
+                && self.amounts.iter().all(|place| is_amount(place + commas))
+        });
+        fitting.next().filter(|_| fitting.next().is_none())
     }
 
     fn line(&self, text: &str, number: u64, window: Window) -> Result<StatementLine, BadStatement> {
@@ -63,7 +79,7 @@ impl List {
         let cells: Vec<&str> = text.split(',').collect();
         let commas = self
             .commas_in_title(&cells, window)
-            .ok_or_else(|| wrong("its cells are not those of the head"))?;
+            .ok_or_else(|| wrong("its cells cannot be told apart by the head"))?;
         let cell = |place: usize| cells.get(place + commas).copied().unwrap_or_default().trim();
         let yuan = |place, rest| minor(cell(place), 2, rest).ok_or_else(|| wrong("an amount is not in yuan"));
         let trade_no = self.trade_no.of(&cells);

@@ -1,4 +1,8 @@
 //! Stripe's itemised balance change report: quoted CSV, amounts in major units of each currency.
+//!
+//! What a customer paid in another currency than the account settles in stands there twice: as the customer's amount, which
+//! is the one that we asked for, and as what it was settled for, which is none of ours. The fee is of the settlement, so
+//! it then has a line of its own.
 
 use std::io::{self, Read};
 
@@ -8,6 +12,7 @@ use super::amounts::{Rest, currency, minor, places, wall};
 use super::text::malformed;
 use super::{BadStatement, Checked, Fault, ReadError, Window};
 use crate::channels::{StatementKind, StatementLine};
+use crate::money::Currency;
 
 /// The columns that count; the report may have others.
 struct Columns {
@@ -22,12 +27,15 @@ struct Columns {
     payment_intent: usize,
     payment_id: usize,
     refund_id: usize,
+    /// The amount and the currency that the customer saw, where the report was asked for with them.
+    customer_facing: Option<(usize, usize)>,
 }
 
 impl Columns {
     fn of(head: &StringRecord) -> Result<Self, BadStatement> {
+        let look = |name: &str| head.iter().position(|known| known.trim_start_matches('\u{feff}') == name);
         let find = |name: &str| {
-            head.iter().position(|known| known.trim_start_matches('\u{feff}') == name).ok_or_else(|| {
+            look(name).ok_or_else(|| {
                 let detail =
                     format!("it has no column {name}; expected balance_change_from_activity.itemized");
                 BadStatement::new(Fault::OtherChannel, detail)
@@ -45,23 +53,22 @@ impl Columns {
             payment_intent: find("payment_intent_id")?,
             payment_id: find("payment_metadata[payment_id]")?,
             refund_id: find("refund_metadata[refund_id]")?,
+            customer_facing: look("customer_facing_amount").zip(look("customer_facing_currency")),
         })
     }
 
-    fn line(
+    /// The line of a record, and the one of its fee where that is of another currency.
+    fn lines(
         &self,
         record: &StringRecord,
         number: u64,
         window: Window,
-    ) -> Result<StatementLine, BadStatement> {
-        let wrong = |what: &str| malformed(number, what);
+    ) -> Result<(StatementLine, Option<StatementLine>), BadStatement> {
         let cell = |place: usize| record.get(place).unwrap_or_default().trim();
-        let currency = currency(cell(self.currency), number)?;
-        let major = |place: usize| {
-            let amount = minor(cell(place), places(currency), Rest::Refused);
-            amount.ok_or_else(|| wrong(&format!("`{}` is no amount of {currency}", cell(place))))
-        };
-        let (gross, fee, net) = (major(self.gross)?, major(self.fee)?, major(self.net)?);
+        let settled_in = currency(cell(self.currency), number)?;
+        let [gross, fee, net] =
+            [self.gross, self.fee, self.net].map(|place| major(cell(place), settled_in, number));
+        let (gross, fee, net) = (gross?, fee?, net?);
         if gross - fee != net {
             let detail = format!("line {number}: gross {gross} − fee {fee} is not net {net} (minor units)");
             return Err(BadStatement::new(Fault::WrongTotal, detail));
@@ -73,17 +80,42 @@ impl Columns {
             // Fees, disputes, payouts to the bank: kept for the totals.
             _ => (StatementKind::Other, self.source, self.transaction),
         };
-        Ok(StatementLine {
+        let at = wall(cell(self.at), window);
+        let line = StatementLine {
             kind,
             our_id: cell(our_id).to_owned(),
             channel_id: cell(channel_id).to_owned(),
             amount: if kind == StatementKind::Other { gross } else { gross.abs() },
-            currency,
-            at: wall(cell(self.at), window).ok_or_else(|| wrong("created_utc is no time"))?,
+            currency: settled_in,
+            at: at.ok_or_else(|| malformed(number, "created_utc is no time"))?,
             fee,
             is_final: true,
-        })
+        };
+        let told = self.customer_facing.map(|(amount, currency)| (cell(amount), cell(currency)));
+        let Some((amount, code)) =
+            told.filter(|_| kind != StatementKind::Other).filter(|told| *told != ("", ""))
+        else {
+            return Ok((line, None));
+        };
+        let paid_in = currency(code, number)?;
+        let amount = major(amount, paid_in, number)?.abs();
+        if paid_in == settled_in {
+            return Ok((StatementLine { amount, ..line }, None));
+        }
+        let fee_line = (fee != 0).then(|| StatementLine {
+            kind: StatementKind::Other,
+            channel_id: cell(self.transaction).to_owned(),
+            amount: 0,
+            ..line.clone()
+        });
+        Ok((StatementLine { amount, currency: paid_in, fee: 0, ..line }, fee_line))
     }
+}
+
+/// Minor units of a decimal in major ones.
+fn major(text: &str, currency: Currency, number: u64) -> Result<i64, BadStatement> {
+    let amount = minor(text, places(currency), Rest::Refused);
+    amount.ok_or_else(|| malformed(number, &format!("`{text}` is no amount of {currency}")))
 }
 
 pub(super) fn read<R: Read>(window: Window, source: R, take: &mut Checked<'_>) -> Result<(), ReadError> {
@@ -94,7 +126,9 @@ pub(super) fn read<R: Read>(window: Window, source: R, take: &mut Checked<'_>) -
     }
     let columns = Columns::of(&record)?;
     while next(&mut reader, &mut record)? {
-        take(columns.line(&record, reader.position().line(), window)?)?;
+        let (line, fee) = columns.lines(&record, reader.position().line(), window)?;
+        take(line)?;
+        fee.map(&mut *take).transpose()?;
     }
     Ok(())
 }

@@ -22,6 +22,11 @@ impl Columns {
         self.names.len()
     }
 
+    /// The places of the columns whose names fit, counted from the start.
+    pub(super) fn places(&self, fits: impl Fn(&str) -> bool) -> Vec<usize> {
+        self.names.iter().enumerate().filter(|(_, name)| fits(name)).map(|(place, _)| place).collect()
+    }
+
     /// The place of a column.
     pub(super) fn find(&self, name: &str) -> Result<Column, BadStatement> {
         let Some(place) = self.names.iter().position(|known| known == name) else {

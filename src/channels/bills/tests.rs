@@ -123,6 +123,78 @@ fn stripes_report_is_read_by_the_places_of_each_currency() {
 }
 
 #[test]
+fn what_a_stripe_customer_paid_in_another_currency_is_ours_and_what_it_was_settled_for_is_not() {
+    use StatementKind::{Other, Payment, Refund};
+    let report = "\
+balance_transaction_id,created_utc,currency,gross,fee,net,reporting_category,source_id,customer_facing_amount,customer_facing_currency,payment_intent_id,payment_metadata[payment_id],refund_metadata[refund_id]
+txn_1,2026-06-05 00:00:01,usd,21.37,0.92,20.45,charge,ch_1,19.99,eur,pi_1,po_1,
+txn_2,2026-06-05 10:00:00,usd,-3.30,0.00,-3.30,refund,re_1,-500,jpy,pi_2,po_2,rf_2
+txn_3,2026-06-05 11:00:00,usd,5.00,0.30,4.70,charge,ch_3,5.00,usd,pi_3,po_3,
+txn_4,2026-06-05 12:00:00,usd,5.00,0.30,4.70,charge,ch_4,,,pi_4,po_4,
+txn_5,2026-06-05 13:00:00,usd,-40.00,0.00,-40.00,payout,bank_5,,,,,
+";
+    let lines = try_read(Format::Stripe, date!(2026 - 06 - 05), report.as_bytes()).unwrap();
+    assert_eq!(
+        brief(&lines),
+        [
+            (Payment, "po_1", "pi_1", 1999, 0, true),
+            (Other, "po_1", "txn_1", 0, 92, true),
+            (Refund, "rf_2", "re_1", 500, 0, true),
+            (Payment, "po_3", "pi_3", 500, 30, true),
+            (Payment, "po_4", "pi_4", 500, 30, true),
+            (Other, "bank_5", "txn_5", -4000, 0, true),
+        ]
+    );
+    let codes: Vec<_> = lines.iter().map(|line| line.currency.as_str()).collect();
+    assert_eq!(codes, ["EUR", "USD", "JPY", "USD", "USD", "USD"]);
+    let unknown = report.replace(",eur,", ",euro,");
+    assert_eq!(try_read(Format::Stripe, date!(2026 - 06 - 05), unknown.as_bytes()), Err(Fault::Currency));
+}
+
+#[test]
+fn a_title_with_times_of_its_own_moves_no_column_and_one_that_is_a_whole_line_is_refused() {
+    let day = date!(2026 - 06 - 05);
+    let read_with = |title: &str| {
+        let text = ALIPAY.replace("茶，绿, and `more`", title);
+        try_read(Format::Alipay, day, &GBK.encode(&text).0)
+    };
+    let plain = read_with("茶").unwrap();
+    let times = "2026-06-05 10:00:00,2026-06-05 10:00:01";
+    for title in
+        [format!("茶,{times}"), format!("{times},茶"), format!("{times},{times}"), format!("茶,{times},,")]
+    {
+        assert_eq!(read_with(&title), Ok(plain.clone()), "{title}");
+    }
+    // The amounts that would count are the customer's own words.
+    let whole = format!("茶,{times},,,,,x,0.01,0.01,0.00,0.00,0.00,0.00,0.00,,0.00,0.00,,0.00,0.00");
+    assert_eq!(read_with(&whole), Err(Fault::Malformed));
+}
+
+#[test]
+fn of_several_lists_in_a_zip_the_one_with_the_transactions_is_read() {
+    let day = date!(2026 - 06 - 05);
+    let (gbk, ..) = GBK.encode(ALIPAY);
+    let (flow, ..) = GBK.encode("#支付宝账务明细查询\r\n#账号：[2088]\r\n");
+    let (sums, ..) = GBK.encode("#支付宝业务汇总查询\r\n");
+    let zip = |members: &[(&str, &[u8])]| {
+        let mut zip = ZipWriter::new(Cursor::new(Vec::new()));
+        for (name, content) in members {
+            zip.start_file(*name, SimpleFileOptions::default()).unwrap();
+            zip.write_all(content).unwrap();
+        }
+        zip.finish().unwrap().into_inner()
+    };
+    let plain = try_read(Format::Alipay, day, &gbk);
+    let (details, account, summary) = (("a.csv", &*gbk), ("b.csv", &*flow), ("c.csv", &*sums));
+    for members in [[details, account, summary], [summary, account, details], [account, details, summary]] {
+        assert_eq!(try_read(Format::Alipay, day, &zip(&members)), plain, "{members:?}");
+    }
+    let twice = zip(&[details, ("d.csv", &gbk)]);
+    assert_eq!(try_read(Format::Alipay, day, &twice), Err(Fault::OtherChannel), "one of them must be wrong");
+    assert_eq!(try_read(Format::Alipay, day, &zip(&[account, summary])), Err(Fault::OtherChannel));
+}
+
+#[test]
 fn the_sandboxs_csv_is_read() {
     use StatementKind::{Payment, Payout};
     let lines = try_read(Format::Sandbox, date!(2026 - 06 - 05), SANDBOX.as_bytes()).unwrap();
@@ -159,6 +231,7 @@ fn what_is_wrong_with_a_file_has_a_name() {
         (Format::Wechat, wechat_day, WECHAT.replace("`2,`0.01,", "`3,`0.01,").into(), Fault::WrongTotal),
         (Format::Wechat, wechat_day, WECHAT.split("总交易单数").next().unwrap().into(), Fault::Truncated),
         (Format::Wechat, wechat_day, WECHAT.replace("`CNY", "`YUAN").into(), Fault::Currency),
+        (Format::Wechat, wechat_day, WECHAT.replace("`CNY", "`USD").into(), Fault::Currency),
         (
             Format::Wechat,
             wechat_day,

@@ -57,6 +57,10 @@ impl Bill {
             minor(column.of(cells), 2, Rest::Refused).ok_or_else(|| wrong("an amount is not in yuan"))
         };
         let currency = currency(self.currency.of(cells), number)?;
+        if currency.as_str() != "CNY" {
+            let detail = format!("line {number}: {currency}; expected CNY, in which such a bill is");
+            return Err(BadStatement::new(Fault::Currency, detail));
+        }
         let (kind, our_id, channel_id, amount, is_final) = match self.state.of(cells) {
             "SUCCESS" => {
                 (StatementKind::Payment, self.out_trade_no, self.transaction_id, yuan(self.amount)?, true)

@@ -6,16 +6,18 @@ use encoding_rs::GBK;
 use zip::ZipArchive;
 use zip::result::ZipError;
 
-use super::{BadStatement, Fault, ReadError};
+use super::{BadStatement, Fault, ReadError, alipay};
 
 /// What can be read from any place: a zip's table of contents is at its end.
 pub trait Seekable: Read + Seek {}
 impl<T: Read + Seek> Seekable for T {}
 
-/// In the name of the member that only sums up.
+/// In the name of a member that only sums up.
 const SUMMARY: &str = "汇总";
 /// How a zip begins.
 const MAGIC: &[u8] = b"PK\x03\x04";
+/// Bytes that are looked at to see what a member says of itself.
+const HEADING: u64 = 256;
 
 pub(super) fn is_zip(source: &mut impl Seekable) -> io::Result<bool> {
     let mut head = Vec::new();
@@ -30,18 +32,43 @@ pub(super) fn read<R: Seekable>(
     member: impl FnOnce(&mut dyn Read) -> Result<(), ReadError>,
 ) -> Result<(), ReadError> {
     let mut archive = ZipArchive::new(source).map_err(wrong)?;
-    let mut found = None;
+    let found = find(&mut archive)?;
+    member(&mut archive.by_index(found).map_err(wrong)?)
+}
+
+/// The one list in a zip; of several, the one that says of itself that it has the transactions.
+fn find<R: Seekable>(archive: &mut ZipArchive<R>) -> Result<usize, ReadError> {
+    let mut lists = Vec::new();
     for index in 0..archive.len() {
         let entry = archive.by_index_raw(index).map_err(wrong)?;
         let (name, ..) = GBK.decode(entry.name_raw());
         let is_utf8 = std::str::from_utf8(entry.name_raw()).is_ok_and(|name| name.contains(SUMMARY));
         if name.ends_with(".csv") && !name.contains(SUMMARY) && !is_utf8 {
-            found = Some(index);
+            lists.push(index);
         }
     }
-    let missing = || BadStatement::new(Fault::OtherChannel, "its zip holds no list of transactions (….csv)");
-    let mut entry = archive.by_index(found.ok_or_else(missing)?).map_err(wrong)?;
-    member(&mut entry)
+    if lists.len() > 1 {
+        let mut of_transactions = Vec::new();
+        for index in lists {
+            let mut heading = Vec::new();
+            let entry = archive.by_index(index).map_err(wrong)?;
+            entry.take(HEADING).read_to_end(&mut heading)?;
+            let (text, ..) = GBK.decode(&heading);
+            if text.lines().next().is_some_and(|line| line.contains(alipay::TITLE)) {
+                of_transactions.push(index);
+            }
+        }
+        lists = of_transactions;
+    }
+    match lists[..] {
+        [list] => Ok(list),
+        [] => Err(other("its zip holds no list of transactions (….csv)")),
+        _ => Err(other("its zip holds several lists of transactions; expected one")),
+    }
+}
+
+fn other(detail: &str) -> ReadError {
+    BadStatement::new(Fault::OtherChannel, detail).into()
 }
 
 fn wrong(error: ZipError) -> ReadError {

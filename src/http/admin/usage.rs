@@ -42,8 +42,8 @@ pub(in crate::http) struct ProductBody {
     cycle_quota: Option<Option<Units>>,
     /// What makes the key of a hold, `REQUEST` by default; never changes.
     key_scope: Option<KeyScope>,
-    /// Whether reconciliation may charge for usage that was never charged. As it was where it is left out, of a new
-    /// product not.
+    /// Whether reconciliation may charge a user again for usage that was paid with money which never came. As it was where
+    /// it is left out, of a new product not.
     allow_compensating_charge: Option<bool>,
     /// Why.
     reason: Option<Reason>,

@@ -107,21 +107,41 @@ pub(in crate::reconciliation) async fn walk_ours(
     Ok(walked)
 }
 
-/// Whether anything of a channel was recorded here in a stretch of time.
+/// Whether anything of a channel moved here in a stretch of time, by the channel's clock where it says so. What another
+/// statement lists moved on that one's day, however late it was recorded.
 pub(in crate::reconciliation) async fn has_ours(
     conn: &mut Conn,
     channel: &str,
     from: OffsetDateTime,
     until: OffsetDateTime,
+    recorded_until: OffsetDateTime,
 ) -> Result<bool, DbError> {
     let has_some = sqlx::query_scalar!(
-        r#"SELECT EXISTS (SELECT 1 FROM trades WHERE channel = $1 AND created_at >= $2 AND created_at < $3)
-               OR EXISTS (SELECT 1 FROM withdrawals
-                          WHERE status = 'SUCCEEDED' AND updated_at >= $2 AND updated_at < $3 AND channel = $1)
+        r#"SELECT EXISTS (
+                  SELECT 1 FROM trades AS trade
+                  LEFT JOIN stray_payments AS stray ON stray.stray_id = trade.stray_id
+                  LEFT JOIN pay_orders AS attempt ON attempt.pay_order_id = trade.pay_order_id
+                  -- Found by their age, as they are walked.
+                  WHERE (trade.channel = $1) IS TRUE AND trade.created_at >= $2 AND trade.created_at < $4
+                    AND coalesce(stray.paid_at, attempt.paid_at) >= $2 AND coalesce(stray.paid_at, attempt.paid_at) < $3)
+               OR EXISTS (
+                  SELECT 1 FROM refunds AS refund
+                  LEFT JOIN pay_orders AS attempt ON attempt.pay_order_id = refund.pay_order_id
+                  LEFT JOIN stray_payments AS stray ON stray.stray_id = refund.stray_id
+                  WHERE refund.channel_refund_id IS NOT NULL AND refund.status = 'SUCCEEDED' AND refund.updated_at >= $2
+                    AND refund.updated_at < $3 AND coalesce(attempt.channel, stray.channel) = $1
+                    AND NOT EXISTS (SELECT 1 FROM statement_lines AS line
+                                    WHERE line.our_id = refund.refund_id AND line.kind <> 'PAYMENT'))
+               OR EXISTS (
+                  SELECT 1 FROM withdrawals
+                  WHERE status = 'SUCCEEDED' AND updated_at >= $2 AND updated_at < $3 AND channel = $1
+                    AND NOT EXISTS (SELECT 1 FROM statement_lines AS line
+                                    WHERE line.our_id = withdrawal_id AND line.kind <> 'PAYMENT'))
                AS "has_some!""#,
         channel,
         from,
         until,
+        recorded_until,
     );
     Ok(has_some.fetch_one(conn).await?)
 }

@@ -63,7 +63,7 @@ pub(in crate::reconciliation) async fn move_item(
     let conn: &mut Conn = tx;
     let moved = sqlx::query!(
         "UPDATE reconciliation_items
-         SET status = $4, outcome = coalesce($6, outcome), moves_money = $9,
+         SET status = $4, outcome = coalesce($6, outcome), moves_money = $9, action = $10,
              -- Who lets it go again has decided nothing.
              decided_by = CASE WHEN $4 <> 'WAITING' THEN coalesce($5, decided_by) END,
              decided_at = CASE WHEN $7 THEN $8::timestamptz WHEN $4 <> 'WAITING' THEN decided_at END,
@@ -78,9 +78,10 @@ pub(in crate::reconciliation) async fn move_item(
         to.as_str(),
         step.decided_by,
         step.outcome,
-        matches!(step.event, ItemEvent::Decided | ItemEvent::Dismissed),
+        matches!(step.event, ItemEvent::Decided | ItemEvent::ChargeDecided | ItemEvent::Dismissed),
         now,
         item.moves_money,
+        item.action.as_str(),
     )
     .execute(conn)
     .await?;
@@ -117,7 +118,7 @@ pub(in crate::reconciliation) async fn spent(
     let conn: &mut Conn = tx;
     sqlx::query!("SELECT pg_advisory_xact_lock(hashtext('reconciliation.cap'))").execute(&mut *conn).await?;
     let spent = sqlx::query_scalar!(
-        r#"SELECT coalesce(sum(theirs), 0)::bigint AS "spent!" FROM reconciliation_items
+        r#"SELECT coalesce(sum(coalesce(theirs, ours)), 0)::bigint AS "spent!" FROM reconciliation_items
            WHERE moves_money AND decided_by IS NULL AND decided_at IS NOT NULL AND decided_at >= $1 AND currency = $2"#,
         since,
         currency.as_str(),

@@ -1,11 +1,13 @@
 //! The rows of reconciliation, and what comparing reads of everybody's.
 
+mod charge;
 mod compare;
 mod files;
 mod items;
 mod lines;
 mod runs;
 
+pub(super) use charge::{Spender, find_spender, list_listed_charges};
 pub(super) use compare::{Walk, compare_lines, has_ours, walk_ours};
 pub(super) use files::{delete_old_files, find_part, insert_part, measure};
 pub(super) use items::{

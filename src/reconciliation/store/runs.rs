@@ -193,7 +193,9 @@ pub(in crate::reconciliation) async fn note_place(
     let noted = sqlx::query!(
         "UPDATE reconciliations
          SET lines = $3, next_page = $4, after_kind = $5, after_channel_id = $6, after_line_no = $7, is_walked = $8,
-             walked_until = $9, compared_at = $10, totals = $11, leased_until = $12, attempts = 0
+             walked_until = $9, compared_at = $10, totals = $11, leased_until = $12,
+             attempts = CASE WHEN (lines, next_page, after_kind, after_channel_id, after_line_no, is_walked, walked_until)
+                                  IS DISTINCT FROM ($3, $4, $5, $6, $7, $8, $9) THEN 0 ELSE attempts END
          WHERE reconciliation_id = $1 AND version = $2",
         run.reconciliation_id,
         run.version,

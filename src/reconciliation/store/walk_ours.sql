@@ -14,7 +14,8 @@ WITH moved AS MATERIALIZED (
     FROM trades AS trade
     LEFT JOIN stray_payments AS stray ON stray.stray_id = trade.stray_id
     LEFT JOIN pay_orders AS attempt ON attempt.pay_order_id = trade.pay_order_id
-    WHERE trade.channel = $3 AND trade.created_at >= $4 AND trade.created_at < $5
+    -- Found by their age alone: by their channel a plan would read all of them for every stretch.
+    WHERE (trade.channel = $3) IS TRUE AND trade.created_at >= $4 AND trade.created_at < $5
     UNION ALL
     SELECT 'REFUND', coalesce(refund.channel_refund_id, ''), refund.refund_id, refund.amount, refund.currency,
            refund.updated_at, refund.updated_at, refund.status, refund.merchant_id, refund.order_no
@@ -30,17 +31,20 @@ WITH moved AS MATERIALIZED (
     WHERE status = 'SUCCEEDED' AND updated_at >= $4 AND updated_at < $5 AND channel = $3
 ), looked AS MATERIALIZED (
     SELECT moved.*, at >= $6 AND at < $7 AS is_of_day,
-           -- One look-up for each, with LIMIT: as EXISTS the planner would read all lines for every stretch.
+           -- One look-up for each, with LIMIT: as EXISTS the planner would read all lines for every stretch. By our number alone:
+           -- by its kind it would read all of that kind.
            CASE kind
                WHEN 'PAYMENT' THEN (
                    SELECT true FROM statement_lines AS line
                    WHERE line.reconciliation_id = $1 AND line.kind = 'PAYMENT' AND line.channel_id = moved.channel_id LIMIT 1)
                WHEN 'REFUND' THEN (
                    SELECT true FROM statement_lines AS line
-                   WHERE line.our_id = moved.our_id AND line.kind = 'REFUND' AND line.reconciliation_id = $1 LIMIT 1)
+                   WHERE line.our_id = moved.our_id AND line.kind <> 'PAYMENT'
+                     AND (line.kind = 'REFUND' AND line.reconciliation_id = $1) IS TRUE LIMIT 1)
                ELSE (
                    SELECT true FROM statement_lines AS line
-                   WHERE line.our_id = moved.our_id AND line.kind = 'PAYOUT' AND line.reconciliation_id = $1 LIMIT 1) END IS NOT NULL
+                   WHERE line.our_id = moved.our_id AND line.kind <> 'PAYMENT'
+                     AND (line.kind = 'PAYOUT' AND line.reconciliation_id = $1) IS TRUE LIMIT 1) END IS NOT NULL
                AS is_listed
     FROM moved
 ), judged AS MATERIALIZED (
@@ -56,11 +60,12 @@ WITH moved AS MATERIALIZED (
                      AND line.channel_id = looked.channel_id LIMIT 1)
                WHEN 'REFUND' THEN (
                    SELECT true FROM statement_lines AS line
-                   WHERE line.our_id = looked.our_id AND line.kind = 'REFUND' AND line.reconciliation_id = ANY($2::text[]) LIMIT 1)
+                   WHERE line.our_id = looked.our_id AND line.kind <> 'PAYMENT'
+                     AND (line.kind = 'REFUND' AND line.reconciliation_id = ANY($2::text[])) IS TRUE LIMIT 1)
                ELSE (
                    SELECT true FROM statement_lines AS line
-                   WHERE line.our_id = looked.our_id AND line.kind = 'PAYOUT'
-                     AND line.reconciliation_id = ANY($2::text[]) LIMIT 1) END IS NULL AS is_missing
+                   WHERE line.our_id = looked.our_id AND line.kind <> 'PAYMENT'
+                     AND (line.kind = 'PAYOUT' AND line.reconciliation_id = ANY($2::text[])) IS TRUE LIMIT 1) END IS NULL AS is_missing
     FROM looked
 ), found AS (
     INSERT INTO reconciliation_items AS item
@@ -75,13 +80,17 @@ WITH moved AS MATERIALIZED (
     -- It follows the statement that is read now, but where it is carried out. What was none any more, and what a person
     -- was shown of other amounts, is decided over anew; what a person dismissed stays so while the same is said of it.
     ON CONFLICT ON CONSTRAINT reconciliation_items_once DO UPDATE
-    SET status = CASE WHEN item.status <> 'RESOLVED'
-                           AND (item.ours, item.theirs, item.our_id, item.currency)
-                               IS NOT DISTINCT FROM (excluded.ours, excluded.theirs, excluded.our_id, excluded.currency)
-                      THEN item.status ELSE 'PROPOSED' END,
+    SET (status, action, moves_money) =
+            (SELECT CASE WHEN is_known THEN item.status ELSE 'PROPOSED' END,
+                    -- What asking showed is not to be asked again.
+                    CASE WHEN is_known THEN item.action ELSE excluded.action END, is_known AND item.moves_money
+             FROM (SELECT item.status <> 'RESOLVED'
+                          AND (item.ours, item.theirs, item.our_id, item.currency)
+                              IS NOT DISTINCT FROM (excluded.ours, excluded.theirs, excluded.our_id, excluded.currency)
+                          AS is_known) AS look),
         our_id = excluded.our_id, channel_id = excluded.channel_id, merchant_id = excluded.merchant_id,
         order_no = excluded.order_no, ours = excluded.ours, theirs = excluded.theirs, our_status = excluded.our_status,
-        currency = excluded.currency, at = excluded.at, action = excluded.action, moves_money = excluded.moves_money,
+        currency = excluded.currency, at = excluded.at,
         seen_round = excluded.seen_round, attempts = 0, due_at = excluded.due_at, version = item.version + 1
     WHERE item.reconciliation_id = excluded.reconciliation_id AND item.status NOT IN ('APPLYING', 'APPLIED')
 )

@@ -7,7 +7,7 @@ use serde_json::json;
 use sha2::{Digest, Sha256};
 
 use super::{Fate, start};
-use crate::support::statements::sandbox_csv;
+use crate::support::statements::{assert_explained, sandbox_csv};
 
 #[tokio::test]
 async fn a_file_that_does_not_add_up_is_named_and_nothing_of_it_is_applied() {
@@ -130,5 +130,57 @@ async fn an_upload_that_breaks_off_begins_nothing() {
     app.clock.advance(Duration::from_secs(8 * 86_400));
     app.run_until_idle().await;
     assert_eq!(app.count("statement_files").await, 0, "what nobody reads is forgotten");
+    app.end().await;
+}
+
+#[tokio::test]
+async fn an_empty_day_is_empty_by_the_channels_clock_however_late_its_money_was_told_of() {
+    let app = start("safe").await;
+    let day = app.wait_for_ten();
+    let before = day.previous_day().expect("a day");
+    // Paid an hour before midnight, told of in the morning; and sent out then, by the channel's clock.
+    let attempt = app.top_up_to_pay("T", "u1", 500).await;
+    let trade = super::trade(app.sandbox_pay(&attempt, json!({"notify": false})).await.expect(200).body);
+    let late = format!("{before}T23:00:00Z");
+    app.sql(&format!("UPDATE sandbox.payments SET paid_at = '{late}'")).await;
+    let mut callback = app.success("e-T", &attempt, &trade, 500);
+    callback["paid_at"] = json!(late);
+    app.deliver(&callback).await;
+    let out = json!({"withdrawal_no": "W", "user_id": "u1", "amount": 300, "currency": "CNY", "channel": "sandbox",
+                     "account": "a"});
+    app.post("/withdrawals", out).await.expect(201);
+    app.run_until_idle().await;
+    app.sql(&format!("UPDATE sandbox.payouts SET paid_out_at = '{late}'")).await;
+    app.sleep_over();
+
+    let empty = app.reconcile_file("sandbox", before, sandbox_csv(before, &[]).as_bytes()).await;
+    assert_eq!(
+        (&empty["status"], &empty["fault"]),
+        (&json!("OPEN"), &json!("EMPTY")),
+        "it moved on that day"
+    );
+    let file = sandbox_csv(before, &app.book_lines(before).await);
+    let run = app.reconcile_file("sandbox", before, file.as_bytes()).await;
+    assert_explained(&run);
+    assert_eq!((&run["status"], &run["lines"], &run["differences"]), (&json!("DONE"), &json!(2), &json!({})));
+    let rightly = app.reconcile_file("sandbox", day, sandbox_csv(day, &[]).as_bytes()).await;
+    assert_explained(&rightly);
+    assert_eq!((&rightly["status"], &rightly["differences"]), (&json!("DONE"), &json!({})), "{rightly:#}");
+    app.end().await;
+}
+
+#[tokio::test]
+async fn a_day_on_which_only_a_refund_was_made_is_not_empty() {
+    let app = start("safe").await;
+    app.wait_for_ten();
+    app.paid("A").await;
+    let day = app.wait_for_ten();
+    app.post("/refunds", json!({"refund_no": "R", "order_no": "A", "amount": 90})).await.expect(201);
+    app.run_until_idle().await;
+    app.sleep_over();
+    let empty = app.reconcile_file("sandbox", day, sandbox_csv(day, &[]).as_bytes()).await;
+    assert_eq!((&empty["status"], &empty["fault"]), (&json!("OPEN"), &json!("EMPTY")));
+    let run = app.reconcile(day).await;
+    assert_eq!((&run["status"], &run["lines"], &run["differences"]), (&json!("DONE"), &json!(1), &json!({})));
     app.end().await;
 }

@@ -1,25 +1,28 @@
 //! What is true when a difference is found is looked at again when something is done about it, and when it is found again.
 
-use std::time::Duration;
-
 use serde_json::json;
 
 use super::{Fate, paid, start, trade};
 use crate::support::TestApp;
 use crate::support::statements::{assert_explained, sandbox_csv};
 
+/// Has the customer pay a second time for what a trade paid, and nobody is told.
+async fn pay_again(app: &TestApp, first: &str) {
+    let attempt: String =
+        sqlx::query_scalar("SELECT pay_order_id FROM sandbox.payments WHERE transaction_id = $1")
+            .bind(first)
+            .fetch_one(app.instance.app.db.pool())
+            .await
+            .expect("it");
+    trade(app.sandbox_pay(&attempt, json!({"force": true, "notify": false})).await.expect(200).body);
+}
+
 #[tokio::test]
 async fn of_two_lost_payments_of_one_order_one_pays_and_one_waits_for_a_person() {
     let app = start("safe").await;
     let day = app.wait_for_ten();
     let first = Fate::LostCallback.befall(&app, "TWICE").await;
-    let attempt: String =
-        sqlx::query_scalar("SELECT pay_order_id FROM sandbox.payments WHERE transaction_id = $1")
-            .bind(&first)
-            .fetch_one(app.instance.app.db.pool())
-            .await
-            .expect("it");
-    trade(app.sandbox_pay(&attempt, json!({"force": true, "notify": false})).await.expect(200).body);
+    pay_again(&app, &first).await;
     app.sleep_over();
     let run = app.reconcile(day).await;
     assert_explained(&run);
@@ -90,34 +93,46 @@ async fn a_difference_follows_the_statement_that_is_read_last() {
     app.end().await;
 }
 
-/// Makes the database refuse a state of a day.
-async fn forbid(app: &TestApp, status: &str) {
-    app.sql(&format!(
-        "CREATE FUNCTION forbid() RETURNS trigger LANGUAGE plpgsql AS $$ BEGIN RAISE 'not now'; END $$;
-         CREATE TRIGGER forbid BEFORE UPDATE ON reconciliations FOR EACH ROW WHEN (NEW.status = '{status}')
-         EXECUTE FUNCTION forbid()"
-    ))
-    .await;
+#[tokio::test]
+async fn what_a_person_approved_comes_back_to_them_where_it_would_give_money_back_by_now() {
+    let app = start("off").await;
+    let day = app.wait_for_ten();
+    let first = Fate::LostCallback.befall(&app, "TWICE").await;
+    pay_again(&app, &first).await;
+    app.sleep_over();
+    let run = app.reconcile(day).await;
+    let items = app.differences(&run).await;
+    assert_eq!(items.len(), 2);
+    for item in &items {
+        // Each of them alone would pay the order.
+        assert_eq!((&item["status"], &item["moves_money"]), (&json!("WAITING"), &json!(false)), "{item:#}");
+        assert_eq!(app.decide(item, "approve").await.expect(200).body["status"], "APPLYING");
+    }
+    app.carry_on().await;
+    assert_eq!(app.status_of("TWICE").await, "PAID");
+    let items = app.differences(&run).await;
+    let back = items.iter().find(|item| item["status"] == "WAITING").expect("one of them");
+    assert_eq!((&back["moves_money"], &back["decided_by"]), (&json!(true), &serde_json::Value::Null));
+    assert!(app.strays("").await.is_empty(), "nobody said that it goes back");
+    assert_eq!(app.open_exception().await["subject"], back["item_id"]);
+    app.decide(back, "approve").await.expect(200);
+    app.carry_on().await;
+    app.run_until_idle().await;
+    assert_eq!(app.stray().await["status"], "REFUNDED");
+    app.end().await;
 }
 
 #[tokio::test]
-async fn whoever_dies_behind_the_last_page_leaves_every_line_once() {
-    let app = start("safe").await;
+async fn a_statement_in_another_currency_applies_nothing() {
+    let app = start("all").await;
     let day = app.wait_for_ten();
     paid(&app, "A").await;
     paid(&app, "B").await;
     app.sleep_over();
-    forbid(&app, "MATCHING").await;
-    let body = json!({"channel": "sandbox", "day": day.to_string(), "reason": "the story wants it"});
-    let begun = app.admin_post("/admin/reconciliations", body).await.expect(200);
-    for _ in 0..3 {
-        drop(payonce::reconciliation::run_due(&app.instance.app).await);
-        app.clock.advance(Duration::from_secs(26));
-    }
-    assert_eq!(app.count_where("reconciliations", "status = 'FETCHING' AND lines = 2").await, 1);
-    app.sql("DROP TRIGGER forbid ON reconciliations; DROP FUNCTION forbid()").await;
-    let run = app.carry_out(begun.text_of("reconciliation_id")).await;
+    let file = sandbox_csv(day, &app.book_lines(day).await).replace(",CNY,", ",USD,");
+    let run = app.reconcile_file("sandbox", day, file.as_bytes()).await;
     assert_explained(&run);
-    assert_eq!((&run["status"], &run["lines"], &run["differences"]), (&json!("DONE"), &json!(2), &json!({})));
+    assert_eq!(run["differences"], json!({"AMOUNT_DIFFERS ESCALATED": 2}));
+    assert_eq!((app.strays("").await.len(), app.count("trades").await), (0, 2));
     app.end().await;
 }

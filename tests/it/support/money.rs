@@ -184,7 +184,10 @@ impl TestApp {
         let invented = self.texts(
             "SELECT 'payment ' || trade.transaction_id FROM trades AS trade
              LEFT JOIN sandbox.payments AS payment USING (transaction_id)
-             WHERE payment.pay_order_id IS NULL OR payment.pay_order_id <> trade.pay_order_id
+             WHERE (payment.pay_order_id IS NULL OR payment.pay_order_id <> trade.pay_order_id)
+                -- What never came and was charged for is booked back.
+                AND NOT EXISTS (SELECT 1 FROM reconciliation_items
+                                WHERE action = 'CHARGE' AND status = 'APPLIED' AND subject = trade.transaction_id)
              UNION ALL
              SELECT 'refund ' || coalesce(ours.refund_id, theirs.refund_id)
              FROM (SELECT * FROM refunds WHERE status = 'SUCCEEDED') AS ours

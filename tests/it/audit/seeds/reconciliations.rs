@@ -1,6 +1,6 @@
 //! Violations of reconciliation, one after the other.
 
-use super::{Seed, seed};
+use super::{Seed, seed, seed_with};
 
 pub(super) const SEEDS: &[Seed] = &[
     seed("difference_shown", "UPDATE reconciliation_items SET status = 'WAITING' WHERE item_id = 'ri_a'"),
@@ -13,6 +13,26 @@ pub(super) const SEEDS: &[Seed] = &[
     seed(
         "difference_unfinished",
         "UPDATE reconciliation_items SET status = 'APPLYING', decided_by = 'anna' WHERE item_id = 'ri_a'",
+    ),
+    seed(
+        "difference_unfinished",
+        "UPDATE reconciliation_items SET status = 'PROPOSED' WHERE item_id = 'ri_a';
+         UPDATE reconciliations SET status = 'OPEN', finished_at = NULL, fault = 'LATE', detail = 'not there',
+                                    leased_until = '2030-01-01 00:10';
+         DELETE FROM reconciliation_history WHERE seq > 1",
+    ),
+    seed(
+        "difference_charged",
+        "UPDATE reconciliation_items SET class = 'MISSING_THERE', action = 'CHARGE', ours = 100 WHERE item_id = 'ri_a'",
+    ),
+    seed_with(
+        "difference_charged",
+        &["account_balance"],
+        "INSERT INTO ledger_transactions (transaction_id, kind, created_at)
+         VALUES ('COMPENSATING_CHARGE:ri_a', 'COMPENSATING_CHARGE', '2029-12-31 12:00');
+         INSERT INTO ledger_entries (transaction_id, account_id, amount)
+         VALUES ('COMPENSATING_CHARGE:ri_a', 'CHANNEL:sandbox:CNY', -1),
+                ('COMPENSATING_CHARGE:ri_a', 'PLATFORM_REVENUE:CNY', 1)",
     ),
     seed(
         "difference_applied",

@@ -1,0 +1,96 @@
+//! A compensating charge: usage that was paid with money which never came is charged once more.
+//!
+//! Money that a top-up brought here and that its channel denies was credited to a user. Where the user has paid for
+//! metered work since, in that currency, and each product that charged for it allows it, the user is charged what the
+//! top-up gave: as far as it is still there it is taken, the rest is owed and shown to a person. Ours is then as theirs.
+//! It is booked once for each difference, under its id. What was not spent on usage, or on a product that does not allow
+//! it, is a person's to see to.
+
+use time::OffsetDateTime;
+
+use super::carry_out::Done;
+use super::model::{Item, ItemAction};
+use super::store::{self, Spender};
+use crate::app::App;
+use crate::exceptions::{self, ExceptionKind, NewException};
+use crate::infra::crash::effect;
+use crate::infra::db::{DbError, Tx};
+use crate::infra::duty::DutyError;
+use crate::ledger::{self, Account, Posting, PostingKind, Wallet};
+
+/// What follows from a payment that the channel denies: nothing but for a person to see, a charge to decide over, or,
+/// where that was decided, the charge.
+pub(super) async fn settle_short(app: &App, item: &Item, why: &str) -> Result<Done, DutyError> {
+    let mut conn = app.db.conn().await?;
+    let spender = store::find_spender(&mut conn, item).await?;
+    drop(conn);
+    let Some(spender) = spender else { return Ok(Done::GivenUp(why.to_owned())) };
+    match spender.is_allowed {
+        None => Ok(Done::GivenUp(format!("{why}; user {} used nothing since", spender.user_id))),
+        Some(false) => {
+            let user_id = &spender.user_id;
+            Ok(Done::GivenUp(format!("{why}; what user {user_id} used does not allow a compensating charge")))
+        }
+        Some(true) if item.action == ItemAction::Charge => Ok(charge(app, item, &spender, why).await?),
+        Some(true) => Ok(Done::Chargeable(format!("{why}; user {} is to be charged", spender.user_id))),
+    }
+}
+
+/// Charges. What was charged already, by somebody who died before they could say so, is not charged again.
+async fn charge(app: &App, item: &Item, spender: &Spender, why: &str) -> Result<Done, DbError> {
+    let charged = app.db.retrying(|| async {
+        let mut tx = app.db.begin().await?;
+        let booked = charge_in_tx(app, &mut tx, item, spender, why).await;
+        effect!("reconciliation.charge", tx.finish(booked).await)
+    });
+    match charged.await {
+        Err(error) if error.constraint() != Some("ledger_transactions_pkey") => Err(error),
+        _ => Ok(Done::Applied(format!("{why}; user {} was charged for it", spender.user_id))),
+    }
+}
+
+async fn charge_in_tx(
+    app: &App,
+    tx: &mut Tx,
+    item: &Item,
+    spender: &Spender,
+    why: &str,
+) -> Result<(), DbError> {
+    let (now, amount, currency) = (app.now(), item.ours.unwrap_or(0), item.currency);
+    let Spender { merchant_id, user_id, order_no, .. } = spender;
+    let wallet = Wallet::of(merchant_id, user_id, currency);
+    let available = ledger::lock_available_in_tx(tx, std::slice::from_ref(&wallet), now).await?;
+    let taken = amount.min(available.get(&wallet.available).copied().unwrap_or(0));
+    if taken < amount {
+        show_debt_in_tx(app, tx, item, spender, (amount - taken, why), now).await?;
+    }
+    let channel = || Account::channel(&item.channel, currency);
+    let posting = Posting::new(PostingKind::CompensatingCharge, &item.item_id)
+        .of(Some(merchant_id), Some(order_no))
+        .transfer(wallet.available, channel(), taken)
+        .transfer(Account::user_receivable(merchant_id, user_id, currency), channel(), amount - taken);
+    ledger::post_in_tx(tx, &[posting], now).await
+}
+
+async fn show_debt_in_tx(
+    app: &App,
+    tx: &mut Tx,
+    item: &Item,
+    spender: &Spender,
+    (owed, why): (i64, &str),
+    now: OffsetDateTime,
+) -> Result<(), DbError> {
+    let (user_id, currency) = (&spender.user_id, item.currency);
+    let detail = format!(
+        "user {user_id} owes {owed} {currency} (minor units): the money of top-up {} was spent on usage and never came, {why}",
+        spender.order_no
+    );
+    let exception = NewException {
+        kind: ExceptionKind::UsageShortfall,
+        merchant_id: Some(&spender.merchant_id),
+        order_no: Some(&spender.order_no),
+        subject: &item.our_id,
+        detail: &detail,
+    };
+    exceptions::open_in_tx(tx, &app.ids, &exception, now).await
+}

@@ -1,0 +1,67 @@
+//! What there is to say of a payment that never came: whom it was credited to, and what became of it.
+
+use super::runs::Claimed;
+use crate::channels::StatementKind;
+use crate::infra::db::{Conn, DbError};
+use crate::money::Currency;
+use crate::reconciliation::model::{Class, Item, ItemAction, ItemStatus};
+
+/// Who spent money that never came.
+#[derive(Debug)]
+pub(in crate::reconciliation) struct Spender {
+    pub(in crate::reconciliation) merchant_id: String,
+    pub(in crate::reconciliation) user_id: String,
+    pub(in crate::reconciliation) order_no: String,
+    /// Whether each product that charged them since allows it; nothing where none did.
+    pub(in crate::reconciliation) is_allowed: Option<bool>,
+}
+
+/// The user whom a payment topped up, if that is what it did.
+pub(in crate::reconciliation) async fn find_spender(
+    conn: &mut Conn,
+    item: &Item,
+) -> Result<Option<Spender>, DbError> {
+    let spender = sqlx::query_as!(
+        Spender,
+        "SELECT orders.merchant_id, orders.user_id, orders.order_no, used.is_allowed
+         FROM trades AS trade
+         JOIN pay_orders AS attempt ON attempt.pay_order_id = trade.pay_order_id
+         JOIN orders ON orders.merchant_id = attempt.merchant_id AND orders.order_no = attempt.order_no
+                    AND orders.paid_by = attempt.pay_order_id
+         -- One row in any case; NULL where nothing was charged since.
+         CROSS JOIN LATERAL (
+             SELECT bool_and(product.allow_compensating_charge) AS is_allowed
+             FROM usage_holds AS hold
+             JOIN products AS product ON product.merchant_id = hold.merchant_id AND product.product_code = hold.product_code
+             WHERE hold.merchant_id = orders.merchant_id AND hold.user_id = orders.user_id
+               AND hold.currency = orders.currency AND hold.charged > 0 AND hold.updated_at >= trade.created_at) AS used
+         WHERE trade.channel = $1 AND trade.transaction_id = $2 AND orders.kind = 'TOPUP'",
+        item.channel,
+        item.channel_id,
+    );
+    Ok(spender.fetch_optional(conn).await?)
+}
+
+/// Payments that a user was charged for because they never came, and that the day's statement has, so many at most.
+pub(in crate::reconciliation) async fn list_listed_charges(
+    conn: &mut Conn,
+    run: &Claimed,
+    limit: i64,
+) -> Result<Vec<Item>, DbError> {
+    let items = sqlx::query_as!(
+        Item,
+        r#"SELECT item_id, reconciliation_id, channel, class AS "class: Class", kind AS "kind: StatementKind", our_id,
+                  channel_id, merchant_id, order_no, ours, theirs, our_status, currency AS "currency: Currency", at,
+                  action AS "action: ItemAction", moves_money, status AS "status: ItemStatus", decided_by, outcome, created_at,
+                  attempts, version
+           FROM reconciliation_items AS item
+           WHERE action = 'CHARGE' AND status = 'APPLIED' AND channel = $2
+             AND (SELECT true FROM statement_lines AS line
+                  WHERE line.reconciliation_id = $1 AND line.kind = 'PAYMENT' AND line.channel_id = item.subject LIMIT 1)
+           ORDER BY subject LIMIT $3"#,
+        run.reconciliation_id,
+        run.channel,
+        limit,
+    );
+    Ok(items.fetch_all(conn).await?)
+}

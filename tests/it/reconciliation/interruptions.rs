@@ -1,0 +1,262 @@
+//! Days that are interrupted, held up, or carried on by two at once.
+
+use std::time::Duration;
+
+use payonce::infra::duty::Batch;
+use payonce::reconciliation;
+use serde_json::{Value, json};
+use sqlx::{Connection, Executor};
+
+use super::{Fate, paid, start};
+use crate::support::TestApp;
+use crate::support::statements::{Line, assert_explained, sandbox_csv};
+
+/// Makes the database refuse a state of a day.
+async fn forbid(app: &TestApp, status: &str) {
+    app.sql(&format!(
+        "CREATE FUNCTION forbid() RETURNS trigger LANGUAGE plpgsql AS $$ BEGIN RAISE 'not now'; END $$;
+         CREATE TRIGGER forbid BEFORE UPDATE ON reconciliations FOR EACH ROW WHEN (NEW.status = '{status}')
+         EXECUTE FUNCTION forbid()"
+    ))
+    .await;
+}
+
+async fn allow(app: &TestApp) {
+    app.sql("DROP TRIGGER forbid ON reconciliations; DROP FUNCTION forbid()").await;
+}
+
+/// Begins the day from the channel's own books; gives its id.
+async fn begin(app: &TestApp, day: time::Date) -> String {
+    let body = json!({"channel": "sandbox", "day": day.to_string(), "reason": "the story wants it"});
+    let begun = app.admin_post("/admin/reconciliations", body).await.expect(200);
+    begun.text_of("reconciliation_id").to_owned()
+}
+
+/// Nothing that a comparison left lies in silence.
+async fn assert_somebody_knows(app: &TestApp) {
+    let audit = app.admin_get("/admin/audit").await.expect(200).body;
+    let checks = audit["checks"].as_array().expect("checks");
+    for id in ["difference_unfinished", "reconciliation_unfinished"] {
+        let check = checks.iter().find(|check| check["id"] == id).expect("a check");
+        assert_eq!(check["violations"], 0, "{check:#}");
+    }
+}
+
+fn standing(run: &Value) -> (&str, i64) {
+    (run["status"].as_str().expect("a state"), run["lines"].as_i64().expect("a count"))
+}
+
+#[tokio::test]
+async fn whoever_dies_behind_the_last_page_leaves_every_line_once() {
+    let app = start("safe").await;
+    let day = app.wait_for_ten();
+    paid(&app, "A").await;
+    paid(&app, "B").await;
+    app.sleep_over();
+    forbid(&app, "MATCHING").await;
+    let id = begin(&app, day).await;
+    for _ in 0..3 {
+        drop(reconciliation::run_due(&app.instance.app).await);
+        app.clock.advance(Duration::from_secs(26));
+    }
+    assert_eq!(app.count_where("reconciliations", "status = 'FETCHING' AND lines = 2").await, 1);
+    allow(&app).await;
+    let run = app.carry_out(&id).await;
+    assert_explained(&run);
+    assert_eq!((&run["status"], &run["lines"], &run["differences"]), (&json!("DONE"), &json!(2), &json!({})));
+    app.end().await;
+}
+
+#[tokio::test]
+async fn a_channel_that_falls_silent_behind_its_first_page_is_asked_for_the_next_one_later() {
+    let app = start("safe").await;
+    let day = app.wait_for_ten();
+    paid(&app, "A").await;
+    app.post("/refunds", json!({"refund_no": "R", "order_no": "A", "amount": 90})).await.expect(201);
+    app.run_until_idle().await;
+    app.sleep_over();
+    // Payments can be had, refunds cannot.
+    app.sql("ALTER TABLE sandbox.refunds RENAME TO hidden").await;
+    let id = begin(&app, day).await;
+    for _ in 0..6 {
+        reconciliation::run_due(&app.instance.app).await.expect("carried on");
+        app.clock.advance(Duration::from_secs(60));
+    }
+    let run = app.reconciliation(&id).await;
+    assert_eq!((standing(&run), &run["fault"]), (("FETCHING", 1), &Value::Null), "what is here stays");
+    app.sql("ALTER TABLE sandbox.hidden RENAME TO refunds").await;
+    let run = app.carry_out(&id).await;
+    assert_explained(&run);
+    assert_eq!((standing(&run), &run["differences"]), (("DONE", 2), &json!({})));
+
+    // Where the silence does not end, the day is refused and begins with its first page.
+    app.sql("ALTER TABLE sandbox.refunds RENAME TO hidden").await;
+    begin(&app, day).await;
+    let mut tries = 0;
+    while app.reconciliation(&id).await["fault"].is_null() {
+        reconciliation::run_due(&app.instance.app).await.expect("carried on");
+        app.clock.advance(Duration::from_secs(1_300));
+        tries += 1;
+        assert!(tries < 20, "{:#}", app.reconciliation(&id).await);
+    }
+    let run = app.reconciliation(&id).await;
+    assert_eq!((standing(&run), &run["fault"]), (("OPEN", 0), &json!("LATE")));
+    app.sql("ALTER TABLE sandbox.hidden RENAME TO refunds").await;
+    app.clock.advance(Duration::from_secs(601));
+    for _ in 0..8 {
+        app.carry_on().await;
+    }
+    let run = app.reconciliation(&id).await;
+    assert_eq!((standing(&run), &run["differences"]), (("DONE", 2), &json!({})));
+    app.end().await;
+}
+
+#[tokio::test]
+async fn a_day_is_kept_while_the_known_lines_of_its_file_are_passed_over() {
+    let app = start("safe").await;
+    let day = app.wait_for_ten();
+    paid(&app, "A").await;
+    app.sleep_over();
+    let like = app.book_lines(day).await.remove(0);
+    let lines: Vec<Line> = (0..25_000)
+        .map(|number| Line { kind: "OTHER".into(), channel_id: format!("fee_{number}"), ..like.clone() })
+        .collect();
+    forbid(&app, "MATCHING").await;
+    let uploaded = app.upload("sandbox", day, sandbox_csv(day, &lines).as_bytes(), "").await.expect(200);
+    let id = uploaded.body["reconciliation"]["reconciliation_id"].as_str().expect("an id").to_owned();
+    for _ in 0..2 {
+        drop(reconciliation::run_due(&app.instance.app).await);
+        app.clock.advance(Duration::from_secs(26));
+    }
+    assert_eq!(standing(&app.reconciliation(&id).await), ("FETCHING", 25_000));
+    // Whoever goes on reads all of them again: each time the place is noted the lease is, too.
+    app.sql(
+        "CREATE SEQUENCE kept MINVALUE 0 START 0;
+         CREATE FUNCTION keep() RETURNS trigger LANGUAGE plpgsql SECURITY DEFINER
+             AS $$ BEGIN PERFORM nextval('public.kept'); RETURN NULL; END $$;
+         CREATE TRIGGER keep AFTER UPDATE ON reconciliations FOR EACH ROW
+             WHEN (NEW.status = 'FETCHING' AND NEW.version = OLD.version AND NEW.attempts = OLD.attempts) EXECUTE FUNCTION keep()",
+    )
+    .await;
+    drop(reconciliation::run_due(&app.instance.app).await);
+    let kept: i64 = sqlx::query_scalar("SELECT last_value + 1 FROM kept")
+        .fetch_one(&mut app.direct_connection().await)
+        .await
+        .expect("a count");
+    assert_eq!(kept, 3, "for each ten thousand lines, and behind the last");
+    assert_eq!(app.count("statement_lines").await, 25_000);
+    app.sql("DROP TRIGGER keep ON reconciliations; DROP FUNCTION keep(); DROP SEQUENCE kept").await;
+    allow(&app).await;
+    app.clock.advance(Duration::from_secs(60));
+    reconciliation::run_due(&app.instance.app).await.expect("carried on");
+    assert_eq!(standing(&app.reconciliation(&id).await), ("MATCHING", 25_000));
+    let run = app.carry_out(&id).await;
+    assert_eq!(run["differences"], json!({"MISSING_THERE RESOLVED": 1}));
+    app.end().await;
+}
+
+#[tokio::test]
+async fn lines_are_taken_out_by_whoever_has_the_day_and_nobody_takes_it_meanwhile() {
+    let app = start("safe").await;
+    let day = app.wait_for_ten();
+    paid(&app, "A").await;
+    app.sleep_over();
+    app.reconcile(day).await;
+    let id = begin(&app, day).await;
+    let mut conn = app.direct_connection().await;
+    let mut holding = conn.begin().await.expect("a transaction");
+    holding.execute("LOCK TABLE statement_lines IN ACCESS EXCLUSIVE MODE").await.expect("the lock");
+    let first = {
+        let service = app.instance.app.clone();
+        tokio::spawn(async move { reconciliation::run_due(&service).await })
+    };
+    app.eventually("it waits for the lines", async || {
+        let waiting = "NOT granted AND relation = 'statement_lines'::regclass
+                       AND database = (SELECT oid FROM pg_database WHERE datname = current_database())";
+        app.count_where("pg_locks", waiting).await > 0
+    })
+    .await;
+    // By the clock its lease is over, and yet it is at it.
+    app.clock.advance(Duration::from_secs(60));
+    let second =
+        tokio::time::timeout(Duration::from_secs(1), reconciliation::run_due(&app.instance.app)).await;
+    assert_eq!(second.expect("it does not wait").expect("a look"), Batch::Done);
+    holding.commit().await.expect("let go");
+    // Either it has taken them out, or it goes on later.
+    drop(first.await.expect("no panic"));
+    let run = app.carry_out(&id).await;
+    assert_explained(&run);
+    assert_eq!((standing(&run), app.count("statement_lines").await), (("DONE", 1), 1));
+    app.end().await;
+}
+
+#[tokio::test]
+async fn a_day_that_cannot_be_compared_is_tried_on_and_shown_to_a_person_until_it_goes_on() {
+    let app = start("safe").await;
+    let day = app.wait_for_ten();
+    Fate::LostCallback.befall(&app, "L").await;
+    app.sleep_over();
+    forbid(&app, "ACTING").await;
+    let id = begin(&app, day).await;
+    for tries in 0.. {
+        drop(reconciliation::run_due(&app.instance.app).await);
+        app.clock.advance(Duration::from_secs(1_300));
+        if !app.exceptions("status=OPEN").await.is_empty() {
+            assert!(tries >= 10, "not at once: {tries}");
+            break;
+        }
+        assert!(tries < 20, "nobody is told");
+    }
+    let open = app.open_exception().await;
+    assert_eq!((&open["kind"], &open["subject"]), (&json!("RECONCILIATION"), &json!(id)));
+    assert!(open["detail"].as_str().is_some_and(|detail| detail.contains(&day.to_string())), "{open:#}");
+    for _ in 0..2 {
+        drop(reconciliation::run_due(&app.instance.app).await);
+        app.clock.advance(Duration::from_secs(1_300));
+    }
+    assert_eq!(app.open_exception().await["exception_id"], open["exception_id"], "once");
+    assert_eq!(app.reconciliation(&id).await["status"], "MATCHING");
+    assert!(
+        app.admin_get("/admin/audit").await.expect(200).body["ok"].as_bool().expect("a word"),
+        "somebody knows"
+    );
+    allow(&app).await;
+    let run = app.carry_out(&id).await;
+    assert_eq!((&run["status"], &run["differences"]), (&json!("DONE"), &json!({"MISSING_HERE APPLIED": 1})));
+    assert!(app.exceptions("status=OPEN").await.is_empty(), "it goes on");
+    app.end().await;
+}
+
+#[tokio::test]
+async fn differences_that_wait_for_a_statement_which_is_late_are_not_left_in_silence() {
+    let app = start("safe").await;
+    let day = app.wait_for_ten();
+    Fate::LostCallback.befall(&app, "L").await;
+    app.sleep_over();
+    let id = begin(&app, day).await;
+    while app.reconciliation(&id).await["status"] != "ACTING" {
+        reconciliation::run_due(&app.instance.app).await.expect("carried on");
+    }
+    // It is begun anew before anybody took the difference up, and the channel has nothing to say by now.
+    app.sql("ALTER TABLE sandbox.payments RENAME TO hidden").await;
+    begin(&app, day).await;
+    while app.reconciliation(&id).await["fault"].is_null() {
+        app.carry_on().await;
+    }
+    assert_eq!(app.count_where("reconciliation_items", "status = 'PROPOSED'").await, 1);
+    assert_eq!(app.open_exception().await["kind"], "LATE_STATEMENT", "at once: something waits for it");
+    app.clock.advance(Duration::from_secs(590));
+    assert!(
+        app.admin_get("/admin/audit").await.expect(200).body["ok"].as_bool().expect("a word"),
+        "somebody knows"
+    );
+    app.sql("ALTER TABLE sandbox.hidden RENAME TO payments").await;
+    app.clock.advance(Duration::from_secs(60));
+    for _ in 0..10 {
+        app.carry_on().await;
+    }
+    let run = app.reconciliation(&id).await;
+    assert_eq!((&run["status"], &run["differences"]), (&json!("DONE"), &json!({"MISSING_HERE APPLIED": 1})));
+    assert!(app.exceptions("status=OPEN").await.is_empty());
+    app.end().await;
+}
