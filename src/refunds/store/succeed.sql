@@ -43,5 +43,9 @@ WITH ended AS (
   )
 SELECT (SELECT count(*) FROM ended) AS "ended!", (SELECT count(*) FROM moved) AS "moved!",
        -- Their tasks may have been given up before.
-       ARRAY(SELECT subject FROM exceptions
-             WHERE kind = $23 AND subject = ANY($1) AND status = 'OPEN') AS "given_up!"
+       ARRAY(SELECT given_up.subject
+             FROM unnest($1::text[]) AS made (refund_id),
+                  -- The limit makes it a look-up each.
+                  LATERAL (SELECT subject FROM exceptions
+                           WHERE kind = $23 AND subject = made.refund_id AND status = 'OPEN' LIMIT 1) AS given_up)
+           AS "given_up!"
