@@ -16,7 +16,8 @@
 //!
 //! To follow a pay URL: `http/pay.rs`, `pay/pay_url.rs`, `pay/store.rs`. To follow a callback:
 //! `http/webhooks.rs`, `webhooks/receive.rs`, `pay/report/`. To follow a commission: `http/settlements.rs`,
-//! `settlement/settle.rs`, `settlement/store/settle.sql`. To follow a hold: `http/usage.rs`, `usage/create.rs`,
+//! `settlement/settle.rs`, `settlement/store/settle.sql`. To follow a refund: `http/refunds.rs`, `refunds/create.rs`,
+//! `refunds/desk.rs`, `refunds/store/ask.rs`; to its end: `refunds/drive.rs`, `refunds/plain.rs`. To follow a hold: `http/usage.rs`, `usage/create.rs`,
 //! `usage/store/take.rs`, `usage/desk.rs`. To follow a statement: `reconciliation/mod.rs`.
 
 pub mod admin_log;

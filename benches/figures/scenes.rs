@@ -8,6 +8,7 @@ mod crowds;
 mod events;
 mod instances;
 mod overhead;
+mod refunds;
 mod requests;
 mod settlements;
 mod timeouts;
@@ -22,6 +23,9 @@ pub async fn play(stage: &mut Stage, wanted: &[String]) -> Result<(), Failure> {
     }
     if is_wanted("usage") {
         usage::hold_and_confirm(stage).await?;
+    }
+    if is_wanted("refunds") {
+        refunds::driven(stage).await?;
     }
     if is_wanted("instances") {
         instances::two_over_one(stage).await?;

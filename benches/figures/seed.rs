@@ -146,6 +146,34 @@ async fn paid(
     Ok(connection.close().await?)
 }
 
+/// The payments of paid orders in the books of the sandbox: prefix, count, amount, instant of payment, and where the
+/// sandbox posts its callbacks.
+const SANDBOX_PAYMENTS: [&str; 2] = [
+    "INSERT INTO sandbox.trades (pay_order_id, amount, currency, subject, payer_id, notify_url, status, expires_at,
+                                 created_at, updated_at)
+     SELECT 'po_' || lpad($1 || g, 26, '0'), $3, 'CNY', 'a figure', 'u' || g % 100000, $5, 'PAID', $4, $4, $4
+     FROM generate_series(1, $2) AS g",
+    "INSERT INTO sandbox.payments (transaction_id, pay_order_id, number, amount, currency, paid_at, created_at, updated_at)
+     SELECT 'txn_' || $1 || g, 'po_' || lpad($1 || g, 26, '0'), 1, $3, 'CNY', $4, $4, $4
+     FROM generate_series(1, $2) AS g WHERE $5 <> ''",
+];
+
+/// Tells the sandbox of the payments of [`paid_orders`].
+pub async fn sandbox_payments(
+    database_url: &str,
+    notify_url: &str,
+    paid_at: OffsetDateTime,
+    prefix: &str,
+    count: i32,
+) -> Result<(), Failure> {
+    let mut connection = PgConnection::connect(database_url).await?;
+    for statement in SANDBOX_PAYMENTS {
+        let statement = sqlx::query(statement).bind(prefix).bind(count).bind(AMOUNT).bind(paid_at);
+        statement.bind(notify_url).execute(&mut connection).await?;
+    }
+    Ok(connection.close().await?)
+}
+
 /// What makes top-ups of [`PAID`] without its bookings, and books them; with the same parameters.
 const WALLETS: [&str; 3] = [
     "UPDATE orders SET kind = 'TOPUP'

@@ -347,7 +347,6 @@ impl From<RefundError> for Problem {
                 let detail = format!("the refund is {status} and waits for nobody; nothing was changed");
                 Self::new(conflict, "REFUND_NOT_AWAITING_APPROVAL", detail)
             }
-            RefundError::Busy(_) => Self::busy("order"),
             RefundError::Db(error) => Self::from(error),
         }
     }

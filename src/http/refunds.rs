@@ -67,7 +67,7 @@ impl NewRefundBody {
          description = "Written down: `PENDING`, or `AWAITING_APPROVAL` above your limit"),
         (status = 200, body = RefundView, description = "It was there already, and is the same"),
         (status = 404, body = Problem, description = "`ORDER_NOT_FOUND`"),
-        (status = 409, body = Problem, description = "`ORDER_NOT_PAID`, `LOCK_BUSY`"),
+        (status = 409, body = Problem, description = "`ORDER_NOT_PAID`"),
         (status = 422, body = Problem, description = "`VALIDATION_FAILED`, `REFUND_EXCEEDS_PAID`,
          `REFUND_PARAMS_MISMATCH`, `INSUFFICIENT_BALANCE` (a top-up that was spent): nothing moved"),
     ))]
@@ -78,7 +78,7 @@ pub(super) async fn create(
 ) -> Result<Response, Problem> {
     let new = body.check()?;
     edge.once(key.of(&caller), created, |app, keep| async move {
-        refunds::create(&app, &caller.merchant_id, &new, AskedBy::Merchant(keep.as_ref())).await
+        refunds::create(&app, &caller.merchant_id, new, AskedBy::Merchant(keep)).await
     })
     .await
 }

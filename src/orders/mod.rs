@@ -28,4 +28,4 @@ pub use model::{
     CloseReason, InvalidTransition, NewOrder, Order, OrderEvent, OrderItem, OrderKey, OrderKind, OrderStatus,
     SettleStatus,
 };
-pub(crate) use refunded::{lock_in_tx, return_stock_in_tx, set_refunded_in_tx};
+pub(crate) use refunded::{event_of_refunds, lock_in_tx, return_stock_in_tx, set_refunded_in_tx};

@@ -22,16 +22,17 @@ pub(crate) async fn set_refunded_in_tx(
     refunded_amount: i64,
     now: OffsetDateTime,
 ) -> Result<OrderStatus, DbError> {
-    let event = event_of(order, refunded_amount);
+    let event = event_of_refunds(order.amount, order.refunded_amount, refunded_amount);
     let to = order.status.after(event).map_err(|_| DbError::UnexpectedRows(0))?;
     refunded::set_refunded(tx, order, refunded_amount, to, event, now).await?;
     Ok(to)
 }
 
-const fn event_of(order: &Order, refunded_amount: i64) -> OrderEvent {
-    let goes_back = refunded_amount > order.refunded_amount;
+/// What it means to an order of that amount that so many minor units have gone back, where it was so many `before`.
+pub(crate) const fn event_of_refunds(amount: i64, before: i64, refunded_amount: i64) -> OrderEvent {
+    let goes_back = refunded_amount > before;
     match (goes_back, refunded_amount) {
-        (true, all) if all == order.amount => OrderEvent::RefundedInFull,
+        (true, all) if all == amount => OrderEvent::RefundedInFull,
         (true, _) => OrderEvent::RefundedInPart,
         (false, 0) => OrderEvent::RefundReversedInFull,
         (false, _) => OrderEvent::RefundReversedInPart,

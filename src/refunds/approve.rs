@@ -3,7 +3,7 @@
 use time::OffsetDateTime;
 
 use super::collected::lock_with_refund;
-use super::create::append_task_in_tx;
+use super::drive::append_task_in_tx;
 use super::error::RefundError;
 use super::model::{Refund, RefundEvent, RefundStatus};
 use super::{book, result, store};

@@ -9,8 +9,7 @@ use time::OffsetDateTime;
 use super::collected::Collected;
 use super::model::{Refund, StrayPayment};
 use crate::infra::db::{DbError, Tx};
-use crate::ledger::{self, Account, Posting, PostingKind};
-use crate::orders::Order;
+use crate::ledger::{self, Account, Posting, PostingKind, Wallet};
 
 /// Stray money came in: the channel has it, and nobody's it is.
 pub(super) async fn post_taken_in_tx(
@@ -38,29 +37,14 @@ pub(super) async fn post_kept_in_tx(
 }
 
 /// A top-up is to be refunded: its user cannot spend that money any more.
-pub(super) async fn post_set_aside_in_tx(
-    tx: &mut Tx,
-    refund: &Refund,
-    order: &Order,
-    now: OffsetDateTime,
-) -> Result<(), DbError> {
-    let (merchant_id, user_id) = (order.merchant_id.as_str(), order.user_id.as_str());
-    let available = Account::user_available(merchant_id, user_id, order.currency);
-    let held = Account::user_held(merchant_id, user_id, order.currency);
-    let posting = of_refund(PostingKind::RefundHold, refund).transfer(available, held, refund.amount);
-    ledger::post_in_tx(tx, &[posting], now).await
+pub(super) fn set_aside(refund: &Refund, wallet: Wallet) -> Posting {
+    of_refund(PostingKind::RefundHold, refund).transfer(wallet.available, wallet.held, refund.amount)
 }
 
 /// A refund succeeded: what it gives back has left the channel, and the account that it belonged to.
-pub(super) async fn post_refunded_in_tx(
-    tx: &mut Tx,
-    refund: &Refund,
-    collected: &Collected,
-    now: OffsetDateTime,
-) -> Result<(), DbError> {
-    let channel = Account::channel(collected.channel(), refund.currency);
-    let posting = of_refund(PostingKind::Refund, refund);
-    ledger::post_in_tx(tx, &[posting.transfer(collected.account(), channel, refund.amount)], now).await
+pub(super) fn given_back(refund: &Refund, account: Account, channel: &str) -> Posting {
+    let channel = Account::channel(channel, refund.currency);
+    of_refund(PostingKind::Refund, refund).transfer(account, channel, refund.amount)
 }
 
 /// No money went back, or it came again: what was booked for a refund that had succeeded, and what was set aside for

@@ -1,7 +1,5 @@
 //! Where the money of a refund was collected: by the attempt that paid an order, or as stray money.
 
-use time::OffsetDateTime;
-
 use super::model::{Refund, StrayPayment};
 use super::store;
 use crate::infra::db::{Conn, DbError, Tx};
@@ -92,41 +90,13 @@ impl Collected {
         }
     }
 
-    /// The channel's own id of the trade, where it has one.
-    pub(super) fn channel_ref(&self) -> Option<String> {
-        match self {
-            Self::Payment(payment) => payment.attempt.channel_ref.clone(),
-            Self::Stray(_) => None,
-        }
-    }
-
-    /// What the trade took in all.
-    pub(super) fn taken(&self) -> (i64, Currency) {
-        match self {
-            Self::Payment(payment) => (payment.attempt.amount, payment.attempt.currency),
-            Self::Stray(stray) => (stray.amount, stray.currency),
-        }
-    }
-
-    /// When its link died, or would have.
-    pub(super) fn expires_at(&self) -> OffsetDateTime {
-        match self {
-            Self::Payment(payment) => payment.attempt.expires_at,
-            Self::Stray(stray) => stray.paid_at,
-        }
-    }
-
-    /// Whose books the money leaves when it goes back: the suspense account, the merchant's, or what was set aside of
-    /// its user's top-up.
+    /// Whose books the money leaves when it goes back.
     pub(super) fn account(&self) -> Account {
         match self {
             Self::Stray(stray) => Account::suspense(&stray.channel, stray.currency),
             Self::Payment(payment) => {
-                let Order { merchant_id, user_id, currency, .. } = &payment.order;
-                match payment.order.kind {
-                    OrderKind::Sale => Account::merchant(merchant_id.as_str(), *currency),
-                    OrderKind::TopUp => Account::user_held(merchant_id.as_str(), user_id.as_str(), *currency),
-                }
+                let Order { kind, merchant_id, user_id, currency, .. } = &payment.order;
+                account_of(*kind, merchant_id.as_str(), user_id.as_str(), *currency)
             }
         }
     }
@@ -134,6 +104,15 @@ impl Collected {
     /// Whether the money had to be set aside before it may go back: a user could have spent it meanwhile.
     pub(super) fn is_set_aside(&self) -> bool {
         matches!(self, Self::Payment(payment) if payment.order.kind == OrderKind::TopUp)
+    }
+}
+
+/// Whose books the money of an order leaves when it goes back: the merchant's, or what was set aside of its user's
+/// top-up.
+pub(super) fn account_of(kind: OrderKind, merchant_id: &str, user_id: &str, currency: Currency) -> Account {
+    match kind {
+        OrderKind::Sale => Account::merchant(merchant_id, currency),
+        OrderKind::TopUp => Account::user_held(merchant_id, user_id, currency),
     }
 }
 

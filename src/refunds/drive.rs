@@ -1,39 +1,56 @@
 //! Driving a refund to its end: asked for once, then asked about, under the same number.
+//!
+//! Round trips of a plain one, beside the channel's: 7 (read, begin, and the end, see [`super::result`]); commits: 2.
+//! All are shared with the refunds that are driven at the same time.
 
-use super::collected::{Collected, find_with_refund};
+use time::OffsetDateTime;
+
 use super::model::{Refund, RefundStatus};
 use super::result::{RefundReport, Source, apply_result};
-use super::store;
+use super::store::{Begin, Facts, FindFacts};
 use crate::app::App;
 use crate::channels::{self, Answerer, CallError, Channel, RefundCall, RefundState, Refusal, TradeRef};
-use crate::compensation::{Drive, Update, spill_if_lost};
+use crate::compensation::{self, Action, Drive, NewTask, Update, spill_if_lost};
 use crate::infra::crash::effect;
-use crate::infra::db::DbError;
-use crate::pay::PayError;
+use crate::infra::db::{DbError, Tx};
+use crate::pay::{self, PayError};
+
+/// The task that sends the money back, from the transaction that says so.
+pub(super) async fn append_task_in_tx(
+    tx: &mut Tx,
+    refund: &Refund,
+    now: OffsetDateTime,
+) -> Result<(), DbError> {
+    let task = NewTask {
+        action: Action::DriveRefund,
+        subject: &refund.refund_id,
+        merchant_id: refund.merchant_id.as_deref(),
+        order_no: refund.order_no.as_deref(),
+        due_at: now,
+    };
+    compensation::append(tx, &task, now).await
+}
 
 /// Drives one refund a step further.
 ///
 /// # Errors
 /// When the database is away: the task tries again.
 pub async fn drive(app: &App, refund_id: &str) -> Result<Drive, PayError> {
-    let Some((refund, collected)) = find_with_refund(&mut app.db.conn().await?, refund_id).await? else {
+    let Some(facts) = find(app, refund_id).await? else { return Ok(Drive::Done) };
+    let Some(channel) = app.channels.get(&facts.channel) else {
+        return Ok(Drive::Again(format!("there is no channel {} here", facts.channel)));
+    };
+    let Some(call) = call(&facts)? else {
+        learn(app, refund_id, &RefundState::Failed(not_ours(&facts)), Source::Call).await?;
         return Ok(Drive::Done);
     };
-    let Some(channel) = app.channels.get(collected.channel()) else {
-        return Ok(Drive::Again(format!("there is no channel {} here", collected.channel())));
-    };
-    let Some(call) = call(&refund, &collected)? else {
-        learn(app, refund_id, &RefundState::Failed(not_ours(&collected)), Source::Call).await?;
-        return Ok(Drive::Done);
-    };
-    let (source, state) = match refund.status {
+    let (source, state) = match facts.status {
         RefundStatus::Pending => {
             // From here on the channel may have been asked.
-            let mut conn = app.db.conn().await?;
-            if !effect!("refunds.begin", store::set_processing(&mut conn, refund_id, app.now()).await)? {
+            let begin = Begin { refund_id: refund_id.to_owned(), now: app.now() };
+            if !effect!("refunds.begin", app.db.gather(begin).await)? {
                 return Ok(Drive::Again("another worker is at it".into()));
             }
-            drop(conn);
             make_and_ask(channel.as_ref(), &call).await
         }
         RefundStatus::Processing => ask_redo_ask(channel.as_ref(), &call).await,
@@ -60,9 +77,11 @@ pub async fn drive(app: &App, refund_id: &str) -> Result<Drive, PayError> {
 /// # Errors
 /// When the database cannot be reached.
 pub async fn call_of(app: &App, refund_id: &str) -> Result<Option<RefundCall>, DbError> {
-    let found = find_with_refund(&mut app.db.conn().await?, refund_id).await?;
-    let Some((refund, collected)) = found else { return Ok(None) };
-    call(&refund, &collected)
+    find(app, refund_id).await?.map_or(Ok(None), |facts| call(&facts))
+}
+
+async fn find(app: &App, refund_id: &str) -> Result<Option<Facts>, DbError> {
+    app.db.gather(FindFacts(refund_id.to_owned())).await
 }
 
 /// Writes down that a refund was made, as the channel had answered when it could not be written.
@@ -118,28 +137,25 @@ fn of_answerer<T>((answerer, state): (Answerer, T)) -> (Source<'static>, T) {
 }
 
 /// Money of a trade whose name cannot be one of ours: no channel call can name it, so a person must see to it.
-fn not_ours(collected: &Collected) -> Refusal {
+fn not_ours(facts: &Facts) -> Refusal {
     Refusal {
         code: "TRADE_NOT_OURS".to_owned(),
-        message: format!("`{}` is no pay order of this service", collected.out_trade_no()),
+        message: format!("`{}` is no pay order of this service", facts.out_trade_no),
     }
 }
 
 /// What the channel is asked for; `None` when it took the money for a trade that is none of ours.
-fn call(refund: &Refund, collected: &Collected) -> Result<Option<RefundCall>, DbError> {
-    let decode = |error: crate::ids::InvalidId| DbError::Other(sqlx::Error::Decode(Box::new(error)));
-    let Ok(pay_order_id) = collected.out_trade_no().parse() else { return Ok(None) };
-    let money = crate::pay::money_of(refund.amount, refund.currency)?;
-    let (amount, currency) = collected.taken();
-    let taken = crate::pay::money_of(amount, currency)?;
-    let (channel_ref, expires_at) = (collected.channel_ref(), collected.expires_at());
-    let trade = TradeRef { pay_order_id, channel_ref, money: taken, expires_at };
+fn call(facts: &Facts) -> Result<Option<RefundCall>, DbError> {
+    let Ok(pay_order_id) = facts.out_trade_no.parse() else { return Ok(None) };
+    let money = pay::money_of(facts.money.0, facts.money.1)?;
+    let taken = pay::money_of(facts.taken.0, facts.taken.1)?;
+    let (channel_ref, expires_at) = (facts.channel_ref.clone(), facts.expires_at);
     Ok(Some(RefundCall {
-        refund_id: refund.refund_id.parse().map_err(decode)?,
-        trade,
-        transaction_id: collected.transaction_id().to_owned(),
+        refund_id: facts.refund_id.clone(),
+        trade: TradeRef { pay_order_id, channel_ref, money: taken, expires_at },
+        transaction_id: facts.transaction_id.clone(),
         money,
         taken,
-        reason: refund.reason.clone(),
+        reason: facts.reason.clone(),
     }))
 }

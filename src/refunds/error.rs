@@ -2,7 +2,6 @@
 
 use super::model::RefundStatus;
 use crate::infra::db::{DbError, MaybeTransient};
-use crate::infra::lock::LockBusy;
 
 /// Why a refund was not made, found or decided.
 #[derive(Debug, thiserror::Error)]
@@ -34,24 +33,9 @@ pub enum RefundError {
     /// It does not wait for a decision.
     #[error("the refund is {0}")]
     NotAwaitingApproval(RefundStatus),
-    /// Somebody else is working on the order.
-    #[error(transparent)]
-    Busy(#[from] LockBusy),
     /// The database.
     #[error(transparent)]
     Db(#[from] DbError),
-}
-
-impl RefundError {
-    /// A user's balance that does not cover what is set aside has its own word.
-    pub(super) fn of(error: Self) -> Self {
-        match error {
-            Self::Db(error) if error.constraint() == Some(crate::ledger::USER_BALANCE_CONSTRAINT) => {
-                Self::InsufficientBalance
-            }
-            other => other,
-        }
-    }
 }
 
 impl MaybeTransient for RefundError {

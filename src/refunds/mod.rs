@@ -2,20 +2,26 @@
 //!
 //! Always true: refunds that have not failed never exceed what their payment collected; an order moves on a refund's
 //! success and not on its request, and back only when the channel takes one back; a top-up's money is set aside before
-//! it may go back; above the merchant's limit a refund waits for an operator who did not ask for it. stray money is one row, unique by channel and trade number, and never unowned: it is being
-//! refunded by a task, kept by a person's decision, or an open exception waits for one. A refund has one id for
-//! life, so asking the channel again never moves money twice; an unknown result stays `PROCESSING` until the
-//! channel says what became of it. The order's own status is not touched by a stray payment's refund. Each of these
-//! changes stands in the books (`book`), which its own transaction writes.
+//! it may go back; above the merchant's limit a refund waits for an operator who did not ask for it. Stray money is one
+//! row, unique by channel and trade number, and never unowned: it is being refunded by a task, kept by a person's
+//! decision, or an open exception waits for one. A refund has one id for life, so asking the channel again never moves
+//! money twice; an unknown result stays `PROCESSING` until the channel says what became of it. The order's own status
+//! is not touched by a stray payment's refund. Each of these changes stands in the books (`book`), which its own
+//! transaction writes.
+//!
+//! What is asked for, and what ends plainly, is done for many at once: `desk` and `plain` are the rules, and `store/ask`
+//! and `store/succeed` lock, write and commit for a batch.
 
 mod approve;
 mod book;
 mod collected;
 mod create;
+mod desk;
 mod drive;
 mod error;
 mod model;
 mod payment;
+mod plain;
 mod resolve;
 mod result;
 mod store;

@@ -3,7 +3,7 @@
 use time::OffsetDateTime;
 
 use super::collected::lock_with_refund;
-use super::create::append_task_in_tx;
+use super::drive::append_task_in_tx;
 use super::model::{Refund, RefundStatus, StrayStatus};
 use super::{store, stray};
 use crate::admin_log::{self, Entry};

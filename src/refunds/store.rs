@@ -8,11 +8,15 @@ use crate::infra::db::{Conn, DbError, Tx, expect_one_row};
 use crate::money::Currency;
 use crate::orders::OrderKey;
 
+mod ask;
 mod asked;
+mod begin;
+mod facts;
+mod succeed;
 
-pub(super) use asked::{
-    find_by_number, find_terms, insert_refund, is_stock_wanted_back, list_ids_of_number, list_refunds,
-};
+pub(super) use asked::{find_by_number, is_stock_wanted_back, list_ids_of_number, list_refunds};
+pub(super) use begin::Begin;
+pub(super) use facts::{Facts, FindFacts};
 
 /// Writes stray money down; the primary key of `trades` refuses the same money twice, be it stray or not.
 pub(super) async fn insert_stray(
@@ -108,23 +112,6 @@ pub(super) async fn insert_stray_refund(
     .execute(conn)
     .await?;
     Ok(())
-}
-
-/// `PENDING → PROCESSING`; `false` when another worker was faster.
-pub(super) async fn set_processing(
-    conn: &mut Conn,
-    refund_id: &str,
-    now: OffsetDateTime,
-) -> Result<bool, DbError> {
-    let moved = sqlx::query!(
-        "UPDATE refunds SET status = 'PROCESSING', version = version + 1, updated_at = $2
-         WHERE refund_id = $1 AND status = 'PENDING'",
-        refund_id,
-        now,
-    )
-    .execute(conn)
-    .await?;
-    Ok(moved.rows_affected() == 1)
 }
 
 /// Writes the end of a locked refund.

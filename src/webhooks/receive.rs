@@ -6,7 +6,7 @@ use std::sync::Arc;
 use reqwest::header::HeaderMap;
 use sha2::{Digest, Sha256};
 
-use super::store;
+use super::store::Keep;
 use crate::app::App;
 use crate::channels::{Callback, CallbackError, CallbackEvent, Channel, RawCallback};
 use crate::exceptions::{self, ExceptionKind, NewException};
@@ -165,16 +165,15 @@ async fn apply(app: &App, incoming: &Incoming) -> Result<Verdict, PayError> {
 }
 
 async fn keep(app: &App, incoming: &Incoming, subject: &str, verdict: Verdict) -> Result<Verdict, DbError> {
-    let (channel, event_id) = (incoming.channel, incoming.callback.event_id.as_str());
-    let (body, now) = (&incoming.body, app.now());
-    let mut tx = app.db.begin().await?;
-    let kept = async {
-        let is_new = store::insert(&mut tx, channel, event_id, subject, verdict, body, now).await?;
-        if is_new && verdict == Verdict::WrongAccount {
-            report::open_wrong_account_in_tx(app, &mut tx, subject, now).await?;
-        }
-        Ok::<_, DbError>(verdict)
-    }
-    .await;
-    effect!("webhooks.keep", tx.finish(kept).await)
+    let keep = Keep {
+        channel: incoming.channel,
+        event_id: incoming.callback.event_id.clone(),
+        subject: subject.to_owned(),
+        verdict,
+        body: incoming.body.clone(),
+        now: app.now(),
+        ids: app.ids.clone(),
+    };
+    effect!("webhooks.keep", app.db.gather(keep).await)?;
+    Ok(verdict)
 }

@@ -8,33 +8,9 @@ use super::inbox_id::InboxId;
 use crate::infra::db::{Conn, DbError};
 use crate::pay::report::Verdict;
 
-/// Keeps a callback; a repeat changes nothing and gives `false`. One about a refund is found by the refund's order.
-pub(super) async fn insert(
-    conn: &mut Conn,
-    channel: &str,
-    event_id: &str,
-    subject: &str,
-    verdict: Verdict,
-    body: &[u8],
-    now: OffsetDateTime,
-) -> Result<bool, DbError> {
-    let kept = sqlx::query!(
-        "INSERT INTO webhook_inbox
-             (channel, event_id, subject, merchant_id, order_no, verdict, body, received_at, updated_at)
-         SELECT $1, $2, named.subject, refunds.merchant_id, refunds.order_no, $4, $5, $6, $6
-         FROM (VALUES ($3::text)) AS named (subject) LEFT JOIN refunds ON refund_id = named.subject
-         ON CONFLICT (channel, event_id) DO NOTHING",
-        channel,
-        event_id,
-        subject,
-        verdict.as_str(),
-        body,
-        now,
-    )
-    .execute(conn)
-    .await?;
-    Ok(kept.rows_affected() == 1)
-}
+mod keep;
+
+pub(super) use keep::Keep;
 
 /// The callback of that name.
 pub(super) async fn find(conn: &mut Conn, id: &InboxId) -> Result<Option<Kept>, DbError> {

@@ -73,9 +73,8 @@ const EFFECTS: &[(Story, &[&str])] = &[
         Story::Money(Money::Withdraw),
         &["withdrawals.create", "withdrawals.begin", "withdrawals.pay", "withdrawals.finish"],
     ),
-    (Story::Money(Money::Refund), &["refunds.create"]),
+    (Story::Money(Money::Refund), &["refunds.create", "refunds.succeed"]),
     (Story::Money(Money::RefundAwaitingApproval), &["refunds.decide"]),
-    (Story::Money(Money::KeyOfAnOldRefund), &["refunds.keep"]),
     (
         Story::Money(Money::Reconcile),
         &[

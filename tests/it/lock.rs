@@ -69,7 +69,7 @@ async fn a_hundred_tasks_of_two_instances_hold_it_one_at_a_time() {
     let tasks = (0..100).map(|index| {
         let (locks, inside, turns) = (instances[index % 2].clone(), inside.clone(), turns.clone());
         tokio::spawn(async move {
-            let guard = locks.acquire(Scene::Refund, KEY).await.expect("its turn");
+            let guard = locks.acquire(Scene::Settle, KEY).await.expect("its turn");
             assert!(!guard.is_degraded());
             assert_eq!(inside.fetch_add(1, Ordering::SeqCst), 0, "somebody else is inside");
             sleep(millis(1)).await;
@@ -108,7 +108,7 @@ async fn the_lock_of_a_dead_holder_ends_with_its_time_to_live() {
     let life: i64 = tell_redis(&redis.url(), &["PTTL", KEY]).await;
     assert!((1..=400).contains(&life), "{life}");
     sleep(millis(420)).await;
-    let guard = locks(&redis.url()).acquire(Scene::Refund, KEY).await.expect("free again");
+    let guard = locks(&redis.url()).acquire(Scene::Settle, KEY).await.expect("free again");
     assert!(!guard.is_degraded());
 }
 
@@ -116,14 +116,14 @@ async fn the_lock_of_a_dead_holder_ends_with_its_time_to_live() {
 async fn the_watchdog_keeps_a_long_hold_and_ends_with_it() {
     let redis = fresh_redis().await;
     let (here, there) = (locks(&redis.url()), locks(&redis.url()));
-    let guard = here.acquire(Scene::Refund, KEY).await.expect("free");
+    let guard = here.acquire(Scene::Settle, KEY).await.expect("free");
     let token = holder(&redis.url()).await;
     let held_since = Instant::now();
     while held_since.elapsed() < TTL * 3 + millis(300) {
         assert_eq!(holder(&redis.url()).await, token, "held without a gap");
         sleep(millis(50)).await;
     }
-    assert!(there.acquire(Scene::Refund, KEY).await.is_err(), "still held");
+    assert!(there.acquire(Scene::Settle, KEY).await.is_err(), "still held");
     assert!(!guard.lost().is_cancelled());
 
     let lost = guard.lost().clone();
@@ -142,7 +142,7 @@ async fn a_lost_lock_says_so_and_leaves_the_new_owner_alone() {
     let app = TestApp::start().await;
     let locks = locks(&app.redis_url);
     let before = metric(&app, "payonce_lock_lost_total", &[("scene", "REFUND")]).await;
-    let guard = locks.acquire(Scene::Refund, KEY).await.expect("free");
+    let guard = locks.acquire(Scene::Settle, KEY).await.expect("free");
     let _: () = tell_redis(&app.redis_url, &["SET", KEY, "another"]).await;
 
     tokio::time::timeout(TTL, guard.lost().cancelled()).await.expect("noticed at the next renewal");
@@ -159,7 +159,7 @@ async fn a_lost_lock_says_so_and_leaves_the_new_owner_alone() {
 async fn a_pause_longer_than_the_time_to_live_loses_it() {
     let redis = fresh_redis().await;
     let url = redis.url();
-    let guard = locks(&url).acquire(Scene::Refund, KEY).await.expect("free");
+    let guard = locks(&url).acquire(Scene::Settle, KEY).await.expect("free");
     let mine = holder(&url).await.expect("held");
     let other = {
         let url = url.clone();
@@ -168,7 +168,7 @@ async fn a_pause_longer_than_the_time_to_live_loses_it() {
                 tokio::runtime::Builder::new_current_thread().enable_all().build().expect("a runtime");
             runtime.block_on(async {
                 sleep(TTL + millis(150)).await;
-                let guard = locks(&url).acquire(Scene::Refund, KEY).await.expect("it expired");
+                let guard = locks(&url).acquire(Scene::Settle, KEY).await.expect("it expired");
                 let token = holder(&url).await.expect("held");
                 sleep(millis(1500)).await;
                 assert_eq!(holder(&url).await.as_ref(), Some(&token), "the sleeper took it away");
@@ -191,10 +191,10 @@ async fn three_tries_a_tenth_of_a_second_apart_then_busy() {
     let (here, there) = (locks(&app.redis_url), locks(&app.redis_url));
     let labels = [("scene", "REFUND"), ("outcome", "busy")];
     let before = metric(&app, "payonce_lock_acquire_total", &labels).await;
-    let _held = here.acquire(Scene::Refund, KEY).await.expect("free");
+    let _held = here.acquire(Scene::Settle, KEY).await.expect("free");
     for _ in 0..3 {
         let asked = Instant::now();
-        assert!(there.acquire(Scene::Refund, KEY).await.is_err());
+        assert!(there.acquire(Scene::Settle, KEY).await.is_err());
         let waited = asked.elapsed();
         // Two pauses of 50 to 150 ms, and three round trips.
         assert!((millis(100)..millis(800)).contains(&waited), "{waited:?}");
@@ -229,9 +229,9 @@ async fn who_waits_hears_of_the_holders_work_before_the_next_try() {
 async fn it_is_had_within_three_tries_when_the_holder_ends() {
     let redis = fresh_redis().await;
     let (here, there) = (locks(&redis.url()), locks(&redis.url()));
-    let held = here.acquire(Scene::Refund, KEY).await.expect("free");
+    let held = here.acquire(Scene::Settle, KEY).await.expect("free");
     let waiting =
-        tokio::spawn(async move { there.acquire(Scene::Refund, KEY).await.map(|guard| guard.is_degraded()) });
+        tokio::spawn(async move { there.acquire(Scene::Settle, KEY).await.map(|guard| guard.is_degraded()) });
     sleep(millis(40)).await;
     drop(held);
     assert!(!waiting.await.expect("no panic").expect("the next try has it"));
@@ -240,9 +240,9 @@ async fn it_is_had_within_three_tries_when_the_holder_ends() {
 #[tokio::test]
 async fn who_waited_knows_it_also_when_redis_dies_meanwhile() {
     let mut redis = fresh_redis().await;
-    let held = locks(&redis.url()).acquire(Scene::Refund, KEY).await.expect("free");
+    let held = locks(&redis.url()).acquire(Scene::Settle, KEY).await.expect("free");
     let there = locks_with(&redis.url(), LockSettings { pause: millis(1000), ..LockSettings::with_ttl(TTL) });
-    let (guard, ()) = tokio::join!(there.acquire(Scene::Refund, KEY), async {
+    let (guard, ()) = tokio::join!(there.acquire(Scene::Settle, KEY), async {
         sleep(millis(100)).await;
         redis.kill().await.expect("killed");
     });
@@ -262,13 +262,13 @@ async fn without_redis_the_process_keeps_its_own_order() {
     redis.pause().await.expect("paused");
     for state in ["hung", "down"] {
         let asked = Instant::now();
-        let guard = locks.acquire(Scene::Refund, KEY).await.expect("the work goes on");
+        let guard = locks.acquire(Scene::Settle, KEY).await.expect("the work goes on");
         println!("a lock without Redis ({state}) took {:?}", asked.elapsed());
         assert!(guard.is_degraded() && asked.elapsed() < millis(600), "{state}: {:?}", asked.elapsed());
 
         let neighbour = tokio::spawn({
             let locks = locks.clone();
-            async move { locks.acquire(Scene::Refund, KEY).await.map(|guard| guard.is_degraded()) }
+            async move { locks.acquire(Scene::Settle, KEY).await.map(|guard| guard.is_degraded()) }
         });
         sleep(millis(250)).await;
         assert!(!neighbour.is_finished(), "{state}: one at a time in this process");
@@ -282,12 +282,12 @@ async fn without_redis_the_process_keeps_its_own_order() {
 async fn the_queue_of_a_process_is_first_come_first_served() {
     let redis = fresh_redis().await;
     let locks = locks(&redis.url());
-    let first = locks.acquire(Scene::Refund, KEY).await.expect("free");
+    let first = locks.acquire(Scene::Settle, KEY).await.expect("free");
     let (served, mut order) = tokio::sync::mpsc::unbounded_channel();
     for index in 0..12 {
         let (locks, served) = (locks.clone(), served.clone());
         tokio::spawn(async move {
-            let _guard = locks.acquire(Scene::Refund, KEY).await.expect("its turn");
+            let _guard = locks.acquire(Scene::Settle, KEY).await.expect("its turn");
             served.send(index).expect("listening");
         });
         // Each takes its place before the next comes.
@@ -311,9 +311,9 @@ async fn a_lock_that_redis_grants_too_late_blocks_nobody() {
         LockSettings::with_ttl(ttl),
         Ids::random(Clock::system()),
     );
-    drop(hasty.acquire(Scene::Refund, "lock:ORDER:demo:warm").await.expect("connected"));
+    drop(hasty.acquire(Scene::Settle, "lock:ORDER:demo:warm").await.expect("connected"));
     redis.pause().await.expect("paused");
-    drop(hasty.acquire(Scene::Refund, KEY).await.expect("the work goes on"));
+    drop(hasty.acquire(Scene::Settle, KEY).await.expect("the work goes on"));
     redis.resume().await.expect("resumed");
     assert!(released_within(&redis.url(), Duration::from_secs(3)).await, "nobody has it, and it is held");
     sleep(millis(300)).await;
@@ -326,7 +326,7 @@ async fn a_connection_that_is_cut_does_not_leave_the_lock_behind() {
     let ttl = Duration::from_secs(20);
     let locks = locks_with(&redis.url(), LockSettings::with_ttl(ttl));
     for round in 0..5 {
-        let guard = locks.acquire(Scene::Refund, KEY).await.expect("free");
+        let guard = locks.acquire(Scene::Settle, KEY).await.expect("free");
         let _: i64 = tell_redis(&redis.url(), &["CLIENT", "KILL", "TYPE", "normal"]).await;
         drop(guard);
         assert!(released_within(&redis.url(), Duration::from_secs(3)).await, "left behind in round {round}");
@@ -374,7 +374,7 @@ impl LockBackend for Reluctant {
 async fn each_try_has_a_word_of_its_own_so_that_a_late_release_takes_nothing_away() {
     let backend = Arc::new(Reluctant::default());
     let locks = Locks::new(backend.clone(), LockSettings::with_ttl(TTL), Ids::random(Clock::system()));
-    drop(locks.acquire(Scene::Refund, KEY).await.expect("the third try"));
+    drop(locks.acquire(Scene::Settle, KEY).await.expect("the third try"));
     let words: std::collections::BTreeSet<_> = backend.0.lock().expect("no panic").iter().cloned().collect();
     assert_eq!(words.len(), 3, "{words:?}");
 }

@@ -54,6 +54,7 @@ mod reconciliation;
 mod redlock;
 mod refund_workers;
 mod refunds;
+mod refunds_at_once;
 mod repair;
 mod sentinel;
 mod settlements;

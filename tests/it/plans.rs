@@ -43,6 +43,10 @@ const WORLDS: [(&str, &str); 2] = [
                                      paid_at, created_at, updated_at)
          SELECT 's' || g, 'sandbox', 's' || g, 'po', 1, 'CNY', 'LATE_PAYMENT', now(), now(), now()
          FROM generate_series(1, 1000) AS g;
+         INSERT INTO refunds (refund_id, merchant_id, refund_no, order_no, pay_order_id, amount, currency, status, reason,
+                              created_at, updated_at)
+         SELECT 'rf_' || g, 'shop', 'R' || g, 'O' || g, 'po_' || g, 1, 'CNY', 'SUCCEEDED', 'r', now(), now()
+         FROM generate_series(1, 5000) AS g;
          INSERT INTO products (merchant_id, product_code, pricing, key_scope, created_at, updated_at)
          SELECT 'shop', 'p' || g, 'PER_UNIT', 'REQUEST', now(), now() FROM generate_series(1, 1000) AS g;
          INSERT INTO product_prices (merchant_id, product_code, currency, fx_version, unit_price, created_at, updated_at)

@@ -8,6 +8,7 @@ use reqwest::header::CONTENT_TYPE;
 use time::Duration;
 
 use super::gateway::{Gateway, GatewayError};
+use super::store::deliveries::SetDelivered;
 use super::webhooks::DeliveryStatus;
 use super::{signature, store};
 use crate::ids::PayOrderId;
@@ -104,11 +105,12 @@ impl Gateway {
     async fn deliver(&self, delivery: &Delivery) -> Result<(), GatewayError> {
         let sent = self.send(delivery).await;
         let now = self.now();
-        let mut conn = self.conn().await?;
         match sent {
             Ok(()) => {
-                let released = store::deliveries::set_delivered(&mut conn, delivery, now).await?;
-                if released > 0 {
+                let Delivery { id, attempts, .. } = *delivery;
+                let delivered =
+                    SetDelivered { id, attempts, pay_order_id: delivery.pay_order_id.clone(), now };
+                if self.db().gather(delivered).await? {
                     self.something_to_deliver();
                 }
             }
@@ -116,7 +118,8 @@ impl Gateway {
                 let retry_at = wait_after(delivery.attempts).map(|wait| now + wait);
                 tracing::debug!(event.id = delivery.event_id, attempt = delivery.attempts, %failure,
                     "a sandbox webhook about {} was not acknowledged", delivery.pay_order_id);
-                store::deliveries::set_failed(&mut conn, delivery, &failure, retry_at, now).await?;
+                store::deliveries::set_failed(&mut self.conn().await?, delivery, &failure, retry_at, now)
+                    .await?;
             }
         }
         Ok(())

@@ -1,7 +1,7 @@
 //! Refunds: money given back out of one payment.
 //!
-//! Always true: a refund id moves money once, and the refunds of a payment never exceed it. The trade's row
-//! lock makes the decisions one after the other; a guarded update and a CHECK would hold without it.
+//! Always true: a refund id moves money once, and the refunds of a payment never exceed it. A guarded update and a CHECK
+//! hold that. What is not plain (a fault that waits, a repeat, a refusal) is decided under the trade's row lock.
 
 use crate::infra::db::Tx;
 
@@ -10,6 +10,7 @@ use super::faults::{FaultOp, act_under};
 use super::gateway::{Gateway, GatewayError, Refused};
 use super::protocol::{Call, QueryRefund, Refund, TransferAnswer, refund_number};
 use super::store;
+use super::store::refunds::Give;
 use super::webhooks::{Notice, RefundNotice, announce_in_tx};
 
 impl Call for Refund {
@@ -17,6 +18,9 @@ impl Call for Refund {
     type Answer = TransferAnswer;
 
     async fn carry_out(self, gateway: &Gateway) -> Result<TransferAnswer, GatewayError> {
+        if Box::pin(gateway.give(&self)).await? {
+            return Ok(gateway.given(&self));
+        }
         let fault = gateway.claim_fault(FaultOp::Refund).await?;
         act_under(fault, gateway.refund(&self)).await
     }
@@ -31,10 +35,30 @@ impl Gateway {
             }
             refunded => {
                 refunded?;
-                self.something_to_deliver();
-                Ok(TransferAnswer::Succeeded { number: refund_number(call.refund_id.as_str()) })
+                Ok(self.given(call))
             }
         }
+    }
+
+    /// The plain refund, with whoever gives money back at the same time; `false` when it is not plain.
+    async fn give(&self, call: &Refund) -> Result<bool, GatewayError> {
+        let (notice, now) = (RefundNotice::succeeded(self.new_number("evt_"), call), self.now());
+        let give = Give {
+            event_id: notice.event_id.clone(),
+            body: Notice::Refund(notice).body()?,
+            call: call.clone(),
+            now,
+        };
+        match self.db().retrying(|| self.db().gather(give.clone())).await {
+            // The same id at the same moment.
+            Err(error) if error.constraint() == Some("sandbox_refunds_pkey") => Ok(false),
+            given => Ok(given?),
+        }
+    }
+
+    fn given(&self, call: &Refund) -> TransferAnswer {
+        self.something_to_deliver();
+        TransferAnswer::Succeeded { number: refund_number(call.refund_id.as_str()) }
     }
 
     async fn refund_once(&self, call: &Refund) -> Result<(), GatewayError> {

@@ -56,7 +56,7 @@ pub(super) struct PaymentNotice {
 /// Tells what became of a refund.
 #[derive(Debug, Serialize)]
 pub(super) struct RefundNotice {
-    event_id: String,
+    pub(super) event_id: String,
     kind: &'static str,
     refund_id: String,
     out_trade_no: PayOrderId,
@@ -121,6 +121,11 @@ impl Notice {
         }
     }
 
+    /// The bytes to send.
+    pub(super) fn body(&self) -> Result<String, DbError> {
+        serde_json::to_string(self).map_err(|error| DbError::Other(sqlx::Error::Encode(Box::new(error))))
+    }
+
     /// Makes the body lie where the fault says so.
     fn distort(&mut self, fault: FaultKind) {
         let (amount, currency) = self.money();
@@ -182,13 +187,11 @@ pub(super) async fn announce_in_tx(
     if let Some(fault) = fault {
         notice.distort(fault.kind);
     }
-    let body =
-        serde_json::to_string(&notice).map_err(|e| DbError::Other(sqlx::Error::Encode(Box::new(e))))?;
     let delivery = NewDelivery {
         event_id: notice.event_id(),
         pay_order_id: &trade.pay_order_id,
         notify_url: &trade.notify_url,
-        body,
+        body: notice.body()?,
         plan: Plan::under(fault),
     };
     store::deliveries::insert(tx, &delivery, now).await

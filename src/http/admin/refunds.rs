@@ -75,7 +75,7 @@ pub(in crate::http) struct AdminRefundBody {
         (status = 201, body = MerchantRefundView, description = "Written down"),
         (status = 200, body = MerchantRefundView, description = "It was there already, and is the same"),
         (status = 404, body = Problem, description = "`ORDER_NOT_FOUND`"),
-        (status = 409, body = Problem, description = "`ORDER_NOT_PAID`, `AMBIGUOUS_NUMBER`, `LOCK_BUSY`"),
+        (status = 409, body = Problem, description = "`ORDER_NOT_PAID`, `AMBIGUOUS_NUMBER`"),
         (status = 422, body = Problem, description = "`VALIDATION_FAILED`, `REFUND_EXCEEDS_PAID`,
          `REFUND_PARAMS_MISMATCH`, `INSUFFICIENT_BALANCE`: nothing moved"),
     ))]
@@ -90,10 +90,10 @@ pub(in crate::http) async fn create(
     let entry = entry(admin, "refunds.create", target, Some(reason));
     let new =
         NewRefund { refund_no, order_no: key.order_no, amount, reason: entry.reason.clone(), return_stock };
-    let created =
-        edge.owned(|app| async move {
-            refunds::create(&app, &key.merchant_id, &new, AskedBy::Operator(&entry)).await
-        })
+    let created = edge
+        .owned(
+            |app| async move { refunds::create(&app, &key.merchant_id, new, AskedBy::Operator(entry)).await },
+        )
         .await?;
     let status = if created.is_new { StatusCode::CREATED } else { StatusCode::OK };
     Ok(respond(answer(status, &MerchantRefundView::from(created.refund))))

@@ -72,8 +72,8 @@ const CLEAR_AWAY_EVERY: Duration = Duration::from_millis(100);
 
 /// Longest wait of a callback in this process's own queue.
 const WEBHOOK_QUEUE_DEADLINE: Duration = Duration::from_millis(200);
-/// The same of billing, whose database shares its work among many at once.
-const BILLING_QUEUE_DEADLINE: Duration = Duration::from_millis(5);
+/// The same of those whose commands of one key share a transaction.
+const SHARING_QUEUE_DEADLINE: Duration = Duration::from_millis(5);
 
 /// How locks behave.
 #[derive(Clone, Copy, Debug)]
@@ -218,20 +218,17 @@ impl Locks {
     fn queue_deadline(&self, scene: Scene) -> Duration {
         match scene {
             Scene::Webhook => self.settings.queue_deadline.min(WEBHOOK_QUEUE_DEADLINE),
-            Scene::GeneratePayUrl
-            | Scene::Close
-            | Scene::Settle
-            | Scene::Refund
-            | Scene::Withdraw
-            | Scene::Request => self.settings.queue_deadline,
-            Scene::Billing => self.settings.queue_deadline.min(BILLING_QUEUE_DEADLINE),
+            Scene::GeneratePayUrl | Scene::Close | Scene::Settle | Scene::Withdraw | Scene::Request => {
+                self.settings.queue_deadline
+            }
+            Scene::Billing | Scene::Refund => self.settings.queue_deadline.min(SHARING_QUEUE_DEADLINE),
         }
     }
 
-    /// Who bills goes on without the lock at once: to wait for it costs more than it saves.
+    /// Who shares a transaction goes on without the lock at once: to wait for it costs more than it saves.
     fn tries(&self, scene: Scene) -> u32 {
         match scene {
-            Scene::Billing => 1,
+            Scene::Billing | Scene::Refund => 1,
             _ => self.settings.tries,
         }
     }

@@ -12,6 +12,7 @@ use super::model::{Attempt, PayEvent};
 use crate::app::App;
 use crate::channels::{Payment, Refusal, TradeState};
 use crate::exceptions::{self, ExceptionKind, NewException};
+use crate::ids::Ids;
 use crate::infra::crash::effect;
 use crate::infra::db::{DbError, Tx};
 use crate::infra::lock::{Scene, Turn};
@@ -313,7 +314,7 @@ async fn write_in_tx(
         Remedy::End(event) => move_attempt(tx, report, facts, Some(*event), now).await?,
         Remedy::Unmatched => store::append_rematch(tx, report, now).await?,
         Remedy::GiveUpMatching => hold_stray(app, tx, report, facts, StrayReason::UnknownOrder, now).await?,
-        Remedy::WrongAccount => open_wrong_account_in_tx(app, tx, report.pay_order_id, now).await?,
+        Remedy::WrongAccount => open_wrong_account_in_tx(&app.ids, tx, report.pay_order_id, now).await?,
         Remedy::Note(_) => tell_contradiction(app, tx, report, now).await?,
         Remedy::Repeat(_) | Remedy::Split | Remedy::Pay => {}
     }
@@ -383,7 +384,7 @@ async fn tell_contradiction(
 
 /// Shows a person that a callback about `subject`, a pay order or a refund, is not for us.
 pub(crate) async fn open_wrong_account_in_tx(
-    app: &App,
+    ids: &Ids,
     tx: &mut Tx,
     subject: &str,
     now: OffsetDateTime,
@@ -395,7 +396,7 @@ pub(crate) async fn open_wrong_account_in_tx(
         subject,
         detail: "a correctly signed callback speaks for another account at the channel than the configured one",
     };
-    exceptions::open_in_tx(tx, &app.ids, &exception, now).await
+    exceptions::open_in_tx(tx, ids, &exception, now).await
 }
 
 fn pay(matched: &Matched, report: &Report<'_>, payment: &Payment, now: OffsetDateTime) -> Pay {

@@ -1,74 +1,10 @@
 //! The rows of refunds that somebody asks for.
 
-use time::OffsetDateTime;
-
 use crate::ids::{MerchantId, RefundNo};
 use crate::infra::db::{Conn, DbError, Tx};
 use crate::money::Currency;
 use crate::orders::OrderKey;
 use crate::refunds::model::{Refund, RefundStatus};
-
-/// What decides over a new refund of a payment.
-#[derive(Debug)]
-pub(in crate::refunds) struct Terms {
-    /// Minor units of its refunds that have not failed.
-    pub(in crate::refunds) asked: i64,
-    /// Above so many minor units an operator must let it go.
-    pub(in crate::refunds) approval_above: Option<i64>,
-}
-
-/// What decides over a new refund of a payment, whose order is locked.
-pub(in crate::refunds) async fn find_terms(
-    tx: &mut Tx,
-    order: &OrderKey,
-    pay_order_id: &str,
-) -> Result<Terms, DbError> {
-    let conn: &mut Conn = tx;
-    // Refunds are looked up by their order: there is no index over attempts.
-    let terms = sqlx::query_as!(
-        Terms,
-        r#"SELECT refund_approval_above AS approval_above,
-                  (SELECT coalesce(sum(amount), 0)::bigint FROM refunds
-                   WHERE refunds.merchant_id = $1 AND order_no = $2 AND pay_order_id = $3
-                     AND status <> 'FAILED') AS "asked!"
-           FROM merchants WHERE merchants.merchant_id = $1"#,
-        order.merchant_id.as_str(),
-        order.order_no.as_str(),
-        pay_order_id,
-    )
-    .fetch_one(conn)
-    .await?;
-    Ok(terms)
-}
-
-/// Writes a refund of an order.
-pub(in crate::refunds) async fn insert_refund(
-    tx: &mut Tx,
-    refund: &Refund,
-    now: OffsetDateTime,
-) -> Result<(), DbError> {
-    let conn: &mut Conn = tx;
-    sqlx::query!(
-        "INSERT INTO refunds (refund_id, merchant_id, refund_no, order_no, pay_order_id, amount, currency, status,
-                              reason, return_stock, asked_by, created_at, updated_at)
-         VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12, $12)",
-        refund.refund_id,
-        refund.merchant_id,
-        refund.refund_no,
-        refund.order_no,
-        refund.pay_order_id,
-        refund.amount,
-        refund.currency.as_str(),
-        refund.status.as_str(),
-        refund.reason,
-        refund.return_stock,
-        refund.asked_by,
-        now,
-    )
-    .execute(conn)
-    .await?;
-    Ok(())
-}
 
 /// Whether a refund that gave a payment's money back wants the stock back too.
 pub(in crate::refunds) async fn is_stock_wanted_back(
@@ -108,6 +44,24 @@ pub(in crate::refunds) async fn find_by_number(
     .fetch_optional(conn)
     .await?;
     Ok(refund)
+}
+
+/// The refunds of these ids.
+pub(in crate::refunds) async fn find_refunds(
+    conn: &mut Conn,
+    ids: &[String],
+) -> Result<Vec<Refund>, DbError> {
+    let refunds = sqlx::query_as!(
+        Refund,
+        r#"SELECT refund_id, refund_no, merchant_id, order_no, pay_order_id, stray_id, amount,
+                  currency AS "currency: Currency", status AS "status: RefundStatus", reason, failure,
+                  channel_refund_id, return_stock, asked_by
+           FROM refunds WHERE refund_id = ANY($1)"#,
+        ids,
+    )
+    .fetch_all(conn)
+    .await?;
+    Ok(refunds)
 }
 
 /// The ids of the refunds of that number, of one merchant or of whichever; two already say that it is ambiguous.

@@ -13,7 +13,6 @@ use crate::support::service::{Gone, OPERATOR_OF_PROCESS, Service, Shop};
 pub enum Money {
     Refund,
     RefundAwaitingApproval,
-    KeyOfAnOldRefund,
     Withdraw,
     WithdrawInSilence,
     KeyOfAnOldWithdrawal,
@@ -33,7 +32,7 @@ impl Money {
     /// What was there before the process that dies.
     pub async fn prepare(self, app: &TestApp, number: &str) {
         match self {
-            Self::Refund | Self::RefundAwaitingApproval | Self::KeyOfAnOldRefund => {
+            Self::Refund | Self::RefundAwaitingApproval => {
                 app.paid(number).await;
             }
             Self::Withdraw
@@ -55,7 +54,6 @@ impl Money {
                 app.sql(&format!("UPDATE refunds SET status = 'AWAITING_APPROVAL' WHERE refund_id {of_it}"))
                     .await;
             }
-            Self::KeyOfAnOldRefund => drop(app.post("/refunds", refund(number)).await.expect(201)),
             Self::WithdrawInSilence => {
                 app.fault(FaultOp::Payout, FaultKind::TimeoutBefore, 1, Some(SILENCE_MS)).await;
             }
@@ -83,10 +81,6 @@ impl Money {
                 let body = json!({"reason": "the story wants it"});
                 let done = service.ask(Method::POST, &path, OPERATOR_OF_PROCESS, Some(&body)).await?;
                 assert!(matches!(done.status, 200 | 409), "{}", done.text);
-            }
-            Self::KeyOfAnOldRefund => {
-                let made = service.post_keyed("/refunds", number, &refund(number)).await?;
-                assert_eq!(made.status, 200, "{}", made.text);
             }
             Self::Withdraw | Self::WithdrawInSilence => {
                 let made = service.post("/withdrawals", &withdrawal(number)).await?;
@@ -144,7 +138,7 @@ impl Money {
                 let given = format!("order_no = '{number}' AND commission = 99");
                 app.count_where("settlements", &given).await == 1
             }
-            Self::KeyOfAnOldRefund | Self::KeyOfAnOldWithdrawal | Self::KeyOfAnOldSettlement => {
+            Self::KeyOfAnOldWithdrawal | Self::KeyOfAnOldSettlement => {
                 app.count_where("idempotency_keys", &format!("key = '{number}'")).await == 1
             }
             _ => statements::has_ended(self, app, number).await,

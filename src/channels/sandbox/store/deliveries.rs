@@ -7,6 +7,7 @@ use crate::channels::sandbox::deliver::Delivery;
 use crate::channels::sandbox::webhooks::{DeliveryStatus, NewDelivery};
 use crate::ids::PayOrderId;
 use crate::infra::db::{Conn, DbError};
+use crate::infra::gather::{Command, Patience, column, met};
 
 /// Writes an event down to be sent, as many times over as it has copies.
 pub(crate) async fn insert(
@@ -60,29 +61,55 @@ pub(crate) async fn claim_due(
     .await?)
 }
 
-/// Marks a delivery as taken in, and lets go what was held back behind it; says how many that were.
-pub(crate) async fn set_delivered(
-    conn: &mut Conn,
-    delivery: &Delivery,
-    now: OffsetDateTime,
-) -> Result<u64, DbError> {
-    let released = sqlx::query!(
-        "WITH done AS (
-             UPDATE sandbox.deliveries SET status = 'DELIVERED', last_result = 'acknowledged', updated_at = $3
-             -- Somebody whose lease ran out does not speak for the one who came after.
-             WHERE id = $1 AND attempts = $2 AND status = 'PENDING'
-             RETURNING id, pay_order_id
-         )
-         UPDATE sandbox.deliveries AS held SET is_held = false, due_at = $3, updated_at = $3
-         FROM done
-         WHERE held.pay_order_id = done.pay_order_id AND held.id < done.id AND held.is_held",
-        delivery.id,
-        delivery.attempts,
-        now,
-    )
-    .execute(conn)
-    .await?;
-    Ok(released.rows_affected())
+/// Marks a delivery as taken in, and lets go what was held back behind it; says whether there was any. Gathered,
+/// because every webhook costs it.
+#[derive(Debug)]
+pub(crate) struct SetDelivered {
+    pub(crate) id: i64,
+    pub(crate) attempts: i32,
+    pub(crate) pay_order_id: String,
+    pub(crate) now: OffsetDateTime,
+}
+
+impl Command for SetDelivered {
+    const NAME: &'static str = "sandbox.delivered";
+    type Outcome = bool;
+
+    /// What is held back is let go once.
+    fn order(&self) -> Option<String> {
+        Some(self.pay_order_id.clone())
+    }
+
+    async fn carry_out(batch: &[Self], patience: Patience, conn: &mut Conn) -> Result<Vec<bool>, DbError> {
+        let released = sqlx::query_scalar!(
+            r#"WITH patient AS MATERIALIZED (
+                 SELECT set_config('lock_timeout', $4, true)
+               ), done AS (
+                 UPDATE sandbox.deliveries AS delivery
+                 SET status = 'DELIVERED', last_result = 'acknowledged', updated_at = new.now
+                 FROM unnest($1::bigint[], $2::integer[], $3::timestamptz[]) WITH ORDINALITY
+                      AS new (id, attempts, now, place), patient
+                 -- Somebody whose lease ran out does not speak for the one who came after. The state is a parameter,
+                 -- because the word would let the plan walk the index of all that is due.
+                 WHERE delivery.id = new.id AND delivery.attempts = new.attempts AND delivery.status = $5
+                 RETURNING delivery.id, delivery.pay_order_id, new.now, new.place
+               ), released AS (
+                 UPDATE sandbox.deliveries AS held SET is_held = false, due_at = done.now, updated_at = done.now
+                 FROM done
+                 WHERE held.pay_order_id = done.pay_order_id AND held.id < done.id AND held.is_held
+                 RETURNING done.place
+               )
+               SELECT DISTINCT place AS "place!" FROM released"#,
+            &column(batch, |done| done.id),
+            &column(batch, |done| done.attempts),
+            &column(batch, |done| done.now),
+            patience.millis(),
+            DeliveryStatus::Pending.as_str(),
+        )
+        .fetch_all(conn)
+        .await?;
+        Ok(met(batch.len(), released))
+    }
 }
 
 /// Writes a failed try down: to be tried again at `retry_at`, or given up without one.

@@ -1,0 +1,104 @@
+//! Refunds: asked for by many at once, while the same process drives them to their ends.
+//!
+//! Every request asks for the whole of an order of its own. The task of each is worked off beside the requests: the
+//! embedded sandbox gives the money back and posts its signed callback to the service itself. Two rates come of it:
+//! that of `POST /refunds` as long as the clients ask, and that at which refunds came to `SUCCEEDED`, from the first
+//! request to the last end.
+
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use rand::SeedableRng;
+use rand::rngs::StdRng;
+use rand::seq::SliceRandom;
+use sqlx::{Connection, PgConnection};
+
+use super::requests::AHEAD_PER_SECOND;
+use crate::load::{self, Order};
+use crate::profile::Spent;
+use crate::stage::Stage;
+use crate::table::{Sample, Target};
+use crate::{Failure, seed};
+
+const CLIENTS: usize = 32;
+/// The script of the other side.
+const OTHER: &str = "webhook_cte";
+/// Longest wait for the last refund to end, and for the last callback about one to be taken in.
+const ENDED_WITHIN: Duration = Duration::from_secs(120);
+
+const UNFINISHED: &str = "SELECT EXISTS (SELECT 1 FROM refunds
+    WHERE status IN ('AWAITING_APPROVAL', 'PENDING', 'PROCESSING'))";
+const UNTOLD: &str = "SELECT EXISTS (SELECT 1 FROM sandbox.deliveries WHERE status = 'PENDING')";
+const SUCCEEDED: &str =
+    "SELECT count(*) FROM refunds WHERE status = 'SUCCEEDED' AND starts_with(refund_no, $1)";
+
+/// Asks for refunds for a window, and waits for their ends.
+pub async fn driven(stage: &mut Stage) -> Result<(), Failure> {
+    let mut rounds = Vec::new();
+    for round in 0..stage.settings.rounds {
+        let prefix = format!("back{round}_");
+        rounds.push((prepare(stage, &prefix).await?, prefix));
+    }
+    seed::settle(&stage.database_url).await?;
+
+    let (mut asked, mut ended, mut other) = (Vec::new(), Vec::new(), Vec::new());
+    let (mut spent, mut done) = (Spent::default(), 0);
+    for (requests, prefix) in rounds {
+        let (before, begun) = (Spent::so_far(stage).await?, Instant::now());
+        let run = stage.fire(&Arc::new(requests), CLIENTS, Order::Once).await?;
+        until_none(stage, UNFINISHED).await?;
+        let took = begun.elapsed();
+        spent.add(before, Spent::so_far(stage).await?);
+        done += run.done;
+        // The other side must have the machine to itself.
+        until_none(stage, UNTOLD).await?;
+        let succeeded = succeeded(stage, &prefix).await?;
+        if succeeded != run.done {
+            return Err(format!("refunds: {succeeded} of {} succeeded", run.done).into());
+        }
+        asked.push(Sample::from(&run));
+        ended.push(Sample::new(f64::from(u32::try_from(succeeded)?) / took.as_secs_f64(), &[]));
+        other.push(stage.pgbench.run(OTHER, CLIENTS, stage.settings.window).await?);
+    }
+    stage.table.ratio("refunds", CLIENTS, &asked, &other, Target::Least(0.45));
+    stage.table.ratio("refunds, driven to their ends", CLIENTS, &ended, &other, Target::Information);
+    stage.table.profile("refunds, driven to their ends", CLIENTS, spent.per_request(done));
+    Ok(())
+}
+
+/// Requests of a round, and in the tables, also in the sandbox's, what they speak of.
+async fn prepare(stage: &Stage, prefix: &str) -> Result<Vec<Vec<u8>>, Failure> {
+    let count = i32::try_from(AHEAD_PER_SECOND * stage.settings.window.as_secs())?;
+    let paid_at = stage.clock.now();
+    seed::paid_orders(&stage.database_url, paid_at, prefix, count).await?;
+    let notify_url = format!("http://{}/webhooks/sandbox", stage.service.addr);
+    seed::sandbox_payments(&stage.database_url, &notify_url, paid_at, prefix, count).await?;
+    let mut numbers: Vec<i32> = (1..=count).collect();
+    // The equivalent walks its orders in no order, too.
+    numbers.shuffle(&mut StdRng::seed_from_u64(7));
+    let request = |number| {
+        let order_no = seed::order_no(prefix, number);
+        let body = format!(r#"{{"refund_no":"{order_no}","order_no":"{order_no}"}}"#);
+        load::post("/refunds", &stage.authorization, &body)
+    };
+    Ok(numbers.into_iter().map(request).collect())
+}
+
+async fn until_none(stage: &Stage, question: &'static str) -> Result<(), Failure> {
+    let mut connection = PgConnection::connect(&stage.database_url).await?;
+    let begun = Instant::now();
+    while sqlx::query_scalar::<_, bool>(question).fetch_one(&mut connection).await? {
+        if begun.elapsed() > ENDED_WITHIN {
+            return Err("refunds: not all of them came to their ends in time".into());
+        }
+        tokio::time::sleep(Duration::from_millis(10)).await;
+    }
+    Ok(connection.close().await?)
+}
+
+async fn succeeded(stage: &Stage, prefix: &str) -> Result<usize, Failure> {
+    let mut connection = PgConnection::connect(&stage.database_url).await?;
+    let count: i64 = sqlx::query_scalar(SUCCEEDED).bind(prefix).fetch_one(&mut connection).await?;
+    connection.close().await?;
+    Ok(usize::try_from(count)?)
+}

@@ -1,0 +1,79 @@
+//! Callbacks that pay nothing are kept.
+
+use std::collections::HashSet;
+use std::sync::Arc;
+
+use time::OffsetDateTime;
+
+use crate::ids::Ids;
+use crate::infra::db::{Conn, DbError, Tx};
+use crate::infra::gather::{Command, Patience, column};
+use crate::pay::report::{self, Verdict};
+
+/// Keeps a callback; a repeat changes nothing. One about a refund is found by the refund's order; one for another
+/// account at the channel is shown to a person, in the same transaction.
+#[derive(Debug)]
+pub(in crate::webhooks) struct Keep {
+    pub(in crate::webhooks) channel: &'static str,
+    pub(in crate::webhooks) event_id: String,
+    pub(in crate::webhooks) subject: String,
+    pub(in crate::webhooks) verdict: Verdict,
+    pub(in crate::webhooks) body: Arc<[u8]>,
+    pub(in crate::webhooks) now: OffsetDateTime,
+    pub(in crate::webhooks) ids: Ids,
+}
+
+impl Command for Keep {
+    const NAME: &'static str = "webhooks.keep";
+    type Outcome = ();
+
+    /// Two of one name never share a batch.
+    fn order(&self) -> Option<String> {
+        Some(format!("{}/{}", self.channel, self.event_id))
+    }
+
+    async fn carry_out(batch: &[Self], patience: Patience, conn: &mut Conn) -> Result<Vec<()>, DbError> {
+        if batch.iter().all(|keep| keep.verdict != Verdict::WrongAccount) {
+            insert(conn, batch).await?;
+        } else {
+            let mut tx = conn.begin_batch(patience).await?;
+            let kept = insert_and_show(&mut tx, batch).await;
+            tx.finish_into(conn, kept).await?;
+        }
+        Ok(column(batch, |_| ()))
+    }
+}
+
+async fn insert_and_show(tx: &mut Tx, batch: &[Keep]) -> Result<(), DbError> {
+    let new = insert(tx, batch).await?;
+    let is_new = |keep: &&Keep| new.contains(&(keep.channel.to_owned(), keep.event_id.clone()));
+    for keep in batch.iter().filter(|keep| keep.verdict == Verdict::WrongAccount).filter(is_new) {
+        report::open_wrong_account_in_tx(&keep.ids, tx, &keep.subject, keep.now).await?;
+    }
+    Ok(())
+}
+
+/// Gives the names of those that are new.
+async fn insert(conn: &mut Conn, batch: &[Keep]) -> Result<HashSet<(String, String)>, DbError> {
+    let rows = sqlx::query!(
+        "INSERT INTO webhook_inbox
+             (channel, event_id, subject, merchant_id, order_no, verdict, body, received_at, updated_at)
+         SELECT channel, event_id, subject, refund.merchant_id, refund.order_no, verdict, body, now, now
+         FROM unnest($1::text[], $2::text[], $3::text[], $4::text[], $5::bytea[], $6::timestamptz[])
+              AS new (channel, event_id, subject, verdict, body, now)
+         -- The limit makes it a look-up each.
+         LEFT JOIN LATERAL (SELECT merchant_id, order_no FROM refunds
+                            WHERE refunds.refund_id = new.subject LIMIT 1) AS refund ON true
+         ON CONFLICT (channel, event_id) DO NOTHING
+         RETURNING channel, event_id",
+        &column(batch, |keep| keep.channel) as &[&str],
+        &column(batch, |keep| keep.event_id.as_str()) as &[&str],
+        &column(batch, |keep| keep.subject.as_str()) as &[&str],
+        &column(batch, |keep| keep.verdict.as_str()) as &[&str],
+        &column(batch, |keep| &*keep.body) as &[&[u8]],
+        &column(batch, |keep| keep.now),
+    )
+    .fetch_all(conn)
+    .await?;
+    Ok(rows.into_iter().map(|row| (row.channel, row.event_id)).collect())
+}
