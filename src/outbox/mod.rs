@@ -22,6 +22,7 @@ mod model;
 mod notify;
 mod relay;
 mod resend;
+mod route;
 mod schedule;
 mod signature;
 mod store;

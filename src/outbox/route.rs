@@ -1,0 +1,217 @@
+//! From new events to their deliveries: where each goes, and which of them are sent at once.
+
+use std::panic::{AssertUnwindSafe, catch_unwind};
+
+use time::OffsetDateTime;
+
+use super::lanes::Place;
+use super::message;
+use super::model::{Delivery, DeliveryKind, EventDeliveryStatus, NewDelivery, NewEvent};
+use super::relay::{BROKER, Relay};
+use super::store;
+use crate::infra::crash::effect;
+use crate::infra::db::{DbError, Tx};
+use crate::infra::outside::{Outside, read_url};
+
+/// New events that are looked at in one turn.
+pub(super) const NEW_AT_ONCE: usize = 512;
+/// Of those, when they are looked at one by one.
+const SINGLY_AT_ONCE: usize = 64;
+/// The lane of what was never on its way; no merchant has such an id either.
+const REFUSED: &str = "?";
+
+impl Relay {
+    /// Looks at new events: gives how many, and the deliveries that are to be sent at once.
+    pub(super) async fn route(
+        &self,
+        now: OffsetDateTime,
+        leased_until: OffsetDateTime,
+    ) -> Result<(usize, Vec<(Place, Delivery)>), DbError> {
+        // Most of the time there is nothing, and nothing is begun.
+        if !store::has_new(&mut self.db.conn().await?).await? {
+            return Ok((0, Vec::new()));
+        }
+        match self.route_all(now, leased_until, false).await {
+            Err(refusal) if refusal.blames_the_row() => {
+                tracing::warn!(error = %refusal, "an event cannot be handed out: they are looked at one by one");
+                self.route_all(now, leased_until, true).await
+            }
+            routed => routed,
+        }
+    }
+
+    async fn route_all(
+        &self,
+        now: OffsetDateTime,
+        leased_until: OffsetDateTime,
+        singly: bool,
+    ) -> Result<(usize, Vec<(Place, Delivery)>), DbError> {
+        let mut tx = self.db.begin().await?;
+        let routed = match singly {
+            false => self.route_in_tx(&mut tx, now, leased_until).await,
+            true => self.route_singly_in_tx(&mut tx, now, leased_until).await,
+        };
+        effect!("outbox.route", tx.finish(routed).await)
+    }
+
+    /// The same, so that an event which cannot be handed out becomes a dead letter and stops no other.
+    async fn route_singly_in_tx(
+        &self,
+        tx: &mut Tx,
+        now: OffsetDateTime,
+        leased_until: OffsetDateTime,
+    ) -> Result<(usize, Vec<(Place, Delivery)>), DbError> {
+        let events = store::find_new(tx, i64::try_from(SINGLY_AT_ONCE).unwrap_or(1)).await?;
+        let (count, mut at_once) = (events.len(), Vec::new());
+        for event in events {
+            let mut one = vec![(self.destinations(&event, now), event)];
+            store::save_point(tx).await?;
+            match self.hand_out_in_tx(tx, &mut one, now, leased_until).await {
+                Ok(begun) => at_once.extend(begun),
+                Err(refusal) if refusal.blames_the_row() => {
+                    store::back_to_save_point(tx).await?;
+                    one.iter_mut()
+                        .flat_map(|(deliveries, _)| deliveries)
+                        .for_each(|one| give_up(one, &refusal));
+                    self.hand_out_in_tx(tx, &mut one, now, leased_until).await?;
+                }
+                Err(error) => return Err(error),
+            }
+        }
+        // Whatever is left is looked at in the next turn, many at a time again.
+        Ok((if count == SINGLY_AT_ONCE { NEW_AT_ONCE } else { count }, at_once))
+    }
+
+    async fn route_in_tx(
+        &self,
+        tx: &mut Tx,
+        now: OffsetDateTime,
+        leased_until: OffsetDateTime,
+    ) -> Result<(usize, Vec<(Place, Delivery)>), DbError> {
+        let events = store::find_new(tx, i64::try_from(NEW_AT_ONCE).unwrap_or(1)).await?;
+        if events.is_empty() {
+            return Ok((0, Vec::new()));
+        }
+        let mut routed: Vec<_> =
+            events.into_iter().map(|event| (self.destinations(&event, now), event)).collect();
+        let at_once = self.hand_out_in_tx(tx, &mut routed, now, leased_until).await?;
+        Ok((routed.len(), at_once))
+    }
+
+    /// Writes where events go, and gives what is to be sent at once.
+    async fn hand_out_in_tx(
+        &self,
+        tx: &mut Tx,
+        routed: &mut [(Vec<NewDelivery>, NewEvent)],
+        now: OffsetDateTime,
+        leased_until: OffsetDateTime,
+    ) -> Result<Vec<(Place, Delivery)>, DbError> {
+        let mut at_once = Vec::new();
+        for (deliveries, event) in routed.iter_mut() {
+            for delivery in deliveries {
+                at_once.extend(self.begin(event, delivery, leased_until));
+            }
+        }
+        let mut told_before = store::hand_out(tx, routed, now).await?;
+        for (_, delivery) in &mut at_once {
+            if let Some(body) = told_before.remove(&(delivery.event_id, delivery.kind)) {
+                delivery.body = body;
+            }
+        }
+        for (deliveries, event) in routed.iter() {
+            for dead in deliveries.iter().filter(|one| one.status == EventDeliveryStatus::Dead) {
+                let error = dead.last_error.as_deref().unwrap_or_default();
+                let order = (event.merchant_id.as_deref(), event.order_no.as_deref());
+                self.open_dead_letter_in_tx(tx, event.id, dead.kind, order, error, now).await?;
+            }
+        }
+        Ok(at_once)
+    }
+
+    /// A place for a new delivery, when it may be sent at once: then it is ours from its first moment on.
+    fn begin(
+        &self,
+        event: &NewEvent,
+        new: &mut NewDelivery,
+        leased_until: OffsetDateTime,
+    ) -> Option<(Place, Delivery)> {
+        if new.status != EventDeliveryStatus::Pending {
+            return None;
+        }
+        let behind = match new.kind {
+            DeliveryKind::ReplayCallback => event.callback_behind,
+            DeliveryKind::ResendEvent => event.message_behind,
+        };
+        if let Some(ahead_due_at) = behind {
+            new.due_at = new.due_at.max(ahead_due_at);
+            self.lanes.note_waiting(&new.lane);
+            return None;
+        }
+        let place = self.lanes.enter(&new.lane)?;
+        new.leased_until = Some(leased_until);
+        let delivery = Delivery {
+            event_id: event.id,
+            kind: new.kind,
+            event: event.name.clone(),
+            merchant_id: event.merchant_id.clone(),
+            order_no: event.order_no.clone(),
+            lane: new.lane.clone(),
+            url: new.url.clone(),
+            body: new.body.clone(),
+            attempts: 0,
+            leased_until,
+        };
+        Some((place, delivery))
+    }
+
+    /// Where an event goes: to its order's endpoint, else to its merchant's, and to the broker.
+    fn destinations(&self, event: &NewEvent, now: OffsetDateTime) -> Vec<NewDelivery> {
+        let has_endpoint = event.order_url.is_some() || event.merchant_url.is_some();
+        let callback = has_endpoint.then_some(DeliveryKind::ReplayCallback);
+        let message = self.broker.is_some().then_some(DeliveryKind::ResendEvent);
+        // Told by a defect of ours it must not keep the events behind it from being told.
+        let body = catch_unwind(AssertUnwindSafe(|| message::body(event)))
+            .unwrap_or_else(|_| Err("it cannot be told: putting it into words panicked".to_owned()));
+        let destination = |kind| {
+            let is_callback = kind == DeliveryKind::ReplayCallback;
+            let (status, last_error) = match &body {
+                Err(why) => (EventDeliveryStatus::Dead, Some(why.clone())),
+                Ok(_) if is_callback && event.is_disabled => {
+                    (EventDeliveryStatus::Dropped, Some("its endpoint is disabled".to_owned()))
+                }
+                Ok(_) => (EventDeliveryStatus::Pending, None),
+            };
+            NewDelivery {
+                kind,
+                lane: if is_callback { lane_of(&self.outside, event) } else { BROKER.to_owned() },
+                url: event.order_url.clone().filter(|_| is_callback),
+                body: body.clone().unwrap_or_default(),
+                status,
+                due_at: now,
+                leased_until: None,
+                last_error,
+            }
+        };
+        callback.into_iter().chain(message).map(destination).collect()
+    }
+}
+
+/// Makes a dead letter of what the database refuses, without whatever it may have refused.
+fn give_up(delivery: &mut NewDelivery, refusal: &DbError) {
+    delivery.status = EventDeliveryStatus::Dead;
+    delivery.leased_until = None;
+    delivery.last_error = Some(format!("it cannot be handed out: {refusal}"));
+    (delivery.lane, delivery.url, delivery.body) = (REFUSED.to_owned(), None, String::new());
+}
+
+/// A merchant's own endpoint has its lane, and each host that its orders name has one.
+fn lane_of(outside: &Outside, event: &NewEvent) -> String {
+    let merchant = event.merchant_id.as_deref().unwrap_or_default();
+    match &event.order_url {
+        None => merchant.to_owned(),
+        Some(url) => match read_url(outside, url) {
+            Ok(read) => format!("{merchant} {}", read.origin),
+            Err(_) => format!("{merchant} ?"),
+        },
+    }
+}
