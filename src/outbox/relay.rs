@@ -1,7 +1,8 @@
 //! The relay: from the outbox to the endpoints of merchants, and to the broker.
 //!
-//! Round trips of a turn: 1 to claim what is due, 1 for the merchants that it goes to, and 4 for the new events (BEGIN,
-//! look, hand out, COMMIT); none of them for a single event. What came of each try is gathered
+//! Round trips of a turn: 1 to claim what is due, 1 for the merchants that it goes to, 1 to see
+//! whether there is anything new, and 4 for the new events (BEGIN, look, hand out, COMMIT), 5 while some lane rests; none of
+//! them for a single event. What came of each try is gathered
 //! ([`crate::infra::gather`]), so that many share a statement and its commit.
 
 use std::collections::{BTreeSet, HashMap};
@@ -151,7 +152,7 @@ impl Relay {
     }
 
     /// Sends all of these in the background.
-    pub(super) async fn send_all(&self, taken: Vec<(Place, Delivery)>, now: OffsetDateTime) -> Result<(), DbError> {
+    async fn send_all(&self, taken: Vec<(Place, Delivery)>, now: OffsetDateTime) -> Result<(), DbError> {
         if taken.is_empty() {
             return Ok(());
         }

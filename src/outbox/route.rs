@@ -1,5 +1,6 @@
 //! From new events to their deliveries: where each goes, and which of them are sent at once.
 
+use std::collections::{BTreeSet, HashSet};
 use std::panic::{AssertUnwindSafe, catch_unwind};
 
 use time::OffsetDateTime;
@@ -20,6 +21,15 @@ const SINGLY_AT_ONCE: usize = 64;
 /// The lane of what was never on its way; no merchant has such an id either.
 const REFUSED: &str = "?";
 
+/// What a turn goes by.
+#[derive(Clone, Copy, Debug)]
+struct Turn {
+    now: OffsetDateTime,
+    leased_until: OffsetDateTime,
+    /// Whether some lane is left alone.
+    has_rests: bool,
+}
+
 impl Relay {
     /// Looks at new events: gives how many, and the deliveries that are to be sent at once.
     pub(super) async fn route(
@@ -28,13 +38,15 @@ impl Relay {
         leased_until: OffsetDateTime,
     ) -> Result<(usize, Vec<(Place, Delivery)>), DbError> {
         // Most of the time there is nothing, and nothing is begun.
-        if !store::has_new(&mut self.db.conn().await?).await? {
+        let look = store::look(&mut self.db.conn().await?, now).await?;
+        if !look.has_new {
             return Ok((0, Vec::new()));
         }
-        match self.route_all(now, leased_until, false).await {
+        let turn = Turn { now, leased_until, has_rests: look.has_rests };
+        match self.route_all(turn, false).await {
             Err(refusal) if refusal.blames_the_row() => {
                 tracing::warn!(error = %refusal, "an event cannot be handed out: they are looked at one by one");
-                self.route_all(now, leased_until, true).await
+                self.route_all(turn, true).await
             }
             routed => routed,
         }
@@ -42,14 +54,13 @@ impl Relay {
 
     async fn route_all(
         &self,
-        now: OffsetDateTime,
-        leased_until: OffsetDateTime,
+        turn: Turn,
         singly: bool,
     ) -> Result<(usize, Vec<(Place, Delivery)>), DbError> {
         let mut tx = self.db.begin().await?;
         let routed = match singly {
-            false => self.route_in_tx(&mut tx, now, leased_until).await,
-            true => self.route_singly_in_tx(&mut tx, now, leased_until).await,
+            false => self.route_in_tx(&mut tx, turn).await,
+            true => self.route_singly_in_tx(&mut tx, turn).await,
         };
         effect!("outbox.route", tx.finish(routed).await)
     }
@@ -58,22 +69,21 @@ impl Relay {
     async fn route_singly_in_tx(
         &self,
         tx: &mut Tx,
-        now: OffsetDateTime,
-        leased_until: OffsetDateTime,
+        turn: Turn,
     ) -> Result<(usize, Vec<(Place, Delivery)>), DbError> {
         let events = store::find_new(tx, i64::try_from(SINGLY_AT_ONCE).unwrap_or(1)).await?;
         let (count, mut at_once) = (events.len(), Vec::new());
         for event in events {
-            let mut one = vec![(self.destinations(&event, now), event)];
+            let mut one = vec![(self.destinations(&event, turn.now), event)];
             store::save_point(tx).await?;
-            match self.hand_out_in_tx(tx, &mut one, now, leased_until).await {
+            match self.hand_out_in_tx(tx, &mut one, turn).await {
                 Ok(begun) => at_once.extend(begun),
                 Err(refusal) if refusal.blames_the_row() => {
                     store::back_to_save_point(tx).await?;
                     one.iter_mut()
                         .flat_map(|(deliveries, _)| deliveries)
                         .for_each(|one| give_up(one, &refusal));
-                    self.hand_out_in_tx(tx, &mut one, now, leased_until).await?;
+                    self.hand_out_in_tx(tx, &mut one, turn).await?;
                 }
                 Err(error) => return Err(error),
             }
@@ -85,16 +95,15 @@ impl Relay {
     async fn route_in_tx(
         &self,
         tx: &mut Tx,
-        now: OffsetDateTime,
-        leased_until: OffsetDateTime,
+        turn: Turn,
     ) -> Result<(usize, Vec<(Place, Delivery)>), DbError> {
         let events = store::find_new(tx, i64::try_from(NEW_AT_ONCE).unwrap_or(1)).await?;
         if events.is_empty() {
             return Ok((0, Vec::new()));
         }
         let mut routed: Vec<_> =
-            events.into_iter().map(|event| (self.destinations(&event, now), event)).collect();
-        let at_once = self.hand_out_in_tx(tx, &mut routed, now, leased_until).await?;
+            events.into_iter().map(|event| (self.destinations(&event, turn.now), event)).collect();
+        let at_once = self.hand_out_in_tx(tx, &mut routed, turn).await?;
         Ok((routed.len(), at_once))
     }
 
@@ -103,13 +112,18 @@ impl Relay {
         &self,
         tx: &mut Tx,
         routed: &mut [(Vec<NewDelivery>, NewEvent)],
-        now: OffsetDateTime,
-        leased_until: OffsetDateTime,
+        turn: Turn,
     ) -> Result<Vec<(Place, Delivery)>, DbError> {
+        let now = turn.now;
+        let resting = match turn.has_rests {
+            true => store::find_resting(tx, &lanes_of(routed), now).await?,
+            false => HashSet::new(),
+        };
         let mut at_once = Vec::new();
         for (deliveries, event) in routed.iter_mut() {
             for delivery in deliveries {
-                at_once.extend(self.begin(event, delivery, leased_until));
+                let is_resting = resting.contains(&delivery.lane);
+                at_once.extend(self.begin(event, delivery, turn.leased_until, is_resting));
             }
         }
         let mut told_before = store::hand_out(tx, routed, now).await?;
@@ -134,6 +148,7 @@ impl Relay {
         event: &NewEvent,
         new: &mut NewDelivery,
         leased_until: OffsetDateTime,
+        is_resting: bool,
     ) -> Option<(Place, Delivery)> {
         if new.status != EventDeliveryStatus::Pending {
             return None;
@@ -145,6 +160,9 @@ impl Relay {
         if let Some(ahead_due_at) = behind {
             new.due_at = new.due_at.max(ahead_due_at);
             self.lanes.note_waiting(&new.lane);
+            return None;
+        }
+        if is_resting {
             return None;
         }
         let place = self.lanes.enter(&new.lane)?;
@@ -194,6 +212,11 @@ impl Relay {
         };
         callback.into_iter().chain(message).map(destination).collect()
     }
+}
+
+fn lanes_of(routed: &[(Vec<NewDelivery>, NewEvent)]) -> Vec<&str> {
+    let lanes = routed.iter().flat_map(|(deliveries, _)| deliveries).map(|one| one.lane.as_str());
+    lanes.collect::<BTreeSet<_>>().into_iter().collect()
 }
 
 /// Makes a dead letter of what the database refuses, without whatever it may have refused.

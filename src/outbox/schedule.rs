@@ -10,7 +10,7 @@ const CALLBACK_SECS: [i64; 9] = [5, 300, 1_800, 7_200, 18_000, 36_000, 50_400, 7
 const MESSAGE_SECS: [i64; 7] = [1, 5, 30, 300, 1_800, 7_200, 21_600];
 
 /// The longest wait that an endpoint may ask for.
-const LONGEST_ASKED: Duration = Duration::DAY;
+pub(super) const LONGEST_ASKED: Duration = Duration::DAY;
 /// Hundredths of a pause that chance may add, so that what failed together does not come again together.
 const MOST_JITTER: u64 = 10;
 

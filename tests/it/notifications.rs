@@ -11,6 +11,7 @@ use crate::support::{TestApp, TestOptions, minutes, seconds};
 
 mod catalogue;
 mod endpoints;
+mod pauses;
 mod relays;
 
 /// A developer's well-known secret.

@@ -13,6 +13,8 @@ pub(in crate::outbox) struct Ending {
     pub(in crate::outbox) status: EventDeliveryStatus,
     /// When it is tried again, where it is.
     pub(in crate::outbox) due_at: Option<OffsetDateTime>,
+    /// Until when its endpoint wants to be left alone, where it said so.
+    pub(in crate::outbox) rests_until: Option<OffsetDateTime>,
     pub(in crate::outbox) error: Option<String>,
     /// Whether it uses up a try.
     pub(in crate::outbox) counts: bool,
@@ -84,6 +86,7 @@ impl Command for Record {
         .await?;
         let met = met(batch.len(), written);
         hold_back(batch, &met, conn).await?;
+        super::rest::rest(batch, conn).await?;
         Ok(met)
     }
 }

@@ -55,11 +55,15 @@ pub(in crate::outbox) async fn send_again(
     Ok(revived.fetch_all(conn).await?)
 }
 
-/// Has an event that is on its way due at once, with those of its order.
+/// Has an event that is on its way due at once, with those of its order, also where its endpoint asked for a pause.
 pub(in crate::outbox) async fn make_due(tx: &mut Tx, id: i64, now: OffsetDateTime) -> Result<(), DbError> {
     let conn: &mut Conn = tx;
     sqlx::query!(
-        "UPDATE deliveries AS delivery SET due_at = $2
+        "WITH woken AS (
+             DELETE FROM resting_lanes
+             WHERE lane = ANY(ARRAY(SELECT lane FROM deliveries WHERE event_id = $1 AND status = 'PENDING'))
+         )
+         UPDATE deliveries AS delivery SET due_at = $2
          FROM (SELECT waiting.event_id, waiting.kind
                FROM outbox AS event
                JOIN deliveries AS waiting

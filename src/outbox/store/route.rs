@@ -8,11 +8,24 @@ use crate::infra::db::{Conn, DbError, Tx};
 use crate::infra::gather::column;
 use crate::outbox::model::{DeliveryKind, EventDeliveryStatus, NewDelivery, NewEvent};
 
-/// Whether there is an event that nobody has looked at yet.
-pub(in crate::outbox) async fn has_new(conn: &mut Conn) -> Result<bool, DbError> {
-    let first =
-        sqlx::query_scalar!("SELECT id FROM outbox WHERE open_deliveries IS NULL ORDER BY id LIMIT 1");
-    Ok(first.fetch_optional(conn).await?.is_some())
+/// What a turn has before it.
+#[derive(Clone, Copy, Debug)]
+pub(in crate::outbox) struct Look {
+    /// Whether there is an event that nobody has looked at yet.
+    pub(in crate::outbox) has_new: bool,
+    /// Whether some lane is left alone.
+    pub(in crate::outbox) has_rests: bool,
+}
+
+/// Looks at what a turn has before it.
+pub(in crate::outbox) async fn look(conn: &mut Conn, now: OffsetDateTime) -> Result<Look, DbError> {
+    let look = sqlx::query_as!(
+        Look,
+        r#"SELECT (SELECT id FROM outbox WHERE open_deliveries IS NULL ORDER BY id LIMIT 1) IS NOT NULL AS "has_new!",
+                  EXISTS (SELECT FROM resting_lanes WHERE rests_until > $1) AS "has_rests!""#,
+        now,
+    );
+    Ok(look.fetch_one(conn).await?)
 }
 
 /// Locks up to `limit` events that nobody has looked at yet, oldest first. Of an order only the first such: the next one
