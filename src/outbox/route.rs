@@ -38,11 +38,11 @@ impl Relay {
         leased_until: OffsetDateTime,
     ) -> Result<(usize, Vec<(Place, Delivery)>), DbError> {
         // Most of the time there is nothing, and nothing is begun.
-        let look = store::look(&mut self.db.conn().await?, now).await?;
-        if !look.has_new {
+        let waiting = store::what_waits(&mut self.db.conn().await?, now).await?;
+        if !waiting.has_new {
             return Ok((0, Vec::new()));
         }
-        let turn = Turn { now, leased_until, has_rests: look.has_rests };
+        let turn = Turn { now, leased_until, has_rests: waiting.has_rests };
         match self.route_all(turn, false).await {
             Err(refusal) if refusal.blames_the_row() => {
                 tracing::warn!(error = %refusal, "an event cannot be handed out: they are looked at one by one");

@@ -10,7 +10,7 @@ use crate::outbox::model::{DeliveryKind, EventDeliveryStatus, NewDelivery, NewEv
 
 /// What a turn has before it.
 #[derive(Clone, Copy, Debug)]
-pub(in crate::outbox) struct Look {
+pub(in crate::outbox) struct Waiting {
     /// Whether there is an event that nobody has looked at yet.
     pub(in crate::outbox) has_new: bool,
     /// Whether some lane is left alone.
@@ -18,14 +18,14 @@ pub(in crate::outbox) struct Look {
 }
 
 /// Looks at what a turn has before it.
-pub(in crate::outbox) async fn look(conn: &mut Conn, now: OffsetDateTime) -> Result<Look, DbError> {
-    let look = sqlx::query_as!(
-        Look,
+pub(in crate::outbox) async fn what_waits(conn: &mut Conn, now: OffsetDateTime) -> Result<Waiting, DbError> {
+    let waiting = sqlx::query_as!(
+        Waiting,
         r#"SELECT (SELECT id FROM outbox WHERE open_deliveries IS NULL ORDER BY id LIMIT 1) IS NOT NULL AS "has_new!",
                   EXISTS (SELECT FROM resting_lanes WHERE rests_until > $1) AS "has_rests!""#,
         now,
     );
-    Ok(look.fetch_one(conn).await?)
+    Ok(waiting.fetch_one(conn).await?)
 }
 
 /// Locks up to `limit` events that nobody has looked at yet, oldest first. Of an order only the first such: the next one
