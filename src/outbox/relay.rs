@@ -13,12 +13,13 @@ use reqwest::Client;
 use secrecy::SecretString;
 use time::OffsetDateTime;
 
+use super::deliver;
+use super::lane::{self, BROKER};
 use super::lanes::{self, Lanes, Place};
-use super::model::{Delivery, DeliveryKind, event_id};
+use super::model::{Delivery, DeliveryKind, Queue, event_id};
+use super::route::Turn;
 use super::signature::Signer;
 use super::store::{self, Addressee};
-use super::deliver;
-use super::route::NEW_AT_ONCE;
 use crate::exceptions::{self, ExceptionKind, NewException};
 use crate::ids::Ids;
 use crate::infra::amqp::Events;
@@ -32,8 +33,6 @@ use crate::infra::tasks::Tasks;
 
 /// Lanes that are looked at in one turn.
 const LANES_AT_ONCE: i32 = 1000;
-/// The lane of everything that goes to the broker; no merchant has such an id.
-pub(super) const BROKER: &str = "*";
 /// Longest try, its answer included.
 const TRY_WITHIN: Duration = Duration::from_secs(15);
 
@@ -123,11 +122,19 @@ impl Relay {
         let due =
             due.into_iter().map(|delivery| (self.lanes.enter_anyway(&delivery.lane), delivery)).collect();
         self.send_all(due, now).await?;
-        let (looked_at, new) = self.route(now, leased_until).await?;
-        self.send_all(new, now).await?;
+        // Most of the time there is nothing, and nothing is begun.
+        let waiting = store::what_waits(&mut self.db.conn().await?, now).await?;
+        let turn = Turn { now, leased_until, has_rests: waiting.has_rests };
         // Behind the lanes of this turn there are others.
-        let is_half_way = !self.lanes.turn().is_empty();
-        Ok(if is_half_way { Batch::MoreWaiting } else { Batch::of(looked_at, NEW_AT_ONCE) })
+        let mut is_half_way = !self.lanes.turn().is_empty();
+        for (queue, has_any) in [(Queue::New, waiting.has_new), (Queue::Again, waiting.has_again)] {
+            if has_any {
+                let (is_full, begun) = self.route(queue, turn).await?;
+                self.send_all(begun, now).await?;
+                is_half_way |= is_full;
+            }
+        }
+        Ok(if is_half_way { Batch::MoreWaiting } else { Batch::Done })
     }
 
     async fn claim(
@@ -138,8 +145,10 @@ impl Relay {
         let (mut room, first) = (self.lanes.room(), i64::try_from(lanes::FIRST).unwrap_or(1));
         if self.broker.is_none() {
             // Left to the instances that have one.
-            room.0.push(BROKER.to_owned());
-            room.1.push(0);
+            for lane in lane::siblings(BROKER) {
+                room.0.push(lane);
+                room.1.push(0);
+            }
         }
         let (mut conn, from) = (self.db.conn().await?, self.lanes.turn());
         let claimed = effect!(

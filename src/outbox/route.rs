@@ -5,62 +5,58 @@ use std::panic::{AssertUnwindSafe, catch_unwind};
 
 use time::OffsetDateTime;
 
+use super::lane::{self, BROKER, REFUSED};
 use super::lanes::Place;
 use super::message;
-use super::model::{Delivery, DeliveryKind, EventDeliveryStatus, NewDelivery, NewEvent};
-use super::relay::{BROKER, Relay};
+use super::model::{Delivery, DeliveryKind, EventDeliveryStatus, NewDelivery, NewEvent, Queue};
+use super::relay::Relay;
 use super::store;
 use crate::infra::crash::effect;
 use crate::infra::db::{DbError, Tx};
 use crate::infra::outside::{Outside, read_url};
 
-/// New events that are looked at in one turn.
-pub(super) const NEW_AT_ONCE: usize = 512;
-/// Of those, when they are looked at one by one.
+/// Events that are looked at in one turn, when they are looked at one by one.
 const SINGLY_AT_ONCE: usize = 64;
-/// The lane of what was never on its way; no merchant has such an id either.
-const REFUSED: &str = "?";
+
+impl Queue {
+    /// Events that are looked at in one turn: of those that are sent again so few that new ones hardly wait for them.
+    const fn at_once(self) -> usize {
+        match self {
+            Self::New => 512,
+            Self::Again => 128,
+        }
+    }
+}
 
 /// What a turn goes by.
 #[derive(Clone, Copy, Debug)]
-struct Turn {
-    now: OffsetDateTime,
-    leased_until: OffsetDateTime,
+pub(super) struct Turn {
+    pub(super) now: OffsetDateTime,
+    pub(super) leased_until: OffsetDateTime,
     /// Whether some lane is left alone.
-    has_rests: bool,
+    pub(super) has_rests: bool,
 }
 
+/// Whether more may be waiting, and what is to be sent at once.
+type Routed = (bool, Vec<(Place, Delivery)>);
+
 impl Relay {
-    /// Looks at new events: gives how many, and the deliveries that are to be sent at once.
-    pub(super) async fn route(
-        &self,
-        now: OffsetDateTime,
-        leased_until: OffsetDateTime,
-    ) -> Result<(usize, Vec<(Place, Delivery)>), DbError> {
-        // Most of the time there is nothing, and nothing is begun.
-        let waiting = store::what_waits(&mut self.db.conn().await?, now).await?;
-        if !waiting.has_new {
-            return Ok((0, Vec::new()));
-        }
-        let turn = Turn { now, leased_until, has_rests: waiting.has_rests };
-        match self.route_all(turn, false).await {
+    /// Looks where the events of a queue go.
+    pub(super) async fn route(&self, queue: Queue, turn: Turn) -> Result<Routed, DbError> {
+        match self.route_all(queue, turn, false).await {
             Err(refusal) if refusal.blames_the_row() => {
                 tracing::warn!(error = %refusal, "an event cannot be handed out: they are looked at one by one");
-                self.route_all(turn, true).await
+                self.route_all(queue, turn, true).await
             }
             routed => routed,
         }
     }
 
-    async fn route_all(
-        &self,
-        turn: Turn,
-        singly: bool,
-    ) -> Result<(usize, Vec<(Place, Delivery)>), DbError> {
+    async fn route_all(&self, queue: Queue, turn: Turn, singly: bool) -> Result<Routed, DbError> {
         let mut tx = self.db.begin().await?;
         let routed = match singly {
-            false => self.route_in_tx(&mut tx, turn).await,
-            true => self.route_singly_in_tx(&mut tx, turn).await,
+            false => self.route_in_tx(&mut tx, queue, turn).await,
+            true => self.route_singly_in_tx(&mut tx, queue, turn).await,
         };
         effect!("outbox.route", tx.finish(routed).await)
     }
@@ -69,9 +65,10 @@ impl Relay {
     async fn route_singly_in_tx(
         &self,
         tx: &mut Tx,
+        queue: Queue,
         turn: Turn,
-    ) -> Result<(usize, Vec<(Place, Delivery)>), DbError> {
-        let events = store::find_new(tx, i64::try_from(SINGLY_AT_ONCE).unwrap_or(1)).await?;
+    ) -> Result<Routed, DbError> {
+        let events = store::find_waiting(tx, queue, i64::try_from(SINGLY_AT_ONCE).unwrap_or(1)).await?;
         let (count, mut at_once) = (events.len(), Vec::new());
         for event in events {
             let mut one = vec![(self.destinations(&event, turn.now), event)];
@@ -89,22 +86,18 @@ impl Relay {
             }
         }
         // Whatever is left is looked at in the next turn, many at a time again.
-        Ok((if count == SINGLY_AT_ONCE { NEW_AT_ONCE } else { count }, at_once))
+        Ok((count == SINGLY_AT_ONCE, at_once))
     }
 
-    async fn route_in_tx(
-        &self,
-        tx: &mut Tx,
-        turn: Turn,
-    ) -> Result<(usize, Vec<(Place, Delivery)>), DbError> {
-        let events = store::find_new(tx, i64::try_from(NEW_AT_ONCE).unwrap_or(1)).await?;
+    async fn route_in_tx(&self, tx: &mut Tx, queue: Queue, turn: Turn) -> Result<Routed, DbError> {
+        let events = store::find_waiting(tx, queue, i64::try_from(queue.at_once()).unwrap_or(1)).await?;
         if events.is_empty() {
-            return Ok((0, Vec::new()));
+            return Ok((false, Vec::new()));
         }
         let mut routed: Vec<_> =
             events.into_iter().map(|event| (self.destinations(&event, turn.now), event)).collect();
         let at_once = self.hand_out_in_tx(tx, &mut routed, turn).await?;
-        Ok((routed.len(), at_once))
+        Ok((routed.len() == queue.at_once(), at_once))
     }
 
     /// Writes where events go, and gives what is to be sent at once.
@@ -199,9 +192,10 @@ impl Relay {
                 }
                 Ok(_) => (EventDeliveryStatus::Pending, None),
             };
+            let lane = if is_callback { lane_of(&self.outside, event) } else { BROKER.to_owned() };
             NewDelivery {
                 kind,
-                lane: if is_callback { lane_of(&self.outside, event) } else { BROKER.to_owned() },
+                lane: if event.is_again { lane::again(&lane) } else { lane },
                 url: event.order_url.clone().filter(|_| is_callback),
                 body: body.clone().unwrap_or_default(),
                 status,
@@ -229,12 +223,6 @@ fn give_up(delivery: &mut NewDelivery, refusal: &DbError) {
 
 /// A merchant's own endpoint has its lane, and each host that its orders name has one.
 fn lane_of(outside: &Outside, event: &NewEvent) -> String {
-    let merchant = event.merchant_id.as_deref().unwrap_or_default();
-    match &event.order_url {
-        None => merchant.to_owned(),
-        Some(url) => match read_url(outside, url) {
-            Ok(read) => format!("{merchant} {}", read.origin),
-            Err(_) => format!("{merchant} ?"),
-        },
-    }
+    let origin = event.order_url.as_ref().map(|url| read_url(outside, url).map_or("?".to_owned(), |read| read.origin));
+    lane::of_callback(event.merchant_id.as_deref().unwrap_or_default(), origin.as_deref())
 }

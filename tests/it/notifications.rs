@@ -13,6 +13,7 @@ mod catalogue;
 mod endpoints;
 mod pauses;
 mod relays;
+mod resends;
 
 /// A developer's well-known secret.
 pub const DEMO_SECRET: &str = "whsec_ZGVtby1zZWNyZXQtb2YtMjQtYnl0ZXMh";

@@ -31,7 +31,7 @@ pub(super) const CHECKS: &[Definition] = &[
         "SELECT format('event %s: %s destinations open, %s under way, published at %s', coalesce(id, event_id),
                        open_deliveries, coalesce(waiting, 0), published_at)
          FROM (SELECT id, open_deliveries, published_at FROM outbox
-               WHERE open_deliveries <> 0 OR published_at IS NOT NULL) AS event
+               WHERE open_deliveries NOT IN (0, -1) OR published_at IS NOT NULL) AS event
          FULL JOIN (SELECT event_id, count(*) AS waiting FROM deliveries WHERE status = 'PENDING'
                     GROUP BY event_id) AS under_way ON event_id = id
          WHERE coalesce(waiting, 0) IS DISTINCT FROM open_deliveries

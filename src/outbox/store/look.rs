@@ -12,7 +12,7 @@ use crate::outbox::model::{EventDelivery, EventFilter, EventStatus, EventView, e
 const EVENT: [&str; 2] = [
     "SELECT event.id, event.merchant_id, event.order_no, event.event AS name, event.event_version AS version,
             event.payload AS data, event.created_at, event.published_at,
-            CASE WHEN event.open_deliveries IS NULL THEN 'NEW' WHEN event.open_deliveries > 0 THEN 'PENDING'
+            CASE WHEN coalesce(event.open_deliveries, -1) = -1 THEN 'NEW' WHEN event.open_deliveries > 0 THEN 'PENDING'
                  WHEN EXISTS (SELECT 1 FROM deliveries WHERE event_id = event.id AND deliveries.status = 'DEAD')
                  THEN 'DEAD' ELSE 'PUBLISHED' END AS status,
             coalesce((SELECT jsonb_agg(jsonb_build_object(
@@ -71,7 +71,7 @@ pub(in crate::outbox) async fn list(
     let mut query = QueryBuilder::<Postgres>::new(EVENT[0]);
     query.push("'[]'::jsonb").push(EVENT[1]);
     match filter.status {
-        Some(EventStatus::New) => query.push(" WHERE event.open_deliveries IS NULL"),
+        Some(EventStatus::New) => query.push(" WHERE (event.open_deliveries IS NULL OR event.open_deliveries = -1)"),
         Some(EventStatus::Published) => query.push(" WHERE event.open_deliveries = 0"),
         // A word of ours and no text from outside; the plan must see it to take the index.
         Some(status @ (EventStatus::Pending | EventStatus::Dead)) => query.push(format_args!(

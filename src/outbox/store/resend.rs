@@ -3,6 +3,7 @@
 use time::OffsetDateTime;
 
 use crate::infra::db::{Conn, DbError, Tx};
+use crate::outbox::lane;
 
 /// Locks an event, and says whose it is.
 pub(in crate::outbox) async fn lock(
@@ -16,7 +17,7 @@ pub(in crate::outbox) async fn lock(
     Ok(row.map(|row| (row.merchant_id, row.order_no)))
 }
 
-/// Has locked events sent again, in order: one that is published to wherever it goes now, one that is still on its way
+/// Has locked events sent again, in order and in lanes of their own: one that is published to wherever it goes now, one that is still on its way
 /// also to where it ended, or where it ended without arriving. Gives those of which there was something to send.
 pub(in crate::outbox) async fn send_again(
     tx: &mut Tx,
@@ -29,12 +30,13 @@ pub(in crate::outbox) async fn send_again(
     // Locked before this statement began, so that it sees where each of them has ended meanwhile.
     let revived = sqlx::query_scalar!(
         r#"WITH again AS (
-             UPDATE outbox SET open_deliveries = NULL, published_at = NULL
+             UPDATE outbox SET open_deliveries = -1, published_at = NULL
              WHERE id = ANY($1) AND open_deliveries = 0
              RETURNING id
            ), revived AS (
              UPDATE deliveries AS delivery
-             SET status = 'PENDING', attempts = 0, due_at = $3, leased_until = NULL, last_error = NULL, updated_at = $3
+             SET status = 'PENDING', attempts = 0, due_at = $3, leased_until = NULL, last_error = NULL, updated_at = $3,
+                 lane = CASE WHEN right(lane, length($4)) = $4 THEN lane ELSE lane || $4 END
              FROM outbox AS event
              WHERE event.id = ANY($1) AND event.open_deliveries > 0 AND delivery.event_id = event.id
                AND (delivery.status IN ('DEAD', 'DROPPED') OR delivery.status = 'DELIVERED' AND NOT $2)
@@ -51,6 +53,7 @@ pub(in crate::outbox) async fn send_again(
         ids,
         only_undelivered,
         now,
+        lane::AGAIN,
     );
     Ok(revived.fetch_all(conn).await?)
 }
@@ -96,7 +99,7 @@ pub(in crate::outbox) async fn lock_all(
         "SELECT id FROM outbox AS event
          WHERE event.merchant_id = $1 AND event.created_at >= $2 AND event.id > $3
            AND (event.open_deliveries = 0 AND NOT $4
-                OR event.open_deliveries IS NOT NULL
+                OR event.open_deliveries >= 0
                    AND EXISTS (SELECT FROM deliveries
                                WHERE event_id = event.id AND deliveries.status IN ('DEAD', 'DROPPED')))
          ORDER BY id LIMIT $5

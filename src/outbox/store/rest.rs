@@ -7,10 +7,11 @@ use time::OffsetDateTime;
 use super::record::Record;
 use crate::infra::db::{Conn, DbError, Tx};
 use crate::infra::gather::column;
+use crate::outbox::lane;
 
 /// Leaves the lanes alone of what ended with such a wish; of several the longest counts.
 pub(super) async fn rest(batch: &[Record], conn: &mut Conn) -> Result<(), DbError> {
-    let asked: Vec<&Record> = batch.iter().filter(|record| record.ending.rests_until.is_some()).collect();
+    let asked: Vec<(String, Option<&str>, OffsetDateTime)> = batch.iter().flat_map(rests).collect();
     if asked.is_empty() {
         return Ok(());
     }
@@ -20,13 +21,20 @@ pub(super) async fn rest(batch: &[Record], conn: &mut Conn) -> Result<(), DbErro
          FROM unnest($1::text[], $2::text[], $3::timestamptz[]) AS asked (lane, merchant_id, until)
          GROUP BY 1, 2 ORDER BY 1
          ON CONFLICT (lane) DO UPDATE SET rests_until = greatest(resting_lanes.rests_until, excluded.rests_until)",
-        &column(&asked, |record| record.delivery.lane.as_str()) as &[&str],
-        &column(&asked, |record| record.delivery.merchant_id.as_deref()) as &[Option<&str>],
-        &column(&asked, |record| record.ending.rests_until) as &[Option<OffsetDateTime>],
+        &column(&asked, |(lane, ..)| lane.as_str()) as &[&str],
+        &column(&asked, |(_, merchant_id, _)| *merchant_id) as &[Option<&str>],
+        &column(&asked, |(.., until)| *until),
     )
     .execute(conn)
     .await?;
     Ok(())
+}
+
+/// The lanes that lead to an endpoint which asked for it.
+fn rests(record: &Record) -> impl Iterator<Item = (String, Option<&str>, OffsetDateTime)> {
+    let (delivery, rests_until) = (&record.delivery, record.ending.rests_until);
+    let lanes = rests_until.into_iter().flat_map(|until| lane::siblings(&delivery.lane).map(|lane| (lane, until)));
+    lanes.map(|(lane, until)| (lane, delivery.merchant_id.as_deref(), until))
 }
 
 /// Those of these lanes that are left alone now.
