@@ -11,7 +11,7 @@ use super::lanes::Place;
 use super::model::{Attempt, Delivery, DeliveryKind, EventDeliveryStatus, event_id};
 use super::notify::{Answer, notify};
 use super::relay::{Recipient, Relay};
-use super::schedule::{LONGEST_ASKED, retry_after};
+use super::schedule::{rest_of, retry_after};
 use super::store::{self, Ending, Record};
 use crate::exceptions::{self, ExceptionKind, NewException};
 use crate::infra::amqp::{AmqpDown, EventMessage};
@@ -152,7 +152,7 @@ fn ending(relay: &Relay, delivery: &Delivery, verdict: &Verdict, error: Option<S
         Verdict::Failed(asked) => {
             let chance = |most| relay.ids.between(0, most);
             // It asks for itself and not for this event.
-            let rests_until = asked.map(|asked| now + asked.min(LONGEST_ASKED));
+            let rests_until = asked.map(|asked| now + rest_of(&delivery.lane, asked));
             match retry_after(delivery.kind, delivery.attempts + 1, *asked, chance) {
                 Some(pause) => Ending {
                     due_at: Some(now + pause),

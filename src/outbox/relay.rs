@@ -15,7 +15,7 @@ use time::OffsetDateTime;
 
 use super::deliver;
 use super::lane::{self, BROKER};
-use super::lanes::{self, Lanes, Place};
+use super::lanes::{Lanes, Place};
 use super::model::{Delivery, DeliveryKind, Queue, event_id};
 use super::route::Turn;
 use super::signature::Signer;
@@ -142,18 +142,18 @@ impl Relay {
         now: OffsetDateTime,
         leased_until: OffsetDateTime,
     ) -> Result<Vec<Delivery>, DbError> {
-        let (mut room, first) = (self.lanes.room(), i64::try_from(lanes::FIRST).unwrap_or(1));
+        let mut room = self.lanes.room();
+        if room.of_all == 0 {
+            return Ok(Vec::new());
+        }
         if self.broker.is_none() {
             // Left to the instances that have one.
-            for lane in lane::siblings(BROKER) {
-                room.0.push(lane);
-                room.1.push(0);
-            }
+            lane::siblings(BROKER).into_iter().for_each(|lane| room.close(lane));
         }
         let (mut conn, from) = (self.db.conn().await?, self.lanes.turn());
         let claimed = effect!(
             "outbox.claim",
-            store::claim_due(&mut conn, now, leased_until, &room, first, (&from, LANES_AT_ONCE)).await
+            store::claim_due(&mut conn, now, leased_until, &room, (&from, LANES_AT_ONCE)).await
         );
         let (last_lane, due) = claimed?;
         self.lanes.turn_to(last_lane.unwrap_or_default());

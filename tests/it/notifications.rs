@@ -10,6 +10,7 @@ use crate::support::receiver::{Call, Manner, Receiver};
 use crate::support::{TestApp, TestOptions, minutes, seconds};
 
 mod catalogue;
+mod crowds;
 mod endpoints;
 mod pauses;
 mod relays;

@@ -26,6 +26,8 @@ WITH RECURSIVE lane (name, place) AS (
       LIMIT coalesce(known.room, $5)
       FOR UPDATE OF delivery SKIP LOCKED
   ) AS one
+  -- Lane by lane, up to what this process may have in hand.
+  LIMIT $8
 ), taken AS (
   UPDATE deliveries AS delivery SET leased_until = $2
   -- Locked, so they stay where they are; and no plan can walk to them.
