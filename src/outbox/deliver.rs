@@ -7,6 +7,7 @@ use futures_util::FutureExt;
 use time::OffsetDateTime;
 use tokio::time::Instant;
 
+use super::endpoint::subject_of;
 use super::lanes::Place;
 use super::model::{Attempt, Delivery, DeliveryKind, EventDeliveryStatus, event_id};
 use super::notify::{Answer, notify};
@@ -213,13 +214,14 @@ async fn give_up(relay: &Relay, record: &Record, verdict: &Verdict) -> Result<()
         };
         let merchant_id = order.0.unwrap_or_default();
         store::disable(&mut tx, merchant_id, url, record.now).await?;
-        let subject = format!("{merchant_id} {url}");
+        let subject = subject_of(merchant_id, url);
         let exception = NewException {
             kind: ExceptionKind::EndpointDisabled,
             merchant_id: order.0,
             order_no: None,
             subject: &subject,
-            detail: "the endpoint answered 410 Gone: nothing goes there until the merchant's notify_url is saved anew",
+            detail: "the endpoint answered 410 Gone: nothing goes there until this is resolved, or the merchant's notify_url is \
+                     saved anew",
         };
         exceptions::open_in_tx(&mut tx, &relay.ids, &exception, record.now).await
     }

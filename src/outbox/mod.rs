@@ -30,6 +30,7 @@ mod signature;
 mod store;
 
 pub use catalogue::{Told, catalogue};
+pub(crate) use endpoint::enable_in_tx;
 pub use event::Event;
 pub use forget::{forget_old, publish_age};
 pub use model::{
