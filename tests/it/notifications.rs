@@ -9,6 +9,7 @@ use serde_json::{Value, json};
 use crate::support::receiver::{Call, Manner, Receiver};
 use crate::support::{TestApp, TestOptions, minutes, seconds};
 
+mod ages;
 mod catalogue;
 mod crowds;
 mod endpoints;

@@ -107,9 +107,13 @@ pub(in crate::outbox) async fn measure(conn: &mut Conn) -> Result<Age, DbError> 
     let age = sqlx::query_as!(
         Age,
         r#"SELECT least((SELECT created_at FROM outbox WHERE open_deliveries IS NULL ORDER BY id LIMIT 1),
-                        (SELECT created_at FROM outbox WHERE id = min(waiting.event_id))) AS oldest_at,
+                        (SELECT created_at FROM outbox WHERE open_deliveries = -1 ORDER BY id LIMIT 1),
+                        -- Of all that wait, not only of those that are counted.
+                        (SELECT created_at FROM outbox
+                         WHERE id = (SELECT event_id FROM deliveries WHERE status = 'PENDING'
+                                     ORDER BY created_at LIMIT 1))) AS oldest_at,
                   count(*) AS "pending!"
-           FROM (SELECT event_id FROM deliveries WHERE status = 'PENDING' LIMIT 100000) AS waiting"#,
+           FROM (SELECT FROM deliveries WHERE status = 'PENDING' LIMIT 100000) AS waiting"#,
     )
     .fetch_one(conn)
     .await?;
