@@ -12,6 +12,8 @@ use crate::support::app::metric;
 use crate::support::service::is_full;
 use crate::support::{TestApp, TestOptions, seconds};
 
+mod leases;
+
 /// An instance whose channel may take four seconds, and whose workers count as dead after one.
 async fn patient() -> TestApp {
     let vars = vec![("CHANNEL_DEADLINE_MS", "4000".to_owned()), ("TASK_LEASE_MS", "1000".to_owned())];
