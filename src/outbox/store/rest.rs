@@ -33,8 +33,8 @@ pub(super) async fn rest(batch: &[Record], conn: &mut Conn) -> Result<(), DbErro
 /// The lanes that lead to an endpoint which asked for it.
 fn rests(record: &Record) -> impl Iterator<Item = (String, Option<&str>, OffsetDateTime)> {
     let (delivery, rests_until) = (&record.delivery, record.ending.rests_until);
-    let lanes = rests_until.into_iter().flat_map(|until| lane::siblings(&delivery.lane).map(|lane| (lane, until)));
-    lanes.map(|(lane, until)| (lane, delivery.merchant_id.as_deref(), until))
+    let lanes = rests_until.into_iter().flat_map(move |until| lane::siblings(&delivery.lane).map(|lane| (lane, until)));
+    lanes.map(move |(lane, until)| (lane, delivery.merchant_id.as_deref(), until))
 }
 
 /// Those of these lanes that are left alone now.

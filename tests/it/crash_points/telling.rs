@@ -74,18 +74,19 @@ async fn listen(shop: &Shop, number: &str) {
     bound.await.expect("bound");
 }
 
-/// Whether the broker has the order's event. What is looked at goes back with the connection.
+/// Whether the broker has the order's event. What is looked at goes back with the channel.
 async fn is_heard(shop: &Shop, number: &str) -> bool {
     let (broker, queue, _) = broker_of(shop, number);
     let channel = broker.channel().await;
     let options = BasicGetOptions { no_ack: false };
+    let mut is_heard = false;
     while let Some(got) = channel.basic_get(queue.as_str().into(), options).await.expect("an answer") {
         let told: Value = serde_json::from_slice(&got.delivery.data).expect("JSON");
-        if told["data"]["order_no"] == number {
-            return got.properties.message_id().as_ref().is_some_and(|id| id.as_str().starts_with("evt_"));
-        }
+        let has_id = got.properties.message_id().as_ref().is_some_and(|id| id.as_str().starts_with("evt_"));
+        is_heard |= has_id && told["data"]["order_no"] == number;
     }
-    false
+    channel.close(200, "seen".into()).await.expect("closed");
+    is_heard
 }
 
 impl Telling {
