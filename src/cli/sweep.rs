@@ -70,7 +70,8 @@ pub(super) async fn run(args: SweepArgs, output: Output) -> Result<ExitCode, Cli
 
 /// Sweeps slice by slice until nothing is left alone, and says how much it has found.
 async fn find_all(app: &App, entry: &Entry) -> Result<Swept, CliError> {
-    let spinner = if std::io::stderr().is_terminal() { ProgressBar::new_spinner() } else { ProgressBar::hidden() };
+    let spinner =
+        if std::io::stderr().is_terminal() { ProgressBar::new_spinner() } else { ProgressBar::hidden() };
     let mut all = operations::sweep(app, entry).await?;
     while all.has_more {
         spinner.set_message(format!("{} tasks written", all.written));

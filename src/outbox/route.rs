@@ -62,12 +62,7 @@ impl Relay {
     }
 
     /// The same, so that an event which cannot be handed out becomes a dead letter and stops no other.
-    async fn route_singly_in_tx(
-        &self,
-        tx: &mut Tx,
-        queue: Queue,
-        turn: Turn,
-    ) -> Result<Routed, DbError> {
+    async fn route_singly_in_tx(&self, tx: &mut Tx, queue: Queue, turn: Turn) -> Result<Routed, DbError> {
         let events = store::find_waiting(tx, queue, i64::try_from(SINGLY_AT_ONCE).unwrap_or(1)).await?;
         let (count, mut at_once) = (events.len(), Vec::new());
         for event in events {
@@ -223,6 +218,7 @@ fn give_up(delivery: &mut NewDelivery, refusal: &DbError) {
 
 /// A merchant's own endpoint has its lane, and each host that its orders name has one.
 fn lane_of(outside: &Outside, event: &NewEvent) -> String {
-    let origin = event.order_url.as_ref().map(|url| read_url(outside, url).map_or("?".to_owned(), |read| read.origin));
+    let origin =
+        event.order_url.as_ref().map(|url| read_url(outside, url).map_or("?".to_owned(), |read| read.origin));
     lane::of_callback(event.merchant_id.as_deref().unwrap_or_default(), origin.as_deref())
 }

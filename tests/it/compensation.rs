@@ -295,7 +295,10 @@ async fn a_sweep_finds_what_was_left_alone() {
     assert_eq!(app.admin_post("/admin/sweep", dry.clone()).await.expect(200).body["left_alone"], json!([]));
     app.clock.advance(seconds(61));
     let found = app.admin_post("/admin/sweep", dry).await.expect(200).body;
-    assert_eq!(found, json!({"left_alone": [{"action": "DRIVE_REFUND", "count": 1}], "written": 0, "has_more": false}));
+    assert_eq!(
+        found,
+        json!({"left_alone": [{"action": "DRIVE_REFUND", "count": 1}], "written": 0, "has_more": false})
+    );
     let swept = app.admin_post("/admin/sweep", json!({"reason": "after the outage"})).await.expect(200).body;
     assert_eq!(swept["written"], 1);
     assert_eq!(app.count_where("compensations", "lane = 'SWEEP' AND status = 'READY'").await, 1);

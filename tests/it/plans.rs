@@ -142,7 +142,8 @@ const OF_WHAT_IS_OPEN: [&str; 6] = [
 
 #[tokio::test]
 async fn no_statement_about_what_is_told_walks_what_was_told_before() {
-    let is_told = |text: &String| ["deliveries", "resting_lanes", "outbox"].iter().any(|name| text.contains(name));
+    let is_told =
+        |text: &String| ["deliveries", "resting_lanes", "outbox"].iter().any(|name| text.contains(name));
     let is_other = |text: &String| text.contains("WITH clock AS") || text.contains("sandbox.");
     let statements: Vec<String> = all_statements().filter(is_told).filter(|text| !is_other(text)).collect();
     for what in ["DELETE FROM deliveries", "open_deliveries = -1, published_at", "event.created_at >= $2"] {
@@ -216,7 +217,8 @@ async fn a_list_reads_what_it_shows_and_not_what_is_over() {
     ] {
         // Often enough for a plan that knows nothing of what is asked for.
         for _ in 0..8 {
-            let shown = looking.admin_get(path).await.expect(200).body["data"].as_array().expect("a page").len();
+            let shown =
+                looking.admin_get(path).await.expect(200).body["data"].as_array().expect("a page").len();
             let is_one = path.contains("O7") || path.contains("rf_7");
             assert!(shown == 20 || shown == usize::from(is_one), "{path}: {shown}");
         }
@@ -233,7 +235,8 @@ async fn a_list_reads_what_it_shows_and_not_what_is_over() {
 
 #[tokio::test]
 async fn a_claim_finds_what_is_due_in_its_lane_past_any_number_of_done_tasks() {
-    let claims: Vec<String> = all_statements().filter(|text| text.contains("compensation_lanes AS resting")).collect();
+    let claims: Vec<String> =
+        all_statements().filter(|text| text.contains("compensation_lanes AS resting")).collect();
     assert_eq!(claims.len(), 1);
     let config = stores::database_config(&stores::fresh_database().await);
     for (world, seed) in WORLDS {

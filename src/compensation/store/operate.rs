@@ -37,7 +37,8 @@ fn push_source(query: &mut QueryBuilder<Postgres>, filter: &TaskFilter<'_>) {
         (Some(subject), _) => {
             query.push("WITH task AS MATERIALIZED (SELECT * FROM compensations WHERE ");
             // Each in the words of its own index.
-            for (place, status) in ["NOT IN ('DONE', 'DEAD')", "= 'DEAD'", "= 'DONE'"].into_iter().enumerate() {
+            for (place, status) in ["NOT IN ('DONE', 'DEAD')", "= 'DEAD'", "= 'DONE'"].into_iter().enumerate()
+            {
                 query.push(if place == 0 { "" } else { " OR " });
                 query.push("subject = ").push_bind(subject.to_owned()).push(" AND status ").push(status);
             }

@@ -30,20 +30,23 @@ pub(in crate::outbox) async fn claim_due(
     .fetch_all(conn)
     .await?;
     let last_lane = rows.first().and_then(|row| row.last_lane.clone());
-    let taken: Vec<Delivery> = rows.into_iter().filter_map(|row| {
-        Some(Delivery {
-            event_id: row.event_id?,
-            kind: row.kind?,
-            event: row.event?,
-            merchant_id: row.merchant_id,
-            order_no: row.order_no,
-            lane: row.lane?,
-            url: row.url,
-            body: row.body?,
-            attempts: row.attempts?,
-            leased_until: row.leased_until?,
+    let taken: Vec<Delivery> = rows
+        .into_iter()
+        .filter_map(|row| {
+            Some(Delivery {
+                event_id: row.event_id?,
+                kind: row.kind?,
+                event: row.event?,
+                merchant_id: row.merchant_id,
+                order_no: row.order_no,
+                lane: row.lane?,
+                url: row.url,
+                body: row.body?,
+                attempts: row.attempts?,
+                leased_until: row.leased_until?,
+            })
         })
-    }).collect();
+        .collect();
     // No room for what the lanes behind have: the next turn begins with them.
     let is_cut_off = i64::try_from(taken.len()).is_ok_and(|taken| taken == room.of_all);
     let last_taken = taken.iter().map(|delivery| &delivery.lane).max().filter(|_| is_cut_off);

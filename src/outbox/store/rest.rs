@@ -33,7 +33,9 @@ pub(super) async fn rest(batch: &[Record], conn: &mut Conn) -> Result<(), DbErro
 /// The lanes that lead to an endpoint which asked for it.
 fn rests(record: &Record) -> impl Iterator<Item = (String, Option<&str>, OffsetDateTime)> {
     let (delivery, rests_until) = (&record.delivery, record.ending.rests_until);
-    let lanes = rests_until.into_iter().flat_map(move |until| lane::siblings(&delivery.lane).map(|lane| (lane, until)));
+    let lanes = rests_until
+        .into_iter()
+        .flat_map(move |until| lane::siblings(&delivery.lane).map(|lane| (lane, until)));
     lanes.map(move |(lane, until)| (lane, delivery.merchant_id.as_deref(), until))
 }
 

@@ -3,8 +3,8 @@
 use std::time::{Duration, Instant};
 
 use payonce::compensation::Lane;
-use payonce::operations;
 use payonce::drive;
+use payonce::operations;
 use serde_json::json;
 
 use super::stuck_orders;
@@ -34,7 +34,10 @@ async fn a_sweep_is_done_in_slices_until_nothing_is_left_alone() {
     let swept = app.admin_post("/admin/sweep", json!({"reason": "once more"})).await.expect(200).body;
     assert_eq!((&swept["written"], &swept["has_more"]), (&json!(0), &json!(false)));
     // They are no story of this test: what becomes of them is told elsewhere.
-    app.sql("DELETE FROM compensations; DELETE FROM order_history; DELETE FROM pay_orders; DELETE FROM orders").await;
+    app.sql(
+        "DELETE FROM compensations; DELETE FROM order_history; DELETE FROM pay_orders; DELETE FROM orders",
+    )
+    .await;
     app.end().await;
 }
 
@@ -79,7 +82,11 @@ async fn a_million_tasks_that_are_done_slow_no_claim() {
     let full = laps(&app, "full").await;
     println!("1000 tasks take {empty:?} beside none and {full:?} beside {count} that are done");
     assert!(full < 2 * empty + Duration::from_millis(50), "{empty:?} and {full:?}");
-    for path in ["/admin/compensations?subject=rf_7", "/admin/compensations?merchant_id=demo&order_no=O7", "/admin/overview"] {
+    for path in [
+        "/admin/compensations?subject=rf_7",
+        "/admin/compensations?merchant_id=demo&order_no=O7",
+        "/admin/overview",
+    ] {
         let since = Instant::now();
         app.admin_get(path).await.expect(200);
         println!("GET {path} took {:?}", since.elapsed());

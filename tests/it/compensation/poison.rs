@@ -20,10 +20,17 @@ async fn a_task_that_panics_at_every_try_is_a_dead_letter_and_its_neighbours_are
     )
     .await;
     let service = shop.serve("refunds.begin.before=panic(a defect, on purpose)").await;
-    let dead = "action = 'DRIVE_REFUND' AND status = 'DEAD' AND last_error LIKE '%panicked: a defect, on purpose%'";
-    service.until("it is dead", async || app.count_where("compensations", dead).await == 1).await.expect("it lives");
+    let dead =
+        "action = 'DRIVE_REFUND' AND status = 'DEAD' AND last_error LIKE '%panicked: a defect, on purpose%'";
+    service
+        .until("it is dead", async || app.count_where("compensations", dead).await == 1)
+        .await
+        .expect("it lives");
     let done = "action = 'DRIVE_PAY_ORDER' AND status = 'DONE'";
-    service.until("the others are done", async || app.count_where("compensations", done).await == 100).await.expect("it lives");
+    service
+        .until("the others are done", async || app.count_where("compensations", done).await == 100)
+        .await
+        .expect("it lives");
     let shown = app.open_exception().await;
     assert_eq!(shown["kind"], "DEAD_TASK");
     service.kill().await;
@@ -44,11 +51,17 @@ async fn an_event_whose_sending_panics_is_a_dead_letter_and_those_behind_it_are_
     app.append_events("P2", &["{\"order_no\": \"P2\"}", "{\"order_no\": \"P2\"}"]).await;
     let service = shop.serve("outbox.notify.before=1*panic(a defect, on purpose)").await;
     let dead = "status = 'DEAD' AND last_error LIKE '%sending it panicked%'";
-    service.until("the first is dead", async || app.count_where("deliveries", dead).await == 1).await.expect("it lives");
+    service
+        .until("the first is dead", async || app.count_where("deliveries", dead).await == 1)
+        .await
+        .expect("it lives");
     service.until("the second is told", async || receiver.told_of("P2").len() == 1).await.expect("it lives");
     assert_eq!(app.open_exception().await["kind"], "DEAD_TASK");
     let is_told = "status = 'DELIVERED'";
-    service.until("and it is noted", async || app.count_where("deliveries", is_told).await == 1).await.expect("it lives");
+    service
+        .until("and it is noted", async || app.count_where("deliveries", is_told).await == 1)
+        .await
+        .expect("it lives");
     service.kill().await;
     shop.end().await;
 }

@@ -44,7 +44,8 @@ async fn refusing() -> &'static Receiver {
 /// The broker that the shop's processes speak to, the queue of a story, and the exchange that it hears.
 fn broker_of(shop: &Shop, number: &str) -> (Broker, String, String) {
     let broker = Broker { url: shop.var("AMQP_URL").to_owned(), prefix: shop.var("AMQP_PREFIX").to_owned() };
-    let (queue, exchange) = (format!("{}.heard.{number}", broker.prefix), format!("{}.events", broker.prefix));
+    let (queue, exchange) =
+        (format!("{}.heard.{number}", broker.prefix), format!("{}.events", broker.prefix));
     (broker, queue, exchange)
 }
 
@@ -175,7 +176,9 @@ impl Telling {
             Self::Broker => {
                 let arrived =
                     format!("kind = 'RESEND_EVENT' AND status = 'DELIVERED' AND order_no = '{number}'");
-                is_published && app.count_where("deliveries", &arrived).await == 1 && is_heard(shop, number).await
+                is_published
+                    && app.count_where("deliveries", &arrived).await == 1
+                    && is_heard(shop, number).await
             }
             Self::LastTry => {
                 let open = format!("kind = 'DEAD_TASK' AND status = 'OPEN' AND order_no = '{number}'");

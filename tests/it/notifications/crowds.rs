@@ -36,9 +36,13 @@ async fn a_merchant_with_thousands_of_endpoints_takes_a_few_lanes_and_nobody_s_t
     }
     app.eventually("the others hear at once", async || receiver.told_of("C1").len() == 1).await;
     let lanes = "SELECT count(DISTINCT lane) FROM deliveries WHERE merchant_id = 'crowd'";
-    let lanes: i64 = sqlx::query_scalar(lanes).fetch_one(&mut app.direct_connection().await).await.expect("a count");
+    let lanes: i64 =
+        sqlx::query_scalar(lanes).fetch_one(&mut app.direct_connection().await).await.expect("a count");
     assert_eq!(lanes, 16);
-    app.sql("DELETE FROM deliveries WHERE merchant_id = 'crowd'; DELETE FROM outbox WHERE merchant_id = 'crowd';
-             DELETE FROM exceptions; DELETE FROM orders WHERE merchant_id = 'crowd'").await;
+    app.sql(
+        "DELETE FROM deliveries WHERE merchant_id = 'crowd'; DELETE FROM outbox WHERE merchant_id = 'crowd';
+             DELETE FROM exceptions; DELETE FROM orders WHERE merchant_id = 'crowd'",
+    )
+    .await;
     app.end().await;
 }

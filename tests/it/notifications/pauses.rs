@@ -54,12 +54,17 @@ async fn a_pause_ends_when_the_endpoint_is_saved_anew_or_a_person_wants_the_even
     assert_eq!(receiver.told_of("P5").len(), 1, "the second pause begins with this one");
 
     let id = app.event_of("P4").await["event_id"].as_str().expect("an id").to_owned();
-    app.admin_post(&format!("/admin/outbox/{id}/resend"), json!({"reason": "it is there again"})).await.expect(200);
+    app.admin_post(&format!("/admin/outbox/{id}/resend"), json!({"reason": "it is there again"}))
+        .await
+        .expect(200);
     app.run_until_idle().await;
     assert_eq!(receiver.told_of("P4").len(), 2);
     app.clock.advance(seconds(140));
     app.run_until_idle().await;
-    assert_eq!((receiver.told_of("P5").len(), app.count_where("deliveries", "status = 'PENDING'").await), (2, 0));
+    assert_eq!(
+        (receiver.told_of("P5").len(), app.count_where("deliveries", "status = 'PENDING'").await),
+        (2, 0)
+    );
     app.assert_books_balance().await;
     app.clock.advance(seconds(1));
     app.end().await;
@@ -84,7 +89,10 @@ async fn an_order_s_own_endpoint_that_was_gone_is_told_again_when_a_person_has_s
         app.run_until_idle().await;
         assert_eq!(own.calls().len(), tries, "it wants nothing more");
         let gone = app.open_exception().await;
-        assert_eq!((&gone["kind"], gone["detail"].to_string().contains("resolved")), (&json!("ENDPOINT_DISABLED"), true));
+        assert_eq!(
+            (&gone["kind"], gone["detail"].to_string().contains("resolved")),
+            (&json!("ENDPOINT_DISABLED"), true)
+        );
         assert_eq!(app.resolve(&gone, "REFUND").await.problem(409), "NO_MONEY_HELD");
         app.resolve(&gone, "NONE").await.expect(200);
         app.admin_post("/admin/outbox/resend", again.clone()).await.expect(200);
@@ -93,6 +101,9 @@ async fn an_order_s_own_endpoint_that_was_gone_is_told_again_when_a_person_has_s
         assert_eq!(own.calls().len(), tries, "told {told}");
     }
     assert_eq!(app.count_where("deliveries", "status = 'DELIVERED'").await, 1);
-    assert_eq!((app.count("disabled_endpoints").await, app.count_where("exceptions", "status = 'OPEN'").await), (0, 0));
+    assert_eq!(
+        (app.count("disabled_endpoints").await, app.count_where("exceptions", "status = 'OPEN'").await),
+        (0, 0)
+    );
     app.end().await;
 }

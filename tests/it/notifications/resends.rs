@@ -16,7 +16,8 @@ async fn a_new_event_does_not_wait_behind_a_thousand_that_are_sent_again() {
     append_many(&app, "demo", "old-", 1000, 2).await;
     app.run_until_idle().await;
     assert_eq!(receiver.calls().len(), 2000);
-    let again = json!({"merchant_id": "demo", "since": "2026-01-01T00:00:00Z", "reason": "the shop lost them"});
+    let again =
+        json!({"merchant_id": "demo", "since": "2026-01-01T00:00:00Z", "reason": "the shop lost them"});
     assert_eq!(app.admin_post("/admin/outbox/resend", again).await.expect(200).body["events"], 2000);
 
     // Looked at in the same turn, and in the next: the queue and the lane are full of old ones.

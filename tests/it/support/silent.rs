@@ -6,8 +6,9 @@ use std::time::Duration;
 
 use async_trait::async_trait;
 use payonce::channels::{
-    Acknowledgement, CallError, Callback, CallbackError, Channel, Closing, CreatedTrade, LinkLife, NewTrade, PayoutCall,
-    PayoutState, RawCallback, Reception, RefundCall, RefundState, StatementPage, TradeRef, TradeState,
+    Acknowledgement, CallError, Callback, CallbackError, Channel, Closing, CreatedTrade, LinkLife, NewTrade,
+    PayoutCall, PayoutState, RawCallback, Reception, RefundCall, RefundState, StatementPage, TradeRef,
+    TradeState,
 };
 
 /// It counts who waits for its word; but for its name and its silence it is the sandbox.
