@@ -12,12 +12,11 @@ CREATE TABLE resting_lanes (
 -- that new events, whose ids are higher, do not wait behind it.
 CREATE INDEX outbox_again ON outbox (id) WHERE open_deliveries = -1;
 
--- The delivery that waits for longest. By its age and not by its event, which other look-ups name too: their plans
--- must not walk here.
-CREATE INDEX deliveries_open_by_age ON deliveries (created_at) WHERE status = 'PENDING';
+-- The delivery that waits for longest. In words that no other statement uses: a look-up's plan must not walk here.
+CREATE INDEX deliveries_open_by_age ON deliveries (created_at) WHERE coalesce(status, '') = 'PENDING';
 
 -- What was done about a thing, past any number of tasks about others. Guards that nobody needed are deleted, not done,
--- and cost nothing here.
-CREATE INDEX compensations_done_by_subject ON compensations (subject) WHERE status = 'DONE';
+-- and cost nothing here. In words of its own too: the retention goes by age.
+CREATE INDEX compensations_done_by_subject ON compensations (subject) WHERE coalesce(status, '') = 'DONE';
 
 SELECT grant_service_rights();

@@ -81,9 +81,9 @@ fn keyed_statements() -> Vec<String> {
 /// The generic plan of a statement, made with the settings of the service's own connections.
 async fn plan(conn: &mut Conn, statement: &str) -> Value {
     let count = (1..).take_while(|number| statement.contains(&format!("${number}"))).count();
-    let nothing = vec!["NULL"; count].join(", ");
+    let nothing = if count == 0 { String::new() } else { format!("({})", vec!["NULL"; count].join(", ")) };
     run(conn, &format!("PREPARE batch AS {statement}")).await;
-    let explain = AssertSqlSafe(format!("EXPLAIN (FORMAT JSON) EXECUTE batch({nothing})"));
+    let explain = AssertSqlSafe(format!("EXPLAIN (FORMAT JSON) EXECUTE batch{nothing}"));
     let plan: Value = sqlx::query_scalar(explain).fetch_one(&mut *conn).await.expect("a plan");
     run(conn, "DEALLOCATE batch").await;
     plan

@@ -30,17 +30,17 @@ pub(crate) async fn list(
     Ok(query.build_query_as::<TaskView>().fetch_all(conn).await?)
 }
 
-/// Where the tasks of a filter are looked for. Those of one thing or one order are few and are all fetched, so that no
+/// Where the tasks of a filter are looked for. Those of one thing or one order, or alive, are few and are all fetched, so that no
 /// plan goes through the tasks of others, newest first, until it has enough.
 fn push_source(query: &mut QueryBuilder<Postgres>, filter: &TaskFilter<'_>) {
     match (filter.subject, filter.order_no) {
         (Some(subject), _) => {
             query.push("WITH task AS MATERIALIZED (SELECT * FROM compensations WHERE ");
             // Each in the words of its own index.
-            for (place, status) in ["NOT IN ('DONE', 'DEAD')", "= 'DEAD'", "= 'DONE'"].into_iter().enumerate()
-            {
+            let arms = ["status NOT IN ('DONE', 'DEAD')", "status = 'DEAD'", "coalesce(status, '') = 'DONE'"];
+            for (place, arm) in arms.into_iter().enumerate() {
                 query.push(if place == 0 { "" } else { " OR " });
-                query.push("subject = ").push_bind(subject.to_owned()).push(" AND status ").push(status);
+                query.push("subject = ").push_bind(subject.to_owned()).push(" AND ").push(arm);
             }
             query.push(") ");
         }
@@ -61,6 +61,11 @@ fn push_source(query: &mut QueryBuilder<Postgres>, filter: &TaskFilter<'_>) {
                                 WHERE subject = attempt.pay_order_id AND action = 'DRIVE_PAY_ORDER'
                                   AND status NOT IN ('DONE', 'DEAD') AND attempts = 0
                                 LIMIT 1) AS guard) ",
+            );
+        }
+        (None, None) if filter.status.is_some_and(|status| TaskStatus::ALIVE.contains(&status)) => {
+            query.push(
+                "WITH task AS MATERIALIZED (SELECT * FROM compensations WHERE status IN ('READY', 'RUNNING')) ",
             );
         }
         (None, None) => {

@@ -112,7 +112,7 @@ pub(in crate::outbox) async fn measure(conn: &mut Conn) -> Result<Age, DbError> 
                         (SELECT created_at FROM outbox WHERE open_deliveries = -1 ORDER BY id LIMIT 1),
                         -- Of all that wait, not only of those that are counted.
                         (SELECT created_at FROM outbox
-                         WHERE id = (SELECT event_id FROM deliveries WHERE status = 'PENDING'
+                         WHERE id = (SELECT event_id FROM deliveries WHERE coalesce(status, '') = 'PENDING'
                                      ORDER BY created_at LIMIT 1))) AS oldest_at,
                   count(*) AS "pending!"
            FROM (SELECT FROM deliveries WHERE status = 'PENDING' LIMIT 100000) AS waiting"#,
