@@ -131,12 +131,13 @@ async fn no_plan_of_a_batch_or_of_a_look_up_walks_a_table_from_end_to_end() {
 }
 
 /// What is open is little beside what is over: these hold nothing else, and may be walked.
-const OF_WHAT_IS_OPEN: [&str; 6] = [
+const OF_WHAT_IS_OPEN: [&str; 7] = [
     "outbox_new",
     "outbox_again",
     "deliveries_due",
     "deliveries_dead",
     "deliveries_open_by_age",
+    "deliveries_open_of_order",
     "resting_lanes",
 ];
 

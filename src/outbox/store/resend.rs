@@ -37,8 +37,9 @@ pub(in crate::outbox) async fn send_again(
              UPDATE deliveries AS delivery
              SET status = 'PENDING', attempts = 0, due_at = $3, leased_until = NULL, last_error = NULL, updated_at = $3,
                  lane = CASE WHEN right(lane, length($4)) = $4 THEN lane ELSE lane || $4 END
-             FROM outbox AS event
-             WHERE event.id = ANY($1) AND event.open_deliveries > 0 AND delivery.event_id = event.id
+             WHERE delivery.event_id = ANY($1)
+               -- No join: its plan could walk.
+               AND (SELECT event.open_deliveries FROM outbox AS event WHERE event.id = delivery.event_id) > 0
                AND (delivery.status IN ('DEAD', 'DROPPED') OR delivery.status = 'DELIVERED' AND NOT $2)
                -- What could not be told has nothing to be sent until the relay looks at it anew.
                AND delivery.body <> ''
@@ -67,15 +68,16 @@ pub(in crate::outbox) async fn make_due(tx: &mut Tx, id: i64, now: OffsetDateTim
              WHERE lane = ANY(ARRAY(SELECT lane FROM deliveries WHERE event_id = $1 AND status = 'PENDING'))
          )
          UPDATE deliveries AS delivery SET due_at = $2
-         FROM (SELECT waiting.event_id, waiting.kind
-               FROM outbox AS event
-               JOIN deliveries AS waiting
-                 ON waiting.event_id = event.id
-                    OR waiting.merchant_id = event.merchant_id AND waiting.order_no = event.order_no
-               WHERE event.id = $1 AND waiting.status = 'PENDING' AND waiting.due_at > $2
+         FROM (SELECT waiting.ctid AS place
+               FROM deliveries AS waiting
+               WHERE waiting.status = 'PENDING' AND waiting.due_at > $2
+                 -- No join: its plan could walk.
+                 AND (waiting.event_id = $1
+                      OR waiting.merchant_id = (SELECT merchant_id FROM outbox WHERE id = $1)
+                         AND waiting.order_no = (SELECT order_no FROM outbox WHERE id = $1))
                -- Whoever has one of them is writing down what came of it, and may want the event next.
                FOR UPDATE OF waiting SKIP LOCKED) AS waiting
-         WHERE delivery.event_id = waiting.event_id AND delivery.kind = waiting.kind",
+         WHERE delivery.ctid = waiting.place",
         id,
         now,
     )
