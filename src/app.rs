@@ -17,9 +17,14 @@ use crate::infra::http_client;
 use crate::infra::lock::{LockSettings, Locks, backend_on};
 use crate::infra::outside::{self, SystemLookup};
 use crate::infra::redis::Redis;
+use crate::infra::rooms::Rooms;
 use crate::infra::secret_box::SecretBox;
 use crate::infra::tasks::Tasks;
 use crate::outbox::{Relay, RelayParts};
+
+/// Looks at attempts for which an instance asks one channel at once. One that is silent for its 5 s then gets two
+/// questions a second, one that answers in 100 ms eighty.
+const LOOKS_AT_ONCE: usize = 8;
 
 /// The service's insides, shared by every handler and duty.
 #[derive(Clone, Debug)]
@@ -56,6 +61,8 @@ pub struct Inside {
     pub relay: Relay,
     /// Who waits for a change of which order.
     pub changes: Changes,
+    /// The rooms of those who look at attempts, by channel.
+    pub looks: Rooms<String>,
     /// Calls the endpoint of rates, where there is one.
     pub rates_http: Option<reqwest::Client>,
     /// Wakes the duty that settles in batches, after a commit that began a run.
@@ -139,6 +146,7 @@ impl App {
             tasks,
             relay,
             changes: Changes::default(),
+            looks: Rooms::of(LOOKS_AT_ONCE),
             rates_http,
             settlement_wake: Arc::default(),
             reconciliation_wake: Arc::default(),

@@ -55,9 +55,9 @@ pub(super) async fn run(args: SweepArgs, output: Output) -> Result<ExitCode, Cli
     let roles = Roles { api: false, workers: true, sandbox: false };
     let (app, _gateway) = run::assemble(config, roles, clock.clone(), Ids::random(clock), &public_url)?;
     let SweepArgs { dry_run, no_wait, patience, reason } = args;
-    let Swept { left_alone, written } = match reason.filter(|_| !dry_run) {
+    let Swept { left_alone, written, .. } = match reason.filter(|_| !dry_run) {
         None => operations::look_for_left_alone(&app).await?,
-        Some(reason) => operations::sweep(&app, &entry(&app, reason)).await?,
+        Some(reason) => find_all(&app, &entry(&app, reason)).await?,
     };
     let waiting = living(&app).await?;
     let patience = Duration::from_secs(if dry_run || no_wait { 0 } else { patience });
@@ -66,6 +66,21 @@ pub(super) async fn run(args: SweepArgs, output: Output) -> Result<ExitCode, Cli
     output.show(&outcome, in_words)?;
     app.db.close().await;
     Ok(ExitCode::SUCCESS)
+}
+
+/// Sweeps slice by slice until nothing is left alone, and says how much it has found.
+async fn find_all(app: &App, entry: &Entry) -> Result<Swept, CliError> {
+    let spinner =
+        if std::io::stderr().is_terminal() { ProgressBar::new_spinner() } else { ProgressBar::hidden() };
+    let mut all = operations::sweep(app, entry).await?;
+    while all.has_more {
+        spinner.set_message(format!("{} tasks written", all.written));
+        spinner.tick();
+        let Swept { written, has_more, .. } = operations::sweep_slice(app, operations::SLICE).await?;
+        (all.written, all.has_more) = (all.written + written, has_more);
+    }
+    spinner.finish_and_clear();
+    Ok(all)
 }
 
 fn entry(app: &App, reason: String) -> Entry {

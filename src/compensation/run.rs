@@ -2,12 +2,14 @@
 //!
 //! Claims, renewals and ends are one statement each for as many tasks as there are. Tasks fly side by side and land by
 //! themselves: a silent channel holds up the tasks that speak to it, and no others. A worker that lives keeps the
-//! leases of what it has in the air, so a slow try is not doubled, and what only waits for room loses no try; a dead one
+//! leases of what it has in the air, whatever else it waits for, so a slow try is not doubled, and what only waits for room loses no try; a dead one
 //! renews nothing, and its tasks are taken over when their leases end. No try lasts for ever.
 
 use std::any::Any;
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
+use std::convert::Infallible;
 use std::panic::AssertUnwindSafe;
+use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use futures_util::FutureExt;
@@ -66,19 +68,28 @@ pub async fn run_due<F>(crew: &Crew<'_>, drive: impl Fn(Task) -> F) -> Result<Ba
 where
     F: Future<Output = Result<Drive, String>> + Send + 'static,
 {
-    let mut session = Session::new(crew);
+    let held = Held::default();
+    // Side by side: what is claimed or written down just now may have to wait, and the leases do not wait for it.
+    tokio::select! {
+        outcome = work(Session::new(crew, &held), &drive) => outcome,
+        never = keep(crew, &held) => match never {},
+    }
+}
+
+async fn work<F>(mut session: Session<'_>, drive: &impl Fn(Task) -> F) -> Result<Batch, DbError>
+where
+    F: Future<Output = Result<Drive, String>> + Send + 'static,
+{
+    let crew = session.crew;
     // Each by itself: one that has a connection in its hand goes on while the session waits for another.
     let mut flying = JoinSet::new();
-    let third = (crew.lease / 3).max(Duration::from_millis(10));
-    let mut renewal = interval_at(Instant::now() + third, third);
     let mut look = interval_at(Instant::now() + LOOK_EVERY, LOOK_EVERY);
-    renewal.set_missed_tick_behavior(MissedTickBehavior::Delay);
     look.set_missed_tick_behavior(MissedTickBehavior::Delay);
     loop {
         if session.may_claim(!flying.is_empty()) && flying.len() <= crew.in_flight / 2 {
             let claimed = session.claim(crew.in_flight - flying.len()).await;
             for row in claimed {
-                let outcome = row.task().map(&drive);
+                let outcome = row.task().map(drive);
                 flying.spawn(fly(row, outcome));
             }
         }
@@ -92,10 +103,60 @@ where
                 let landed = std::iter::once(first).chain(others).filter_map(Result::ok).collect();
                 session.land(landed).await;
             }
-            _ = renewal.tick() => session.renew().await,
             _ = look.tick() => session.try_again(),
             () = crew.wake.notified() => session.look_again(),
         }
+    }
+}
+
+/// What is in the air, and the how manyeth try.
+#[derive(Default)]
+struct Held(Mutex<HashMap<i64, i32>>);
+
+impl Held {
+    fn map(&self) -> MutexGuard<'_, HashMap<i64, i32>> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Lets go of that try of a task; a later one may be in the air by now.
+    fn let_go(&self, id: i64, attempts: i32) {
+        let mut held = self.map();
+        if held.get(&id) == Some(&attempts) {
+            held.remove(&id);
+        }
+    }
+}
+
+/// Keeps what is in the air for as long as the session lasts.
+async fn keep(crew: &Crew<'_>, held: &Held) -> Infallible {
+    let third = (crew.lease / 3).max(Duration::from_millis(10));
+    let mut renewal = interval_at(Instant::now() + third, third);
+    renewal.set_missed_tick_behavior(MissedTickBehavior::Delay);
+    loop {
+        renewal.tick().await;
+        renew(crew, held).await;
+    }
+}
+
+/// What is lost to somebody else is let go; every write of such a try names the state that it was decided on.
+async fn renew(crew: &Crew<'_>, held: &Held) {
+    let asked: Vec<(i64, i32)> = held.map().iter().map(|(id, attempts)| (*id, *attempts)).collect();
+    if asked.is_empty() {
+        return;
+    }
+    let now = crew.clock.now();
+    let kept = async {
+        let mut conn = crew.db.conn().await?;
+        effect!("tasks.renew", store::renew(&mut conn, &asked, now + crew.lease, now).await)
+    };
+    match kept.await {
+        Ok(kept) => {
+            let kept: HashSet<i64> = kept.into_iter().collect();
+            let lost = asked.into_iter().filter(|(id, _)| !kept.contains(id));
+            lost.for_each(|(id, attempts)| held.let_go(id, attempts));
+        }
+        // The next one may be in time; otherwise somebody takes the tasks over.
+        Err(error) => tracing::debug!(%error, "leases could not be renewed"),
     }
 }
 
@@ -141,8 +202,7 @@ fn message_of(panic: &(dyn Any + Send)) -> &str {
 /// One lap of a worker: what it holds, and what went wrong.
 struct Session<'a> {
     crew: &'a Crew<'a>,
-    /// What is in the air, and the how manyeth try.
-    held: HashMap<i64, i32>,
+    held: &'a Held,
     claimed: usize,
     /// Nothing was due when it last looked.
     is_idle: bool,
@@ -150,8 +210,8 @@ struct Session<'a> {
 }
 
 impl<'a> Session<'a> {
-    fn new(crew: &'a Crew<'a>) -> Self {
-        Self { crew, held: HashMap::new(), claimed: 0, is_idle: false, failure: None }
+    const fn new(crew: &'a Crew<'a>, held: &'a Held) -> Self {
+        Self { crew, held, claimed: 0, is_idle: false, failure: None }
     }
 
     /// A session that has done enough goes on as long as slow ones keep it: the others do not wait for them.
@@ -187,36 +247,17 @@ impl<'a> Session<'a> {
         self.is_idle = rows.len() < limit;
         self.claimed += rows.len();
         for row in &rows {
-            self.held.insert(row.id, row.attempts);
+            self.held.map().insert(row.id, row.attempts);
             let late = (now - row.was_due_at).as_seconds_f64().max(0.0);
             metrics::histogram!("payonce_task_lateness_seconds", "lane" => crew.lane.as_str()).record(late);
         }
         rows
     }
 
-    /// Keeps what is in the air. What is lost to somebody else is let go; every write of such a try names the state that
-    /// it was decided on.
-    async fn renew(&mut self) {
-        let held: Vec<(i64, i32)> = self.held.iter().map(|(id, attempts)| (*id, *attempts)).collect();
-        let (crew, now) = (self.crew, self.crew.clock.now());
-        let kept = async {
-            let mut conn = crew.db.conn().await?;
-            effect!("tasks.renew", store::renew(&mut conn, &held, now + crew.lease, now).await)
-        };
-        match kept.await {
-            Ok(kept) => self.held.retain(|id, _| kept.contains(id)),
-            // The next one may be in time; otherwise somebody takes the tasks over.
-            Err(error) => tracing::debug!(%error, "leases could not be renewed"),
-        }
-    }
-
     async fn land(&mut self, landed: Vec<Landed>) {
         let mut ends = Vec::with_capacity(landed.len());
         for Landed { row, outcome } in landed {
-            // It may have been lost, and claimed again by this very session.
-            if self.held.get(&row.id) == Some(&row.attempts) {
-                self.held.remove(&row.id);
-            }
+            self.held.let_go(row.id, row.attempts);
             match judge(self.crew, &row, outcome) {
                 Verdict::End(end) => ends.push(end),
                 Verdict::GiveUp(error) => {

@@ -4,16 +4,14 @@
 //! The facts of as many tasks as are in the air are read by one statement, so a task whose thing has come to its end
 //! meanwhile, as most have, costs a share of it and no lock.
 
-use std::collections::HashMap;
 use std::error::Error;
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::Arc;
 use std::time::Duration;
-
-use tokio::sync::Semaphore;
 
 use crate::app::App;
 use crate::compensation::{self, Crew, Drive, Lane, Task};
 use crate::infra::duty::{Batch, DutyError};
+use crate::infra::rooms::Rooms;
 use crate::orders::{self, OrderKey};
 use crate::{pay, refunds, webhooks, withdrawals};
 
@@ -45,24 +43,8 @@ const fn in_flight(lane: Lane) -> usize {
 /// How long a task waits for room; then it goes behind all that is due, untried, and others are looked at.
 const WAITS_FOR_ROOM: Duration = Duration::from_secs(1);
 
-/// The room of a lane, each channel with its share: one that is silent fills its own. What speaks to none has one
-/// too.
-#[derive(Debug)]
-struct Rooms {
-    size: usize,
-    by_channel: Mutex<HashMap<Option<String>, Arc<Semaphore>>>,
-}
-
-impl Rooms {
-    fn of(lane: Lane) -> Arc<Self> {
-        Arc::new(Self { size: room_in(lane), by_channel: Mutex::default() })
-    }
-
-    fn at(&self, channel: Option<String>) -> Arc<Semaphore> {
-        let mut by_channel = self.by_channel.lock().unwrap_or_else(PoisonError::into_inner);
-        by_channel.entry(channel).or_insert_with(|| Arc::new(Semaphore::new(self.size))).clone()
-    }
-}
+/// The room of a lane, each channel with its share. What speaks to none has one too.
+type ByChannel = Rooms<Option<String>>;
 
 /// Drives what is due in a lane.
 ///
@@ -83,7 +65,7 @@ pub async fn run_due(app: &App, lane: Lane) -> Result<Batch, DutyError> {
         },
         is_stopping: &is_stopping,
     };
-    let rooms = Rooms::of(lane);
+    let rooms = Arc::new(ByChannel::of(room_in(lane)));
     Ok(compensation::run_due(&crew, |task: Task| drive(app.clone(), task, rooms.clone())).await?)
 }
 
@@ -96,7 +78,7 @@ pub async fn drain_spilled(app: &App) -> Result<Batch, DutyError> {
 }
 
 /// What has come to its end is done at once; whatever else must be done takes connections, and finds room or waits.
-async fn drive(app: App, task: Task, rooms: Arc<Rooms>) -> Result<Drive, String> {
+async fn drive(app: App, task: Task, rooms: Arc<ByChannel>) -> Result<Drive, String> {
     let app = &app;
     let (facts, channel) = app.db.gather(FindFacts::of(&task)).await.map_err(|error| in_words(&error))?;
     let remedy = decide(task.action, &facts);

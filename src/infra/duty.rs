@@ -6,6 +6,7 @@ use std::time::Duration;
 use futures_util::FutureExt;
 use futures_util::future::BoxFuture;
 use tokio::sync::Notify;
+use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 
 /// Any failure of a duty; it is logged, and the duty runs again.
@@ -25,6 +26,30 @@ impl Batch {
     #[must_use]
     pub const fn of(count: usize, limit: usize) -> Self {
         if count >= limit { Self::MoreWaiting } else { Self::Done }
+    }
+}
+
+/// How long work that goes on page by page may take before it is cut off and gone on with later.
+#[derive(Clone, Copy, Debug)]
+pub struct Within(Option<Instant>);
+
+impl Within {
+    /// Until there is nothing left.
+    #[must_use]
+    pub const fn ever() -> Self {
+        Self(None)
+    }
+
+    /// So long from now on.
+    #[must_use]
+    pub fn of(time: Duration) -> Self {
+        Self(Some(Instant::now() + time))
+    }
+
+    /// Whether it is over: the page under way was the last one.
+    #[must_use]
+    pub fn is_over(self) -> bool {
+        self.0.is_some_and(|end| Instant::now() >= end)
     }
 }
 

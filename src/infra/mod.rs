@@ -17,6 +17,7 @@ pub mod outside;
 pub mod redis;
 pub mod repeat;
 pub mod request;
+pub mod rooms;
 pub mod secret_box;
 pub mod tasks;
 pub mod telemetry;

@@ -11,8 +11,8 @@ use crate::exceptions::{self, ExceptionAction, ExceptionKind};
 use crate::ids::MerchantId;
 use crate::infra::crash::effect;
 
-/// Sets where a merchant's events go, or that they go nowhere. All of its endpoints that answered 410 are tried again
-/// from now on.
+/// Sets where a merchant's events go, or that they go nowhere. All of its endpoints that answered 410, or asked for a
+/// pause, are tried again from now on.
 ///
 /// # Errors
 /// [`MerchantError::BadEndpoint`] says why nothing would be sent there.

@@ -176,11 +176,12 @@ pub(super) async fn save_endpoint(
     Ok(set.execute(conn).await?.rows_affected() == 1)
 }
 
-/// Lets a merchant's endpoints be told again that wanted no more; gives them.
+/// Lets a merchant's endpoints be told again that wanted no more, or a pause; gives the former.
 pub(super) async fn enable_endpoints(tx: &mut Tx, merchant_id: &MerchantId) -> Result<Vec<String>, DbError> {
     let conn: &mut Conn = tx;
     let enabled = sqlx::query_scalar!(
-        "DELETE FROM disabled_endpoints WHERE merchant_id = $1 RETURNING url",
+        "WITH woken AS (DELETE FROM resting_lanes WHERE merchant_id = $1)
+         DELETE FROM disabled_endpoints WHERE merchant_id = $1 RETURNING url",
         merchant_id.as_str(),
     );
     Ok(enabled.fetch_all(conn).await?)

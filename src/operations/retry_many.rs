@@ -9,6 +9,7 @@ use crate::compensation::{self, Lane, TaskFilter};
 use crate::exceptions::{self, ExceptionKind};
 use crate::infra::crash::effect;
 use crate::infra::db::{DbError, Tx};
+use crate::infra::duty::Within;
 use crate::orders::OrderKey;
 
 /// Looks at one batch while living tasks come up beside it.
@@ -120,7 +121,7 @@ pub struct OrderCompensated {
 /// When the database cannot be reached.
 pub async fn compensate_order(app: &App, key: &OrderKey, entry: &Entry) -> Result<OrderCompensated, DbError> {
     admin_log::append(app, entry).await?;
-    let written = sweep::adopt(app, Some(key), Lane::Realtime).await?;
+    let (written, _) = sweep::adopt(app, Some(key), Lane::Realtime, Within::ever()).await?;
     let filter = TaskFilter {
         merchant_id: Some(key.merchant_id.as_str()),
         order_no: Some(key.order_no.as_str()),

@@ -1,5 +1,7 @@
 //! The sweep: whatever is old and in the middle gets a task, in a lane of its own.
 //!
+//! It is done in slices, each well within the time of a request; the same call goes on where one was cut off.
+//!
 //! Every state in the middle has its task from the transaction that led to it, so there is nothing to find; this is
 //! the net under that, and what brings back what a person took a task from.
 
@@ -12,14 +14,14 @@ use crate::app::App;
 use crate::compensation::Lane;
 use crate::infra::crash::effect;
 use crate::infra::db::DbError;
-use crate::infra::duty::{Batch, DutyError};
+use crate::infra::duty::{Batch, DutyError, Within};
 use crate::orders::{self, OrderKey};
 use crate::pay;
 
 /// Things of one batch.
 const BATCH: i64 = 500;
-/// Batches of one call.
-const BATCHES: usize = 200;
+/// How long each of the three parts of a slice may take: all of them end well before a request must.
+pub const SLICE: std::time::Duration = std::time::Duration::from_secs(5);
 /// What moved so recently is in the hands of whoever moved it.
 const GRACE: Duration = Duration::seconds(60);
 
@@ -42,6 +44,8 @@ pub struct Swept {
     /// Tasks that were written for it.
     #[schema(example = 0)]
     pub written: i64,
+    /// Whether it was cut off before it had seen to all: the same call goes on.
+    pub has_more: bool,
 }
 
 /// What a sweep would find.
@@ -51,20 +55,29 @@ pub struct Swept {
 pub async fn look_for_left_alone(app: &App) -> Result<Swept, DbError> {
     let mut conn = app.db.conn().await?;
     let left_alone = store::count_left_alone(&mut conn, app.now() - GRACE).await?;
-    Ok(Swept { left_alone, written: 0 })
+    Ok(Swept { left_alone, written: 0, has_more: false })
 }
 
-/// Closes what is due, and writes tasks for everything else that was left alone.
+/// Closes what is due, and writes tasks for everything else that was left alone: a slice of it.
 ///
 /// # Errors
 /// When the database cannot be reached: what was swept stays so, and the same call goes on.
 pub async fn sweep(app: &App, entry: &Entry) -> Result<Swept, DutyError> {
     admin_log::append(app, entry).await?;
+    sweep_slice(app, SLICE).await
+}
+
+/// A slice, each of whose parts takes about so long, and does at least a batch.
+///
+/// # Errors
+/// As [`sweep`].
+pub async fn sweep_slice(app: &App, slice: std::time::Duration) -> Result<Swept, DutyError> {
     let Swept { left_alone, .. } = look_for_left_alone(app).await?;
-    orders::sweep_due(app).await?;
-    pay::sweep_dead_links(app).await?;
-    let written = adopt(app, None, Lane::Sweep).await?;
-    Ok(Swept { left_alone, written })
+    let has_all_orders = orders::sweep_due_within(app, Within::of(slice)).await?;
+    let has_all_links = pay::sweep_dead_links_within(app, Within::of(slice)).await?;
+    let (written, has_all_else) = adopt(app, None, Lane::Sweep, Within::of(slice)).await?;
+    let has_more = !(has_all_orders && has_all_links && has_all_else);
+    Ok(Swept { left_alone, written, has_more })
 }
 
 /// The same as a duty.
@@ -72,18 +85,23 @@ pub async fn sweep(app: &App, entry: &Entry) -> Result<Swept, DutyError> {
 /// # Errors
 /// When the database cannot be reached.
 pub async fn sweep_left_alone(app: &App) -> Result<Batch, DutyError> {
-    let written = adopt(app, None, Lane::Sweep).await?;
+    let (written, has_all) = adopt(app, None, Lane::Sweep, Within::of(SLICE)).await?;
     if written > 0 {
         tracing::warn!(written, "things in the middle had no task; they have one now");
     }
     metrics::counter!("payonce_tasks_adopted_total").increment(u64::try_from(written)?);
-    Ok(Batch::Done)
+    Ok(if has_all { Batch::Done } else { Batch::MoreWaiting })
 }
 
-/// Writes tasks for what has none, of one order or of all. Gives how many.
-pub(super) async fn adopt(app: &App, of: Option<&OrderKey>, lane: Lane) -> Result<i64, DbError> {
+/// Writes tasks for what has none, of one order or of all, for about so long. Gives how many, and whether these were all.
+pub(super) async fn adopt(
+    app: &App,
+    of: Option<&OrderKey>,
+    lane: Lane,
+    within: Within,
+) -> Result<(i64, bool), DbError> {
     let mut written = 0;
-    for _ in 0..BATCHES {
+    let has_all = loop {
         let mut conn = app.db.conn().await?;
         let (now, grace) = (app.now(), if of.is_some() { Duration::ZERO } else { GRACE });
         let count = effect!(
@@ -92,11 +110,14 @@ pub(super) async fn adopt(app: &App, of: Option<&OrderKey>, lane: Lane) -> Resul
         )?;
         written += count;
         if count < BATCH {
-            break;
+            break true;
         }
-    }
+        if within.is_over() {
+            break false;
+        }
+    };
     if written > 0 {
         app.sweep_wake.notify_one();
     }
-    Ok(written)
+    Ok((written, has_all))
 }

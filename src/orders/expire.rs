@@ -15,7 +15,7 @@ use crate::app::App;
 use crate::compensation::Drive;
 use crate::infra::crash::effect;
 use crate::infra::db::{DbError, Tx};
-use crate::infra::duty::{Batch, DutyError};
+use crate::infra::duty::{Batch, DutyError, Within};
 use crate::infra::lock::Scene;
 
 /// Orders of one batch.
@@ -50,17 +50,29 @@ async fn expire_batch(app: &App) -> Result<usize, DutyError> {
 
 /// Closes what the delay queue missed, and gives Redis its timers back when it was emptied.
 ///
+/// # Errors
+/// When the database cannot be reached.
+pub async fn sweep_due(app: &App) -> Result<Batch, DutyError> {
+    sweep_due_within(app, Within::ever()).await?;
+    if let Err(error) = rebuild_if_lost(app).await {
+        tracing::debug!(%error, "the timers could not be looked after");
+    }
+    Ok(Batch::Done)
+}
+
+/// Closes what the delay queue missed, for about so long; at least a page. `false` when it was cut off.
+///
 /// One run walks all that is due, page by page, and meets each order once: while a channel is silent most of them
 /// are driven by tasks already, and going back to the oldest for each batch would read those again and again.
 ///
 /// # Errors
 /// When the database cannot be reached.
-pub async fn sweep_due(app: &App) -> Result<Batch, DutyError> {
+pub async fn sweep_due_within(app: &App, within: Within) -> Result<bool, DutyError> {
     let (until, page_size) = (app.now() - GRACE, i64::try_from(BATCH)?);
     let mut after = OffsetDateTime::UNIX_EPOCH;
     loop {
         let page = store::list_due_after(&mut app.db.conn().await?, after, until, page_size).await?;
-        let Some((_, last, _)) = page.last() else { break };
+        let Some((_, last, _)) = page.last() else { return Ok(true) };
         after = *last;
         let open = page.into_iter().filter(|(_, _, is_driven)| !is_driven);
         let due: Vec<OrderKey> = open.map(|(key, _, _)| key).collect();
@@ -69,11 +81,11 @@ pub async fn sweep_due(app: &App) -> Result<Batch, DutyError> {
             close_all(app, batch).await?;
         }
         metrics::counter!("payonce_orders_swept_total").increment(u64::try_from(due.len()).unwrap_or(0));
+        // What tasks drive already is only read past, so that whoever goes on comes further.
+        if !due.is_empty() && within.is_over() {
+            return Ok(false);
+        }
     }
-    if let Err(error) = rebuild_if_lost(app).await {
-        tracing::debug!(%error, "the timers could not be looked after");
-    }
-    Ok(Batch::Done)
 }
 
 async fn rebuild_if_lost(app: &App) -> Result<(), DutyError> {

@@ -21,7 +21,7 @@ pub use close::close;
 pub use create::{Created, create};
 pub use delay_queue::{DelayQueue, delay_queue};
 pub use error::OrderError;
-pub use expire::{expire_due, expire_one, sweep_due};
+pub use expire::{expire_due, expire_one, sweep_due, sweep_due_within};
 pub(crate) use find::find_in;
 pub use find::{OrderDetails, details, list, list_of_number, wait_for_change};
 pub use model::{

@@ -7,11 +7,12 @@ use futures_util::FutureExt;
 use time::OffsetDateTime;
 use tokio::time::Instant;
 
+use super::endpoint::subject_of;
 use super::lanes::Place;
 use super::model::{Attempt, Delivery, DeliveryKind, EventDeliveryStatus, event_id};
 use super::notify::{Answer, notify};
 use super::relay::{Recipient, Relay};
-use super::schedule::retry_after;
+use super::schedule::{rest_of, retry_after};
 use super::store::{self, Ending, Record};
 use crate::exceptions::{self, ExceptionKind, NewException};
 use crate::infra::amqp::{AmqpDown, EventMessage};
@@ -27,7 +28,7 @@ const BROKER_PAUSE: time::Duration = time::Duration::seconds(1);
 enum Verdict {
     /// The destination has it.
     Delivered,
-    /// It has not, and this counts as a try.
+    /// It has not, and this counts as a try; with the pause that the endpoint asked for.
     Failed(Option<time::Duration>),
     /// The destination is away for everybody: no try of this delivery.
     Away,
@@ -139,24 +140,27 @@ async fn publish(relay: &Relay, delivery: &Delivery, now: OffsetDateTime) -> (Ve
 /// How a verdict leaves the delivery.
 fn ending(relay: &Relay, delivery: &Delivery, verdict: &Verdict, error: Option<String>) -> Ending {
     let now = relay.clock.now();
-    let end = |status, error| Ending { status, due_at: None, error, counts: true };
+    let end = |status, error| Ending { status, due_at: None, rests_until: None, error, counts: true };
     match verdict {
         Verdict::Delivered => end(EventDeliveryStatus::Delivered, None),
         Verdict::Gone(..) | Verdict::Nowhere => end(EventDeliveryStatus::Dropped, error),
         Verdict::Poison => end(EventDeliveryStatus::Dead, error),
         Verdict::Away => Ending {
-            status: EventDeliveryStatus::Pending,
             due_at: Some(now + BROKER_PAUSE),
-            error,
             counts: false,
+            ..end(EventDeliveryStatus::Pending, error)
         },
         Verdict::Failed(asked) => {
             let chance = |most| relay.ids.between(0, most);
+            // It asks for itself and not for this event.
+            let rests_until = asked.map(|asked| now + rest_of(&delivery.lane, asked));
             match retry_after(delivery.kind, delivery.attempts + 1, *asked, chance) {
-                Some(pause) => {
-                    Ending { due_at: Some(now + pause), ..end(EventDeliveryStatus::Pending, error) }
-                }
-                None => end(EventDeliveryStatus::Dead, error),
+                Some(pause) => Ending {
+                    due_at: Some(now + pause),
+                    rests_until,
+                    ..end(EventDeliveryStatus::Pending, error)
+                },
+                None => Ending { rests_until, ..end(EventDeliveryStatus::Dead, error) },
             }
         }
     }
@@ -210,13 +214,14 @@ async fn give_up(relay: &Relay, record: &Record, verdict: &Verdict) -> Result<()
         };
         let merchant_id = order.0.unwrap_or_default();
         store::disable(&mut tx, merchant_id, url, record.now).await?;
-        let subject = format!("{merchant_id} {url}");
+        let subject = subject_of(merchant_id, url);
         let exception = NewException {
             kind: ExceptionKind::EndpointDisabled,
             merchant_id: order.0,
             order_no: None,
             subject: &subject,
-            detail: "the endpoint answered 410 Gone: nothing goes there until the merchant's notify_url is saved anew",
+            detail: "the endpoint answered 410 Gone: nothing goes there until this is resolved, or the merchant's notify_url is \
+                     saved anew",
         };
         exceptions::open_in_tx(&mut tx, &relay.ids, &exception, record.now).await
     }

@@ -1,9 +1,11 @@
-//! Endpoints as they are saved: refused at once where they could not be reached later.
+//! Endpoints as they are saved, refused at once where they could not be reached later, and as they are told again.
 
 use std::net::IpAddr;
 use std::time::Duration;
 
 use super::relay::Relay;
+use super::store;
+use crate::infra::db::{DbError, Tx};
 use crate::infra::outside::{Lookup, SystemLookup, read_url};
 
 /// Longest wait for the addresses of a name.
@@ -38,5 +40,22 @@ impl Relay {
             }
             _ => Ok(()),
         }
+    }
+}
+
+/// What an exception about an endpoint that wants nothing more is about.
+pub(super) fn subject_of(merchant_id: &str, url: &str) -> String {
+    format!("{merchant_id} {url}")
+}
+
+/// Lets the endpoint of such an exception be told again: a person has seen to it. What was dropped meanwhile can be sent
+/// again.
+///
+/// # Errors
+/// When the database cannot be reached.
+pub(crate) async fn enable_in_tx(tx: &mut Tx, subject: &str) -> Result<(), DbError> {
+    match subject.split_once(' ') {
+        Some((merchant_id, url)) => store::enable(tx, merchant_id, url).await,
+        None => Ok(()),
     }
 }

@@ -12,7 +12,7 @@ const KEPT_FOR: Duration = Duration::days(90);
 /// Deliveries forgotten in one batch.
 const BATCH: usize = 1000;
 
-/// Forgets deliveries that came to an end long ago. The events themselves stay with their orders, as their history does:
+/// Forgets deliveries that came to an end long ago, and rests of lanes that are over. The events themselves stay with their orders, as their history does:
 /// the audit holds one against the other.
 ///
 /// # Errors
@@ -20,8 +20,9 @@ const BATCH: usize = 1000;
 pub async fn forget_old(db: &Db, now: OffsetDateTime) -> Result<Batch, DutyError> {
     let limit = i64::try_from(BATCH)?;
     let mut conn = db.conn().await?;
-    let deleted = effect!("outbox.forget", store::delete_old(&mut conn, now - KEPT_FOR, limit).await);
-    Ok(Batch::of(usize::try_from(deleted?)?, BATCH))
+    let deleted = effect!("outbox.forget", store::delete_old(&mut conn, now - KEPT_FOR, limit).await)?;
+    effect!("outbox.forget_rests", store::delete_over(&mut conn, now).await)?;
+    Ok(Batch::of(usize::try_from(deleted)?, BATCH))
 }
 
 /// Publishes how old the oldest event is that somebody has not got, and how many deliveries wait.

@@ -3,6 +3,9 @@
 //! A lane begins with a few deliveries at once, and is given more as long as they arrive; each failure halves that,
 //! down to one. A lane that fails is come to again by the poll and rings no bell. So an endpoint that is dead costs a
 //! handful of tries a second and one that hangs a handful of waiting connections, whatever waits behind them.
+//!
+//! All lanes together have so many places ([`IN_HAND`]). The fewer are free, the fewer a lane begins with, and lanes that
+//! fail never have more than half of them: however many endpoints hang, there is room for those that are well.
 
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -10,38 +13,90 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use tokio::sync::Notify;
 
 /// Deliveries at once of a lane that nothing is known of.
-pub(super) const FIRST: usize = 16;
+const FIRST: usize = 16;
 /// Deliveries at once of a lane at most.
 const MOST: usize = 128;
+/// Deliveries at once of this process at most. Each has a connection, so it must stay well below the 1,024 descriptors
+/// that a process often has, and a body of 256 KiB at most, so all of them take 128 MiB at the very worst; 512 that take
+/// 100 ms each are 5,000 a second, more than the database writes down.
+const IN_HAND: usize = 512;
+/// Of these, for lanes that fail.
+const FOR_FAILING: usize = IN_HAND / 2;
 /// Lanes remembered; past it those that rest are forgotten.
 const MAX_REMEMBERED: usize = 4096;
 
 /// The lanes of this process. Cheap to clone.
 #[derive(Clone, Debug)]
 pub(super) struct Lanes {
-    known: Arc<Mutex<HashMap<String, Lane>>>,
+    known: Arc<Mutex<Known>>,
     /// The last lane that was looked at; empty when the next turn begins with the first.
     turn: Arc<Mutex<String>>,
     bell: Arc<Notify>,
 }
 
-#[derive(Debug)]
+#[derive(Debug, Default)]
+struct Known {
+    lanes: HashMap<String, Lane>,
+    /// Deliveries of all lanes.
+    in_hand: usize,
+}
+
+#[derive(Debug, Default)]
 struct Lane {
     in_hand: usize,
-    width: usize,
+    /// How many at once; nothing as long as nothing is known of it.
+    width: Option<usize>,
+    /// Whether the last one failed.
+    fails: bool,
     /// Whether more may be waiting than it had room for.
     is_hungry: bool,
 }
 
-impl Default for Lane {
-    fn default() -> Self {
-        Self { in_hand: 0, width: FIRST, is_hungry: false }
+/// How much may be taken.
+#[derive(Debug)]
+pub(super) struct Room {
+    /// Of all lanes together.
+    pub(super) of_all: i64,
+    /// Of a lane that is not named.
+    pub(super) of_others: i64,
+    /// The lanes that have another room than that, and theirs.
+    pub(super) lanes: Vec<String>,
+    pub(super) of_lanes: Vec<i64>,
+}
+
+impl Room {
+    /// Takes nothing from this lane.
+    pub(super) fn close(&mut self, lane: String) {
+        self.lanes.push(lane);
+        self.of_lanes.push(0);
     }
 }
 
 impl Lane {
-    fn room(&self) -> usize {
-        self.width.saturating_sub(self.in_hand)
+    fn room(&self, first: usize) -> usize {
+        self.width.unwrap_or(first).saturating_sub(self.in_hand)
+    }
+}
+
+impl Known {
+    const fn free(&self) -> usize {
+        IN_HAND.saturating_sub(self.in_hand)
+    }
+
+    /// What a lane begins with: less where many are about.
+    const fn first(&self) -> usize {
+        match self.free() {
+            0 => 0,
+            free if free >= IN_HAND / 2 => FIRST,
+            free if free >= IN_HAND / 8 => FIRST / 4,
+            _ => 1,
+        }
+    }
+
+    /// Places for lanes that fail.
+    fn for_failing(&self) -> usize {
+        let failing = self.lanes.values().filter(|lane| lane.fails).map(|lane| lane.in_hand).sum();
+        FOR_FAILING.saturating_sub(failing)
     }
 }
 
@@ -51,7 +106,7 @@ impl Lanes {
         Self { known: Arc::default(), turn: Arc::default(), bell }
     }
 
-    fn known(&self) -> MutexGuard<'_, HashMap<String, Lane>> {
+    fn known(&self) -> MutexGuard<'_, Known> {
         self.known.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
@@ -65,36 +120,55 @@ impl Lanes {
         *self.turn.lock().unwrap_or_else(PoisonError::into_inner) = name;
     }
 
-    /// How much room each lane has, where it is not [`FIRST`].
-    pub(super) fn room(&self) -> (Vec<String>, Vec<i64>) {
+    /// How much may be taken now.
+    pub(super) fn room(&self) -> Room {
         let mut known = self.known();
-        if known.len() > MAX_REMEMBERED {
-            known.retain(|_, lane| lane.in_hand > 0);
+        if known.lanes.len() > MAX_REMEMBERED {
+            known.lanes.retain(|_, lane| lane.in_hand > 0);
         }
-        let room = |lane: &Lane| i64::try_from(lane.room()).unwrap_or(0);
-        let other = known.iter().filter(|(_, lane)| lane.room() != FIRST);
-        other.map(|(name, lane)| (name.clone(), room(lane))).unzip()
+        let (free, first, mut for_failing) = (known.free(), known.first(), known.for_failing());
+        let mut rooms = Vec::new();
+        for (name, lane) in &known.lanes {
+            let room = match lane.fails {
+                true => lane.room(first).min(for_failing),
+                false => lane.room(first),
+            };
+            for_failing -= if lane.fails { room } else { 0 };
+            if room != first {
+                rooms.push((name.clone(), count(room)));
+            }
+        }
+        let (lanes, of_lanes) = rooms.into_iter().unzip();
+        Room { of_all: count(free), of_others: count(first), lanes, of_lanes }
     }
 
     /// A place in the lane, if there is one.
     pub(super) fn enter(&self, name: &str) -> Option<Place> {
         let mut known = self.known();
-        let lane = known.entry(name.to_owned()).or_default();
-        lane.is_hungry |= lane.room() == 0;
-        (lane.room() > 0).then(|| self.take(lane, name))
+        let (is_crowded, first) = (known.free() == 0, known.first());
+        let lane = known.lanes.entry(name.to_owned()).or_default();
+        let (is_full, fails) = (is_crowded || lane.room(first) == 0, lane.fails);
+        if is_full || fails && known.for_failing() == 0 {
+            note_hungry(&mut known, name);
+            return None;
+        }
+        Some(self.take(&mut known, name))
     }
 
     /// A place in the lane, for what was counted on having one.
     pub(super) fn enter_anyway(&self, name: &str) -> Place {
         let mut known = self.known();
-        let lane = known.entry(name.to_owned()).or_default();
-        let place = self.take(lane, name);
-        lane.is_hungry |= lane.room() == 0;
+        let place = self.take(&mut known, name);
+        let first = known.first();
+        if known.lanes.get(name).is_some_and(|lane| lane.room(first) == 0) {
+            note_hungry(&mut known, name);
+        }
         place
     }
 
-    fn take(&self, lane: &mut Lane, name: &str) -> Place {
-        lane.in_hand += 1;
+    fn take(&self, known: &mut Known, name: &str) -> Place {
+        known.in_hand += 1;
+        known.lanes.entry(name.to_owned()).or_default().in_hand += 1;
         Place { lanes: self.clone(), name: name.to_owned(), outcome: None }
     }
 
@@ -114,25 +188,34 @@ impl Lanes {
 
     /// Something waits in the lane behind what is under way.
     pub(super) fn note_waiting(&self, name: &str) {
-        self.known().entry(name.to_owned()).or_default().is_hungry = true;
+        note_hungry(&mut self.known(), name);
     }
 
     fn leave(&self, name: &str, outcome: Option<bool>) {
         let mut known = self.known();
-        let Some(lane) = known.get_mut(name) else { return };
+        known.in_hand = known.in_hand.saturating_sub(1);
+        let Some(lane) = known.lanes.get_mut(name) else { return };
         lane.in_hand = lane.in_hand.saturating_sub(1);
-        lane.width = match outcome {
-            Some(true) => (lane.width + 1 + lane.width / 8).min(MOST),
-            Some(false) => (lane.width / 2).max(1),
-            None => lane.width,
-        };
-        let rings = outcome == Some(true) && lane.is_hungry && lane.in_hand <= lane.width / 2;
+        let width = lane.width.unwrap_or(FIRST);
+        if let Some(is_well) = outcome {
+            lane.fails = !is_well;
+            lane.width = Some(if is_well { (width + 1 + width / 8).min(MOST) } else { (width / 2).max(1) });
+        }
+        let rings = outcome == Some(true) && lane.is_hungry && lane.in_hand <= width / 2;
         if rings {
             lane.is_hungry = false;
             drop(known);
             self.bell.notify_one();
         }
     }
+}
+
+fn note_hungry(known: &mut Known, name: &str) {
+    known.lanes.entry(name.to_owned()).or_default().is_hungry = true;
+}
+
+fn count(places: usize) -> i64 {
+    i64::try_from(places).unwrap_or(i64::MAX)
 }
 
 /// A place in a lane, given back when it is dropped.
@@ -161,14 +244,20 @@ mod tests {
     use super::*;
 
     fn room_of(lanes: &Lanes, name: &str) -> i64 {
-        let (names, room) = lanes.room();
-        names.iter().zip(room).find(|(known, _)| *known == name).map_or(-1, |(_, room)| room)
+        let Room { of_others, lanes, of_lanes, .. } = lanes.room();
+        let known = lanes.iter().zip(of_lanes).find(|(known, _)| *known == name);
+        known.map_or(of_others, |(_, room)| room)
+    }
+
+    /// As many places as the lane gives.
+    fn fill(lanes: &Lanes, name: &str) -> Vec<Place> {
+        std::iter::from_fn(|| lanes.enter(name)).collect()
     }
 
     #[test]
     fn a_lane_that_fails_narrows_and_leaves_the_others_alone() {
         let lanes = Lanes::new(Arc::default());
-        let places: Vec<_> = std::iter::from_fn(|| lanes.enter("dead")).collect();
+        let places = fill(&lanes, "dead");
         assert_eq!(places.len(), FIRST);
         for mut place in places {
             place.note(false);
@@ -200,13 +289,34 @@ mod tests {
         for _ in 0..200 {
             lanes.enter("well").expect("room").note(true);
         }
-        assert_eq!(room_of(&lanes, "well"), i64::try_from(MOST).unwrap());
-        let mut places: Vec<_> = std::iter::from_fn(|| lanes.enter("well")).collect();
+        assert_eq!(room_of(&lanes, "well"), count(MOST));
+        let mut places = fill(&lanes, "well");
         let rang = || futures_util::FutureExt::now_or_never(bell.notified()).is_some();
         assert!(!rang());
-        for mut place in places.drain(..MOST / 2) {
+        for mut place in places.drain(..MOST / 2 + 1) {
             place.note(true);
         }
         assert!(rang(), "there is room again");
+    }
+
+    #[test]
+    fn all_lanes_together_have_so_many_places_and_those_that_fail_half_of_them() {
+        let lanes = Lanes::new(Arc::default());
+        for number in 0..2 * IN_HAND {
+            for mut place in fill(&lanes, &format!("dead {number}")) {
+                place.note(false);
+            }
+        }
+        let fail = |number: usize| fill(&lanes, &format!("dead {number}"));
+        let failing: Vec<Place> = (0..2 * IN_HAND).flat_map(fail).collect();
+        assert_eq!(failing.len(), FOR_FAILING);
+        assert!(lanes.room().of_lanes.iter().all(|room| *room == 0));
+
+        let new = |number: usize| fill(&lanes, &format!("new {number}"));
+        let others: Vec<Place> = (0..2 * IN_HAND).flat_map(new).collect();
+        assert_eq!((others.len(), lanes.room().of_all), (IN_HAND - FOR_FAILING, 0));
+        assert!(new(0).is_empty() && lanes.enter("one more").is_none());
+        drop(failing);
+        assert!(lanes.enter("one more").is_some());
     }
 }

@@ -44,6 +44,7 @@ mod tests {
             version: 1,
             payload: payload.to_owned(),
             created_at: datetime!(2026-11-21 10:00 UTC),
+            is_again: false,
             order_url: None,
             merchant_url: None,
             is_disabled: false,

@@ -57,6 +57,15 @@ pub fn parse_event_id(text: &str) -> Option<i64> {
     digits.parse().ok().filter(|_| is_plain)
 }
 
+/// Where an event waits for the relay to look where it goes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Queue {
+    /// It was not looked at before.
+    New,
+    /// It is sent again.
+    Again,
+}
+
 /// An event that the relay has not looked at yet, and what it needs to know of where it goes.
 #[derive(Debug)]
 pub(super) struct NewEvent {
@@ -67,6 +76,8 @@ pub(super) struct NewEvent {
     pub(super) version: i16,
     pub(super) payload: String,
     pub(super) created_at: OffsetDateTime,
+    /// Whether it is sent again.
+    pub(super) is_again: bool,
     /// The order's own endpoint.
     pub(super) order_url: Option<String>,
     /// Its merchant's.

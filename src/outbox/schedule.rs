@@ -2,6 +2,7 @@
 
 use time::Duration;
 
+use super::lane;
 use super::model::DeliveryKind;
 
 /// Standard Webhooks' own: three days in all.
@@ -11,8 +12,15 @@ const MESSAGE_SECS: [i64; 7] = [1, 5, 30, 300, 1_800, 7_200, 21_600];
 
 /// The longest wait that an endpoint may ask for.
 const LONGEST_ASKED: Duration = Duration::DAY;
+/// The same, where others who did not ask share the lane.
+const LONGEST_ASKED_FOR_OTHERS: Duration = Duration::minutes(1);
 /// Hundredths of a pause that chance may add, so that what failed together does not come again together.
 const MOST_JITTER: u64 = 10;
+
+/// How long a lane is left alone whose endpoint asked for it.
+pub(super) fn rest_of(lane: &str, asked: Duration) -> Duration {
+    asked.min(if lane::is_shared(lane) { LONGEST_ASKED_FOR_OTHERS } else { LONGEST_ASKED })
+}
 
 /// How long to wait after the given number of failed tries; `None` when it is time to give up. `asked` is the
 /// endpoint's own `Retry-After`, `chance` gives a number from 0 to its argument.

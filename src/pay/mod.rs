@@ -23,4 +23,4 @@ pub(crate) use model::money_of;
 pub use model::{Attempt, PayEvent, PayStatus};
 pub use pay_url::{Outcome, PayUrl, PayUrlRequest, pay_url};
 pub use repair::find_and_repair;
-pub use sweep::sweep_dead_links;
+pub use sweep::{sweep_dead_links, sweep_dead_links_within};

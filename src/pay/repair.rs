@@ -2,6 +2,8 @@
 //!
 //! A look never fails for it, and waits for it no longer than a person notices. The mark in Redis is what keeps a page
 //! that looks every second from asking every second; without Redis nobody asks, and the tasks drive what they drive.
+//! However many different attempts are looked at, a channel is asked a few things at once: whoever finds no room sees what
+//! is known.
 
 use std::time::Duration;
 
@@ -31,13 +33,20 @@ pub async fn find_and_repair(
     pay_order_id: &str,
 ) -> Result<Attempt, PayError> {
     let attempt = find_of_merchant(app, merchant_id, pay_order_id).await?;
-    if !is_overdue(app, &attempt) || !may_ask(app, &attempt).await {
+    if !is_overdue(app, &attempt) {
+        return Ok(attempt);
+    }
+    // Before the mark: what found no room may be asked about by the next look.
+    let room = app.looks.at(attempt.channel.clone()).try_acquire_owned();
+    let Ok(room) = room else { return Ok(attempt) };
+    if !may_ask(app, &attempt).await {
         return Ok(attempt);
     }
     let (told, is_told) = tokio::sync::oneshot::channel();
     let (of_task, asked) = (app.clone(), attempt.clone());
     // Whoever looks may go away, or be answered; what the channel says is kept all the same.
     app.tasks.detach(async move {
+        let _room = room;
         if let Err(error) = ask(&of_task, &asked).await {
             tracing::debug!(%error, "{} could not be repaired by a look", asked.pay_order_id);
         }

@@ -45,21 +45,23 @@ pub(super) async fn find_with_refund(
     Ok(find(conn, &refund).await?.map(|collected| (refund, collected)))
 }
 
-/// The same, both locked: the order or the stray payment first, as by everybody.
+/// The same, both locked: the order first, as by everybody, also where the money is none of its own, because what is
+/// told of it is told under the order's number and in its order; then the stray payment.
 pub(super) async fn lock_with_refund(
     tx: &mut Tx,
     refund_id: &str,
 ) -> Result<Option<(Refund, Collected)>, DbError> {
     let Some(refund) = store::find_refund(tx, refund_id).await? else { return Ok(None) };
-    let collected = match (&refund.stray_id, refund.order_key()) {
-        (Some(stray_id), _) => store::lock_stray(tx, stray_id).await?.map(Box::new).map(Collected::Stray),
-        (None, Some(key)) => match (orders::lock_in_tx(tx, &key).await?, &refund.pay_order_id) {
-            (Some(order), Some(id)) => pay::find_attempt(tx, id)
-                .await?
-                .map(|attempt| Collected::Payment(Box::new(Payment { attempt, order }))),
-            _ => None,
-        },
-        (None, None) => None,
+    let order = match refund.order_key() {
+        Some(key) => orders::lock_in_tx(tx, &key).await?,
+        None => None,
+    };
+    let collected = match (&refund.stray_id, order, &refund.pay_order_id) {
+        (Some(stray_id), ..) => store::lock_stray(tx, stray_id).await?.map(Box::new).map(Collected::Stray),
+        (None, Some(order), Some(id)) => pay::find_attempt(tx, id)
+            .await?
+            .map(|attempt| Collected::Payment(Box::new(Payment { attempt, order }))),
+        _ => None,
     };
     store::lock_refund(tx, refund_id).await?;
     // Read again under the locks: its state may have moved while we waited.

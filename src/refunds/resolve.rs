@@ -12,6 +12,7 @@ use crate::exceptions::{self, Exception, ExceptionAction, ExceptionKind, Excepti
 use crate::infra::crash::effect;
 use crate::infra::db::{DbError, Tx};
 use crate::orders::OrderKey;
+use crate::outbox;
 use crate::withdrawals;
 
 /// Why a decision was not carried out.
@@ -36,7 +37,7 @@ pub enum ResolveError {
 
 /// Resolves an exception: `REFUND` and `KEEP` decide over the stray payment that it is about, `NONE` says that
 /// nothing is left to decide, and is refused while money is held. A refund whose task was given up is driven on by
-/// `REFUND`, a withdrawal by `NONE`.
+/// `REFUND`, a withdrawal by `NONE`; an endpoint that had answered 410 is told again after `NONE`.
 ///
 /// # Errors
 /// See [`ResolveError`]; nothing was changed.
@@ -93,6 +94,9 @@ async fn resolve_in_tx(
         append_task_in_tx(tx, &refund, now).await?;
         exceptions::resolve_in_tx(tx, exception_id, action, by, reason, now).await?;
         return exceptions::lock(tx, exception_id).await?.ok_or(ResolveError::NotFound);
+    }
+    if exception.kind == ExceptionKind::EndpointDisabled && action == ExceptionAction::None {
+        outbox::enable_in_tx(tx, &subject).await?;
     }
     let held = stray.filter(|stray| stray.status == StrayStatus::Held);
     match (action, &held) {

@@ -12,6 +12,10 @@ use crate::support::app::metric;
 use crate::support::service::is_full;
 use crate::support::{TestApp, TestOptions, seconds};
 
+mod leases;
+mod many;
+mod poison;
+
 /// An instance whose channel may take four seconds, and whose workers count as dead after one.
 async fn patient() -> TestApp {
     let vars = vec![("CHANNEL_DEADLINE_MS", "4000".to_owned()), ("TASK_LEASE_MS", "1000".to_owned())];
@@ -291,7 +295,10 @@ async fn a_sweep_finds_what_was_left_alone() {
     assert_eq!(app.admin_post("/admin/sweep", dry.clone()).await.expect(200).body["left_alone"], json!([]));
     app.clock.advance(seconds(61));
     let found = app.admin_post("/admin/sweep", dry).await.expect(200).body;
-    assert_eq!(found, json!({"left_alone": [{"action": "DRIVE_REFUND", "count": 1}], "written": 0}));
+    assert_eq!(
+        found,
+        json!({"left_alone": [{"action": "DRIVE_REFUND", "count": 1}], "written": 0, "has_more": false})
+    );
     let swept = app.admin_post("/admin/sweep", json!({"reason": "after the outage"})).await.expect(200).body;
     assert_eq!(swept["written"], 1);
     assert_eq!(app.count_where("compensations", "lane = 'SWEEP' AND status = 'READY'").await, 1);

@@ -102,7 +102,7 @@ const EFFECTS: &[(Story, &[&str])] = &[
     (Story::Telling(Telling::Broker), &["outbox.publish"]),
     (Story::Telling(Telling::Waiting), &["outbox.claim"]),
     (Story::Telling(Telling::LastTry), &["outbox.give_up"]),
-    (Story::Telling(Telling::OldDelivery), &["outbox.forget"]),
+    (Story::Telling(Telling::OldDelivery), &["outbox.forget", "outbox.forget_rests"]),
     (Story::Telling(Telling::Again), &["outbox.resend"]),
     (Story::Telling(Telling::AllAgain), &["outbox.resend_all"]),
     (Story::Telling(Telling::Url), &["merchants.notify_url"]),

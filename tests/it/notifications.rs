@@ -9,9 +9,13 @@ use serde_json::{Value, json};
 use crate::support::receiver::{Call, Manner, Receiver};
 use crate::support::{TestApp, TestOptions, minutes, seconds};
 
+mod ages;
 mod catalogue;
+mod crowds;
 mod endpoints;
+mod pauses;
 mod relays;
+mod resends;
 
 /// A developer's well-known secret.
 pub const DEMO_SECRET: &str = "whsec_ZGVtby1zZWNyZXQtb2YtMjQtYnl0ZXMh";

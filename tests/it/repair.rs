@@ -1,10 +1,17 @@
 //! Looking at an attempt repairs it: a payment whose callback was lost is found by whoever looks.
 
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
 use std::time::{Duration, Instant};
 
+use futures_util::future::join_all;
+use payonce::app::App;
+use payonce::channels::Channels;
 use payonce::channels::sandbox::{FaultKind, FaultOp};
+use payonce::pay::{self, PayStatus};
 use serde_json::json;
 
+use crate::support::silent::Silent;
 use crate::support::{PUBLISHABLE_KEY, TestApp, seconds};
 
 async fn look(app: &TestApp, id: &str) -> String {
@@ -64,5 +71,42 @@ async fn a_link_that_was_never_learnt_is_there_when_somebody_looks() {
     app.clock.advance(seconds(16));
     app.redis.as_mut().expect("its own").kill().await.expect("killed");
     assert_eq!(look(&app, &lost).await, "PAYING");
+    app.end().await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn many_looks_at_what_a_silent_channel_has_ask_it_a_few_things_and_delay_nobody() {
+    let app = TestApp::start().await;
+    let lost = paid_unheard(&app, "R0").await;
+    let mut ids = Vec::new();
+    for number in 1..=40 {
+        ids.push(app.order_to_pay(&format!("R{number}")).await);
+    }
+    app.sql("UPDATE pay_orders SET channel = 'silent' WHERE order_no <> 'R0'").await;
+    app.clock.advance(seconds(16));
+
+    let service = &app.instance.app;
+    let sandbox = service.channels.get("sandbox").expect("the sandbox").clone();
+    let silent = Silent { like: sandbox.clone(), asked: Arc::default() };
+    let channels = Channels::new(vec![sandbox, Arc::new(silent.clone())]);
+    let (config, ids_of) = (service.config.clone(), service.ids.clone());
+    let both =
+        App::new(config, app.clock.clone(), ids_of, service.db.clone(), channels).expect("an instance");
+    let demo = "demo".parse().expect("an id");
+    let look = async |id: &str| pay::find_and_repair(&both, &demo, id).await.expect("a look").status;
+
+    let since = Instant::now();
+    let (looks, found) = tokio::join!(join_all(ids.iter().map(|id| look(id))), look(&lost));
+    assert!(looks.iter().all(|status| *status == PayStatus::Paying));
+    assert_eq!(found, PayStatus::Paid, "the other channel answers");
+    assert!(since.elapsed() < Duration::from_millis(900), "{:?}", since.elapsed());
+    assert_eq!(silent.asked.load(Ordering::SeqCst), 8);
+
+    // What found no room is asked about later.
+    tokio::time::sleep(Duration::from_millis(1_200)).await;
+    join_all(ids.iter().map(|id| look(id))).await;
+    assert_eq!(silent.asked.load(Ordering::SeqCst), 16);
+    app.sql("UPDATE pay_orders SET channel = 'sandbox'").await;
+    app.run_until_idle().await;
     app.end().await;
 }

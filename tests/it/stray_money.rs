@@ -1,7 +1,12 @@
 //! Stray money: whatever no order accepts goes back once, or waits for a person; everybody can see it.
 
+use std::time::Duration;
+
 use payonce::channels::sandbox::{FaultKind, FaultOp};
+use payonce::compensation::Lane;
+use payonce::drive;
 use serde_json::{Value, json};
+use sqlx::Executor;
 
 use crate::support::{TestApp, minutes, seconds};
 
@@ -311,5 +316,38 @@ async fn a_refund_callback_must_fit_its_refund_and_a_reversal_is_not_lost() {
     assert_eq!(app.stray().await["status"], "HELD", "the channel took it back: the money is ours again");
     assert_eq!(app.count_where("exceptions", "kind = 'STRAY_MONEY' AND status = 'OPEN'").await, 1);
     assert_eq!(app.count_where("outbox", "event = 'refund.reversed'").await, 1);
+    app.end().await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn what_becomes_of_stray_money_is_told_in_its_place_among_the_events_of_its_order() {
+    let app = TestApp::start().await;
+    app.late_money("O1").await;
+    app.gateway.deliver_due().await.expect("delivered");
+    app.eventually("it was taken in", async || app.count("stray_payments").await == 1).await;
+    // Somebody is changing the order: what they tell has an earlier number, and is not there yet.
+    let mut other = app.direct_connection().await;
+    other.execute("BEGIN; SELECT FROM orders WHERE order_no = 'O1' FOR UPDATE").await.expect("held");
+    other
+        .execute(
+            "INSERT INTO outbox (merchant_id, order_no, event, event_version, payload, created_at)
+             VALUES ('demo', 'O1', 'story.told', 1, '{}', now())",
+        )
+        .await
+        .expect("told");
+    let service = app.instance.app.clone();
+    let driving = tokio::spawn(async move { drive::run_due(&service, Lane::Realtime).await });
+    app.eventually("the channel gave it back", async || app.sandbox_books().await.1 == 1990).await;
+    tokio::time::sleep(Duration::from_millis(200)).await;
+    let finished = "event = 'refund.finished'";
+    assert_eq!(app.count_where("outbox", finished).await, 0, "not before the earlier one");
+    other.execute("COMMIT").await.expect("free");
+    driving.await.expect("no panic").expect("a session");
+    app.run_until_idle().await;
+    let order: Vec<String> = sqlx::query_scalar("SELECT event FROM outbox WHERE order_no = 'O1' ORDER BY id")
+        .fetch_all(&mut other)
+        .await
+        .expect("events");
+    assert_eq!(order, ["order.closed", "stray_payment.received", "story.told", "refund.finished"]);
     app.end().await;
 }

@@ -79,7 +79,7 @@ impl From<ResolveError> for Problem {
 }
 
 /// Carries out a person's decision and resolves the exception. Where a task was given up, `REFUND` drives its refund
-/// on, and `NONE` its withdrawal.
+/// on, and `NONE` its withdrawal; where an endpoint answered 410, `NONE` has it told again.
 #[utoipa::path(post, path = "/admin/exceptions/{exception_id}/resolve", tag = "admin",
     request_body(content = ResolveBody, example = json!({"action": "REFUND", "reason": "the buyer paid twice"})),
     params(("exception_id" = ExceptionId, Path, description = "The exception")),

@@ -8,6 +8,7 @@ use std::time::Duration;
 use futures_util::FutureExt;
 use futures_util::future::BoxFuture;
 use reqwest::dns::{Addrs, Name, Resolve, Resolving};
+use tokio::sync::Semaphore;
 
 use super::Outside;
 use crate::infra::http_client;
@@ -23,13 +24,26 @@ pub trait Lookup: Send + Sync + 'static {
     fn look(&self, name: String) -> BoxFuture<'static, io::Result<Vec<IpAddr>>>;
 }
 
+/// Names that this process looks up at once at most. Each keeps a thread for as long as its server is silent, also after
+/// whoever asked has gone away, and of those a process has 512 for everything that blocks.
+static LOOKUPS: Semaphore = Semaphore::const_new(64);
+
 /// As the machine does.
 #[derive(Clone, Copy, Debug)]
 pub struct SystemLookup;
 
 impl Lookup for SystemLookup {
     fn look(&self, name: String) -> BoxFuture<'static, io::Result<Vec<IpAddr>>> {
-        async move { Ok(tokio::net::lookup_host((name, 0)).await?.map(|found| found.ip()).collect()) }.boxed()
+        async move {
+            let place = LOOKUPS.acquire().await.map_err(io::Error::other)?;
+            let looking = tokio::spawn(async move {
+                let found = tokio::net::lookup_host((name, 0)).await;
+                drop(place);
+                Ok(found?.map(|found| found.ip()).collect())
+            });
+            looking.await.unwrap_or_else(|error| Err(io::Error::other(error)))
+        }
+        .boxed()
     }
 }
 

@@ -15,7 +15,9 @@ WITH RECURSIVE lane (name, place) AS (
       FROM deliveries AS delivery
       WHERE delivery.lane = lane.name AND delivery.status = 'PENDING' AND delivery.due_at <= $1
         AND (delivery.leased_until IS NULL OR delivery.leased_until <= $1)
-        -- No join: its plan could walk.
+        -- No joins: their plans could walk.
+        AND (SELECT resting.lane FROM resting_lanes AS resting
+             WHERE resting.lane = lane.name AND resting.rests_until > $1) IS NULL
         AND (SELECT ahead.event_id FROM deliveries AS ahead
              WHERE ahead.merchant_id = delivery.merchant_id AND ahead.order_no = delivery.order_no
                AND ahead.kind = delivery.kind AND ahead.status = 'PENDING'
@@ -24,6 +26,8 @@ WITH RECURSIVE lane (name, place) AS (
       LIMIT coalesce(known.room, $5)
       FOR UPDATE OF delivery SKIP LOCKED
   ) AS one
+  -- Lane by lane, up to what this process may have in hand.
+  LIMIT $8
 ), taken AS (
   UPDATE deliveries AS delivery SET leased_until = $2
   -- Locked, so they stay where they are; and no plan can walk to them.

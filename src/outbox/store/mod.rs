@@ -7,17 +7,21 @@ use crate::infra::db::{Conn, DbError, Tx};
 
 mod addressee;
 mod claim;
+mod disable;
 mod look;
 mod record;
 mod resend;
+mod rest;
 mod route;
 
 pub(super) use addressee::{Addressee, find_addressees};
 pub(super) use claim::claim_due;
+pub(super) use disable::{disable, enable, is_still_of_version};
 pub(super) use look::{delete_old, find, list, measure};
-pub(super) use record::{Ending, Record, disable, is_still_of_version};
+pub(super) use record::{Ending, Record};
 pub(super) use resend::{lock, lock_all, make_due, send_again};
-pub(super) use route::{back_to_save_point, find_new, hand_out, has_new, save_point};
+pub(super) use rest::{delete_over, find_resting};
+pub(super) use route::{back_to_save_point, find_waiting, hand_out, save_point, what_waits};
 
 /// Appends an event to the transaction of its fact.
 pub(crate) async fn append_in_tx(

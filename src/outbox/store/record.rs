@@ -3,7 +3,7 @@
 use serde_json::Value;
 use time::OffsetDateTime;
 
-use crate::infra::db::{Conn, DbError, Tx};
+use crate::infra::db::{Conn, DbError};
 use crate::infra::gather::{Command, Patience, column, met};
 use crate::outbox::model::{Delivery, EventDeliveryStatus};
 
@@ -13,6 +13,8 @@ pub(in crate::outbox) struct Ending {
     pub(in crate::outbox) status: EventDeliveryStatus,
     /// When it is tried again, where it is.
     pub(in crate::outbox) due_at: Option<OffsetDateTime>,
+    /// Until when its endpoint wants to be left alone, where it said so.
+    pub(in crate::outbox) rests_until: Option<OffsetDateTime>,
     pub(in crate::outbox) error: Option<String>,
     /// Whether it uses up a try.
     pub(in crate::outbox) counts: bool,
@@ -86,6 +88,7 @@ impl Command for Record {
         .await?;
         let met = met(batch.len(), written);
         hold_back(batch, &met, conn).await?;
+        super::rest::rest(batch, conn).await?;
         Ok(met)
     }
 }
@@ -118,41 +121,6 @@ async fn hold_back(batch: &[Record], met: &[bool], conn: &mut Conn) -> Result<()
         &column(&failed, |record| record.delivery.kind.as_str()) as &[&str],
         &column(&failed, |record| record.delivery.event_id),
         &column(&failed, |record| record.ending.due_at) as &[Option<OffsetDateTime>],
-    )
-    .execute(conn)
-    .await?;
-    Ok(())
-}
-
-/// Whether the merchant is as it was in that version; then it stays so until the transaction ends.
-pub(in crate::outbox) async fn is_still_of_version(
-    tx: &mut Tx,
-    merchant_id: &str,
-    version: i32,
-) -> Result<bool, DbError> {
-    let conn: &mut Conn = tx;
-    let merchant = sqlx::query!(
-        "SELECT FROM merchants WHERE merchant_id = $1 AND version = $2 FOR SHARE",
-        merchant_id,
-        version,
-    );
-    Ok(merchant.fetch_optional(conn).await?.is_some())
-}
-
-/// Nothing goes to this endpoint of the merchant from now on.
-pub(in crate::outbox) async fn disable(
-    tx: &mut Tx,
-    merchant_id: &str,
-    url: &str,
-    now: OffsetDateTime,
-) -> Result<(), DbError> {
-    let conn: &mut Conn = tx;
-    sqlx::query!(
-        "INSERT INTO disabled_endpoints (merchant_id, url, reason, created_at) VALUES ($1, $2, 'it answered 410', $3)
-         ON CONFLICT (merchant_id, url) DO NOTHING",
-        merchant_id,
-        url,
-        now,
     )
     .execute(conn)
     .await?;

@@ -3,6 +3,7 @@
 use time::OffsetDateTime;
 
 use crate::infra::db::{Conn, DbError, Tx};
+use crate::outbox::lane;
 
 /// Locks an event, and says whose it is.
 pub(in crate::outbox) async fn lock(
@@ -16,7 +17,7 @@ pub(in crate::outbox) async fn lock(
     Ok(row.map(|row| (row.merchant_id, row.order_no)))
 }
 
-/// Has locked events sent again, in order: one that is published to wherever it goes now, one that is still on its way
+/// Has locked events sent again, in order and in lanes of their own: one that is published to wherever it goes now, one that is still on its way
 /// also to where it ended, or where it ended without arriving. Gives those of which there was something to send.
 pub(in crate::outbox) async fn send_again(
     tx: &mut Tx,
@@ -29,14 +30,16 @@ pub(in crate::outbox) async fn send_again(
     // Locked before this statement began, so that it sees where each of them has ended meanwhile.
     let revived = sqlx::query_scalar!(
         r#"WITH again AS (
-             UPDATE outbox SET open_deliveries = NULL, published_at = NULL
+             UPDATE outbox SET open_deliveries = -1, published_at = NULL
              WHERE id = ANY($1) AND open_deliveries = 0
              RETURNING id
            ), revived AS (
              UPDATE deliveries AS delivery
-             SET status = 'PENDING', attempts = 0, due_at = $3, leased_until = NULL, last_error = NULL, updated_at = $3
-             FROM outbox AS event
-             WHERE event.id = ANY($1) AND event.open_deliveries > 0 AND delivery.event_id = event.id
+             SET status = 'PENDING', attempts = 0, due_at = $3, leased_until = NULL, last_error = NULL, updated_at = $3,
+                 lane = CASE WHEN right(lane, length($4)) = $4 THEN lane ELSE lane || $4 END
+             WHERE delivery.event_id = ANY($1)
+               -- No join: its plan could walk.
+               AND (SELECT event.open_deliveries FROM outbox AS event WHERE event.id = delivery.event_id) > 0
                AND (delivery.status IN ('DEAD', 'DROPPED') OR delivery.status = 'DELIVERED' AND NOT $2)
                -- What could not be told has nothing to be sent until the relay looks at it anew.
                AND delivery.body <> ''
@@ -51,24 +54,30 @@ pub(in crate::outbox) async fn send_again(
         ids,
         only_undelivered,
         now,
+        lane::AGAIN,
     );
     Ok(revived.fetch_all(conn).await?)
 }
 
-/// Has an event that is on its way due at once, with those of its order.
+/// Has an event that is on its way due at once, with those of its order, also where its endpoint asked for a pause.
 pub(in crate::outbox) async fn make_due(tx: &mut Tx, id: i64, now: OffsetDateTime) -> Result<(), DbError> {
     let conn: &mut Conn = tx;
     sqlx::query!(
-        "UPDATE deliveries AS delivery SET due_at = $2
-         FROM (SELECT waiting.event_id, waiting.kind
-               FROM outbox AS event
-               JOIN deliveries AS waiting
-                 ON waiting.event_id = event.id
-                    OR waiting.merchant_id = event.merchant_id AND waiting.order_no = event.order_no
-               WHERE event.id = $1 AND waiting.status = 'PENDING' AND waiting.due_at > $2
+        "WITH woken AS (
+             DELETE FROM resting_lanes
+             WHERE lane = ANY(ARRAY(SELECT lane FROM deliveries WHERE event_id = $1 AND status = 'PENDING'))
+         )
+         UPDATE deliveries AS delivery SET due_at = $2
+         FROM (SELECT waiting.ctid AS place
+               FROM deliveries AS waiting
+               WHERE waiting.status = 'PENDING' AND waiting.due_at > $2
+                 -- No join: its plan could walk.
+                 AND (waiting.event_id = $1
+                      OR waiting.merchant_id = (SELECT merchant_id FROM outbox WHERE id = $1)
+                         AND waiting.order_no = (SELECT order_no FROM outbox WHERE id = $1))
                -- Whoever has one of them is writing down what came of it, and may want the event next.
                FOR UPDATE OF waiting SKIP LOCKED) AS waiting
-         WHERE delivery.event_id = waiting.event_id AND delivery.kind = waiting.kind",
+         WHERE delivery.ctid = waiting.place",
         id,
         now,
     )
@@ -92,7 +101,7 @@ pub(in crate::outbox) async fn lock_all(
         "SELECT id FROM outbox AS event
          WHERE event.merchant_id = $1 AND event.created_at >= $2 AND event.id > $3
            AND (event.open_deliveries = 0 AND NOT $4
-                OR event.open_deliveries IS NOT NULL
+                OR event.open_deliveries >= 0
                    AND EXISTS (SELECT FROM deliveries
                                WHERE event_id = event.id AND deliveries.status IN ('DEAD', 'DROPPED')))
          ORDER BY id LIMIT $5

@@ -6,23 +6,40 @@ use time::OffsetDateTime;
 
 use crate::infra::db::{Conn, DbError, Tx};
 use crate::infra::gather::column;
-use crate::outbox::model::{DeliveryKind, EventDeliveryStatus, NewDelivery, NewEvent};
+use crate::outbox::model::{DeliveryKind, EventDeliveryStatus, NewDelivery, NewEvent, Queue};
 
-/// Whether there is an event that nobody has looked at yet.
-pub(in crate::outbox) async fn has_new(conn: &mut Conn) -> Result<bool, DbError> {
-    let first =
-        sqlx::query_scalar!("SELECT id FROM outbox WHERE open_deliveries IS NULL ORDER BY id LIMIT 1");
-    Ok(first.fetch_optional(conn).await?.is_some())
+/// What a turn has before it.
+#[derive(Clone, Copy, Debug)]
+pub(in crate::outbox) struct Waiting {
+    /// Whether there is an event that nobody has looked at yet.
+    pub(in crate::outbox) has_new: bool,
+    /// Whether there is one that is to be sent again.
+    pub(in crate::outbox) has_again: bool,
+    /// Whether some lane is left alone.
+    pub(in crate::outbox) has_rests: bool,
 }
 
-/// Locks up to `limit` events that nobody has looked at yet, oldest first. Of an order only the first such: the next one
-/// must see where this one goes.
-pub(in crate::outbox) async fn find_new(tx: &mut Tx, limit: i64) -> Result<Vec<NewEvent>, DbError> {
-    let conn: &mut Conn = tx;
-    let events = sqlx::query_as!(
-        NewEvent,
-        r#"SELECT event.id, event.merchant_id, event.order_no, event.event AS name, event.event_version AS version,
+/// Looks at what a turn has before it.
+pub(in crate::outbox) async fn what_waits(conn: &mut Conn, now: OffsetDateTime) -> Result<Waiting, DbError> {
+    let waiting = sqlx::query_as!(
+        Waiting,
+        r#"SELECT (SELECT id FROM outbox WHERE open_deliveries IS NULL ORDER BY id LIMIT 1) IS NOT NULL AS "has_new!",
+                  (SELECT id FROM outbox WHERE open_deliveries = -1 ORDER BY id LIMIT 1) IS NOT NULL AS "has_again!",
+                  EXISTS (SELECT FROM resting_lanes WHERE rests_until > $1) AS "has_rests!""#,
+        now,
+    );
+    Ok(waiting.fetch_one(conn).await?)
+}
+
+/// The events of a queue, in the words of its own index: the oldest first, of an order only the first, because the next
+/// one must see where this one goes.
+macro_rules! find_waiting {
+    ($waits:literal, $limit:expr) => {
+        sqlx::query_as!(
+            NewEvent,
+            r#"SELECT event.id, event.merchant_id, event.order_no, event.event AS name, event.event_version AS version,
                   event.payload::text AS "payload!", event.created_at,
+                  event.open_deliveries IS NOT NULL AS "is_again!",
                   orders.notify_url AS "order_url?", merchants.notify_url AS "merchant_url?",
                   EXISTS (SELECT 1 FROM disabled_endpoints AS disabled
                           WHERE disabled.merchant_id = event.merchant_id
@@ -38,8 +55,10 @@ pub(in crate::outbox) async fn find_new(tx: &mut Tx, limit: i64) -> Result<Vec<N
            FROM outbox AS event
            LEFT JOIN merchants ON merchants.merchant_id = event.merchant_id
            LEFT JOIN orders ON orders.merchant_id = event.merchant_id AND orders.order_no = event.order_no
-           WHERE event.open_deliveries IS NULL
-             -- Not in the words of the index of new events, which would be walked once for each of them.
+           WHERE "#
+                + $waits
+                + r#"
+             -- Not in the words of the indexes of what waits, which would be walked once for each of them.
              AND (SELECT earlier.id FROM outbox AS earlier
                   WHERE earlier.merchant_id = event.merchant_id AND earlier.order_no = event.order_no
                     AND earlier.id < event.id AND coalesce(earlier.open_deliveries, -1) = -1 LIMIT 1) IS NULL
@@ -47,10 +66,22 @@ pub(in crate::outbox) async fn find_new(tx: &mut Tx, limit: i64) -> Result<Vec<N
            LIMIT $1
            -- Any number of relays work side by side.
            FOR UPDATE OF event SKIP LOCKED"#,
-        limit,
-    )
-    .fetch_all(conn)
-    .await?;
+            $limit,
+        )
+    };
+}
+
+/// Locks up to `limit` events of a queue that nobody has looked at yet.
+pub(in crate::outbox) async fn find_waiting(
+    tx: &mut Tx,
+    queue: Queue,
+    limit: i64,
+) -> Result<Vec<NewEvent>, DbError> {
+    let conn: &mut Conn = tx;
+    let events = match queue {
+        Queue::New => find_waiting!("event.open_deliveries IS NULL", limit).fetch_all(conn).await?,
+        Queue::Again => find_waiting!("event.open_deliveries = -1", limit).fetch_all(conn).await?,
+    };
     Ok(events)
 }
 

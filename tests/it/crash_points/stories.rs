@@ -132,7 +132,7 @@ impl Story {
                     .await;
             }
             Self::Money(story) => story.prepare(app, number).await,
-            Self::Telling(story) => story.prepare(app, number).await,
+            Self::Telling(story) => story.prepare(shop, number).await,
             Self::Metering(story) => story.prepare(app, number).await,
             Self::Buy
             | Self::Cancel
@@ -273,7 +273,7 @@ impl Story {
             Self::Fold => app.count("account_movements").await == 0,
             Self::OldTask => app.count_where("compensations", &format!("subject = '{number}'")).await == 0,
             Self::Money(story) => story.has_ended(app, number).await,
-            Self::Telling(story) => story.has_ended(app, number).await,
+            Self::Telling(story) => story.has_ended(shop, number).await,
             Self::Metering(story) => story.has_ended(app, number).await,
             Self::KeyOfAnOldOrder | Self::KeyOfAnOldLink => {
                 app.count_where("idempotency_keys", &format!("key = '{number}'")).await == 1

@@ -1,11 +1,14 @@
 //! Stories of events on their way to the outside, whose process dies.
 
+use lapin::ExchangeKind;
+use lapin::options::{BasicGetOptions, ExchangeDeclareOptions, QueueBindOptions, QueueDeclareOptions};
+use lapin::types::{AMQPValue, FieldTable};
 use reqwest::Method;
 use serde_json::{Value, json};
 use tokio::sync::OnceCell;
 
-use crate::support::TestApp;
 use crate::support::receiver::{Manner, Receiver};
+use crate::support::servers::Broker;
 use crate::support::service::{Gone, OPERATOR_OF_PROCESS, Service, Shop};
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -38,12 +41,62 @@ async fn refusing() -> &'static Receiver {
     REFUSING.get_or_init(start).await
 }
 
+/// The broker that the shop's processes speak to, the queue of a story, and the exchange that it hears.
+fn broker_of(shop: &Shop, number: &str) -> (Broker, String, String) {
+    let broker = Broker { url: shop.var("AMQP_URL").to_owned(), prefix: shop.var("AMQP_PREFIX").to_owned() };
+    let (queue, exchange) =
+        (format!("{}.heard.{number}", broker.prefix), format!("{}.events", broker.prefix));
+    (broker, queue, exchange)
+}
+
+/// Has whatever is told from now on kept at the broker, for as long as the story takes.
+async fn listen(shop: &Shop, number: &str) {
+    let (broker, queue, exchange) = broker_of(shop, number);
+    let channel = broker.channel().await;
+    let durable = ExchangeDeclareOptions { durable: true, ..ExchangeDeclareOptions::default() };
+    let made = channel.exchange_declare(
+        exchange.as_str().into(),
+        ExchangeKind::Topic,
+        durable,
+        FieldTable::default(),
+    );
+    made.await.expect("an exchange");
+    let mut of_itself = FieldTable::default();
+    of_itself.insert("x-expires".into(), AMQPValue::LongInt(600_000));
+    let made = channel.queue_declare(queue.as_str().into(), QueueDeclareOptions::default(), of_itself);
+    made.await.expect("a queue");
+    let bound = channel.queue_bind(
+        queue.as_str().into(),
+        exchange.as_str().into(),
+        "#".into(),
+        QueueBindOptions::default(),
+        FieldTable::default(),
+    );
+    bound.await.expect("bound");
+}
+
+/// Whether the broker has the order's event. What is looked at goes back with the channel.
+async fn is_heard(shop: &Shop, number: &str) -> bool {
+    let (broker, queue, _) = broker_of(shop, number);
+    let channel = broker.channel().await;
+    let options = BasicGetOptions { no_ack: false };
+    let mut is_heard = false;
+    while let Some(got) = channel.basic_get(queue.as_str().into(), options).await.expect("an answer") {
+        let told: Value = serde_json::from_slice(&got.delivery.data).expect("JSON");
+        let has_id = got.properties.message_id().as_ref().is_some_and(|id| id.as_str().starts_with("evt_"));
+        is_heard |= has_id && told["data"]["order_no"] == number;
+    }
+    channel.close(200, "seen".into()).await.expect("closed");
+    is_heard
+}
+
 impl Telling {
     /// What was there before the process that dies.
-    pub async fn prepare(self, app: &TestApp, number: &str) {
+    pub async fn prepare(self, shop: &Shop, number: &str) {
+        let app = &shop.app;
         let url = match self {
             Self::LastTry => &refusing().await.url,
-            Self::Broker => return,
+            Self::Broker => return listen(shop, number).await,
             _ => &receiver().await.url,
         };
         app.sql(&format!("UPDATE merchants SET notify_url = '{url}'")).await;
@@ -110,10 +163,11 @@ impl Telling {
             let done = service.ask(Method::POST, &path, OPERATOR_OF_PROCESS, Some(&body)).await?;
             assert!(matches!(done.status, 200 | 201), "{path}: {}", done.text);
         }
-        service.until("its end", async || self.has_ended(&shop.app, number).await).await
+        service.until("its end", async || self.has_ended(shop, number).await).await
     }
 
-    pub async fn has_ended(self, app: &TestApp, number: &str) -> bool {
+    pub async fn has_ended(self, shop: &Shop, number: &str) -> bool {
+        let app = &shop.app;
         let is_published = app.count_where("outbox", "open_deliveries IS DISTINCT FROM 0").await == 0;
         match self {
             Self::Endpoint | Self::Waiting | Self::Again | Self::AllAgain => {
@@ -122,7 +176,9 @@ impl Telling {
             Self::Broker => {
                 let arrived =
                     format!("kind = 'RESEND_EVENT' AND status = 'DELIVERED' AND order_no = '{number}'");
-                is_published && app.count_where("deliveries", &arrived).await == 1
+                is_published
+                    && app.count_where("deliveries", &arrived).await == 1
+                    && is_heard(shop, number).await
             }
             Self::LastTry => {
                 let open = format!("kind = 'DEAD_TASK' AND status = 'OPEN' AND order_no = '{number}'");

@@ -12,7 +12,7 @@ use crate::support::servers::{Broker, private_rabbitmq};
 use crate::support::{Cluster, TestApp, TestOptions};
 
 /// So many orders with these events each, appended at once, spread over the orders.
-async fn append_many(app: &TestApp, merchant: &str, prefix: &str, orders: usize, each: usize) {
+pub async fn append_many(app: &TestApp, merchant: &str, prefix: &str, orders: usize, each: usize) {
     app.sql(&format!(
         "INSERT INTO outbox (merchant_id, order_no, event, event_version, payload, created_at)
          SELECT '{merchant}', '{prefix}' || o, 'story.told', 1,

@@ -21,6 +21,7 @@ pub mod routes;
 pub mod servers;
 pub mod service;
 pub mod settling;
+pub mod silent;
 pub mod statements;
 pub mod stores;
 pub mod usage;

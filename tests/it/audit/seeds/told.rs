@@ -8,11 +8,22 @@ pub(super) const SEEDS: &[Seed] = &[
         "UPDATE outbox SET open_deliveries = NULL, published_at = NULL WHERE order_no = 'D' AND event = 'order.paid'",
     ),
     seed(
-        "delivery_late",
+        "lane_tried",
         "INSERT INTO deliveries (event_id, kind, event, merchant_id, order_no, lane, body, status, due_at, created_at,
                                  updated_at)
          SELECT id, 'REPLAY_CALLBACK', event, merchant_id, order_no, merchant_id, '{}', 'PENDING', '2029-12-31 12:00',
                 '2029-12-31 12:00', '2029-12-31 12:00'
+         FROM outbox WHERE order_no = 'D' AND event = 'order.paid';
+         UPDATE outbox SET open_deliveries = 1, published_at = NULL WHERE order_no = 'D' AND event = 'order.paid'",
+    ),
+    // Its endpoint was failing, and its pause is over.
+    seed(
+        "lane_tried",
+        "INSERT INTO resting_lanes VALUES ('m', 'm', '2029-12-31 12:30');
+         INSERT INTO deliveries (event_id, kind, event, merchant_id, order_no, lane, body, status, due_at, last_error,
+                                 log, created_at, updated_at)
+         SELECT id, 'REPLAY_CALLBACK', event, 'm', order_no, 'm', '{}', 'PENDING', '2029-12-31 12:30', 'no',
+                '[{\"at\": \"2029-12-31T12:00:00Z\"}]', '2029-12-31 12:00', '2029-12-31 12:00'
          FROM outbox WHERE order_no = 'D' AND event = 'order.paid';
          UPDATE outbox SET open_deliveries = 1, published_at = NULL WHERE order_no = 'D' AND event = 'order.paid'",
     ),

@@ -1,0 +1,69 @@
+//! Who has a task: one worker, whatever happens to its lease.
+
+use std::time::Duration;
+
+use futures_util::future::join_all;
+use payonce::channels::sandbox::{FaultKind, FaultOp};
+use payonce::compensation::Lane;
+use payonce::drive;
+use payonce::infra::duty::Batch;
+
+use super::{patient, tries, waiting_refund};
+use crate::support::TestApp;
+
+/// A worker of the lane that somebody waits for.
+fn worker(app: &TestApp) -> tokio::task::JoinHandle<Batch> {
+    let app = app.instance.app.clone();
+    tokio::spawn(async move { drive::run_due(&app, Lane::Realtime).await.expect("a session") })
+}
+
+#[tokio::test]
+async fn a_worker_keeps_its_leases_while_it_waits_for_something_else() {
+    let app = patient().await;
+    // The end of a task with nothing to do takes three leases to be written.
+    app.sql(
+        "CREATE FUNCTION story_waits() RETURNS trigger LANGUAGE plpgsql AS
+         'BEGIN PERFORM pg_sleep(3); RETURN NEW; END';
+         CREATE TRIGGER story_waits BEFORE UPDATE ON compensations FOR EACH ROW
+         WHEN (NEW.status = 'DONE' AND NEW.subject = 'po_nothing') EXECUTE FUNCTION story_waits()",
+    )
+    .await;
+    waiting_refund(&app, "K1").await;
+    app.fault(FaultOp::Refund, FaultKind::Delay, 1, Some(3_500)).await;
+    app.sql(
+        "INSERT INTO compensations (kind, action, subject, attempts, due_at, created_at, updated_at)
+         VALUES ('REDO_BUSINESS', 'DRIVE_PAY_ORDER', 'po_nothing', 1, now(), now(), now())",
+    )
+    .await;
+    let slow = worker(&app);
+    app.eventually("the slow one has it", async || tries(&app).await == 1).await;
+    while !slow.is_finished() {
+        assert_eq!(drive::run_due(&app.instance.app, Lane::Realtime).await.expect("a look"), Batch::Done);
+        tokio::time::sleep(Duration::from_millis(50)).await;
+    }
+    slow.await.expect("no panic");
+    assert_eq!((tries(&app).await, app.refunded("K1").await.0), (1, "REFUNDED".to_owned()));
+    app.sql("DROP TRIGGER story_waits ON compensations").await;
+    app.end().await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_task_whose_lease_ran_out_is_taken_over_by_one_worker_and_its_first_one_ends_nothing() {
+    let app = patient().await;
+    waiting_refund(&app, "K2").await;
+    app.fault(FaultOp::Refund, FaultKind::Delay, 2, Some(2_500)).await;
+    let overslept = worker(&app);
+    app.eventually("the first one has it", async || tries(&app).await == 1).await;
+    app.sql("UPDATE compensations SET due_at = now() - interval '1 s' WHERE action = 'DRIVE_REFUND'").await;
+    let heirs: Vec<_> = (0..4).map(|_| worker(&app)).collect();
+    app.eventually("one of them has it", async || tries(&app).await == 2).await;
+    overslept.await.expect("no panic");
+    let one_alive = "action = 'DRIVE_REFUND' AND (status, attempts) IN (('RUNNING', 2), ('DONE', 2))";
+    assert_eq!(app.count_where("compensations", one_alive).await, 1, "the first one ended nothing");
+    join_all(heirs).await.into_iter().for_each(|heir| assert!(heir.is_ok()));
+    app.run_until_idle().await;
+    assert_eq!((tries(&app).await, app.refunded("K2").await.0), (2, "REFUNDED".to_owned()));
+    assert_eq!(app.sandbox_books().await, (1990, 1990), "it was made once");
+    assert_eq!(app.count_where("outbox", "event = 'refund.finished'").await, 1);
+    app.end().await;
+}

@@ -1,0 +1,67 @@
+//! What is sent again, beside what is new.
+
+use std::collections::HashMap;
+
+use serde_json::json;
+
+use super::relays::append_many;
+use super::telling;
+use crate::support::receiver::{Manner, Receiver};
+use crate::support::seconds;
+
+#[tokio::test]
+async fn a_new_event_does_not_wait_behind_a_thousand_that_are_sent_again() {
+    let receiver = Receiver::start().await;
+    let app = telling(&receiver).await;
+    append_many(&app, "demo", "old-", 1000, 2).await;
+    app.run_until_idle().await;
+    assert_eq!(receiver.calls().len(), 2000);
+    let again =
+        json!({"merchant_id": "demo", "since": "2026-01-01T00:00:00Z", "reason": "the shop lost them"});
+    assert_eq!(app.admin_post("/admin/outbox/resend", again).await.expect(200).body["events"], 2000);
+
+    // Looked at in the same turn, and in the next: the queue and the lane are full of old ones.
+    for number in ["N1", "N2"] {
+        app.closed_order(number).await;
+        app.eventually("it is told", async || {
+            app.instance.app.relay.run_once().await.expect("a turn");
+            receiver.told_of(number).len() == 1
+        })
+        .await;
+    }
+    let left = app.count_where("outbox", "open_deliveries = -1").await;
+    assert!(left > 0, "{left} of the old ones wait to be looked at");
+    app.run_until_idle().await;
+    assert_eq!(receiver.calls().len(), 4002);
+    assert_eq!(app.count_where("deliveries", "lane = 'demo again' AND status = 'DELIVERED'").await, 2000);
+    // In order for each order, the second time too.
+    let mut told: HashMap<String, Vec<u64>> = HashMap::new();
+    for call in receiver.calls().iter().filter(|call| call.order_no().starts_with("old-")) {
+        let seq = call.json()["data"]["seq"].as_u64().expect("a number");
+        told.entry(call.order_no()).or_default().push(seq);
+    }
+    assert!(told.len() == 1000 && told.values().all(|seqs| *seqs == [1, 2, 1, 2]));
+    app.end().await;
+}
+
+#[tokio::test]
+async fn a_new_event_of_an_order_waits_for_its_earlier_one_that_is_sent_again() {
+    let receiver = Receiver::start().await;
+    let app = telling(&receiver).await;
+    app.paid("A1").await;
+    app.run_until_idle().await;
+    let id = receiver.calls()[0].id().to_owned();
+    receiver.behaves([Manner::Answer(503, "Retry-After: 30\r\n", String::new())]);
+    app.admin_post(&format!("/admin/outbox/{id}/resend"), json!({"reason": "again"})).await.expect(200);
+    app.append_events("A1", &["{\"order_no\": \"A1\"}"]).await;
+    app.run_until_idle().await;
+    // It rests for what is new too.
+    app.closed_order("A2").await;
+    app.run_until_idle().await;
+    assert_eq!((receiver.calls().len(), receiver.told_of("A2").len()), (2, 0));
+    app.clock.advance(seconds(35));
+    app.run_until_idle().await;
+    assert_eq!(receiver.told_of("A1"), ["order.paid", "order.paid", "order.paid", "story.told"]);
+    assert_eq!(receiver.told_of("A2").len(), 1);
+    app.end().await;
+}
