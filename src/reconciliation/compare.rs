@@ -1,11 +1,12 @@
 //! Ours against theirs: their lines in the order of their keys, then our movements in the order of time. Each range is
-//! one statement in the database, and commits what it found and counted with the place behind it.
+//! one statement in the database, and commits what it found and counted with the place behind it; two are under way at
+//! once.
 
 use time::{Date, Duration, OffsetDateTime};
 
 use super::fetch::move_on;
 use super::forget::KEPT;
-use super::model::{DayEvent, Item, ItemEvent};
+use super::model::{DayEvent, Item, ItemEvent, Totals};
 use super::store::{self, Claimed, Move, Walk};
 use crate::app::App;
 use crate::channels::bills::EDGE;
@@ -13,6 +14,7 @@ use crate::exceptions::{self, ExceptionAction, ExceptionKind, NewException};
 use crate::infra::crash::effect;
 use crate::infra::db::{DbError, Tx};
 use crate::infra::duty::{Batch, DutyError};
+use crate::infra::gather::Patience;
 
 /// Lines of a range.
 const LINES: i64 = 10_000;
@@ -29,22 +31,78 @@ const ITEMS: i64 = 500;
 pub(super) async fn compare(app: &App, mut run: Claimed) -> Result<Batch, DutyError> {
     let beside = Beside::of(app, &run).await?;
     for _ in 0..RANGES {
-        let until = app.now() + app.config.task_lease;
-        let mut tx = app.db.begin().await?;
-        let compared = async {
-            let is_over = compare_range(&mut tx, &mut run, &beside, app.now()).await?;
-            // Where somebody else has the day, what was found here is rolled back.
-            let is_ours = store::note_place(&mut tx, &run, until).await?;
-            if is_ours { Ok(is_over) } else { Err(DbError::UnexpectedRows(0)) }
-        }
-        .await;
-        let is_over = effect!("reconciliation.compare", tx.finish(compared).await)?;
+        let is_over = match two_at_once(app, &mut run, &beside).await {
+            // Both wanted to write the same difference: one after the other they do not wait for each other.
+            Err(DbError::Contended(_)) => one(app, &mut run, &beside).await?,
+            compared => compared?,
+        };
         if is_over {
             return end(app, &run, &beside).await;
         }
     }
     store::rest(&mut app.db.conn().await?, &run, app.now(), false).await?;
     Ok(Batch::MoreWaiting)
+}
+
+/// Compares the next range. `true` behind the last one.
+async fn one(app: &App, run: &mut Claimed, beside: &Beside) -> Result<bool, DbError> {
+    let mut tx = app.db.begin().await?;
+    let compared = compare_range(&mut tx, run, beside, app.now()).await;
+    keep(app, tx, run, compared).await
+}
+
+/// Compares the next range and the one behind it, each on a connection of its own. The second commits behind the first,
+/// which waits for it no longer than a moment.
+async fn two_at_once(app: &App, run: &mut Claimed, beside: &Beside) -> Result<bool, DbError> {
+    let Some(mut behind) = behind_next(app, run).await? else { return one(app, run, beside).await };
+    let (mut first, mut second) = (app.db.begin().await?, app.db.begin().await?);
+    let mut next = run.clone();
+    let (kept, compared) = tokio::join!(
+        async {
+            first.limit_waiting(Patience::IN_LANE).await?;
+            let compared = compare_range(&mut first, &mut next, beside, app.now()).await;
+            keep(app, first, &next, compared).await
+        },
+        compare_range(&mut second, &mut behind, beside, app.now()),
+    );
+    if let Err(error) = kept {
+        return second.finish(Err(error)).await;
+    }
+    run.clone_from(&next);
+    next.totals.add(&behind.totals);
+    behind.totals = next.totals;
+    let is_over = keep(app, second, &behind, compared).await?;
+    *run = behind;
+    Ok(is_over)
+}
+
+/// The day as it stands behind the next range, but for its totals; nothing where that may be the last one.
+async fn behind_next(app: &App, run: &Claimed) -> Result<Option<Claimed>, DbError> {
+    let mut behind = run.clone();
+    behind.totals.0 = Totals::default();
+    if run.is_walked {
+        let until = walked_until(run) + STRETCH;
+        behind.walked_until = Some(until);
+        return Ok(Some(behind).filter(|_| until < recorded_until(run, app.now())));
+    }
+    let end = store::end_of_range(&mut app.db.conn().await?, run, LINES).await?;
+    Ok(end.map(|(kind, channel_id, line_no)| {
+        (behind.after_kind, behind.after_channel_id, behind.after_line_no) = (kind, channel_id, line_no);
+        behind
+    }))
+}
+
+/// Commits what a range came to with the place behind it. Where somebody else has the day, what was found here is
+/// rolled back.
+async fn keep<T>(app: &App, mut tx: Tx, run: &Claimed, compared: Result<T, DbError>) -> Result<T, DbError> {
+    let kept = async {
+        let outcome = compared?;
+        let until = app.now() + app.config.task_lease;
+        let is_ours = store::note_place(&mut tx, run, until).await?;
+        if is_ours { Ok(outcome) } else { Err(DbError::UnexpectedRows(0)) }
+    }
+    .await;
+    effect!("reconciliation.compare", tx.finish(kept).await)
 }
 
 /// The days beside this one whose lines are here.
@@ -72,7 +130,6 @@ impl Beside {
     }
 }
 
-/// Compares the next range. `true` behind the last one.
 async fn compare_range(
     tx: &mut Tx,
     run: &mut Claimed,
@@ -115,6 +172,11 @@ fn recorded_until(run: &Claimed, now: OffsetDateTime) -> OffsetDateTime {
     run.compared_at.unwrap_or(now).min(run.ends_at + RECORDED_FOR)
 }
 
+/// Until when our movements are compared.
+fn walked_until(run: &Claimed) -> OffsetDateTime {
+    run.walked_until.unwrap_or(run.begins_at - EDGE)
+}
+
 /// A movement at the very edge of the day may stand on the statement of the next one. Where that is not here yet, the
 /// next day answers for the edge; and this day for that of the one before, where that is here.
 async fn walk_ours(
@@ -124,7 +186,7 @@ async fn walk_ours(
     now: OffsetDateTime,
 ) -> Result<bool, DbError> {
     let last = recorded_until(run, now);
-    let from = run.walked_until.unwrap_or(run.begins_at - EDGE);
+    let from = walked_until(run);
     if from >= last {
         return Ok(true);
     }

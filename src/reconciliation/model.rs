@@ -215,6 +215,20 @@ impl Totals {
     pub fn of(&mut self, kind: StatementKind, currency: Currency) -> &mut Total {
         self.0.entry(format!("{kind} {currency}")).or_default()
     }
+
+    /// Adds what another part of the same day came to.
+    pub fn add(&mut self, other: &Self) {
+        for (name, part) in &other.0 {
+            let total = self.0.entry(name.clone()).or_default();
+            total.our_count += part.our_count;
+            total.ours += part.ours;
+            total.their_count += part.their_count;
+            total.theirs += part.theirs;
+            total.fees += part.fees;
+            total.differences += part.differences;
+            total.edges += part.edges;
+        }
+    }
 }
 
 /// A channel's day as it stands.

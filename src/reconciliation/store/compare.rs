@@ -34,6 +34,25 @@ pub(in crate::reconciliation) struct Walked {
     pub(in crate::reconciliation) edges: i64,
 }
 
+/// The last line of a range of so many from where the day stands; nothing where there are not so many.
+pub(in crate::reconciliation) async fn end_of_range(
+    conn: &mut Conn,
+    run: &Claimed,
+    limit: i64,
+) -> Result<Option<(String, String, i64)>, DbError> {
+    let end = sqlx::query!(
+        "SELECT kind, channel_id, line_no FROM statement_lines
+         WHERE reconciliation_id = $1 AND (kind, channel_id, line_no) > ($2, $3, $4)
+         ORDER BY kind, channel_id, line_no OFFSET $5 LIMIT 1",
+        run.reconciliation_id,
+        run.after_kind,
+        run.after_channel_id,
+        run.after_line_no,
+        limit - 1,
+    );
+    Ok(end.fetch_optional(conn).await?.map(|row| (row.kind, row.channel_id, row.line_no)))
+}
+
 /// Compares the next lines of the statement with ours; nothing when there are no more.
 pub(in crate::reconciliation) async fn compare_lines(
     tx: &mut Tx,

@@ -8,7 +8,7 @@ mod lines;
 mod runs;
 
 pub(super) use charge::{Spender, find_spender, list_listed_charges};
-pub(super) use compare::{Walk, compare_lines, has_ours, walk_ours};
+pub(super) use compare::{Walk, compare_lines, end_of_range, has_ours, walk_ours};
 pub(super) use files::{delete_old_files, find_part, insert_part, measure};
 pub(super) use items::{
     Move, claim_items, count_open, count_unfinished, find_item, list_items, lock_item, lock_unseen,
