@@ -68,6 +68,7 @@ mod upgrade;
 mod usage;
 mod usage_at_once;
 mod usage_messages;
+mod usage_views;
 mod webhooks;
 mod withdrawal_workers;
 mod withdrawals;

@@ -61,18 +61,23 @@ const WORLDS: [(&str, &str); 2] = [
     ),
 ];
 
-/// Statements that join a batch, or look up by an attempt or a task's subject, as they were checked against the schema.
-fn keyed_statements() -> Vec<String> {
+/// Statements as they were checked against the schema.
+fn statements(is_wanted: impl Fn(&str) -> bool) -> Vec<String> {
     let directory = std::path::Path::new(env!("CARGO_MANIFEST_DIR")).join(".sqlx");
     let read = |entry: std::io::Result<std::fs::DirEntry>| -> Value {
         serde_json::from_slice(&std::fs::read(entry.unwrap().path()).unwrap()).unwrap()
     };
     let texts = std::fs::read_dir(directory).unwrap().map(read);
-    texts
-        .map(|cached| cached["query"].as_str().unwrap().to_owned())
-        .filter(|text| ["unnest(", "pay_order_id = $", "subject = $"].iter().any(|key| text.contains(key)))
-        .filter(|text| !text.contains("sandbox."))
-        .collect()
+    texts.map(|cached| cached["query"].as_str().unwrap().to_owned()).filter(|text| is_wanted(text)).collect()
+}
+
+/// Statements that join a batch, or look up by an attempt or a task's subject.
+fn keyed_statements() -> Vec<String> {
+    let is_keyed =
+        |text: &str| ["unnest(", "pay_order_id = $", "subject = $"].iter().any(|key| text.contains(key));
+    // Of all merchants, who are few, each is looked at.
+    let is_of_all = |text: &str| text.contains("FROM merchants) AS of_each");
+    statements(|text| is_keyed(text) && !is_of_all(text) && !text.contains("sandbox."))
 }
 
 /// The generic plan of a statement, made with the settings of the service's own connections.
@@ -129,12 +134,7 @@ async fn no_plan_of_a_batch_or_of_a_look_up_walks_a_table_from_end_to_end() {
 
 #[tokio::test]
 async fn a_claim_finds_what_is_due_in_its_lane_past_any_number_of_done_tasks() {
-    let directory = std::path::Path::new(env!("CARGO_MANIFEST_DIR")).join(".sqlx");
-    let texts = std::fs::read_dir(directory).unwrap().map(|entry| {
-        let cached: Value = serde_json::from_slice(&std::fs::read(entry.unwrap().path()).unwrap()).unwrap();
-        cached["query"].as_str().unwrap().to_owned()
-    });
-    let claims: Vec<String> = texts.filter(|text| text.contains("compensation_lanes AS resting")).collect();
+    let claims = statements(|text| text.contains("compensation_lanes AS resting"));
     assert_eq!(claims.len(), 1);
     let config = stores::database_config(&stores::fresh_database().await);
     for (world, seed) in WORLDS {
@@ -148,5 +148,36 @@ async fn a_claim_finds_what_is_due_in_its_lane_past_any_number_of_done_tasks() {
         let mut found = Vec::new();
         walks(&serde_json::from_str(&plan).unwrap(), &mut found);
         assert!(found.is_empty(), "{world}: {found:?}");
+    }
+}
+
+/// The scans of a table: (index, filter).
+fn scans_of(node: &Value, table: &str, found: &mut Vec<(String, Value)>) {
+    if node["Relation Name"] == table {
+        found.push((node["Index Name"].as_str().unwrap_or("no index").to_owned(), node["Filter"].clone()));
+    }
+    match node {
+        Value::Array(parts) => parts.iter().for_each(|part| scans_of(part, table, found)),
+        Value::Object(fields) => fields.values().for_each(|part| scans_of(part, table, found)),
+        _ => {}
+    }
+}
+
+#[tokio::test]
+async fn a_page_of_holds_reads_a_range_of_the_index_in_its_order_and_leaves_nothing_out() {
+    let pages = statements(|text| text.contains("FROM usage_holds") && text.contains("hold_id DESC"));
+    let config = stores::database_config(&stores::fresh_database().await);
+    for (world, seed) in WORLDS {
+        let db = Db::new(&config, Ids::seeded(Clock::system(), 1)).unwrap();
+        let mut tx = db.begin().await.unwrap();
+        run(&mut tx, "SET LOCAL ROLE NONE").await;
+        run(&mut tx, seed).await;
+        let mut scans = Vec::new();
+        for page in &pages {
+            scans_of(&plan(&mut tx, page).await, "usage_holds", &mut scans);
+        }
+        scans.sort_by(|one, other| one.0.cmp(&other.0));
+        let expected = ["usage_holds_of_merchant", "usage_holds_of_merchant", "usage_holds_of_user"];
+        assert_eq!(scans, expected.map(|index| (index.to_owned(), Value::Null)), "{world}");
     }
 }
