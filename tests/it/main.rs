@@ -67,6 +67,7 @@ mod tls;
 mod upgrade;
 mod usage;
 mod usage_at_once;
+mod usage_locks;
 mod usage_messages;
 mod usage_views;
 mod webhooks;

@@ -91,8 +91,8 @@ fn by_id(holds: Vec<Hold>) -> Locked {
 
 async fn act_in_tx(tx: &mut Tx, batch: &[Act]) -> Result<Vec<Result<Done, Refusal>>, DbError> {
     let Some(Act { now, ids, .. }) = batch.iter().max_by_key(|act| act.now) else { return Ok(Vec::new()) };
-    let hold_ids: BTreeSet<String> = batch.iter().map(|act| act.hold_id.to_string()).collect();
-    let mut holds = by_id(find::lock_all(tx, &hold_ids.into_iter().collect::<Vec<_>>()).await?);
+    let named: BTreeSet<_> = batch.iter().map(|act| (&act.hold_id, &act.merchant_id)).collect();
+    let mut holds = by_id(find::lock_all(tx, &named).await?);
 
     let mut desk = Desk::new(*now);
     desk.heard = find_heard(tx, batch).await?;
@@ -101,8 +101,8 @@ async fn act_in_tx(tx: &mut Tx, batch: &[Act]) -> Result<Vec<Result<Done, Refusa
 
     let mut outcomes = Vec::with_capacity(batch.len());
     for act in batch {
-        let hold = holds.get_mut(act.hold_id.as_str()).map(|(_, hold)| hold);
-        let hold = hold.filter(|hold| hold.merchant_id == act.merchant_id);
+        // Somebody else's may be here too, where its merchant speaks of it in the same batch.
+        let hold = holds.get_mut(act.hold_id.as_str()).map(|(_, hold)| hold).filter(|hold| act.names(hold));
         outcomes.push(match hold {
             None => Err(Refusal::NotFound),
             Some(hold) => act.on(&mut desk, hold).map(|()| Done { hold: hold.clone(), is_new: false }),
@@ -118,6 +118,10 @@ async fn act_in_tx(tx: &mut Tx, batch: &[Act]) -> Result<Vec<Result<Done, Refusa
 }
 
 impl Act {
+    fn names(&self, hold: &Hold) -> bool {
+        self.hold_id == hold.hold_id && self.merchant_id == hold.merchant_id
+    }
+
     fn on(&self, desk: &mut Desk, hold: &mut Hold) -> Result<(), Refusal> {
         match &self.deed {
             Deed::Report(report) => desk.report(hold, report),
@@ -141,7 +145,7 @@ fn is_open(hold: &Hold) -> bool {
 
 /// Whether what a hold has set aside is enough for all that this batch says of it.
 fn is_covered(hold: &Hold, batch: &[Act]) -> bool {
-    let named = batch.iter().filter(|act| act.hold_id == hold.hold_id).filter_map(|act| act.deed.units());
+    let named = batch.iter().filter(|act| act.names(hold)).filter_map(|act| act.deed.units());
     let most = named.chain(hold.units).chain([1]).max().unwrap_or(1);
     hold.due_ceil(most).is_some_and(|due| due <= hold.held)
 }

@@ -1,5 +1,7 @@
 //! Reading holds.
 
+use std::collections::BTreeSet;
+
 use time::OffsetDateTime;
 
 use crate::ids::{Cycle, HoldId, MerchantId, ProductCode, RequestId, UsageKey, UserId};
@@ -37,10 +39,24 @@ pub(super) async fn find_all(conn: &mut Conn, hold_ids: &[String]) -> Result<Vec
     Ok(holds!("FROM usage_holds WHERE hold_id = ANY($1)", hold_ids).fetch_all(conn).await?)
 }
 
-/// The same, locked in the order of their ids.
-pub(super) async fn lock_all(conn: &mut Conn, hold_ids: &[String]) -> Result<Vec<Hold>, DbError> {
-    let held = holds!("FROM usage_holds WHERE hold_id = ANY($1) ORDER BY hold_id FOR UPDATE", hold_ids);
-    Ok(held.fetch_all(conn).await?)
+/// Those of these holds that are of the merchants who name them, locked in the order of their ids: who names somebody
+/// else's is in nobody's way.
+pub(super) async fn lock_all(
+    conn: &mut Conn,
+    named: &BTreeSet<(&HoldId, &MerchantId)>,
+) -> Result<Vec<Hold>, DbError> {
+    let hold_ids: Vec<&str> = named.iter().map(|(hold_id, _)| hold_id.as_str()).collect();
+    let merchant_ids: Vec<&str> = named.iter().map(|(_, merchant_id)| merchant_id.as_str()).collect();
+    let locked = holds!(
+        "FROM unnest($1::text[], $2::text[]) AS named (hold, merchant)
+         JOIN usage_holds ON hold_id = named.hold AND merchant_id = named.merchant
+         -- Said once more, so that they are looked up whatever the planner believes of the table.
+         WHERE hold_id = ANY($1)
+         ORDER BY hold_id FOR UPDATE OF usage_holds",
+        &hold_ids as &[&str],
+        &merchant_ids as &[&str],
+    );
+    Ok(locked.fetch_all(conn).await?)
 }
 
 /// A page of those whose time is over, each with when it was, behind the last one of the page before.
