@@ -69,6 +69,7 @@ mod usage;
 mod usage_at_once;
 mod usage_locks;
 mod usage_messages;
+mod usage_quotas;
 mod usage_views;
 mod webhooks;
 mod withdrawal_workers;
