@@ -37,7 +37,7 @@ impl Readiness {
 /// How things stand with what the service needs.
 #[derive(Debug, Serialize, utoipa::ToSchema)]
 pub(super) struct Ready {
-    /// `ready`, `degraded` (works, without Redis or RabbitMQ), or `unavailable`.
+    /// `ready`, `degraded` (works, without Redis, RabbitMQ or a queue of it), or `unavailable`.
     #[schema(example = "ready")]
     status: &'static str,
     /// `up` or `down`.
@@ -49,6 +49,10 @@ pub(super) struct Ready {
     /// RabbitMQ, `up` or `down`, where it is used.
     #[serde(skip_serializing_if = "Option::is_none")]
     broker: Option<&'static str>,
+    /// The queue of usage reports on RabbitMQ, as far as this instance reads it: `up`, or `down` when the broker is there
+    /// and does not let it be had, because it is of another kind or not ours.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    usage_reports: Option<&'static str>,
     /// Whether the instance is about to stop.
     stopping: bool,
 }
@@ -71,7 +75,7 @@ pub(super) async fn livez() -> &'static str {
 
 /// Says whether the instance takes work, with the state of each dependency.
 #[utoipa::path(get, path = "/readyz", tag = "health", responses(
-    (status = 200, body = Ready, description = "Takes work; `degraded` while Redis or RabbitMQ is away"),
+    (status = 200, body = Ready, description = "Takes work; `degraded` while Redis or RabbitMQ is away, or refuses a queue"),
     (status = 503, body = Ready, description = "Takes no work")))]
 pub(super) async fn readyz(State(edge): State<Edge>) -> Response {
     const PATIENCE: Duration = Duration::from_millis(800);
@@ -83,8 +87,10 @@ pub(super) async fn readyz(State(edge): State<Edge>) -> Response {
             Some(tokio::time::timeout(PATIENCE, amqp.answers()).await.unwrap_or(false))
         },
     );
+    let usage_reports = edge.app.usage_reports.as_ref().map(|mailbox| !mailbox.is_refused());
     let stopping = !edge.readiness.is_on();
-    let status = match (database && !stopping, redis.is_up() && broker != Some(false)) {
+    let is_whole = redis.is_up() && broker != Some(false) && usage_reports != Some(false);
+    let status = match (database && !stopping, is_whole) {
         (false, _) => "unavailable",
         (true, false) => "degraded",
         (true, true) => "ready",
@@ -99,6 +105,7 @@ pub(super) async fn readyz(State(edge): State<Edge>) -> Response {
         redis: word(redis.is_up()),
         redis_nodes: redis_nodes.collect(),
         broker: broker.map(word),
+        usage_reports: usage_reports.map(word),
         stopping,
     };
     (code, Json(ready)).into_response()

@@ -53,6 +53,7 @@ fn other_routes() -> OpenApiRouter<Edge> {
         .routes(routes!(admin::skus::set, admin::skus::list))
         .routes(routes!(admin::usage::set_product, admin::usage::list_products))
         .routes(routes!(admin::usage::list_holds))
+        .routes(routes!(admin::users::balances))
         .routes(routes!(admin::settlements::set_rule, admin::settlements::list_rules))
         .routes(routes!(admin::settlements::set_level, admin::settlements::list_levels))
         .routes(routes!(admin::settlements::begin))

@@ -17,7 +17,7 @@ use super::views::{Page, PageParams};
 use crate::idempotency::Answer;
 use crate::ids::{Cycle, FxVersion, HoldId, MessageId, ProductCode, RequestId, UsageKey, UserId};
 use crate::money::Currency;
-use crate::usage::{self, Done, Hold, HoldStatus, NewHold, Pricing, Report, Units, Which};
+use crate::usage::{self, Done, Hold, HoldStatus, NewHold, Pricing, Report, Units, Which, Whose};
 
 /// Seconds that a hold lives, where nothing is said.
 const DEFAULT_LIFE: i64 = 900;
@@ -312,8 +312,7 @@ pub(super) async fn list(
 ) -> Result<Json<Page<HoldView>>, Problem> {
     let limit = PageParams { limit: params.limit, starting_after: None }.limit()?;
     let which = Which {
-        merchant_id: Some(caller.merchant_id),
-        user_id: Some(user_id),
+        whose: Whose::User(caller.merchant_id, user_id),
         status: params.status,
         before: params.starting_after,
     };

@@ -10,7 +10,7 @@ use super::auth::SecretKey;
 use super::error::Problem;
 use super::extract::{Params, PathId};
 use super::views::{Page, PageParams};
-use crate::ids::UserId;
+use crate::ids::{MerchantId, UserId};
 use crate::ledger::{self, Balance, EntryFilter, UserEntry};
 use crate::money::Currency;
 
@@ -19,6 +19,12 @@ use crate::money::Currency;
 pub(super) struct BalancesView {
     /// One for each currency that the user ever had something in.
     data: Vec<Balance>,
+}
+
+impl BalancesView {
+    pub(super) async fn of(edge: &Edge, merchant_id: &MerchantId, user_id: &UserId) -> Result<Self, Problem> {
+        Ok(Self { data: ledger::balances(&edge.app.db, merchant_id, user_id).await? })
+    }
 }
 
 /// What a user has, by currency; nothing for a user who never had anything.
@@ -30,8 +36,7 @@ pub(super) async fn balances(
     SecretKey(caller): SecretKey,
     PathId(user_id): PathId<UserId>,
 ) -> Result<Json<BalancesView>, Problem> {
-    let data = ledger::balances(&edge.app.db, &caller.merchant_id, &user_id).await?;
-    Ok(Json(BalancesView { data }))
+    Ok(Json(BalancesView::of(&edge, &caller.merchant_id, &user_id).await?))
 }
 
 /// Which entries.

@@ -1,7 +1,7 @@
 //! What is told of a hold while its work goes on, and at its end.
 //!
 //! Round trips: 5 to PostgreSQL (BEGIN, holds, notes, booking, COMMIT), 1 more for messages with names, and 1 more each
-//! where a quota or more than what is set aside is looked at; commits: 1. All are shared with whoever tells something at
+//! where more of a quota or more than what is set aside is looked at; commits: 1. All are shared with whoever tells something at
 //! the same time, also of the same hold: a thousand reports of one hold are one write.
 
 use super::Done;

@@ -3,7 +3,7 @@
 //! A batch puts on the desk what it has locked (holds, what their users can spend, their cycles), takes its steps in
 //! their order, each seeing what the one before it left, and then writes down what the desk has noted.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 use time::OffsetDateTime;
 
@@ -21,7 +21,7 @@ pub(super) struct Desk {
     now: OffsetDateTime,
     /// What users can spend, by account; one that never had anything is absent.
     pub(super) available: BTreeMap<Account, i64>,
-    /// What was taken of cycles, by key.
+    /// What was taken of the cycles that are locked, by key.
     pub(super) cycles: BTreeMap<CycleKey, CycleUse>,
     /// What messages said that were heard before, by hold and id.
     pub(super) heard: BTreeMap<(String, String), i64>,
@@ -36,6 +36,10 @@ pub(super) struct Notes {
     pub(super) marks: Vec<Mark>,
     pub(super) postings: Vec<Posting>,
     pub(super) events: Vec<(MerchantId, Event)>,
+    /// Those of the locked cycles that are not as they were.
+    pub(super) cycles: BTreeSet<CycleKey>,
+    /// What is added to cycles that nobody had to look at.
+    pub(super) added: BTreeMap<CycleKey, i64>,
     /// Holds whose users owe something.
     pub(super) shortfalls: Vec<Hold>,
 }
@@ -130,7 +134,7 @@ impl Desk {
         };
         let amount = hold.due_ceil(estimate).ok_or(Refusal::TooMuch("estimated_units"))?;
         let fee = self.fee_of(&hold)?;
-        let counted = hold.count(estimate);
+        let counted = hold.reserve(estimate);
         self.check_quota(&hold, counted)?;
         if amount + fee.unwrap_or(0) > self.available_to(&hold) {
             return Err(Refusal::InsufficientBalance);
@@ -256,7 +260,9 @@ impl Desk {
     }
 
     fn pay_cycle(&mut self, hold: &mut Hold, fee: i64) {
-        self.cycles.entry(hold.cycle_key()).or_default().fee_hold_id = Some(hold.hold_id.to_string());
+        let key = hold.cycle_key();
+        self.cycles.entry(key.clone()).or_default().fee_hold_id = Some(hold.hold_id.to_string());
+        self.notes.cycles.insert(key);
         hold.carries_fee = true;
         hold.charged = fee;
         self.spend(hold, fee);
@@ -284,16 +290,24 @@ impl Desk {
 
     /// Lets a hold count for so much, whatever the quota says.
     fn count(&mut self, hold: &mut Hold, counted: i64) {
-        if hold.cycle_quota.is_some() {
-            let cycle = self.cycles.entry(hold.cycle_key()).or_default();
-            cycle.used_units += counted - hold.counted_units;
-            hold.counted_units = counted;
+        let more = counted - hold.counted_units;
+        if more == 0 {
+            return;
+        }
+        hold.counted_units = counted;
+        let key = hold.cycle_key();
+        match self.cycles.get_mut(&key) {
+            Some(cycle) => {
+                cycle.used_units += more;
+                self.notes.cycles.insert(key);
+            }
+            None => *self.notes.added.entry(key).or_default() += more,
         }
     }
 
     fn extend(&mut self, hold: &mut Hold) -> Result<(), Refusal> {
         let used = hold.units.unwrap_or(0);
-        let counted = hold.count(used).max(hold.counted_units);
+        let counted = hold.reserve(used).max(hold.counted_units);
         let counts = self.check_quota(hold, counted);
         if counts.is_ok() {
             self.count(hold, counted);

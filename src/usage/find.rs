@@ -2,7 +2,7 @@
 
 use super::error::{Refusal, UsageError};
 use super::model::{Hold, HoldStatus};
-use super::store::{self, HoldFilter};
+use super::store;
 use crate::app::App;
 use crate::ids::{HoldId, MerchantId, UserId};
 
@@ -15,13 +15,22 @@ pub async fn find(app: &App, merchant_id: &MerchantId, hold_id: &HoldId) -> Resu
     Ok(found.filter(|hold| hold.merchant_id == *merchant_id).ok_or(Refusal::NotFound)?)
 }
 
-/// Which holds.
-#[derive(Clone, Debug, Default)]
-pub struct Which {
+/// Whose holds.
+#[derive(Clone, Debug)]
+pub enum Whose {
+    /// Of all.
+    Everybody,
     /// Of one merchant.
-    pub merchant_id: Option<MerchantId>,
-    /// Of one user.
-    pub user_id: Option<UserId>,
+    Merchant(MerchantId),
+    /// Of one user of a merchant.
+    User(MerchantId, UserId),
+}
+
+/// Which holds.
+#[derive(Clone, Debug)]
+pub struct Which {
+    /// Whose.
+    pub whose: Whose,
     /// In one state.
     pub status: Option<HoldStatus>,
     /// Older than this one.
@@ -33,13 +42,7 @@ pub struct Which {
 /// # Errors
 /// When the database cannot be reached.
 pub async fn list(app: &App, which: &Which, limit: usize) -> Result<Vec<Hold>, UsageError> {
-    let filter = HoldFilter {
-        merchant_id: which.merchant_id.as_ref(),
-        user_id: which.user_id.as_ref(),
-        status: which.status,
-        before: which.before.as_deref(),
-        limit: i64::try_from(limit).unwrap_or(i64::MAX),
-    };
-    let page = || async { store::list(&mut app.db.conn().await?, &filter).await };
+    let limit = i64::try_from(limit).unwrap_or(i64::MAX);
+    let page = || async { store::list(&mut app.db.conn().await?, which, limit).await };
     Ok(app.db.retrying(page).await?)
 }

@@ -30,7 +30,7 @@ pub use consume::consume;
 pub use create::create;
 pub use error::{Refusal, UsageError};
 pub use expire::expire_due;
-pub use find::{Which, find, list};
+pub use find::{Which, Whose, find, list};
 pub use forget::forget_old;
 pub use model::{
     Hold, HoldEvent, HoldStatus, InvalidUnits, KeyScope, MAX_UNITS, NewHold, Pricing, Report, Units,

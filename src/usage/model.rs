@@ -170,7 +170,7 @@ pub struct Hold {
     pub estimated_units: i64,
     /// The largest that was reported; what was charged for, once it is confirmed.
     pub units: Option<i64>,
-    /// What it takes of its cycle's quota.
+    /// What it takes of its cycle: of a quota as long as it is held, and what was charged in the end.
     pub counted_units: i64,
     /// Whether it is the one that paid for its cycle.
     pub carries_fee: bool,
@@ -240,13 +240,17 @@ impl Hold {
         Wallet::of(self.merchant_id.as_str(), self.user_id.as_str(), self.currency)
     }
 
-    /// What so many units take of a quota.
+    /// What so many units take of their cycle once they are charged: a quota that is set later finds them there.
     pub(super) fn count(&self, units: i64) -> i64 {
-        match (self.cycle_quota, self.pricing) {
-            (None, _) => 0,
-            (Some(_), Pricing::PerCall) => units.min(1),
-            (Some(_), Pricing::PerUnit | Pricing::PerCycle) => units,
+        match self.pricing {
+            Pricing::PerCall => units.min(1),
+            Pricing::PerUnit | Pricing::PerCycle => units,
         }
+    }
+
+    /// What so many units take of their cycle before that: nothing where there is no quota.
+    pub(super) fn reserve(&self, units: i64) -> i64 {
+        if self.cycle_quota.is_some() { self.count(units) } else { 0 }
     }
 
     /// How often the price is due for so many units.

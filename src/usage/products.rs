@@ -86,7 +86,7 @@ pub struct PricedProduct {
 }
 
 /// Makes a product or sets what is said of it, and sets one of its prices. Holds keep the price and the quota that they
-/// were made by: a quota counts what was held since there is one.
+/// were made by; a quota counts what is held under one, and all that was charged, also before there was one.
 ///
 /// # Errors
 /// [`UsageError::UnknownMerchant`]; [`UsageError::ProductDiffers`] when it is there and of another kind.

@@ -13,6 +13,8 @@ use crate::support::{TestApp, TestOptions, stores};
 
 /// The migration that opened the books.
 const BOOKS: i64 = 8;
+/// The migration that counts what was charged without a quota.
+const COUNTS: i64 = 18;
 
 /// A healthy world of the version before: one thing in every state.
 fn world_before_the_books() -> &'static str {
@@ -21,15 +23,13 @@ fn world_before_the_books() -> &'static str {
     before
 }
 
-/// A database that the version before the books left, with its world.
-async fn database_of_the_version_before() -> String {
+/// A database that the version before this migration left, with its world.
+async fn database_before(migration: i64, world: &str) -> String {
     let url = stores::empty_database().await;
     let migrations = sqlx::migrate!();
-    let before =
-        migrations.iter().map(|migration| migration.version).filter(|version| *version < BOOKS).max();
+    let before = migrations.iter().map(|known| known.version).filter(|version| *version < migration).max();
     let mut owner = PgConnection::connect(&url).await.expect("connect");
     migrations.run_direct(before, &mut owner, false).await.expect("the version before");
-    let world = world_before_the_books();
     let fill = format!("BEGIN; SET LOCAL session_replication_role = replica; {world}; COMMIT");
     owner.execute(AssertSqlSafe(fill)).await.expect("a world");
     owner.close().await.expect("close");
@@ -38,7 +38,7 @@ async fn database_of_the_version_before() -> String {
 
 #[tokio::test]
 async fn the_books_open_with_everything_that_was_there_and_go_on_from_it() {
-    let url = database_of_the_version_before().await;
+    let url = database_before(BOOKS, world_before_the_books()).await;
     let mut owner = PgConnection::connect(&url).await.expect("connect");
     sqlx::migrate!().run_direct(None, &mut owner, false).await.expect("this version");
     owner.close().await.expect("close");
@@ -74,5 +74,35 @@ async fn the_books_open_with_everything_that_was_there_and_go_on_from_it() {
     gone.insert("SUSPENSE sandbox CNY".to_owned(), -100);
     assert_eq!(app.trial_balance().await, gone);
     app.end().await;
+    stores::drop_database(&url).await;
+}
+
+#[tokio::test]
+async fn what_was_charged_without_a_quota_counts_from_then_on() {
+    let world = "INSERT INTO usage_holds (hold_id, merchant_id, request_id, user_id, product_code, idempotency_key,
+             key_currency, key_fx_version, currency, fx_version, cycle, pricing, unit_price, cycle_quota,
+             estimated_units, units, counted_units, carries_fee, held, status, expires_at, created_at, updated_at)
+         SELECT 'uh_' || n, 'm', 'r', 'u', product, 'k' || n, '', '', 'CNY', '', 'c', pricing, 0, quota, 10, units,
+                counted, false, 0, status, now(), now(), now()
+         FROM (VALUES (1, 'tokens', 'PER_UNIT', NULL, 7, 0, 'CONFIRMED'), (2, 'tokens', 'PER_UNIT', 100, 5, 5, 'CONFIRMED'),
+                      (3, 'tokens', 'PER_UNIT', NULL, 9, 0, 'HELD'), (4, 'calls', 'PER_CALL', NULL, 9, 0, 'CONFIRMED'),
+                      (5, 'calls', 'PER_CALL', NULL, 0, 0, 'CONFIRMED'), (6, 'calls', 'PER_CALL', NULL, 2, 0, 'EXPIRED'))
+              AS hold (n, product, pricing, quota, units, counted, status);
+         INSERT INTO usage_cycles (merchant_id, user_id, product_code, cycle, used_units) VALUES ('m', 'u', 'tokens', 'c', 5)";
+    let url = database_before(COUNTS, world).await;
+    let mut owner = PgConnection::connect(&url).await.expect("connect");
+    sqlx::migrate!().run_direct(None, &mut owner, false).await.expect("this version");
+    let used: Vec<(String, i64)> =
+        sqlx::query_as("SELECT product_code, used_units FROM usage_cycles ORDER BY product_code")
+            .fetch_all(&mut owner)
+            .await
+            .expect("cycles");
+    assert_eq!(used, [("calls".to_owned(), 1), ("tokens".to_owned(), 12)]);
+    let counted: Vec<i64> = sqlx::query_scalar("SELECT counted_units FROM usage_holds ORDER BY hold_id")
+        .fetch_all(&mut owner)
+        .await
+        .expect("holds");
+    assert_eq!(counted, [7, 5, 0, 1, 0, 0]);
+    owner.close().await.expect("close");
     stores::drop_database(&url).await;
 }

@@ -381,50 +381,6 @@ async fn what_is_wrong_moves_nothing() {
 }
 
 #[tokio::test]
-async fn merchant_and_operator_see_holds_and_products() {
-    let app = TestApp::start().await;
-    app.top_up("T", "u1", 1_000).await;
-    app.tokens_with("0.0003", json!({"cycle_quota": 1_000_000, "allow_compensating_charge": true}))
-        .await
-        .expect(200);
-    app.tokens_with("0.0004", json!({"fx_version": "v2"})).await.expect(200);
-    let ids: Vec<String> = vec![app.held("k1", "u1", 10).await, app.held("k2", "u1", 10).await];
-    app.confirm(&ids[0], Some(10)).await.expect(200);
-    let page = |reply: Value| -> Vec<String> {
-        let data = reply["data"].as_array().expect("a page").iter();
-        data.map(|hold| hold["hold_id"].as_str().expect("an id").to_owned()).collect()
-    };
-    let mut newest_first = ids.clone();
-    newest_first.sort();
-    newest_first.reverse();
-    assert_eq!(page(app.get("/users/u1/usage").await.expect(200).body), newest_first);
-    assert_eq!(page(app.get("/users/u1/usage?status=CONFIRMED").await.expect(200).body), [ids[0].clone()]);
-    assert_eq!(
-        page(app.admin_get("/admin/usage/holds?status=HELD").await.expect(200).body),
-        [ids[1].clone()]
-    );
-    let after =
-        format!("/admin/usage/holds?merchant_id=demo&user_id=u1&limit=1&starting_after={}", newest_first[0]);
-    let second = app.admin_get(&after).await.expect(200).body;
-    assert_eq!((page(second.clone()), &second["has_more"]), (vec![newest_first[1].clone()], &json!(false)));
-
-    let products = app.admin_get("/admin/products?merchant_id=demo").await.expect(200).body;
-    let prices: Vec<_> =
-        products["data"].as_array().expect("a page").iter().map(|row| row["unit_price"].clone()).collect();
-    assert_eq!(prices, [json!("0.0003"), json!("0.0004")]);
-    let rest =
-        app.admin_get("/admin/products?merchant_id=demo&starting_after=tokens:CNY:").await.expect(200).body;
-    assert_eq!(rest["data"][0]["fx_version"], "v2");
-    for bad in ["-1", "0.00000000001", "x", "1e3", ""] {
-        assert_eq!(app.tokens_with(bad, json!({})).await.problem(422), "VALIDATION_FAILED", "{bad}");
-    }
-    let nobodys = json!({"merchant_id": "nobody"});
-    assert_eq!(app.tokens_with("1", nobodys).await.problem(404), "NOT_FOUND");
-    assert_eq!(app.count_where("admin_log", "action = 'products.set'").await, 2);
-    app.end().await;
-}
-
-#[tokio::test]
 async fn a_key_gets_the_first_answer_again_byte_for_byte() {
     let app = TestApp::start().await;
     app.top_up("T", "u1", 1_000).await;

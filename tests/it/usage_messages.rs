@@ -34,7 +34,7 @@ fn final_message(hold_id: &str, message_id: &str, units: i64) -> Value {
     message
 }
 
-async fn ready(broker: &Broker, queue: &str) -> u32 {
+async fn waiting(broker: &Broker, queue: &str) -> u32 {
     let passive = QueueDeclareOptions { passive: true, ..QueueDeclareOptions::default() };
     let name = format!("{}.{queue}", broker.prefix);
     let queue = broker.channel().await.queue_declare(name.into(), passive, FieldTable::default()).await;
@@ -66,9 +66,9 @@ async fn reports_of_usage_also_come_over_the_broker_and_once() {
     tell(&broker, &message(&id, "m3", 400)).await;
     // Overtaken by the last one.
     tell(&broker, &message(&id, "m0", 449)).await;
-    until(&app, "nothing is left", async || ready(&broker, "usage.report").await == 0).await;
+    until(&app, "nothing is left", async || waiting(&broker, "usage.report").await == 0).await;
     assert_eq!(app.standing(&id).await, ("CONFIRMED".into(), 0, 450, Some(450)));
-    assert_eq!(ready(&broker, "usage.report.dead").await, 0);
+    assert_eq!(waiting(&broker, "usage.report.dead").await, 0);
     assert_eq!(app.cny_of("u1").await, (550, 0));
     broker.clear().await;
     app.end().await;
@@ -98,7 +98,7 @@ async fn what_can_never_be_done_goes_to_a_person_and_holds_nobody_up() {
     until(&app, "the good one is charged", async || app.standing(&id).await.0 == "CONFIRMED").await;
     // More than what was charged.
     tell(&broker, &message(&id, "m9", 251)).await;
-    until(&app, "the others wait for a person", async || ready(&broker, "usage.report.dead").await == 11)
+    until(&app, "the others wait for a person", async || waiting(&broker, "usage.report.dead").await == 11)
         .await;
     assert_eq!(app.cny_of("u1").await, (750, 0));
     broker.clear().await;
@@ -116,11 +116,20 @@ async fn a_queue_of_another_kind_is_said_aloud_and_read_from_once_it_is_gone() {
     let app = TestApp::start_with(TestOptions { vars, ..TestOptions::default() }).await;
     app.top_up("T", "u1", 1_000).await;
     app.tokens("1").await;
+    let ready = async || app.get("/readyz").await.expect(200).body;
+    let standing = ready().await;
+    assert_eq!((&standing["status"], &standing["usage_reports"]), (&json!("ready"), &json!("up")));
     let refused = usage::consume(&app.instance.app).await.expect_err("a refusal");
     println!("{refused:?}");
+    let standing = ready().await;
+    assert_eq!(
+        (&standing["status"], &standing["broker"], &standing["usage_reports"]),
+        (&json!("degraded"), &json!("up"), &json!("down"))
+    );
     let id = app.held("k1", "u1", 300).await;
     channel.queue_delete(queue.into(), QueueDeleteOptions::default()).await.expect("deleted");
-    until(&app, "the queue comes to be", async || ready(&broker, "usage.report.dead").await == 0).await;
+    until(&app, "the queue comes to be", async || ready().await["usage_reports"] == "up").await;
+    assert_eq!(ready().await["status"], "ready");
     tell(&broker, &final_message(&id, "m1", 250)).await;
     until(&app, "it is charged", async || app.standing(&id).await.0 == "CONFIRMED").await;
     broker.clear().await;

@@ -59,6 +59,7 @@ pub(super) const DEEDS: &[Deed] = &[
     get("products", "/admin/products"),
     post("set-product", "/admin/products"),
     get("usage-holds", "/admin/usage/holds"),
+    get("user-balances", "/admin/users/{user_id}/balances"),
     get("rebate-rules", "/admin/rebate-rules"),
     post("set-rebate-rule", "/admin/rebate-rules"),
     get("user-levels", "/admin/user-levels"),

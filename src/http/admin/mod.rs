@@ -20,6 +20,7 @@ pub(super) mod settlements;
 pub(super) mod skus;
 pub(super) mod system;
 pub(super) mod usage;
+pub(super) mod users;
 pub(super) mod webhooks;
 
 /// Characters of a reason at most.

@@ -15,7 +15,7 @@ use super::{Reason, entry};
 use crate::ids::{FxVersion, MerchantId, ProductCode, UserId};
 use crate::money::Currency;
 use crate::usage::{
-    self, Hold, HoldStatus, KeyScope, Kind, Price, PricedProduct, Pricing, SetProduct, Units, Which,
+    self, Hold, HoldStatus, KeyScope, Kind, Price, PricedProduct, Pricing, SetProduct, Units, Which, Whose,
 };
 
 /// A product, with one of its prices.
@@ -36,7 +36,7 @@ pub(in crate::http) struct ProductBody {
     #[schema(value_type = String, example = "0.03")]
     unit_price: Price,
     /// What a user may use in a cycle, held and charged together; `null` for no limit. As it was where it is left out, of
-    /// a new product no limit. It counts what is held since there is one.
+    /// a new product no limit. It counts what is held under one, and all that was charged, also before there was one.
     #[schema(value_type = Option<Units>)]
     #[serde(default, deserialize_with = "said")]
     cycle_quota: Option<Option<Units>>,
@@ -163,7 +163,7 @@ pub(in crate::http) struct HoldParams {
     /// Of one merchant.
     #[param(value_type = Option<String>)]
     merchant_id: Option<MerchantId>,
-    /// Of one user.
+    /// Of one user of that merchant.
     #[param(value_type = Option<String>)]
     user_id: Option<UserId>,
     /// In one state.
@@ -202,7 +202,13 @@ pub(in crate::http) async fn list_holds(
 ) -> Result<Json<Page<MerchantHoldView>>, Problem> {
     let limit = PageParams { limit: params.limit, starting_after: None }.limit()?;
     let HoldParams { merchant_id, user_id, status, starting_after: before, .. } = params;
-    let which = Which { merchant_id, user_id, status, before };
+    let whose = match (merchant_id, user_id) {
+        (None, None) => Whose::Everybody,
+        (Some(merchant_id), None) => Whose::Merchant(merchant_id),
+        (Some(merchant_id), Some(user_id)) => Whose::User(merchant_id, user_id),
+        (None, Some(_)) => return Err(Problem::invalid("merchant_id", "expected whose user it is")),
+    };
+    let which = Which { whose, status, before };
     let rows = usage::list(&edge.app, &which, limit + 1).await?;
     Ok(Json(Page::of(rows, limit, MerchantHoldView::from)))
 }

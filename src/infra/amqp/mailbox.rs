@@ -5,6 +5,7 @@
 
 use std::fmt;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 
 use futures_util::{FutureExt, StreamExt};
 use lapin::message::Delivery;
@@ -28,6 +29,7 @@ struct Inside {
     amqp: Amqp,
     queue: String,
     session: Mutex<Option<Session>>,
+    is_refused: AtomicBool,
 }
 
 struct Session {
@@ -66,7 +68,14 @@ impl Mailbox {
     /// The mailbox of this name. Nothing is connected yet.
     #[must_use]
     pub fn new(amqp: Amqp, queue: String) -> Self {
-        Self(Arc::new(Inside { amqp, queue, session: Mutex::default() }))
+        Self(Arc::new(Inside { amqp, queue, session: Mutex::default(), is_refused: AtomicBool::default() }))
+    }
+
+    /// Whether the broker was there the last time that the queue was asked for, and did not let it be had: it is of
+    /// another kind, or not ours. A person has to see to that.
+    #[must_use]
+    pub fn is_refused(&self) -> bool {
+        self.0.is_refused.load(Ordering::Relaxed)
     }
 
     /// Up to `limit` letters that are there already.
@@ -78,6 +87,7 @@ impl Mailbox {
         session.take_if(|session| !session.line.status().connected());
         if session.is_none() {
             let opened = self.open().await;
+            self.note_refusal(&opened);
             self.hang_up_after(opened.as_ref().err()).await;
             *session = Some(opened?);
         }
@@ -111,6 +121,15 @@ impl Mailbox {
         }
         self.hang_up_after(outcome.as_ref().err()).await;
         outcome.map(drop)
+    }
+
+    /// A broker that is away says nothing of the queue.
+    fn note_refusal<T>(&self, opened: &Result<T, AmqpDown>) {
+        match opened {
+            Ok(_) => self.0.is_refused.store(false, Ordering::Relaxed),
+            Err(error) if error.is_refusal() => self.0.is_refused.store(true, Ordering::Relaxed),
+            Err(_) => {}
+        }
     }
 
     /// After a silence a new connection must be had first.

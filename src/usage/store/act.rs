@@ -15,7 +15,7 @@ use crate::ledger::{self, Wallet};
 use crate::usage::Done;
 use crate::usage::desk::Desk;
 use crate::usage::error::Refusal;
-use crate::usage::model::{Hold, HoldStatus, Report, Units};
+use crate::usage::model::{CycleKey, Hold, HoldStatus, Report, Units};
 
 /// What is asked of a hold.
 #[derive(Clone, Debug)]
@@ -91,18 +91,19 @@ fn by_id(holds: Vec<Hold>) -> Locked {
 
 async fn act_in_tx(tx: &mut Tx, batch: &[Act]) -> Result<Vec<Result<Done, Refusal>>, DbError> {
     let Some(Act { now, ids, .. }) = batch.iter().max_by_key(|act| act.now) else { return Ok(Vec::new()) };
-    let hold_ids: BTreeSet<String> = batch.iter().map(|act| act.hold_id.to_string()).collect();
-    let mut holds = by_id(find::lock_all(tx, &hold_ids.into_iter().collect::<Vec<_>>()).await?);
+    let named: BTreeSet<_> = batch.iter().map(|act| (&act.hold_id, &act.merchant_id)).collect();
+    let mut holds = by_id(find::lock_all(tx, &named).await?);
 
     let mut desk = Desk::new(*now);
     desk.heard = find_heard(tx, batch).await?;
     let spending = wallets_of(&holds, batch);
-    lock_rest(tx, &mut desk, &holds, &spending, *now).await?;
+    desk.cycles = cycles::lock(tx, cycles_of(&holds, batch, !spending.is_empty())).await?;
+    desk.available = ledger::lock_available_in_tx(tx, &spending, *now).await?;
 
     let mut outcomes = Vec::with_capacity(batch.len());
     for act in batch {
-        let hold = holds.get_mut(act.hold_id.as_str()).map(|(_, hold)| hold);
-        let hold = hold.filter(|hold| hold.merchant_id == act.merchant_id);
+        // Somebody else's may be here too, where its merchant speaks of it in the same batch.
+        let hold = holds.get_mut(act.hold_id.as_str()).map(|(_, hold)| hold).filter(|hold| act.names(hold));
         outcomes.push(match hold {
             None => Err(Refusal::NotFound),
             Some(hold) => act.on(&mut desk, hold).map(|()| Done { hold: hold.clone(), is_new: false }),
@@ -118,6 +119,10 @@ async fn act_in_tx(tx: &mut Tx, batch: &[Act]) -> Result<Vec<Result<Done, Refusa
 }
 
 impl Act {
+    fn names(&self, hold: &Hold) -> bool {
+        self.hold_id == hold.hold_id && self.merchant_id == hold.merchant_id
+    }
+
     fn on(&self, desk: &mut Desk, hold: &mut Hold) -> Result<(), Refusal> {
         match &self.deed {
             Deed::Report(report) => desk.report(hold, report),
@@ -139,25 +144,34 @@ fn is_open(hold: &Hold) -> bool {
     matches!(hold.status, HoldStatus::Held | HoldStatus::Expired)
 }
 
-/// Whether what a hold has set aside is enough for all that this batch says of it.
-fn is_covered(hold: &Hold, batch: &[Act]) -> bool {
-    let named = batch.iter().filter(|act| act.hold_id == hold.hold_id).filter_map(|act| act.deed.units());
-    let most = named.chain(hold.units).chain([1]).max().unwrap_or(1);
-    hold.due_ceil(most).is_some_and(|due| due <= hold.held)
+/// The most that is said of a hold, in this batch or before.
+fn most_units(hold: &Hold, batch: &[Act]) -> i64 {
+    let named = batch.iter().filter(|act| act.names(hold)).filter_map(|act| act.deed.units());
+    named.chain(hold.units).chain([1]).max().unwrap_or(1)
 }
 
-/// Cycles, then balances.
-async fn lock_rest(
-    tx: &mut Tx,
-    desk: &mut Desk,
-    holds: &Locked,
-    spending: &[Wallet],
-    now: OffsetDateTime,
-) -> Result<(), DbError> {
-    let counting = holds.values().map(|(hold, _)| hold).filter(|hold| hold.cycle_quota.is_some());
-    desk.cycles = cycles::lock(tx, counting.map(Hold::cycle_key).collect()).await?;
-    desk.available = ledger::lock_available_in_tx(tx, spending, now).await?;
-    Ok(())
+/// Whether what a hold has set aside is enough for all that this batch says of it.
+fn is_covered(hold: &Hold, batch: &[Act]) -> bool {
+    hold.due_ceil(most_units(hold, batch)).is_some_and(|due| due <= hold.held)
+}
+
+/// The cycles that must be looked at: those of whose quota a batch may take more, or give something back. What is
+/// charged without a quota is added to its cycle when all is written, and nobody looks at it; where other cycles or
+/// balances are locked it is locked in its place among them, as by everybody.
+fn cycles_of(holds: &Locked, batch: &[Act], locks_balances: bool) -> BTreeSet<CycleKey> {
+    let open = holds.values().map(|(hold, _)| hold).filter(|hold| is_open(hold));
+    let (limited, free): (Vec<&Hold>, Vec<&Hold>) = open.partition(|hold| hold.cycle_quota.is_some());
+    let takes_more = |hold: &Hold| hold.count(most_units(hold, batch)) > hold.counted_units;
+    let looked_at = limited.into_iter().filter(|hold| takes_more(hold) || is_ended(hold, batch));
+    let mut keys: BTreeSet<CycleKey> = looked_at.map(Hold::cycle_key).collect();
+    if locks_balances || !keys.is_empty() {
+        keys.extend(free.into_iter().filter(|hold| is_ended(hold, batch)).map(Hold::cycle_key));
+    }
+    keys
+}
+
+fn is_ended(hold: &Hold, batch: &[Act]) -> bool {
+    batch.iter().any(|act| act.names(hold) && !matches!(act.deed, Deed::Report(_)))
 }
 
 async fn write_moved(
@@ -230,7 +244,8 @@ pub(in crate::usage) async fn expire_in_tx(
 ) -> Result<usize, DbError> {
     let mut holds = by_id(find::lock_due(tx, hold_ids, now).await?);
     let mut desk = Desk::new(now);
-    lock_rest(tx, &mut desk, &holds, &[], now).await?;
+    let counting = holds.values().map(|(hold, _)| hold).filter(|hold| hold.counted_units > 0);
+    desk.cycles = cycles::lock(tx, counting.map(Hold::cycle_key).collect()).await?;
     for (_, hold) in holds.values_mut() {
         desk.expire(hold);
     }

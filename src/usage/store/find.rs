@@ -1,5 +1,7 @@
 //! Reading holds.
 
+use std::collections::BTreeSet;
+
 use time::OffsetDateTime;
 
 use crate::ids::{Cycle, HoldId, MerchantId, ProductCode, RequestId, UsageKey, UserId};
@@ -8,7 +10,7 @@ use crate::money::Currency;
 use crate::usage::model::{Hold, HoldStatus, Pricing};
 use crate::usage::price::Price;
 
-/// Every column of a hold, and what follows.
+/// Every column of a hold, of what follows.
 macro_rules! holds {
     ($tail:literal, $($argument:expr),+ $(,)?) => {
         sqlx::query_as!(
@@ -20,26 +22,41 @@ macro_rules! holds {
                       pricing AS "pricing: Pricing", unit_price AS "unit_price: Price", cycle_quota, estimated_units,
                       units, counted_units, carries_fee, held, charged, shortfall, late,
                       status AS "status: HoldStatus", extensions, expires_at, created_at, version
-               FROM usage_holds "# + $tail,
+               "# + $tail,
             $($argument),+
         )
     };
 }
+pub(super) use holds;
 
 /// The hold of that id.
 pub(in crate::usage) async fn find(conn: &mut Conn, hold_id: &HoldId) -> Result<Option<Hold>, DbError> {
-    Ok(holds!("WHERE hold_id = $1", hold_id.as_str()).fetch_optional(conn).await?)
+    Ok(holds!("FROM usage_holds WHERE hold_id = $1", hold_id.as_str()).fetch_optional(conn).await?)
 }
 
 /// The holds of these ids.
 pub(super) async fn find_all(conn: &mut Conn, hold_ids: &[String]) -> Result<Vec<Hold>, DbError> {
-    Ok(holds!("WHERE hold_id = ANY($1)", hold_ids).fetch_all(conn).await?)
+    Ok(holds!("FROM usage_holds WHERE hold_id = ANY($1)", hold_ids).fetch_all(conn).await?)
 }
 
-/// The same, locked in the order of their ids.
-pub(super) async fn lock_all(conn: &mut Conn, hold_ids: &[String]) -> Result<Vec<Hold>, DbError> {
-    let held = holds!("WHERE hold_id = ANY($1) ORDER BY hold_id FOR UPDATE", hold_ids);
-    Ok(held.fetch_all(conn).await?)
+/// Those of these holds that are of the merchants who name them, locked in the order of their ids: who names somebody
+/// else's is in nobody's way.
+pub(super) async fn lock_all(
+    conn: &mut Conn,
+    named: &BTreeSet<(&HoldId, &MerchantId)>,
+) -> Result<Vec<Hold>, DbError> {
+    let hold_ids: Vec<&str> = named.iter().map(|(hold_id, _)| hold_id.as_str()).collect();
+    let merchant_ids: Vec<&str> = named.iter().map(|(_, merchant_id)| merchant_id.as_str()).collect();
+    let locked = holds!(
+        "FROM unnest($1::text[], $2::text[]) AS named (hold, merchant)
+         JOIN usage_holds ON hold_id = named.hold AND merchant_id = named.merchant
+         -- Said once more, so that they are looked up whatever the planner believes of the table.
+         WHERE hold_id = ANY($1)
+         ORDER BY hold_id FOR UPDATE OF usage_holds",
+        &hold_ids as &[&str],
+        &merchant_ids as &[&str],
+    );
+    Ok(locked.fetch_all(conn).await?)
 }
 
 /// A page of those whose time is over, each with when it was, behind the last one of the page before.
@@ -70,58 +87,12 @@ pub(super) async fn lock_due(
     now: OffsetDateTime,
 ) -> Result<Vec<Hold>, DbError> {
     let due = holds!(
-        "WHERE hold_id = ANY($1) AND status = 'HELD' AND expires_at <= $2 ORDER BY hold_id FOR UPDATE SKIP LOCKED",
+        "FROM usage_holds
+         WHERE hold_id = ANY($1) AND status = 'HELD' AND expires_at <= $2 ORDER BY hold_id FOR UPDATE SKIP LOCKED",
         hold_ids,
         now,
     );
     Ok(due.fetch_all(conn).await?)
-}
-
-/// Which holds, newest first.
-#[derive(Clone, Debug)]
-pub(in crate::usage) struct HoldFilter<'a> {
-    pub(in crate::usage) merchant_id: Option<&'a MerchantId>,
-    pub(in crate::usage) user_id: Option<&'a UserId>,
-    pub(in crate::usage) status: Option<HoldStatus>,
-    /// Older than this one.
-    pub(in crate::usage) before: Option<&'a str>,
-    pub(in crate::usage) limit: i64,
-}
-
-/// A page of holds. Ids grow with time, so they are the order and the key of the page.
-pub(in crate::usage) async fn list(conn: &mut Conn, filter: &HoldFilter<'_>) -> Result<Vec<Hold>, DbError> {
-    let (user_id, status) = (filter.user_id.map(UserId::as_str), filter.status.map(HoldStatus::as_str));
-    let page = match (filter.merchant_id, user_id) {
-        (Some(merchant_id), Some(user_id)) => {
-            holds!(
-                "WHERE merchant_id = $1 AND user_id = $2 AND ($3::text IS NULL OR status = $3)
-                   AND ($4::text IS NULL OR hold_id < $4)
-                 ORDER BY hold_id DESC LIMIT $5",
-                merchant_id.as_str(),
-                user_id,
-                status,
-                filter.before,
-                filter.limit,
-            )
-            .fetch_all(conn)
-            .await?
-        }
-        (merchant_id, user_id) => {
-            holds!(
-                "WHERE ($1::text IS NULL OR merchant_id = $1) AND ($2::text IS NULL OR user_id = $2)
-                   AND ($3::text IS NULL OR status = $3) AND ($4::text IS NULL OR hold_id < $4)
-                 ORDER BY hold_id DESC LIMIT $5",
-                merchant_id.map(MerchantId::as_str),
-                user_id,
-                status,
-                filter.before,
-                filter.limit,
-            )
-            .fetch_all(conn)
-            .await?
-        }
-    };
-    Ok(page)
 }
 
 /// How many holds outlive their time by more than that.

@@ -5,11 +5,13 @@
 mod act;
 mod cycles;
 mod find;
+mod list;
 mod products;
 mod take;
 mod write;
 
 pub(super) use act::{Act, Deed, expire_in_tx};
-pub(super) use find::{HoldFilter, count_leaked, delete_marks_before, find, list, list_due};
+pub(super) use find::{count_leaked, delete_marks_before, find, list_due};
+pub(super) use list::list;
 pub(super) use products::{list as list_prices, upsert as upsert_product, upsert_price};
 pub(super) use take::Take;

@@ -22,6 +22,12 @@ WITH moved AS (
          AS new (merchant_id, user_id, product_code, cycle, used_units, fee_hold_id)
     WHERE taken.merchant_id = new.merchant_id AND taken.user_id = new.user_id
       AND taken.product_code = new.product_code AND taken.cycle = new.cycle
+  ), added AS (
+    -- Nobody looked at these: there was no quota.
+    INSERT INTO usage_cycles AS taken (merchant_id, user_id, product_code, cycle, used_units)
+    SELECT * FROM unnest($30::text[], $31::text[], $32::text[], $33::text[], $34::bigint[])
+    ON CONFLICT (merchant_id, user_id, product_code, cycle)
+    DO UPDATE SET used_units = taken.used_units + excluded.used_units
   ), announced AS (
     INSERT INTO outbox (merchant_id, event, event_version, payload, created_at)
     SELECT *, $29::timestamptz FROM unnest($25::text[], $26::text[], $27::smallint[], $28::jsonb[])

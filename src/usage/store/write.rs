@@ -63,7 +63,8 @@ pub(super) async fn write_notes(
 ) -> Result<(), DbError> {
     keep_answers(tx, kept, now).await?;
     let notes = &desk.notes;
-    let cycles: Vec<_> = desk.cycles.iter().collect();
+    let cycles: Vec<_> = notes.cycles.iter().filter_map(|key| desk.cycles.get_key_value(key)).collect();
+    // What is added to a cycle is of a hold that moved.
     let is_empty = moved.is_empty() && notes.marks.is_empty() && notes.events.is_empty() && cycles.is_empty();
     if is_empty { Ok(()) } else { write(tx, moved, notes, &cycles, now).await }
 }
@@ -75,7 +76,8 @@ async fn write(
     cycles: &[(&CycleKey, &CycleUse)],
     now: OffsetDateTime,
 ) -> Result<(), DbError> {
-    let Notes { changes, marks, events, .. } = notes;
+    let Notes { changes, marks, events, added, .. } = notes;
+    let added: Vec<_> = added.iter().collect();
     if !events.is_empty() {
         tx.ring_after_commit();
     }
@@ -111,6 +113,11 @@ async fn write(
         &column(events, |(_, event)| event.version()),
         &column(events, |(_, event)| event.payload()),
         now,
+        &column(&added, |(key, _)| key.merchant_id.as_str()) as &[&str],
+        &column(&added, |(key, _)| key.user_id.as_str()) as &[&str],
+        &column(&added, |(key, _)| key.product_code.as_str()) as &[&str],
+        &column(&added, |(key, _)| key.cycle.as_str()) as &[&str],
+        &column(&added, |(_, units)| **units),
     )
     .fetch_one(conn)
     .await?;

@@ -121,6 +121,7 @@ pub const ROUTES: &[Route] = &[
     ),
     Route::get("/admin/products", Who::Viewer),
     Route::get("/admin/usage/holds", Who::Viewer),
+    Route::get("/admin/users/{user_id}/balances", Who::Viewer),
     Route::get("/users/{user_id}/balances", Who::Secret),
     Route::get("/users/{user_id}/entries", Who::Secret),
     Route::post("/webhooks/{channel}", Who::Channel, "{}"),

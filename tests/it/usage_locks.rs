@@ -1,0 +1,77 @@
+//! What metered work locks, and what it does not.
+
+use futures_util::future::join_all;
+use reqwest::Method;
+use serde_json::json;
+use sqlx::{AssertSqlSafe, Executor, raw_sql};
+
+use crate::support::metering::hold;
+use crate::support::stores::tell_redis;
+use crate::support::{SECRET_KEY, TestApp};
+
+#[tokio::test]
+async fn while_the_work_runs_nothing_is_locked() {
+    let app = TestApp::start().await;
+    app.top_up("T", "u1", 1_000).await;
+    app.tokens_with("1", json!({"cycle_quota": 1_000})).await.expect(200);
+    let id = app.held("k1", "u1", 300).await;
+    app.report(&id, "m1", 400).await.expect(200);
+    // Given back without waiting for it.
+    app.eventually("the lock is given back", async || {
+        tell_redis::<Vec<String>>(&app.redis_url, &["KEYS", "lock:BILLING:*"]).await.is_empty()
+    })
+    .await;
+    let mut owner = app.direct_connection().await;
+    let every_row = "BEGIN;
+         SELECT 1 FROM usage_holds FOR UPDATE NOWAIT;
+         SELECT 1 FROM usage_cycles FOR UPDATE NOWAIT;
+         SELECT 1 FROM accounts WHERE user_id = 'u1' FOR UPDATE NOWAIT;
+         SELECT 1 FROM products FOR UPDATE NOWAIT;
+         ROLLBACK";
+    owner.execute(raw_sql(every_row)).await.expect("nobody has them");
+    app.end().await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn who_names_somebody_elses_hold_waits_for_nobody_and_holds_nobody_up() {
+    let app = TestApp::start().await;
+    let stranger = app.merchant("other", "hold").await;
+    app.top_up("T", "u1", 1_000).await;
+    app.tokens("1").await;
+    app.tokens_with("0", json!({"merchant_id": "other"})).await.expect(200);
+    let id = app.held("k1", "u1", 300).await;
+    let own = app.call(Method::POST, "/usage/holds", &stranger, Some(&hold("k1", "u1", 0))).await.expect(201);
+    let own = own.text_of("hold_id");
+
+    let mut owner = app.direct_connection().await;
+    let lock = format!("BEGIN; SELECT 1 FROM usage_holds WHERE hold_id = '{id}' FOR UPDATE");
+    owner.execute(raw_sql(AssertSqlSafe(lock))).await.expect("in hand");
+    let tell = async |key: &str, id: &str, deed: &str| {
+        let body = match deed {
+            "progress" => json!({"message_id": "m1", "cumulative_units": 900}),
+            _ => json!({}),
+        };
+        app.call(Method::POST, &format!("/usage/holds/{id}/{deed}"), key, Some(&body)).await
+    };
+    for deed in ["progress", "confirm", "release"] {
+        assert_eq!(tell(&stranger, &id, deed).await.problem(404), "NOT_FOUND", "{deed}");
+    }
+    owner.execute("ROLLBACK").await.expect("free");
+
+    // In one batch with its merchant: each hears of their own.
+    let both = (0..40).map(|n| {
+        let (app, tell, id, stranger) = (&app, &tell, id.as_str(), stranger.as_str());
+        async move {
+            match n % 4 {
+                0 => tell(stranger, id, "progress").await.problem(404).to_owned(),
+                1 => tell(SECRET_KEY, own, "progress").await.problem(404).to_owned(),
+                2 => tell(stranger, own, "progress").await.expect(200).text_of("status").to_owned(),
+                _ => app.report(id, "m2", 300).await.expect(200).text_of("status").to_owned(),
+            }
+        }
+    });
+    let heard = join_all(both).await;
+    assert!(heard.iter().all(|answer| answer == "NOT_FOUND" || answer == "HELD"), "{heard:?}");
+    assert_eq!(app.standing(&id).await, ("HELD".into(), 300, 0, Some(300)));
+    app.end().await;
+}

@@ -1,0 +1,74 @@
+//! Quotas of cycles, over time and beside others.
+
+use serde_json::json;
+use sqlx::{Executor, raw_sql};
+
+use crate::support::TestApp;
+use crate::support::metering::{hold, hold_with};
+
+/// What is used of the only cycle.
+async fn used(app: &TestApp) -> i64 {
+    sqlx::query_scalar("SELECT used_units FROM usage_cycles")
+        .fetch_one(app.instance.app.db.pool())
+        .await
+        .expect("a cycle")
+}
+
+#[tokio::test]
+async fn a_quota_counts_what_was_charged_before_there_was_one() {
+    let app = TestApp::start().await;
+    app.top_up("T", "u1", 1_000).await;
+    app.tokens("1").await;
+    let charged = app.held("k1", "u1", 60).await;
+    app.confirm(&charged, Some(50)).await.expect(200);
+    let released = app.held("k2", "u1", 60).await;
+    app.release(&released).await.expect(200);
+    let open = app.held("k3", "u1", 30).await;
+    app.post("/usage/holds", hold_with("k0", "u1", 9, json!({"cycle": "another"}))).await.expect(201);
+    app.tokens_with("1", json!({"cycle_quota": 100})).await.expect(200);
+
+    assert_eq!(app.post("/usage/holds", hold("k4", "u1", 51)).await.problem(422), "QUOTA_EXCEEDED");
+    let limited = app.held("k4", "u1", 50).await;
+    // What was held without a quota is not held up by one, and counts when it is charged, whatever is held under one
+    // in the same batch.
+    let (first, second) = tokio::join!(app.confirm(&open, Some(30)), app.confirm(&limited, Some(10)));
+    (first.expect(200), second.expect(200));
+    assert_eq!(used(&app).await, 90);
+    assert_eq!(app.post("/usage/holds", hold("k5", "u1", 11)).await.problem(422), "QUOTA_EXCEEDED");
+    app.held("k5", "u1", 10).await;
+
+    // What is charged while there is none again counts too.
+    app.tokens_with("1", json!({"cycle_quota": null})).await.expect(200);
+    let free = app.held("k6", "u1", 500).await;
+    app.confirm(&free, Some(400)).await.expect(200);
+    app.tokens_with("1", json!({"cycle_quota": 501})).await.expect(200);
+    assert_eq!(app.post("/usage/holds", hold("k7", "u1", 2)).await.problem(422), "QUOTA_EXCEEDED");
+    app.held("k7", "u1", 1).await;
+    app.end().await;
+}
+
+#[tokio::test]
+async fn a_report_within_what_a_hold_counts_for_leaves_its_cycle_alone() {
+    let app = TestApp::start().await;
+    app.top_up("T", "u1", 1_000).await;
+    app.tokens_with("1", json!({"cycle_quota": 100})).await.expect(200);
+    let (one, two) = (app.held("k1", "u1", 40).await, app.held("k2", "u1", 40).await);
+    let row = async || -> String {
+        sqlx::query_scalar("SELECT ctid::text FROM usage_cycles")
+            .fetch_one(app.instance.app.db.pool())
+            .await
+            .expect("a cycle")
+    };
+    let before = row().await;
+    let mut owner = app.direct_connection().await;
+    let lock = "BEGIN; SELECT 1 FROM usage_cycles FOR UPDATE";
+    owner.execute(raw_sql(lock)).await.expect("in hand");
+    app.report(&one, "m1", 40).await.expect(200);
+    app.report(&one, "m0", 20).await.expect(200);
+    owner.execute("ROLLBACK").await.expect("free");
+    assert_eq!(row().await, before, "it was not written");
+    app.report(&one, "m2", 60).await.expect(200);
+    assert_eq!(app.report(&two, "m1", 41).await.problem(422), "QUOTA_EXCEEDED");
+    assert_eq!(used(&app).await, 100);
+    app.end().await;
+}
