@@ -172,15 +172,15 @@ impl Lanes {
         Place { lanes: self.clone(), name: name.to_owned(), outcome: None }
     }
 
-    /// Of these lanes so much was taken where there was that much room: what filled it leaves more behind it.
-    pub(super) fn note_full<'a>(&self, room: &(Vec<String>, Vec<i64>), taken: impl Iterator<Item = &'a str>) {
+    /// From these lanes that was taken where there was that much room: what filled it leaves more behind it.
+    pub(super) fn note_full<'a>(&self, room: &Room, taken: impl Iterator<Item = &'a str>) {
         let mut counts: HashMap<&str, i64> = HashMap::new();
         taken.for_each(|name| *counts.entry(name).or_default() += 1);
-        let room: HashMap<&str, i64> =
-            room.0.iter().map(String::as_str).zip(room.1.iter().copied()).collect();
-        let first = i64::try_from(FIRST).unwrap_or(i64::MAX);
+        let is_all_full = counts.values().sum::<i64>() >= room.of_all;
+        let named: HashMap<&str, i64> =
+            room.lanes.iter().map(String::as_str).zip(room.of_lanes.iter().copied()).collect();
         for (name, count) in counts {
-            if count >= room.get(name).copied().unwrap_or(first) {
+            if is_all_full || count >= named.get(name).copied().unwrap_or(room.of_others) {
                 self.note_waiting(name);
             }
         }
