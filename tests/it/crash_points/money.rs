@@ -23,6 +23,7 @@ pub enum Money {
     RetryOfADeadTask,
     Reconcile,
     CompensatingCharge,
+    Stumble,
     UploadAStatement,
     ApproveADifference,
     OldStatement,
