@@ -100,7 +100,7 @@ pub(super) async fn stumble(app: &App, run: &Claimed, why: &str) -> Result<Batch
         Ok::<_, DbError>(is_stuck)
     }
     .await;
-    let is_stuck = tx.finish(rested).await?;
+    let is_stuck = effect!("reconciliation.rest", tx.finish(rested).await)?;
     if !is_stuck || is_fetched {
         return Ok(Batch::Done);
     }

@@ -4,8 +4,8 @@
 //! is found; nothing is done about a statement that was not read to its end and does not add up, and the day stays open
 //! for the right one; money moves through the functions that callbacks use, once for each trade and refund number; a
 //! difference is applied, dismissed by a person, resolved by itself, or shown to a person by an exception. What may give
-//! money back, or take it from a user, waits for a person unless `RECON_AUTO=all`, and then up to the day's cap. [`model::DayStatus::after`] and
-//! [`model::ItemStatus::after`] are the two lives.
+//! money back, or take it from a user, waits for a person unless `RECON_AUTO=all`, and then up to the day's cap.
+//! [`model::DayStatus::after`] and [`model::ItemStatus::after`] are the two lives.
 //!
 //! In reading order: `begin` and `upload` make a day's row; `run` carries it on, one bounded batch at a time: `fetch`
 //! copies the statement's lines in chunks, each with the place behind it, from the channel or from a `file`; `compare`

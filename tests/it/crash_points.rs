@@ -90,6 +90,7 @@ const EFFECTS: &[(Story, &[&str])] = &[
             "reconciliation.end",
         ],
     ),
+    (Story::Money(Money::Stumble), &["reconciliation.rest"]),
     (Story::Money(Money::CompensatingCharge), &["reconciliation.charge"]),
     (Story::Money(Money::UploadAStatement), &["reconciliation.keep_part"]),
     (Story::Money(Money::ApproveADifference), &["reconciliation.person"]),

@@ -84,7 +84,7 @@ const WORLDS: [(&str, &str); 2] = [
 
 /// What a statement has that joins a batch, looks up by an attempt or a task's subject, or compares a day.
 const KEYED: [&str; 5] =
-    ["unnest(", "pay_order_id = $", "subject = $", "statement_lines", "reconciliation_items"];
+    ["unnest(", "pay_order_id = $", "subject = $", "statement_lines", "UPDATE reconciliation_items"];
 /// It has a row for each channel and day.
 const SMALL: &str = "reconciliations";
 

@@ -14,10 +14,11 @@ WITH chunk AS MATERIALIZED (
     WINDOW walk AS (ORDER BY kind, channel_id, line_no)
 ), known AS MATERIALIZED (
     SELECT chunk.*,
-           is_second OR (at < $8::timestamptz + $12::interval AND EXISTS (
-               SELECT 1 FROM statement_lines AS yesterday
+           -- As EXISTS the planner would read all of yesterday's for every range.
+           is_second OR (at < $8::timestamptz + $12::interval AND (
+               SELECT true FROM statement_lines AS yesterday
                WHERE yesterday.reconciliation_id = $11 AND yesterday.kind = chunk.kind
-                 AND yesterday.channel_id = chunk.channel_id))
+                 AND yesterday.channel_id = chunk.channel_id LIMIT 1) IS NOT NULL)
            -- What was made twice under one number of ours has another number of theirs each time.
            OR CASE WHEN kind IN ('REFUND', 'REFUND_REVERSAL', 'PAYOUT') AND our_id <> '' THEN (
                SELECT true FROM statement_lines AS twin
@@ -115,11 +116,20 @@ WITH chunk AS MATERIALIZED (
 ), last AS (
     SELECT kind, channel_id, line_no FROM chunk ORDER BY kind DESC, channel_id DESC, line_no DESC LIMIT 1
 )
-SELECT classed.kind AS "kind!: StatementKind", classed.currency AS "currency!: Currency",
-       count(*) AS "lines!", sum(amount)::bigint AS "theirs!", sum(fee)::bigint AS "fees!",
-       coalesce(sum(coalesce(counted, 0) - amount) FILTER (WHERE class IS NOT NULL), 0)::bigint AS "differences!",
-       -(coalesce(sum(CASE WHEN class IS NULL THEN amount ELSE coalesce(counted, 0) END)
-                  FILTER (WHERE NOT (is_counted AND is_of_day)), 0))::bigint AS "edges!",
+SELECT summed.kind AS "kind!: StatementKind", summed.currency AS "currency!: Currency", sum(lines)::bigint AS "lines!",
+       sum(theirs)::bigint AS "theirs!", sum(fees)::bigint AS "fees!", sum(differences)::bigint AS "differences!",
+       sum(edges)::bigint AS "edges!",
        last.kind AS "last_kind!", last.channel_id AS "last_channel_id!", last.line_no AS "last_line_no!"
-FROM classed CROSS JOIN last
-GROUP BY classed.kind, classed.currency, last.kind, last.channel_id, last.line_no
+FROM (
+    SELECT kind, currency, count(*) AS lines, sum(amount) AS theirs, sum(fee) AS fees,
+           coalesce(sum(coalesce(counted, 0) - amount) FILTER (WHERE class IS NOT NULL), 0) AS differences,
+           -(coalesce(sum(CASE WHEN class IS NULL THEN amount ELSE coalesce(counted, 0) END)
+                      FILTER (WHERE NOT (is_counted AND is_of_day)), 0)) AS edges
+    FROM classed GROUP BY kind, currency
+    UNION ALL
+    -- Ours of another currency is a difference there, too.
+    SELECT kind, our_currency, 0, 0, 0, sum(our_amount), 0
+    FROM classed WHERE our_currency <> currency AND is_counted AND is_of_day AND NOT is_repeat
+    GROUP BY kind, our_currency
+) AS summed CROSS JOIN last
+GROUP BY summed.kind, summed.currency, last.kind, last.channel_id, last.line_no

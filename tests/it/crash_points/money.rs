@@ -22,6 +22,7 @@ pub enum Money {
     RetryOfADeadTask,
     Reconcile,
     CompensatingCharge,
+    Stumble,
     UploadAStatement,
     ApproveADifference,
     OldStatement,

@@ -115,6 +115,25 @@ async fn spent_money(app: &TestApp, number: &str) {
     app.confirm(&hold_id, Some(500)).await.expect(200);
 }
 
+/// Makes the database refuse the end of a comparison once.
+async fn stumble_once(app: &TestApp) {
+    app.sql(
+        "DROP TRIGGER IF EXISTS stumble ON reconciliations;
+         DROP FUNCTION IF EXISTS stumble();
+         DROP SEQUENCE IF EXISTS stumbles;
+         CREATE SEQUENCE stumbles;
+         CREATE FUNCTION stumble() RETURNS trigger LANGUAGE plpgsql SECURITY DEFINER AS $$
+             BEGIN
+                 -- A number that was given out stays so when its transaction fails.
+                 IF nextval('public.stumbles') = 1 THEN RAISE 'not now'; END IF;
+                 RETURN NEW;
+             END $$;
+         CREATE TRIGGER stumble BEFORE UPDATE ON reconciliations FOR EACH ROW
+             WHEN (NEW.status = 'ACTING' AND OLD.status = 'MATCHING') EXECUTE FUNCTION stumble()",
+    )
+    .await;
+}
+
 /// A day that was compared long ago.
 async fn old_day(app: &TestApp, number: &str) {
     app.sql(&format!(
@@ -142,6 +161,10 @@ pub async fn prepare(story: Money, app: &TestApp, number: &str) {
             lost_money(app, number).await;
             app.reconcile(yesterday()).await;
         }
+        Money::Stumble => {
+            lost_money(app, number).await;
+            stumble_once(app).await;
+        }
         Money::Reconcile => differing_orders(app, number).await,
         Money::CompensatingCharge => {
             lost_money(app, &format!("L-{number}")).await;
@@ -161,7 +184,7 @@ pub async fn tell(story: Money, app: &TestApp, service: &Service, number: &str) 
             upload(service, &sandbox_csv(day, &app.book_lines(day).await)).await?;
         }
         Money::Reconcile => upload(service, &bent_statement(app, number).await).await?,
-        Money::CompensatingCharge => {
+        Money::CompensatingCharge | Money::Stumble => {
             let body = json!({"channel": "sandbox", "day": day.to_string(), "reason": "the story wants it"});
             let begun = ask("/admin/reconciliations", body).await?;
             assert_eq!(begun.status, 200, "{}", begun.text);

@@ -216,10 +216,7 @@ async fn a_day_that_cannot_be_compared_is_tried_on_and_shown_to_a_person_until_i
     }
     assert_eq!(app.open_exception().await["exception_id"], open["exception_id"], "once");
     assert_eq!(app.reconciliation(&id).await["status"], "MATCHING");
-    assert!(
-        app.admin_get("/admin/audit").await.expect(200).body["ok"].as_bool().expect("a word"),
-        "somebody knows"
-    );
+    assert_somebody_knows(&app).await;
     allow(&app).await;
     let run = app.carry_out(&id).await;
     assert_eq!((&run["status"], &run["differences"]), (&json!("DONE"), &json!({"MISSING_HERE APPLIED": 1})));
@@ -246,10 +243,7 @@ async fn differences_that_wait_for_a_statement_which_is_late_are_not_left_in_sil
     assert_eq!(app.count_where("reconciliation_items", "status = 'PROPOSED'").await, 1);
     assert_eq!(app.open_exception().await["kind"], "LATE_STATEMENT", "at once: something waits for it");
     app.clock.advance(Duration::from_secs(590));
-    assert!(
-        app.admin_get("/admin/audit").await.expect(200).body["ok"].as_bool().expect("a word"),
-        "somebody knows"
-    );
+    assert_somebody_knows(&app).await;
     app.sql("ALTER TABLE sandbox.hidden RENAME TO payments").await;
     app.clock.advance(Duration::from_secs(60));
     for _ in 0..10 {
