@@ -51,7 +51,7 @@ async fn merchant_and_operator_see_holds_and_products() {
     assert_eq!((ids_of(&second), &second["has_more"]), (vec![newest_first[1].clone()], &json!(false)));
 
     let balances = app.get("/users/u1/balances").await.expect(200).body;
-    assert_eq!(balances["data"][0], json!({"currency": "CNY", "available": 998, "held": 1, "receivable": 0}));
+    assert_eq!(balances["data"][0], json!({"currency": "CNY", "available": 999, "held": 1, "receivable": 0}));
     let seen = app.admin_get("/admin/users/u1/balances?merchant_id=demo").await.expect(200).body;
     assert_eq!(seen, balances);
 
