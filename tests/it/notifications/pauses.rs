@@ -28,11 +28,11 @@ async fn an_endpoint_that_asks_for_a_pause_is_left_alone_by_every_event() {
     )
     .await;
     app.post("/orders/P3/close", json!({})).await.expect(200);
-    app.clock.advance(seconds(119));
+    app.clock.advance(seconds(90));
     app.run_until_idle().await;
     app.assert_books_balance().await;
     assert_eq!((receiver.calls().len(), own.told_of("P3").len()), (2, 1), "it asked for 120 s");
-    app.clock.advance(seconds(14));
+    app.clock.advance(seconds(43));
     app.run_until_idle().await;
     let told: Vec<usize> = ["P0", "P1", "P2"].iter().map(|order| receiver.told_of(order).len()).collect();
     assert_eq!(told, [2, 2, 1]);
