@@ -43,3 +43,23 @@ macro_rules! words {
 }
 
 pub(crate) use words;
+
+/// Walks every pair of a state and an event: these moves there are, and no others.
+#[cfg(test)]
+#[track_caller]
+pub(crate) fn assert_moves<S, E>(
+    states: &[S],
+    events: &[E],
+    allowed: &[(S, E, S)],
+    after: impl Fn(S, E) -> Option<S>,
+) where
+    S: Copy + PartialEq + std::fmt::Debug + std::fmt::Display,
+    E: Copy + PartialEq + std::fmt::Display,
+{
+    for &from in states {
+        for &event in events {
+            let to = allowed.iter().find(|(f, e, _)| (*f, *e) == (from, event)).map(|(_, _, to)| *to);
+            assert_eq!(after(from, event), to, "{from} by {event}");
+        }
+    }
+}

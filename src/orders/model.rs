@@ -278,6 +278,7 @@ impl Order {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::infra::words::assert_moves;
 
     #[test]
     fn every_pair_of_state_and_event_is_decided() {
@@ -295,13 +296,7 @@ mod tests {
             (S::PartiallyRefunded, E::RefundReversedInFull, S::Paid),
             (S::Refunded, E::RefundReversedInFull, S::Paid),
         ];
-        for &from in S::ALL {
-            for &event in E::ALL {
-                let expected =
-                    allowed.iter().find(|(f, e, _)| (*f, *e) == (from, event)).map(|(_, _, to)| *to);
-                assert_eq!(from.after(event).ok(), expected, "{from} by {event}");
-            }
-        }
+        assert_moves(S::ALL, E::ALL, &allowed, |from, event| from.after(event).ok());
     }
 
     #[test]

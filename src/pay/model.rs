@@ -143,6 +143,7 @@ pub(crate) fn money_of(amount: i64, currency: Currency) -> Result<Money, DbError
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::infra::words::assert_moves;
 
     #[test]
     fn every_pair_of_state_and_event_is_decided() {
@@ -158,12 +159,6 @@ mod tests {
             (S::Init, E::AttemptClosed, S::Closed),
             (S::Paying, E::AttemptClosed, S::Closed),
         ];
-        for &from in S::ALL {
-            for &event in E::ALL {
-                let expected =
-                    allowed.iter().find(|(f, e, _)| (*f, *e) == (from, event)).map(|(_, _, to)| *to);
-                assert_eq!(from.after(event), expected, "{from} by {event}");
-            }
-        }
+        assert_moves(S::ALL, E::ALL, &allowed, S::after);
     }
 }

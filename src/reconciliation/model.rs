@@ -320,6 +320,7 @@ pub struct Item {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::infra::words::assert_moves;
 
     #[test]
     fn every_pair_of_a_days_life_is_decided() {
@@ -332,14 +333,9 @@ mod tests {
             (S::Matching, E::Matched, S::Acting),
             (S::Acting, E::Finished, S::Done),
         ];
-        for &from in S::ALL {
-            assert_eq!(from.after(E::BegunAgain), Some(S::Open));
-            for &event in E::ALL.iter().filter(|event| **event != E::BegunAgain) {
-                let expected =
-                    allowed.iter().find(|(f, e, _)| (*f, *e) == (from, event)).map(|(_, _, to)| *to);
-                assert_eq!(from.after(event), expected, "{from} by {event}");
-            }
-        }
+        let begun_again = S::ALL.iter().map(|from| (*from, E::BegunAgain, S::Open));
+        let allowed: Vec<_> = allowed.into_iter().chain(begun_again).collect();
+        assert_moves(S::ALL, E::ALL, &allowed, S::after);
     }
 
     #[test]
@@ -361,13 +357,7 @@ mod tests {
             (S::Waiting, E::Dismissed, S::Dismissed),
             (S::Escalated, E::Dismissed, S::Dismissed),
         ];
-        for &from in S::ALL {
-            for &event in E::ALL {
-                let expected =
-                    allowed.iter().find(|(f, e, _)| (*f, *e) == (from, event)).map(|(_, _, to)| *to);
-                assert_eq!(from.after(event), expected, "{from} by {event}");
-            }
-        }
+        assert_moves(S::ALL, E::ALL, &allowed, S::after);
     }
 
     #[test]

@@ -235,6 +235,7 @@ impl Refund {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::infra::words::assert_moves;
 
     #[test]
     fn every_pair_of_state_and_event_is_decided() {
@@ -249,13 +250,7 @@ mod tests {
             (S::Processing, E::Failed, S::Failed),
             (S::Succeeded, E::Failed, S::Failed),
         ];
-        for &from in S::ALL {
-            for &event in E::ALL {
-                let expected =
-                    allowed.iter().find(|(f, e, _)| (*f, *e) == (from, event)).map(|(_, _, to)| *to);
-                assert_eq!(from.after(event), expected, "{from} by {event}");
-            }
-        }
+        assert_moves(S::ALL, E::ALL, &allowed, S::after);
     }
 
     #[test]
@@ -268,12 +263,6 @@ mod tests {
             (S::Refunded, E::RefundFailed, S::Held),
             (S::Held, E::Kept, S::Kept),
         ];
-        for &from in S::ALL {
-            for &event in E::ALL {
-                let expected =
-                    allowed.iter().find(|(f, e, _)| (*f, *e) == (from, event)).map(|(_, _, to)| *to);
-                assert_eq!(from.after(event), expected, "{from} by {event}");
-            }
-        }
+        assert_moves(S::ALL, E::ALL, &allowed, S::after);
     }
 }

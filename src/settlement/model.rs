@@ -186,6 +186,7 @@ pub struct Waiting {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::infra::words::assert_moves;
 
     #[test]
     fn every_pair_of_a_settlements_state_and_event_is_decided() {
@@ -196,23 +197,13 @@ mod tests {
             (S::Settled, E::Restored, S::Settled),
             (S::ClawedBack, E::Restored, S::Settled),
         ];
-        for &from in S::ALL {
-            for &event in E::ALL {
-                let to = allowed.iter().find(|(f, e, _)| (*f, *e) == (from, event)).map(|(_, _, to)| *to);
-                assert_eq!(from.after(event), to, "{from} by {event}");
-            }
-        }
+        assert_moves(S::ALL, E::ALL, &allowed, S::after);
     }
 
     #[test]
     fn every_pair_of_a_runs_state_and_event_is_decided() {
         use {RunEvent as E, RunStatus as S};
         let allowed = [(S::Running, E::PageSettled, S::Running), (S::Running, E::Finished, S::Done)];
-        for &from in S::ALL {
-            for &event in E::ALL {
-                let to = allowed.iter().find(|(f, e, _)| (*f, *e) == (from, event)).map(|(_, _, to)| *to);
-                assert_eq!(from.after(event), to, "{from} by {event}");
-            }
-        }
+        assert_moves(S::ALL, E::ALL, &allowed, S::after);
     }
 }

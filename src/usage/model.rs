@@ -350,6 +350,7 @@ pub struct Report {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::infra::words::assert_moves;
 
     #[test]
     fn a_hold_ends_once_and_only_an_expired_one_is_charged_late() {
@@ -360,12 +361,7 @@ mod tests {
             (S::Held, E::DeadlinePassed, S::Expired),
             (S::Expired, E::Confirmed, S::Confirmed),
         ];
-        for from in S::ALL {
-            for event in E::ALL {
-                let to = allowed.iter().find(|(s, e, _)| (s, e) == (from, event)).map(|(.., to)| *to);
-                assert_eq!(from.after(*event), to, "{from} {event}");
-            }
-        }
+        assert_moves(S::ALL, E::ALL, &allowed, S::after);
     }
 
     #[test]

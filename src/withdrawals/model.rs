@@ -243,6 +243,7 @@ impl Withdrawal {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::infra::words::assert_moves;
 
     #[test]
     fn money_goes_out_or_comes_back_and_never_both() {
@@ -255,11 +256,6 @@ mod tests {
             (S::Paying, E::PayoutRefused, S::Reversing),
             (S::Reversing, E::GivenBack, S::Reversed),
         ];
-        for from in S::ALL {
-            for event in E::ALL {
-                let to = allowed.iter().find(|(s, e, _)| (s, e) == (from, event)).map(|(.., to)| *to);
-                assert_eq!(from.after(*event), to, "{from} {event}");
-            }
-        }
+        assert_moves(S::ALL, E::ALL, &allowed, S::after);
     }
 }
