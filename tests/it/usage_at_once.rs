@@ -1,9 +1,11 @@
 //! Metered work, many at once: nothing is spent twice, refused in vain, lost, or waits in a circle.
 
+use std::str::FromStr;
 use std::time::{Duration, Instant};
 
 use futures_util::future::join_all;
-use payonce::usage;
+use payonce::ids::{HoldId, MerchantId, MessageId};
+use payonce::usage::{self, Report, Units};
 use serde_json::{Value, json};
 
 use crate::support::metering::{hold, hold_with};
@@ -27,6 +29,17 @@ async fn beside(app: &TestApp) -> TestApp {
         ..TestOptions::default()
     };
     TestApp::start_with(options).await
+}
+
+/// How many deadlocks PostgreSQL has met, once these instances are gone: what a connection knows of that is told at
+/// its end at the latest.
+async fn deadlocks<const N: usize>(app: &TestApp, instances: [TestApp; N]) -> i64 {
+    for instance in &instances {
+        instance.instance.app.db.close().await;
+    }
+    let mut conn = app.direct_connection().await;
+    let met = "SELECT deadlocks FROM pg_stat_database WHERE datname = current_database()";
+    sqlx::query_scalar(met).fetch_one(&mut conn).await.expect("a row")
 }
 
 fn minor(value: &Value) -> i64 {
@@ -148,7 +161,7 @@ async fn of_many_first_holds_of_a_cycle_at_once_one_pays_for_it() {
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn batches_that_want_more_and_batches_that_free_do_not_wait_in_a_circle() {
     let app = start(Some("redis://127.0.0.1:1".to_owned())).await;
-    let other = beside(&app).await;
+    let (here, there) = (beside(&app).await, beside(&app).await);
     app.tokens("1").await;
     for n in 0..20 {
         app.top_up(&format!("T{n}"), &format!("u{n}"), 1_000).await;
@@ -162,7 +175,7 @@ async fn batches_that_want_more_and_batches_that_free_do_not_wait_in_a_circle() 
         }))
         .await;
         let one = |n: usize| {
-            let (here, there) = if n.is_multiple_of(2) { (&app, &other) } else { (&other, &app) };
+            let (here, there) = if n.is_multiple_of(2) { (&here, &there) } else { (&there, &here) };
             let (first, second) = &ids[(n * 7 + round) % 20];
             async move {
                 let beyond = async { here.report(first, "m1", 30).await.expect(200) };
@@ -173,16 +186,10 @@ async fn batches_that_want_more_and_batches_that_free_do_not_wait_in_a_circle() 
         };
         join_all((0..20).map(one)).await;
     }
-    let deadlocks: i64 =
-        sqlx::query_scalar("SELECT deadlocks FROM pg_stat_database WHERE datname = current_database()")
-            .fetch_one(app.instance.app.db.pool())
-            .await
-            .expect("a row");
-    println!("{deadlocks} deadlocks");
+    assert_eq!(deadlocks(&app, [here, there]).await, 0);
     for n in 0..20 {
         assert_eq!(app.cny_of(&format!("u{n}")).await, (1_000 - 6 * 35, 0));
     }
-    other.instance.app.db.close().await;
     app.end().await;
 }
 
@@ -224,11 +231,12 @@ async fn a_confirm_and_an_expiry_in_the_same_instant_charge_exactly_once() {
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn sixty_four_clients_on_one_user_harm_nobody() {
     let app = start(None).await;
+    let busy = beside(&app).await;
     app.top_up("T", "u1", 100_000).await;
     app.top_up("T2", "u2", 100_000).await;
     app.tokens("1").await;
-    let client = |name: String, user: &'static str, rounds: usize| {
-        let app = &app;
+    let client = |number: usize, user: &'static str, rounds: usize| {
+        let (app, name) = (&busy, format!("c{number}"));
         async move {
             let mut slowest = Duration::ZERO;
             for n in 0..rounds {
@@ -241,9 +249,13 @@ async fn sixty_four_clients_on_one_user_harm_nobody() {
             slowest
         }
     };
-    let crowd = join_all((0..64).map(|n| client(format!("c{n}"), "u1", 4)));
-    let (crowd, alone) = tokio::join!(crowd, client("alone".to_owned(), "u2", 20));
-    println!("the slowest of the crowd took {:?}, of the other user {alone:?}", crowd.iter().max());
+    let crowd = join_all((0..64).map(|n| client(n, "u1", 4)));
+    let (crowd, alone) = tokio::join!(crowd, client(64, "u2", 20));
+    let slowest = *crowd.iter().max().expect("a crowd");
+    println!("the slowest of the crowd took {slowest:?}, of the other user {alone:?}");
+    // Another user shares the instance with the crowd, and waits for none of its rows.
+    assert!(alone <= 2 * slowest, "{alone:?}");
+    assert_eq!(deadlocks(&app, [busy]).await, 0);
     assert_eq!(app.cny_of("u1").await, (100_000 - 64 * 4 * 12, 0));
     assert_eq!(app.cny_of("u2").await, (100_000 - 20 * 12, 0));
     app.end().await;
@@ -266,6 +278,58 @@ async fn a_thousand_reports_of_one_hold_at_once_are_a_few_writes() {
     assert_eq!(app.count("usage_messages").await, 1_000);
     app.confirm(&id, None).await.expect(200);
     assert_eq!(app.cny_of("u1").await, (9_000, 0));
+    app.end().await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_thousand_reports_a_second_of_one_hold_pile_up_no_waiting() {
+    let app = start(None).await;
+    let busy = beside(&app).await;
+    app.top_up("T", "u1", 10_000).await;
+    app.tokens("1").await;
+    let id = HoldId::from_str(&app.held("k1", "u1", 100).await).expect("an id");
+    let merchant_id = MerchantId::from_str("demo").expect("an id");
+    let report = async |n: i64| {
+        let report = Report {
+            message_id: MessageId::from_str(&format!("m{n}")).expect("an id"),
+            cumulative_units: Units::try_from(n).expect("units"),
+        };
+        let since = Instant::now();
+        usage::progress(&busy.instance.app, &merchant_id, &id, report, None).await.expect("heard");
+        since.elapsed()
+    };
+    let began = Instant::now();
+    // Each at its millisecond, whatever became of those before.
+    let told = join_all((1..=3_000_i64).map(|n| {
+        let report = &report;
+        async move {
+            tokio::time::sleep(Duration::from_millis(n.unsigned_abs())).await;
+            report(n).await
+        }
+    }));
+    let waiting = async {
+        let mut conn = app.direct_connection().await;
+        let waiting = "SELECT count(*) FROM pg_stat_activity WHERE wait_event_type = 'Lock' AND datname = current_database()";
+        let mut most: i64 = 0;
+        while began.elapsed() < Duration::from_millis(3_000) {
+            most = most.max(sqlx::query_scalar(waiting).fetch_one(&mut conn).await.expect("a count"));
+            tokio::time::sleep(Duration::from_millis(10)).await;
+        }
+        most
+    };
+    let (told, waiting) = tokio::join!(told, waiting);
+    let mean = |told: &[Duration]| told.iter().sum::<Duration>() / u32::try_from(told.len()).expect("small");
+    let (first, last) = (mean(&told[..1_000]), mean(&told[2_000..]));
+    println!(
+        "3,000 reports took {:?}: {first:?} each in the first second, {last:?} in the last; {waiting} waited for a lock",
+        began.elapsed()
+    );
+    // All that is told at a time is one batch, which waits for no other.
+    assert!(waiting <= 1, "{waiting} waited for a lock at once");
+    assert!(last < Duration::from_millis(500), "they pile up: {last:?}");
+    assert_eq!(app.standing(id.as_str()).await, ("HELD".into(), 3_000, 0, Some(3_000)));
+    assert_eq!(app.count("usage_messages").await, 3_000);
+    assert_eq!(deadlocks(&app, [busy]).await, 0);
     app.end().await;
 }
 
@@ -330,5 +394,41 @@ async fn a_client_that_hangs_up_leaves_no_hold_behind() {
     app.clock.advance(seconds(901));
     app.run_until_idle().await;
     assert_eq!(app.cny_of("u1").await, (10_000, 0));
+    app.end().await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_client_that_hangs_up_at_the_end_is_charged_once_all_the_same() {
+    let app = start(None).await;
+    app.top_up("T", "u1", 10_000).await;
+    app.tokens("1").await;
+    let ids = join_all((0..40).map(|n| {
+        let app = &app;
+        async move { app.held(&format!("k{n}"), "u1", 100).await }
+    }))
+    .await;
+    let hasty = ids.iter().enumerate().map(|(n, id)| {
+        let app = &app;
+        async move {
+            let patience = Duration::from_millis(u64::try_from(n % 5).expect("small"));
+            let ending = async {
+                match n % 2 {
+                    0 => app.confirm(id, Some(60)).await,
+                    _ => app.release(id).await,
+                }
+            };
+            tokio::time::timeout(patience, ending).await.is_ok()
+        }
+    });
+    join_all(hasty).await;
+    // Who asks once more is told what became of it, and nothing becomes of it twice.
+    for (n, id) in ids.iter().enumerate() {
+        match n % 2 {
+            0 => drop(app.confirm(id, Some(60)).await.expect(200)),
+            _ => drop(app.release(id).await.expect(200)),
+        }
+    }
+    assert_eq!(app.cny_of("u1").await, (10_000 - 20 * 60, 0));
+    assert_eq!(app.told("usage.charged").await, 20);
     app.end().await;
 }
