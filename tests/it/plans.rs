@@ -83,8 +83,7 @@ const WORLDS: [(&str, &str); 2] = [
 ];
 
 /// What a statement has that joins a batch, looks up by an attempt or a task's subject, or compares a day.
-const KEYED: [&str; 5] =
-    ["unnest(", "pay_order_id = $", "subject = $", "statement_lines", "UPDATE reconciliation_items"];
+const KEYED: [&str; 4] = ["unnest(", "pay_order_id = $", "subject = $", "statement_lines"];
 /// It has a row for each channel and day.
 const SMALL: &str = "reconciliations";
 
@@ -155,7 +154,9 @@ async fn no_plan_of_a_batch_or_of_a_look_up_walks_a_table_from_end_to_end() {
         let mut tx = db.begin().await.unwrap();
         run(&mut tx, "SET LOCAL ROLE NONE").await;
         run(&mut tx, seed).await;
-        for statement in &statements {
+        // These worlds have no withdrawals: what joins them to a statement is looked at by itself below.
+        let of_both = |text: &&String| text.contains("statement_lines") && text.contains("withdrawals");
+        for statement in statements.iter().filter(|text| !of_both(text)) {
             let mut found = Vec::new();
             walks(&plan(&mut tx, statement).await, &mut found);
             if !found.is_empty() {
