@@ -39,6 +39,8 @@ struct Known {
     lanes: HashMap<String, Lane>,
     /// Deliveries of all lanes.
     in_hand: usize,
+    /// How many lanes that fail were given room so far: the next turn begins behind them.
+    failing_turn: usize,
 }
 
 #[derive(Debug, Default)]
@@ -93,6 +95,25 @@ impl Known {
         }
     }
 
+    /// What each lane that fails may take: what is left for all of them goes round, so that none waits for good behind
+    /// others that have nothing due.
+    fn offer_to_failing(&mut self, first: usize) -> Vec<(String, usize)> {
+        let mut left = self.for_failing();
+        let mut failing: Vec<_> = self.lanes.iter().filter(|(_, lane)| lane.fails).collect();
+        let begin = self.failing_turn % failing.len().max(1);
+        failing.rotate_left(begin);
+        let mut given = 0;
+        let offer = |(name, lane): (&String, &Lane)| {
+            let room = lane.room(first).min(left);
+            left -= room;
+            given += usize::from(room > 0);
+            (name.clone(), room)
+        };
+        let offers = failing.into_iter().map(offer).collect();
+        self.failing_turn = begin + given;
+        offers
+    }
+
     /// Places for lanes that fail.
     fn for_failing(&self) -> usize {
         let failing = self.lanes.values().filter(|lane| lane.fails).map(|lane| lane.in_hand).sum();
@@ -120,25 +141,24 @@ impl Lanes {
         *self.turn.lock().unwrap_or_else(PoisonError::into_inner) = name;
     }
 
+    /// Whether there is any place left.
+    pub(super) fn has_room(&self) -> bool {
+        self.known().free() > 0
+    }
+
     /// How much may be taken now.
     pub(super) fn room(&self) -> Room {
         let mut known = self.known();
         if known.lanes.len() > MAX_REMEMBERED {
             known.lanes.retain(|_, lane| lane.in_hand > 0);
         }
-        let (free, first, mut for_failing) = (known.free(), known.first(), known.for_failing());
-        let mut rooms = Vec::new();
-        for (name, lane) in &known.lanes {
-            let room = match lane.fails {
-                true => lane.room(first).min(for_failing),
-                false => lane.room(first),
-            };
-            for_failing -= if lane.fails { room } else { 0 };
-            if room != first {
-                rooms.push((name.clone(), count(room)));
-            }
-        }
-        let (lanes, of_lanes) = rooms.into_iter().unzip();
+        let (free, first) = (known.free(), known.first());
+        let well = known.lanes.iter().filter(|(_, lane)| !lane.fails);
+        let mut rooms: Vec<_> = well.map(|(name, lane)| (name.clone(), lane.room(first))).collect();
+        rooms.extend(known.offer_to_failing(first));
+        let rooms = rooms.into_iter().filter(|(_, room)| *room != first);
+        let rooms = rooms.map(|(name, room)| (name, count(room)));
+        let (lanes, of_lanes) = rooms.unzip();
         Room { of_all: count(free), of_others: count(first), lanes, of_lanes }
     }
 
@@ -193,6 +213,7 @@ impl Lanes {
 
     fn leave(&self, name: &str, outcome: Option<bool>) {
         let mut known = self.known();
+        let was_full = known.free() == 0;
         known.in_hand = known.in_hand.saturating_sub(1);
         let Some(lane) = known.lanes.get_mut(name) else { return };
         lane.in_hand = lane.in_hand.saturating_sub(1);
@@ -201,10 +222,13 @@ impl Lanes {
             lane.fails = !is_well;
             lane.width = Some(if is_well { (width + 1 + width / 8).min(MOST) } else { (width / 2).max(1) });
         }
-        let rings = outcome == Some(true) && lane.is_hungry && lane.in_hand <= width / 2;
-        if rings {
+        let is_inviting = outcome == Some(true) && lane.is_hungry && lane.in_hand <= width / 2;
+        if is_inviting {
             lane.is_hungry = false;
-            drop(known);
+        }
+        drop(known);
+        // Where no place was left, others may be waiting for this one.
+        if is_inviting || was_full {
             self.bell.notify_one();
         }
     }
@@ -273,7 +297,7 @@ mod tests {
         let early: Vec<_> = (0..4).map(|_| lanes.enter_anyway("well")).collect();
         let room = lanes.room();
         early.into_iter().for_each(|mut place| place.note(true));
-        let names = vec!["well"; FIRST - 4];
+        let names = ["well"; FIRST - 4];
         let mut taken: Vec<_> = names.iter().map(|name| lanes.enter_anyway(name)).collect();
         lanes.note_full(&room, names.iter().copied());
         taken.iter_mut().for_each(|place| place.note(true));

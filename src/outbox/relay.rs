@@ -125,8 +125,8 @@ impl Relay {
         // Most of the time there is nothing, and nothing is begun.
         let waiting = store::what_waits(&mut self.db.conn().await?, now).await?;
         let turn = Turn { now, leased_until, has_rests: waiting.has_rests };
-        // Behind the lanes of this turn there are others.
-        let mut is_half_way = !self.lanes.turn().is_empty();
+        // Behind the lanes of this turn there are others; where no place is left, the next one that is free rings.
+        let mut is_half_way = self.lanes.has_room() && !self.lanes.turn().is_empty();
         for (queue, has_any) in [(Queue::New, waiting.has_new), (Queue::Again, waiting.has_again)] {
             if has_any {
                 let (is_full, begun) = self.route(queue, turn).await?;

@@ -91,6 +91,10 @@ async fn act(app: &App, item: &Item) -> Result<Answer, DutyError> {
                 None => Ok(answer),
             };
         }
+        Done::Charged => {
+            count(&item, ItemEvent::Applied);
+            return Ok(answer);
+        }
         Done::Undecided => (ItemEvent::LeftToAPerson, UNDECIDED.to_owned()),
         Done::Later(why) | Done::Silent(why) if is_last => (ItemEvent::GivenUp, why),
         Done::Later(why) | Done::Silent(why) => {
@@ -188,10 +192,14 @@ async fn end(app: &App, item: &Item, event: ItemEvent, outcome: &str) -> Result<
     }
     .await;
     effect!("reconciliation.end", tx.finish(ended).await)?;
+    count(item, event);
+    Ok(())
+}
+
+fn count(item: &Item, event: ItemEvent) {
     metrics::counter!("payonce_reconciliation_actions_total",
         "class" => item.class.as_str(), "outcome" => event.as_str())
     .increment(1);
-    Ok(())
 }
 
 /// Shows a difference to a person.

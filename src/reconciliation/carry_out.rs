@@ -19,6 +19,8 @@ pub(super) enum Done {
     GivenUp(String),
     /// The user who spent it on usage is to be charged, which is to be decided over.
     Chargeable(String),
+    /// Its user was charged, and it says so already.
+    Charged,
     /// It would give money back by now, which nobody decided.
     Undecided,
     /// Not now.

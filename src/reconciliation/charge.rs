@@ -3,16 +3,17 @@
 //! Money that a top-up brought here and that its channel denies was credited to a user. Where the user has paid for
 //! metered work since, in that currency, and each product that charged for it allows it, the user is charged what the
 //! top-up gave: as far as it is still there it is taken, the rest is owed and shown to a person. Ours is then as theirs.
-//! It is booked once for each difference, under its id. What was not spent on usage, or on a product that does not allow
-//! it, is a person's to see to.
+//! It is booked once for each difference, under its id, in the transaction in which the difference says so. What was not
+//! spent on usage, or on a product that does not allow it, is a person's to see to, and so is a top-up of which anything
+//! was refunded.
 
 use time::OffsetDateTime;
 
 use super::carry_out::Done;
-use super::model::{Item, ItemAction};
-use super::store::{self, Spender};
+use super::model::{Item, ItemAction, ItemEvent, ItemStatus};
+use super::store::{self, Move, Spender};
 use crate::app::App;
-use crate::exceptions::{self, ExceptionKind, NewException};
+use crate::exceptions::{self, ExceptionAction, ExceptionKind, NewException};
 use crate::infra::crash::effect;
 use crate::infra::db::{DbError, Tx};
 use crate::infra::duty::DutyError;
@@ -36,20 +37,39 @@ pub(super) async fn settle_short(app: &App, item: &Item, why: &str) -> Result<Do
     }
 }
 
-/// Charges. What was charged already, by somebody who died before they could say so, is not charged again.
+/// Charges, and says so of the difference, in one transaction: whoever else has it by now charges nobody.
 async fn charge(app: &App, item: &Item, spender: &Spender, why: &str) -> Result<Done, DbError> {
     let charged = app.db.retrying(|| async {
         let mut tx = app.db.begin().await?;
-        let booked = charge_in_tx(app, &mut tx, item, spender, why).await;
-        effect!("reconciliation.charge", tx.finish(booked).await)
+        let charged = charge_in_tx(app, &mut tx, item, spender, why).await;
+        effect!("reconciliation.charge", tx.finish(charged).await)
     });
-    match charged.await {
-        Err(error) if error.constraint() != Some("ledger_transactions_pkey") => Err(error),
-        _ => Ok(Done::Applied(format!("{why}; user {} was charged for it", spender.user_id))),
-    }
+    charged.await
 }
 
 async fn charge_in_tx(
+    app: &App,
+    tx: &mut Tx,
+    item: &Item,
+    spender: &Spender,
+    why: &str,
+) -> Result<Done, DbError> {
+    // The order first, as everywhere: nobody asks for a refund of it meanwhile.
+    if !store::lock_whole(tx, spender).await? {
+        let refunded = format!("{why}; of top-up {} something was or is being refunded", spender.order_no);
+        return Ok(Done::GivenUp(refunded));
+    }
+    let outcome = format!("{why}; user {} was charged for it", spender.user_id);
+    let step = Move { event: ItemEvent::Applied, decided_by: None, outcome: Some(&outcome) };
+    if !store::move_item(tx, item, ItemStatus::Applied, step, app.now()).await? {
+        return Ok(Done::Later("somebody else has it".to_owned()));
+    }
+    exceptions::settle_in_tx(tx, &item.item_id, None, ExceptionAction::None, app.now()).await?;
+    book_in_tx(app, tx, item, spender, why).await?;
+    Ok(Done::Charged)
+}
+
+async fn book_in_tx(
     app: &App,
     tx: &mut Tx,
     item: &Item,

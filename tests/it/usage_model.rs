@@ -227,12 +227,13 @@ async fn whatever_becomes_of_usage_is_what_the_rules_say() {
     let (lives, deeds) = (AtomicUsize::new(0), AtomicUsize::new(0));
     let runtime = tokio::runtime::Handle::current();
     let outcome = tokio::task::block_in_place(|| {
-        runner.run(&Books::sequential_strategy(1..=DEEDS), |(_, story, seen)| {
+        let told = runner.run(&Books::sequential_strategy(1..=DEEDS), |(_, story, seen)| {
             deeds.fetch_add(story.len(), Ordering::Relaxed);
             let number = lives.fetch_add(1, Ordering::Relaxed);
             runtime.block_on(lead(&app, number, &story, seen.as_deref()));
             Ok(())
-        })
+        });
+        told.map_err(|failure| failure.to_string())
     });
     println!("{deeds:?} deeds in {lives:?} lives");
     if let Err(failure) = outcome {

@@ -32,7 +32,8 @@ async fn a_quota_counts_what_was_charged_before_there_was_one() {
     // What was held without a quota is not held up by one, and counts when it is charged, whatever is held under one
     // in the same batch.
     let (first, second) = tokio::join!(app.confirm(&open, Some(30)), app.confirm(&limited, Some(10)));
-    (first.expect(200), second.expect(200));
+    first.expect(200);
+    second.expect(200);
     assert_eq!(used(&app).await, 90);
     assert_eq!(app.post("/usage/holds", hold("k5", "u1", 11)).await.problem(422), "QUOTA_EXCEEDED");
     app.held("k5", "u1", 10).await;

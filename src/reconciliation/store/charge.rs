@@ -2,8 +2,9 @@
 
 use super::runs::Claimed;
 use crate::channels::StatementKind;
-use crate::infra::db::{Conn, DbError};
+use crate::infra::db::{Conn, DbError, Tx};
 use crate::money::Currency;
+use crate::orders::OrderStatus;
 use crate::reconciliation::model::{Class, Item, ItemAction, ItemStatus};
 
 /// Who spent money that never came.
@@ -40,6 +41,26 @@ pub(in crate::reconciliation) async fn find_spender(
         item.channel_id,
     );
     Ok(spender.fetch_optional(conn).await?)
+}
+
+/// Locks the order of the top-up, and says whether it is paid and nothing of it was given back or is asked for. The
+/// refunds are read behind the lock: in a snapshot that has all of them.
+pub(in crate::reconciliation) async fn lock_whole(tx: &mut Tx, spender: &Spender) -> Result<bool, DbError> {
+    let conn: &mut Conn = tx;
+    let status = sqlx::query_scalar!(
+        r#"SELECT status AS "status: OrderStatus" FROM orders WHERE merchant_id = $1 AND order_no = $2 FOR UPDATE"#,
+        spender.merchant_id,
+        spender.order_no,
+    );
+    let status = status.fetch_one(&mut *conn).await?;
+    let is_asked_for = sqlx::query_scalar!(
+        r#"SELECT EXISTS (SELECT 1 FROM refunds
+                          WHERE merchant_id = $1 AND order_no = $2 AND stray_id IS NULL AND status <> 'FAILED')
+                  AS "is_asked_for!""#,
+        spender.merchant_id,
+        spender.order_no,
+    );
+    Ok(status == OrderStatus::Paid && !is_asked_for.fetch_one(conn).await?)
 }
 
 /// Payments that a user was charged for because they never came, and that the day's statement has, so many at most.

@@ -205,6 +205,31 @@ async fn what_is_true_when_a_charge_is_carried_out_decides_over_it() {
 }
 
 #[tokio::test]
+async fn a_top_up_of_which_something_is_asked_back_is_charged_by_nobody() {
+    let app = start("safe").await;
+    let day = app.wait_for_ten();
+    product(&app, "tokens", true).await;
+    paid(&app, "FINE").await;
+    invented_top_up(&app, "T", "u1").await;
+    used(&app, "tokens", "u1", 990).await;
+    app.sleep_over();
+    let run = app.reconcile(day).await;
+    let item = app.differences(&run).await.remove(0);
+    // It waits for an operator; its money is set aside.
+    app.sql("UPDATE merchants SET refund_approval_above = 1 WHERE merchant_id = 'demo'").await;
+    let refund = json!({"refund_no": "R", "order_no": "T", "amount": 600});
+    app.post("/refunds", refund).await.expect(201);
+    app.decide(&item, "approve").await.expect(200);
+    app.carry_on().await;
+    let item = app.differences(&run).await.remove(0);
+    let outcome = item["outcome"].as_str().expect("text");
+    assert!(item["status"] == "ESCALATED" && outcome.contains("being refunded"), "{item:#}");
+    assert_eq!(has_and_owes(&app, "u1").await, (400, 0));
+    assert_eq!(app.count_where("ledger_transactions", "kind = 'COMPENSATING_CHARGE'").await, 0);
+    app.end().await;
+}
+
+#[tokio::test]
 async fn money_that_a_statement_lists_after_its_user_was_charged_is_shown_to_a_person() {
     let app = start("all").await;
     let day = app.wait_for_ten();
