@@ -65,9 +65,8 @@ async fn two_at_once(app: &App, run: &mut Claimed, beside: &Beside) -> Result<bo
         },
         compare_range(&mut second, &mut behind, beside, app.now()),
     );
-    if let Err(error) = kept {
-        return second.finish(Err(error)).await;
-    }
+    // Dropped, the second one is rolled back.
+    kept?;
     run.clone_from(&next);
     next.totals.add(&behind.totals);
     behind.totals = next.totals;

@@ -72,10 +72,6 @@ const WORLDS: [(&str, &str); 2] = [
          SELECT 'ri_' || g, 'sandbox', 'rc_' || g % 10 + 1, 'MISSING_HERE', 'PAYMENT', 't' || g, '', 't' || g, 1, 'CNY', now(), 'APPLY',
                 false, 'APPLIED', 1, now(), now(), now()
          FROM generate_series(1, 1000) AS g;
-         INSERT INTO refunds (refund_id, merchant_id, refund_no, pay_order_id, order_no, amount, currency, status, reason,
-                              created_at, updated_at)
-         SELECT 'rf_' || g, 'shop', 'R' || g, 'po_' || g, 'O' || g, 1, 'CNY', 'SUCCEEDED', 'r', now(), now()
-         FROM generate_series(6, 1000) AS g;
          INSERT INTO usage_messages (hold_id, message_id, units, created_at)
          SELECT 'uh_' || g, 'm', 1, now() FROM generate_series(1, 1000) AS g;
          ANALYZE",
