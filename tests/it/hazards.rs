@@ -298,15 +298,15 @@ async fn a_cut_connection_to_redis_is_made_anew_and_no_request_fails() {
 async fn a_redis_that_takes_no_writes_degrades_the_locks_and_no_request_fails() {
     let app = TestApp::start().await;
     let locks = app.instance.app.locks.clone();
-    assert!(!locks.acquire(Scene::Refund, "lock:test").await.expect("free").is_degraded());
+    assert!(!locks.acquire(Scene::Settle, "lock:test").await.expect("free").is_degraded());
     let _: String = tell_redis(&app.redis_url, &["REPLICAOF", "127.0.0.1", "1"]).await;
 
-    assert!(locks.acquire(Scene::Refund, "lock:readonly").await.expect("the work goes on").is_degraded());
+    assert!(locks.acquire(Scene::Settle, "lock:readonly").await.expect("the work goes on").is_degraded());
     main_job_works(&app, "readonly").await;
 
     let _: String = tell_redis(&app.redis_url, &["REPLICAOF", "NO", "ONE"]).await;
     let since = Instant::now();
-    while locks.acquire(Scene::Refund, "lock:writable").await.expect("free").is_degraded() {
+    while locks.acquire(Scene::Settle, "lock:writable").await.expect("free").is_degraded() {
         assert!(since.elapsed() < millis(1500), "Redis takes writes again, and the locks do not know");
         sleep(millis(20)).await;
     }

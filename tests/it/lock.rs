@@ -141,12 +141,12 @@ async fn the_watchdog_keeps_a_long_hold_and_ends_with_it() {
 async fn a_lost_lock_says_so_and_leaves_the_new_owner_alone() {
     let app = TestApp::start().await;
     let locks = locks(&app.redis_url);
-    let before = metric(&app, "payonce_lock_lost_total", &[("scene", "REFUND")]).await;
+    let before = metric(&app, "payonce_lock_lost_total", &[("scene", "SETTLE")]).await;
     let guard = locks.acquire(Scene::Settle, KEY).await.expect("free");
     let _: () = tell_redis(&app.redis_url, &["SET", KEY, "another"]).await;
 
     tokio::time::timeout(TTL, guard.lost().cancelled()).await.expect("noticed at the next renewal");
-    let after = metric(&app, "payonce_lock_lost_total", &[("scene", "REFUND")]).await;
+    let after = metric(&app, "payonce_lock_lost_total", &[("scene", "SETTLE")]).await;
     assert!(after >= before + 1.0, "{before} → {after}");
     drop(guard);
     sleep(millis(200)).await;
@@ -189,7 +189,7 @@ async fn a_pause_longer_than_the_time_to_live_loses_it() {
 async fn three_tries_a_tenth_of_a_second_apart_then_busy() {
     let app = TestApp::start().await;
     let (here, there) = (locks(&app.redis_url), locks(&app.redis_url));
-    let labels = [("scene", "REFUND"), ("outcome", "busy")];
+    let labels = [("scene", "SETTLE"), ("outcome", "busy")];
     let before = metric(&app, "payonce_lock_acquire_total", &labels).await;
     let _held = here.acquire(Scene::Settle, KEY).await.expect("free");
     for _ in 0..3 {

@@ -67,7 +67,7 @@ async fn three_of_five_nodes_let_one_in_at_a_time() {
     let visits = (0..40).map(|index| {
         let (locks, inside, turns) = (&instances[index % 2], &inside, &turns);
         async move {
-            let guard = locks.acquire(Scene::Refund, KEY).await.expect("its turn");
+            let guard = locks.acquire(Scene::Settle, KEY).await.expect("its turn");
             assert!(!guard.is_degraded());
             assert_eq!(inside.fetch_add(1, Ordering::SeqCst), 0, "somebody else is inside");
             sleep(Duration::from_millis(1)).await;
@@ -87,7 +87,7 @@ async fn two_of_five_nodes_degrade_and_leave_nothing_behind() {
     }
     let locks = locks(&url);
     for _ in 0..5 {
-        let guard = locks.acquire(Scene::Refund, KEY).await.expect("never refused");
+        let guard = locks.acquire(Scene::Settle, KEY).await.expect("never refused");
         assert!(guard.is_degraded());
     }
     until_held_by(0, &nodes).await;
@@ -97,19 +97,19 @@ async fn two_of_five_nodes_degrade_and_leave_nothing_behind() {
 async fn it_is_held_and_given_back_everywhere() {
     let (nodes, url) = quorum_of(5).await;
     let (here, there) = (locks(&url), locks(&url));
-    let guard = here.acquire(Scene::Refund, KEY).await.expect("free");
+    let guard = here.acquire(Scene::Settle, KEY).await.expect("free");
     until_held_by(5, &nodes).await;
-    assert!(there.acquire(Scene::Refund, KEY).await.is_err(), "it is held");
+    assert!(there.acquire(Scene::Settle, KEY).await.is_err(), "it is held");
     until_held_by(5, &nodes).await;
     drop(guard);
     until_held_by(0, &nodes).await;
-    assert!(!there.acquire(Scene::Refund, KEY).await.expect("free").is_degraded());
+    assert!(!there.acquire(Scene::Settle, KEY).await.expect("free").is_degraded());
 }
 
 #[tokio::test]
 async fn the_watchdog_needs_the_majority_and_says_when_it_is_gone() {
     let (mut nodes, url) = quorum_of(5).await;
-    let guard = locks(&url).acquire(Scene::Refund, KEY).await.expect("free");
+    let guard = locks(&url).acquire(Scene::Settle, KEY).await.expect("free");
     until_held_by(5, &nodes).await;
     for mut dead in nodes.split_off(3) {
         dead.kill().await.expect("killed");
@@ -125,7 +125,7 @@ async fn the_watchdog_needs_the_majority_and_says_when_it_is_gone() {
 #[tokio::test]
 async fn a_lock_that_the_majority_gave_to_another_is_lost() {
     let (nodes, url) = quorum_of(3).await;
-    let guard = locks(&url).acquire(Scene::Refund, KEY).await.expect("free");
+    let guard = locks(&url).acquire(Scene::Settle, KEY).await.expect("free");
     until_held_by(3, &nodes).await;
     for node in &nodes[..2] {
         let _: () = tell_redis(&node.url(), &["SET", KEY, "another"]).await;
@@ -140,13 +140,13 @@ async fn a_lock_that_the_majority_gave_to_another_is_lost() {
 async fn a_node_that_is_silent_does_not_slow_anybody_down() {
     let (mut nodes, url) = quorum_of(3).await;
     let locks = locks(&url);
-    drop(locks.acquire(Scene::Refund, KEY).await.expect("free"));
+    drop(locks.acquire(Scene::Settle, KEY).await.expect("free"));
     until_held_by(0, &nodes).await;
     nodes[0].pause().await.expect("paused");
     let mut waits = Vec::new();
     for index in 0..40 {
         let asked = Instant::now();
-        let guard = locks.acquire(Scene::Refund, &format!("{KEY}-{index}")).await.expect("free");
+        let guard = locks.acquire(Scene::Settle, &format!("{KEY}-{index}")).await.expect("free");
         waits.push(asked.elapsed());
         assert!(!guard.is_degraded());
     }
