@@ -63,7 +63,7 @@ async fn differing_orders(app: &TestApp, number: &str) {
 async fn bent_statement(app: &TestApp, number: &str) -> String {
     let trade_of = async |name: &str| -> String {
         sqlx::query_scalar(
-            "SELECT transaction_id FROM sandbox.payments JOIN pay_orders USING (pay_order_id) WHERE order_no = $1",
+            "SELECT payments.transaction_id FROM sandbox.payments JOIN pay_orders USING (pay_order_id) WHERE order_no = $1",
         )
         .bind(format!("{name}-{number}"))
         .fetch_one(app.instance.app.db.pool())
