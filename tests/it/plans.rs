@@ -4,7 +4,8 @@
 
 use payonce::ids::Ids;
 use payonce::infra::clock::Clock;
-use payonce::infra::db::{Conn, Db};
+use payonce::config::DatabaseConfig;
+use payonce::infra::db::{Conn, Db, Tx};
 use serde_json::Value;
 use sqlx::AssertSqlSafe;
 
@@ -122,21 +123,37 @@ async fn run(conn: &mut Conn, sql: &str) {
     outcome.unwrap_or_else(|error| panic!("{error}: {sql}"));
 }
 
-/// The nodes that read a table or an index without looking a key up.
-fn walks(node: &Value, found: &mut Vec<String>) {
-    let kind = node["Node Type"].as_str().unwrap_or_default();
-    let looks_up = node.get("Index Cond").is_some();
-    let is_small = node["Relation Name"] == SMALL;
-    if kind == "Seq Scan" && !is_small
-        || (kind.contains("Index") && kind.contains("Scan") && !looks_up && !is_small)
-    {
-        found.push(format!("{kind} of {} {}", node["Relation Name"], node["Index Name"]));
-    }
+/// A world, until the transaction is dropped; with the settings of the service's own connections.
+async fn enter(config: &DatabaseConfig, seed: &str) -> Tx {
+    let db = Db::new(config, Ids::seeded(Clock::system(), 1)).unwrap();
+    let mut tx = db.begin().await.unwrap();
+    run(&mut tx, "SET LOCAL ROLE NONE").await;
+    run(&mut tx, seed).await;
+    tx
+}
+
+/// Shows every part of a plan, from the top down.
+fn each_part(node: &Value, see: &mut impl FnMut(&Value)) {
+    see(node);
     match node {
-        Value::Array(parts) => parts.iter().for_each(|part| walks(part, found)),
-        Value::Object(fields) => fields.values().for_each(|part| walks(part, found)),
+        Value::Array(parts) => parts.iter().for_each(|part| each_part(part, see)),
+        Value::Object(fields) => fields.values().for_each(|part| each_part(part, see)),
         _ => {}
     }
+}
+
+/// The nodes that read a table or an index without looking a key up.
+fn walks(plan: &Value, found: &mut Vec<String>) {
+    each_part(plan, &mut |node| {
+        let kind = node["Node Type"].as_str().unwrap_or_default();
+        let looks_up = node.get("Index Cond").is_some();
+        let is_small = node["Relation Name"] == SMALL;
+        if kind == "Seq Scan" && !is_small
+            || (kind.contains("Index") && kind.contains("Scan") && !looks_up && !is_small)
+        {
+            found.push(format!("{kind} of {} {}", node["Relation Name"], node["Index Name"]));
+        }
+    });
 }
 
 #[tokio::test]
@@ -146,10 +163,7 @@ async fn no_plan_of_a_batch_or_of_a_look_up_walks_a_table_from_end_to_end() {
     let config = stores::database_config(&stores::fresh_database().await);
     let mut walking = Vec::new();
     for (world, seed) in WORLDS {
-        let db = Db::new(&config, Ids::seeded(Clock::system(), 1)).unwrap();
-        let mut tx = db.begin().await.unwrap();
-        run(&mut tx, "SET LOCAL ROLE NONE").await;
-        run(&mut tx, seed).await;
+        let mut tx = enter(&config, seed).await;
         // These worlds have no withdrawals: what joins them to a statement is looked at by itself below.
         let of_both = |text: &&String| text.contains("statement_lines") && text.contains("withdrawals");
         for statement in statements.iter().filter(|text| !of_both(text)) {
@@ -186,10 +200,7 @@ async fn no_statement_about_what_is_told_walks_what_was_told_before() {
     let config = stores::database_config(&stores::fresh_database().await);
     let mut walking = Vec::new();
     for (world, seed) in WORLDS {
-        let db = Db::new(&config, Ids::seeded(Clock::system(), 1)).unwrap();
-        let mut tx = db.begin().await.unwrap();
-        run(&mut tx, "SET LOCAL ROLE NONE").await;
-        run(&mut tx, seed).await;
+        let mut tx = enter(&config, seed).await;
         for statement in &statements {
             let mut found = Vec::new();
             walks(&plan(&mut tx, statement).await, &mut found);
@@ -274,10 +285,7 @@ async fn a_claim_finds_what_is_due_in_its_lane_past_any_number_of_done_tasks() {
     assert_eq!(claims.len(), 1);
     let config = stores::database_config(&stores::fresh_database().await);
     for (world, seed) in WORLDS {
-        let db = Db::new(&config, Ids::seeded(Clock::system(), 1)).unwrap();
-        let mut tx = db.begin().await.unwrap();
-        run(&mut tx, "SET LOCAL ROLE NONE").await;
-        run(&mut tx, seed).await;
+        let mut tx = enter(&config, seed).await;
         let plan = plan(&mut tx, &claims[0]).await.to_string();
         let cond = plan.split("compensations_due").nth(1).unwrap_or_else(|| panic!("{world}: {plan}"));
         assert!(cond.contains("lane = $3") && cond.contains("due_at <= $1"), "{world}: {plan}");
@@ -288,16 +296,13 @@ async fn a_claim_finds_what_is_due_in_its_lane_past_any_number_of_done_tasks() {
 }
 
 /// The conditions by which an index is entered, each with the index.
-fn entries(node: &Value, found: &mut Vec<(String, String)>) {
-    let text = |name: &str| node[name].as_str().map(str::to_owned);
-    if let (Some(index), Some(condition)) = (text("Index Name"), text("Index Cond")) {
-        found.push((index, condition));
-    }
-    match node {
-        Value::Array(parts) => parts.iter().for_each(|part| entries(part, found)),
-        Value::Object(fields) => fields.values().for_each(|part| entries(part, found)),
-        _ => {}
-    }
+fn entries(plan: &Value, found: &mut Vec<(String, String)>) {
+    each_part(plan, &mut |node| {
+        let text = |name: &str| node[name].as_str().map(str::to_owned);
+        if let (Some(index), Some(condition)) = (text("Index Name"), text("Index Cond")) {
+            found.push((index, condition));
+        }
+    });
 }
 
 #[tokio::test]
@@ -305,10 +310,7 @@ async fn a_range_of_a_comparison_reads_only_what_is_of_it() {
     let statements = keyed_statements();
     let config = stores::database_config(&stores::fresh_database().await);
     for (world, seed) in WORLDS {
-        let db = Db::new(&config, Ids::seeded(Clock::system(), 1)).unwrap();
-        let mut tx = db.begin().await.unwrap();
-        run(&mut tx, "SET LOCAL ROLE NONE").await;
-        run(&mut tx, seed).await;
+        let mut tx = enter(&config, seed).await;
         for begin in ["-- A range of the statement's lines", "-- What was recorded here in a stretch"] {
             let statement = statements.iter().find(|text| text.starts_with(begin)).expect("a walk");
             let mut found = Vec::new();
@@ -328,15 +330,13 @@ async fn a_range_of_a_comparison_reads_only_what_is_of_it() {
 }
 
 /// The scans of a table: (index, filter).
-fn scans_of(node: &Value, table: &str, found: &mut Vec<(String, Value)>) {
-    if node["Relation Name"] == table {
-        found.push((node["Index Name"].as_str().unwrap_or("no index").to_owned(), node["Filter"].clone()));
-    }
-    match node {
-        Value::Array(parts) => parts.iter().for_each(|part| scans_of(part, table, found)),
-        Value::Object(fields) => fields.values().for_each(|part| scans_of(part, table, found)),
-        _ => {}
-    }
+fn scans_of(plan: &Value, table: &str, found: &mut Vec<(String, Value)>) {
+    each_part(plan, &mut |node| {
+        if node["Relation Name"] == table {
+            let index = node["Index Name"].as_str().unwrap_or("no index");
+            found.push((index.to_owned(), node["Filter"].clone()));
+        }
+    });
 }
 
 #[tokio::test]
@@ -344,10 +344,7 @@ async fn a_page_of_holds_reads_a_range_of_the_index_in_its_order_and_leaves_noth
     let pages = statements(|text| text.contains("FROM usage_holds") && text.contains("hold_id DESC"));
     let config = stores::database_config(&stores::fresh_database().await);
     for (world, seed) in WORLDS {
-        let db = Db::new(&config, Ids::seeded(Clock::system(), 1)).unwrap();
-        let mut tx = db.begin().await.unwrap();
-        run(&mut tx, "SET LOCAL ROLE NONE").await;
-        run(&mut tx, seed).await;
+        let mut tx = enter(&config, seed).await;
         let mut scans = Vec::new();
         for page in &pages {
             scans_of(&plan(&mut tx, page).await, "usage_holds", &mut scans);

@@ -34,6 +34,11 @@ const SUCCEEDED: &str =
 
 /// Asks for refunds for a window, and waits for their ends.
 pub async fn driven(stage: &mut Stage) -> Result<(), Failure> {
+    // Unmeasured, as in a service that has run for a while.
+    let requests = prepare(stage, "warm_").await?;
+    stage.fire(&Arc::new(requests), CLIENTS, Order::Once).await?;
+    until_none(stage, UNFINISHED).await?;
+    until_none(stage, UNTOLD).await?;
     let mut rounds = Vec::new();
     for round in 0..stage.settings.rounds {
         let prefix = format!("back{round}_");
