@@ -9,8 +9,8 @@
 //! silent nobody waits longer than for a statement: then they hear that nothing was tried for them.
 //!
 //! Nobody waits for a batch to fill: an idle lane takes what is there, and a batch forms by itself while the one
-//! before it commits. A commit and a round trip are then shared by as many callers as are waiting. Each kind has
-//! one lane: two made smaller batches, and so cost more than they brought.
+//! before it commits. A commit and a round trip are then shared by as many callers as are waiting. A second batch of a
+//! kind sets out only beside a crowd: smaller ones would cost more than they bring.
 
 use std::any::{Any, TypeId};
 use std::collections::{HashMap, HashSet, VecDeque};
@@ -28,6 +28,9 @@ pub trait Command: Sized + Send + Sync + 'static {
     const NAME: &'static str;
     /// Whether it appends what others wait for: [`Db::bell`] then rings behind its commit.
     const RINGS: bool = false;
+    /// Batches under way at once, where many wait: more than one for what takes several statements, because the database
+    /// has time for another one between them.
+    const AT_ONCE: usize = 1;
     /// What a caller gets.
     type Outcome: Send + 'static;
 
@@ -63,6 +66,8 @@ impl Patience {
 
 /// Commands that may wait in one lane; whoever comes then is turned away, and nothing was written for them.
 const MAX_WAITING: usize = 4096;
+/// Commands that must be waiting for another batch to set out beside the one that is under way.
+const CROWD: usize = 8;
 /// How long a command waits for a place among those that wait for somebody else's row.
 const PLACE_WITHIN: Duration = Duration::from_secs(2);
 /// How long a lane without work keeps its connection.
@@ -147,12 +152,14 @@ struct Lane<C: Command> {
 
 struct Queue<C: Command> {
     waiting: VecDeque<Waiting<C>>,
-    is_running: bool,
+    /// Orders of what is under way: what else is of them waits.
+    in_hand: HashSet<String>,
+    runs: usize,
 }
 
 impl<C: Command> Lane<C> {
     fn new(max_batch: usize) -> Self {
-        let queue = Mutex::new(Queue { waiting: VecDeque::new(), is_running: false });
+        let queue = Mutex::new(Queue { waiting: VecDeque::new(), in_hand: HashSet::new(), runs: 0 });
         Self { queue, arrived: Notify::new(), max_batch }
     }
 
@@ -166,16 +173,17 @@ impl<C: Command> Lane<C> {
             return Admission::Full;
         }
         queue.waiting.push_back(newcomer);
-        if queue.is_running {
+        let is_crowd = queue.waiting.len() >= CROWD && queue.runs < C::AT_ONCE;
+        if queue.runs > 0 && !is_crowd {
             drop(queue);
             self.arrived.notify_one();
             return Admission::Joins;
         }
-        queue.is_running = true;
+        queue.runs += 1;
         Admission::Starts
     }
 
-    /// Works until nothing has come for a while. Only one runs at a time, which keeps commands in their order.
+    /// Works until nothing has come for a while, or until one run is enough again.
     async fn run(self: Arc<Self>, db: Db) {
         let _heir = HeirOnPanic { lane: &self, db: &db };
         let mut conn = None;
@@ -184,11 +192,27 @@ impl<C: Command> Lane<C> {
             let batch = self.take_batch(db.statement_deadline());
             if !batch.is_empty() {
                 metrics::histogram!("payonce_batch_size", "kind" => C::NAME).record(batch.len() as f64);
+                let _in_hand = InHand { lane: &self, orders: orders_of(&batch) };
                 settle(&db, &mut conn, batch).await;
             } else if tokio::time::timeout(LINGER, self.arrived.notified()).await.is_err() && self.rest() {
                 return;
             }
+            if self.leave_to_others() {
+                return;
+            }
         }
+    }
+
+    /// Ends a run beside another one, which is enough for so few.
+    fn leave_to_others(&self) -> bool {
+        let mut queue = self.queue();
+        if queue.runs == 1 || queue.waiting.len() >= CROWD {
+            return false;
+        }
+        queue.runs -= 1;
+        drop(queue);
+        self.arrived.notify_one();
+        true
     }
 
     /// Lets tasks that can run do so, as long as that brings more commands: a batch taken too early leaves them a
@@ -209,8 +233,8 @@ impl<C: Command> Lane<C> {
     /// Those that waited for too long are turned away.
     fn take_batch(&self, longest_wait: Duration) -> Vec<Waiting<C>> {
         let mut queue = self.queue();
-        let (mut batch, mut orders): (Vec<Waiting<C>>, _) = (Vec::new(), HashSet::new());
-        let mut passed_over = VecDeque::new();
+        let (mut batch, mut passed_over): (Vec<Waiting<C>>, _) = (Vec::new(), VecDeque::new());
+        let mut orders = std::mem::take(&mut queue.in_hand);
         while batch.len() < self.max_batch
             && let Some(next) = queue.waiting.pop_front()
         {
@@ -222,6 +246,7 @@ impl<C: Command> Lane<C> {
                 passed_over.push_back(next);
             }
         }
+        queue.in_hand = orders;
         // Back to the front, as they stood.
         passed_over.append(&mut queue.waiting);
         queue.waiting = passed_over;
@@ -234,8 +259,28 @@ impl<C: Command> Lane<C> {
     /// Ends the run, unless something came in the last moment.
     fn rest(&self) -> bool {
         let mut queue = self.queue();
-        queue.is_running = !queue.waiting.is_empty();
-        !queue.is_running
+        let is_over = queue.waiting.is_empty();
+        queue.runs -= usize::from(is_over);
+        is_over
+    }
+}
+
+/// Orders of a batch that is under way.
+struct InHand<'a, C: Command> {
+    lane: &'a Lane<C>,
+    orders: Vec<String>,
+}
+
+fn orders_of<C: Command>(batch: &[Waiting<C>]) -> Vec<String> {
+    batch.iter().filter_map(|waiting| waiting.order.clone()).collect()
+}
+
+impl<C: Command> Drop for InHand<'_, C> {
+    fn drop(&mut self) {
+        let mut queue = self.lane.queue();
+        for order in &self.orders {
+            queue.in_hand.remove(order);
+        }
     }
 }
 

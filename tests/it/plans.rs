@@ -2,9 +2,9 @@
 //! to end, whatever PostgreSQL believes of the tables: a plan is made once for each connection, and tables look
 //! otherwise an hour later.
 
+use payonce::config::DatabaseConfig;
 use payonce::ids::Ids;
 use payonce::infra::clock::Clock;
-use payonce::config::DatabaseConfig;
 use payonce::infra::db::{Conn, Db, Tx};
 use serde_json::Value;
 use sqlx::AssertSqlSafe;

@@ -26,6 +26,7 @@ use crate::refunds::model::Refund;
 /// `refunds_merchant_refund_no_key`.
 impl Command for Ask {
     const NAME: &'static str = "refunds.ask";
+    const AT_ONCE: usize = 2;
     type Outcome = Result<Created, RefundError>;
 
     fn order(&self) -> Option<String> {

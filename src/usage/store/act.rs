@@ -65,6 +65,7 @@ pub(in crate::usage) struct Act {
 
 impl Command for Act {
     const NAME: &'static str = "usage.act";
+    const AT_ONCE: usize = 2;
     type Outcome = Result<Done, Refusal>;
 
     fn order(&self) -> Option<String> {

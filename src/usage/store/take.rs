@@ -39,6 +39,7 @@ struct Facts {
 
 impl Command for Take {
     const NAME: &'static str = "usage.take";
+    const AT_ONCE: usize = 2;
     type Outcome = Result<Done, Refusal>;
 
     fn order(&self) -> Option<String> {
