@@ -6,7 +6,9 @@
 //! request failed is void. At the end `payonce audit` looks at everything that was written.
 //!
 //! `cargo bench -- pay_url` runs the scenes whose name contains that. `PAYONCE_BENCH_SECONDS` (3) and
-//! `PAYONCE_BENCH_ROUNDS` (3) set how long; `PAYONCE_FULL=1` lets 100,000 timeouts fall due in place of 10,000.
+//! `PAYONCE_BENCH_ROUNDS` (3) set how long; `PAYONCE_FULL=1` lets 100,000 timeouts fall due in place of 10,000, and
+//! the tables grow by ten million orders in place of a million. `PAYONCE_WRITE=1` puts all figures into
+//! `docs/benchmarks.md`.
 
 #![expect(clippy::float_arithmetic, reason = "rates and percentiles; no money is counted here")]
 #![expect(
@@ -18,6 +20,7 @@
 use std::time::Duration;
 
 mod load;
+mod page;
 mod pgbench;
 mod profile;
 mod scenes;
@@ -40,6 +43,8 @@ pub struct Settings {
     pub rounds: usize,
     /// Timeouts that fall due at once.
     pub timeouts: i32,
+    /// Orders by which the tables grow.
+    pub growth: i32,
 }
 
 impl Settings {
@@ -53,6 +58,7 @@ impl Settings {
             window: Duration::from_secs(number("PAYONCE_BENCH_SECONDS", 3)?.max(1).into()),
             rounds: number("PAYONCE_BENCH_ROUNDS", 3)?.max(1).into(),
             timeouts: if is_full { 100_000 } else { 10_000 },
+            growth: if is_full { 10_000_000 } else { 1_000_000 },
         })
     }
 }
@@ -63,6 +69,8 @@ async fn main() -> Result<(), Failure> {
     let wanted: Vec<String> = std::env::args().skip(1).filter(|arg| !arg.starts_with('-')).collect();
     let mut stage = Stage::set(Settings::read()?).await?;
     let outcome = scenes::play(&mut stage, &wanted).await;
-    stage.table.print();
-    stage.strike(outcome).await
+    let figures = stage.table.text();
+    println!("\n{figures}");
+    stage.strike(outcome).await?;
+    if wanted.is_empty() { page::write(&figures) } else { Ok(()) }
 }

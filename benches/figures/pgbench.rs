@@ -13,7 +13,7 @@ use super::{Failure, Settings};
 /// Rows that one run may use up in a second; more than any machine at hand does.
 const PER_SECOND: usize = 30_000;
 /// Scenes of one kind, which share a range of rows.
-const SCENES_OF_A_KIND: usize = 4;
+const SCENES_OF_A_KIND: usize = 11;
 /// As [`PER_SECOND`], for batches of a hundred.
 const BATCHES_PER_SECOND: usize = 1_500;
 

@@ -6,6 +6,7 @@ use super::stage::Stage;
 mod compensation;
 mod crowds;
 mod events;
+mod growth;
 mod instances;
 mod overhead;
 mod refunds;
@@ -28,7 +29,7 @@ pub async fn play(stage: &mut Stage, wanted: &[String]) -> Result<(), Failure> {
         refunds::driven(stage).await?;
     }
     if is_wanted("instances") {
-        instances::two_over_one(stage).await?;
+        instances::more_over_one(stage).await?;
     }
     if is_wanted("overhead") {
         overhead::of_lock_and_key(stage).await?;
@@ -57,6 +58,13 @@ pub async fn play(stage: &mut Stage, wanted: &[String]) -> Result<(), Failure> {
     }
     if is_wanted("lateness") {
         timeouts::lateness(stage).await?;
+    }
+    // Last: what they leave in the tables would be beside whatever is measured after them.
+    if is_wanted("pending timeouts") {
+        growth::of_timeouts(stage).await?;
+    }
+    if is_wanted("growth") {
+        growth::of_tables(stage).await?;
     }
     stage.note_memory()
 }

@@ -109,11 +109,12 @@ impl Table {
         self.values.push(line);
     }
 
-    /// Prints all of it.
-    pub fn print(&self) {
+    /// All of it, in lines.
+    pub fn text(&self) -> String {
+        let mut lines = Vec::new();
         if !self.ratios.is_empty() {
-            println!(
-                "\n{:<34} {:>4} {:>8} {:>8} {:>6} {:>7} {:>7} {:>7} {:>7}  {:<9}",
+            lines.push(format!(
+                "{:<34} {:>4} {:>8} {:>8} {:>6} {:>7} {:>7} {:>7} {:>7}  {:<9}",
                 "figure",
                 "cl.",
                 "ours/s",
@@ -124,22 +125,19 @@ impl Table {
                 "p50 ms",
                 "p99 ms",
                 "target"
-            );
-        }
-        for line in &self.ratios {
-            println!("{}", line.trim_end());
+            ));
+            lines.extend_from_slice(&self.ratios);
+            lines.push(String::new());
         }
         if !self.profiles.is_empty() {
             let columns: String = COUNTED.iter().map(|name| format!(" {name:>10}")).collect();
-            println!("\nprocessor time in microseconds, and what else one request takes");
-            println!("{:<34} {:>4}{columns}", "figure", "cl.");
+            lines.push("processor time in microseconds, and what else one request takes".to_owned());
+            lines.push(format!("{:<34} {:>4}{columns}", "figure", "cl."));
+            lines.extend_from_slice(&self.profiles);
+            lines.push(String::new());
         }
-        for line in &self.profiles {
-            println!("{line}");
-        }
-        println!();
-        for line in &self.values {
-            println!("{}", line.trim_end());
-        }
+        lines.extend_from_slice(&self.values);
+        let lines: Vec<&str> = lines.iter().map(|line| line.trim_end()).collect();
+        lines.join("\n")
     }
 }

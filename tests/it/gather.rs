@@ -95,6 +95,25 @@ impl Command for Note {
     }
 }
 
+/// A note of which two batches may be under way.
+#[derive(Debug)]
+struct Beside(Note);
+
+impl Command for Beside {
+    const NAME: &'static str = "test.beside";
+    const AT_ONCE: usize = 2;
+    type Outcome = Noted;
+
+    fn order(&self) -> Option<String> {
+        self.0.order()
+    }
+
+    async fn carry_out(batch: &[Self], patience: Patience, conn: &mut Conn) -> Result<Vec<Noted>, DbError> {
+        let notes: Vec<Note> = batch.iter().map(|beside| beside.0.clone()).collect();
+        Note::carry_out(&notes, patience, conn).await
+    }
+}
+
 async fn db(max_batch: usize) -> (Db, String) {
     let url = stores::fresh_database().await;
     let statement_deadline = Duration::from_secs(5);
@@ -152,6 +171,69 @@ async fn commands_of_one_order_keep_their_turn() {
             assert_eq!(noted.count, *count, "the order in which they came: {noted:?}");
         }
     }
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_crowd_does_not_wait_for_the_batch_under_way_unless_it_is_of_its_order() {
+    let (db, _) = db(128).await;
+    let slow = tokio::spawn({
+        let db = db.clone();
+        async move { db.gather(Beside(Note::in_mood(0, Mood::Slow))).await }
+    });
+    tokio::time::sleep(Duration::from_millis(200)).await;
+    let began = Instant::now();
+    let (of_its_order, crowd) = tokio::join!(
+        async { (db.gather(Beside(Note::of_order(100, "order-0"))).await.expect("noted"), began.elapsed()) },
+        async {
+            let noted = join_all((1..=20).map(|id| db.gather(Beside(Note::new(id))))).await;
+            (noted.into_iter().map(|noted| noted.expect("noted").id).collect::<Vec<_>>(), began.elapsed())
+        }
+    );
+    assert_eq!(crowd.0, (1..=20).collect::<Vec<_>>());
+    assert!(crowd.1 < Duration::from_millis(500), "beside the slow one: {:?}", crowd.1);
+    assert_eq!(of_its_order.0.count, 2, "behind the slow one");
+    assert!(of_its_order.1 > Duration::from_millis(500), "{:?}", of_its_order.1);
+    assert_eq!(slow.await.expect("no panic").expect("noted").count, 1);
+
+    // A few are no crowd: one batch with all of them costs less than two.
+    let slow = tokio::spawn({
+        let db = db.clone();
+        async move { db.gather(Beside(Note::in_mood(200, Mood::Slow))).await }
+    });
+    tokio::time::sleep(Duration::from_millis(200)).await;
+    let few = join_all((201..=204).map(|id| db.gather(Beside(Note::new(id))))).await;
+    assert!(few.into_iter().all(|noted| noted.expect("noted").batch == 4), "together, behind the slow one");
+    slow.await.expect("no panic").expect("noted");
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn two_batches_at_once_keep_the_turn_of_an_order_and_lose_nobody() {
+    for max_batch in [4, 16] {
+        let (db, url) = db(max_batch).await;
+        let notes = (0..600).map(|id| Note::of_order(id, &format!("order-{}", id % 30)));
+        let noted = join_all(notes.map(|note| db.gather(Beside(note)))).await;
+        for (noted, id) in noted.into_iter().zip(0..) {
+            let noted = noted.expect("noted");
+            assert_eq!((noted.id, noted.count), (id, 1 + id / 30), "the order in which they came");
+        }
+        assert_eq!(ids(&url).await.len(), 600);
+        // And then it rests, and begins anew.
+        tokio::time::sleep(Duration::from_millis(100)).await;
+        assert_eq!(db.gather(Beside(Note::of_order(600, "order-0"))).await.expect("noted").count, 21);
+    }
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_panic_beside_another_batch_leaves_its_order_free() {
+    let (db, _) = db(4).await;
+    let notes = (0..100).map(|id| match id {
+        50 => Note { mood: Mood::Panics, ..Note::of_order(50, "order-1") },
+        _ => Note::of_order(id, &format!("order-{}", id % 20)),
+    });
+    let noted = join_all(notes.map(|note| db.gather(Beside(note)))).await;
+    let failed = noted.iter().filter(|noted| noted.is_err()).count();
+    assert!((1..=4).contains(&failed), "its batch and no more: {failed}");
+    assert!(db.gather(Beside(Note::of_order(101, "order-1"))).await.is_ok(), "its order is free again");
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]

@@ -47,20 +47,22 @@ pub struct Scene {
     repeats: Option<Target>,
 }
 
-const PAY_URL: Scene = Scene {
+/// The pay URL.
+pub const PAY_URL: Scene = Scene {
     name: "pay_url",
     work: Work::PayUrl,
     clients: 32,
     other: ("payurl_two", 32),
-    target: Target::Least(0.45),
+    target: Target::Least(0.60),
     repeats: Some(Target::Least(2.0)),
 };
-const WEBHOOK: Scene = Scene {
+/// The first callback of a payment.
+pub const WEBHOOK: Scene = Scene {
     name: "webhook",
     work: Work::Webhook(SKUS),
     clients: 32,
     other: ("webhook_cte", 32),
-    target: Target::Least(0.40),
+    target: Target::Least(0.60),
     repeats: Some(Target::Least(2.0)),
 };
 
@@ -83,15 +85,16 @@ pub const SCENES: [Scene; 14] = [
     PAY_URL,
     more(PAY_URL, "pay_url at 8", 8, 8),
     more(PAY_URL, "pay_url at 64", 64, 64),
-    more(PAY_URL, "pay_url at 256", 256, 32),
+    Scene { target: Target::Least(1.2), ..more(PAY_URL, "pay_url at 256", 256, 32) },
     Scene { work: Work::PayUrlWithOrder, ..more(PAY_URL, "pay_url, order made on the way", 32, 32) },
     WEBHOOK,
     more(WEBHOOK, "webhook at 8", 8, 8),
     more(WEBHOOK, "webhook at 64", 64, 64),
-    more(WEBHOOK, "webhook at 256", 256, 32),
+    Scene { target: Target::Least(1.2), ..more(WEBHOOK, "webhook at 256", 256, 32) },
     Scene {
         work: Work::Webhook(1),
         other: ("hotacct_cte", 64),
+        target: Target::Least(5.0),
         ..more(WEBHOOK, "webhook on one hot sku", 64, 64)
     },
     SETTLE,
@@ -112,6 +115,20 @@ pub async fn warm_up(stage: &mut Stage) -> Result<(), Failure> {
         stage.fire(&requests, scene.clients, Order::Once).await?;
     }
     Ok(())
+}
+
+/// What a scene and its equivalent come to in each round, with orders of that name.
+pub async fn samples(stage: &mut Stage, scene: &Scene, name: &str) -> Result<Vec<(Sample, Sample)>, Failure> {
+    let mut samples = Vec::new();
+    for round in 0..stage.settings.rounds {
+        let requests = scene.prepare_as(stage, &format!("{name}{round}_")).await?;
+        let requests = Arc::new(requests);
+        seed::settle(&stage.database_url).await?;
+        let run = stage.fire(&requests, scene.clients, Order::Once).await?;
+        let other = stage.pgbench.run(scene.other.0, scene.other.1, stage.settings.window).await?;
+        samples.push((Sample::from(&run), other));
+    }
+    Ok(samples)
 }
 
 impl Scene {
@@ -149,18 +166,21 @@ impl Scene {
 
     /// Requests of a round, and in the tables what they speak of.
     async fn prepare(&self, stage: &Stage, round: usize) -> Result<Vec<Vec<u8>>, Failure> {
-        let count = i32::try_from(AHEAD_PER_SECOND * stage.settings.window.as_secs())?;
         // No two scenes and rounds share an order.
         let initial =
             self.name.bytes().fold(0u32, |sum, byte| sum.wrapping_mul(31).wrapping_add(byte.into()));
-        let prefix = format!("{initial:x}_{round}_");
+        self.prepare_as(stage, &format!("{initial:x}_{round}_")).await
+    }
+
+    async fn prepare_as(&self, stage: &Stage, prefix: &str) -> Result<Vec<Vec<u8>>, Failure> {
+        let count = i32::try_from(AHEAD_PER_SECOND * stage.settings.window.as_secs())?;
         let skus = if let Work::Webhook(skus) = self.work { skus } else { 0 };
         if self.work == Work::Settle {
-            seed::paid_orders(&stage.database_url, stage.clock.now(), &prefix, count).await?;
+            seed::paid_orders(&stage.database_url, stage.clock.now(), prefix, count).await?;
         } else if self.work != Work::PayUrlWithOrder {
             let with_attempt = skus > 0;
             let expires_at = stage.clock.now() + LIFE;
-            let orders = Orders { prefix: &prefix, count, expires_at, skus, with_attempt };
+            let orders = Orders { prefix, count, expires_at, skus, with_attempt };
             seed::orders(&stage.database_url, &orders).await?;
         }
         let paid_at = stage.clock.now().format(&Rfc3339)?;
@@ -169,7 +189,7 @@ impl Scene {
             // The equivalent walks its orders in no order, too.
             numbers.shuffle(&mut StdRng::seed_from_u64(7));
         }
-        Ok(numbers.into_iter().map(|number| self.request(stage, &prefix, number, &paid_at)).collect())
+        Ok(numbers.into_iter().map(|number| self.request(stage, prefix, number, &paid_at)).collect())
     }
 
     fn request(&self, stage: &Stage, prefix: &str, number: i32, paid_at: &str) -> Vec<u8> {

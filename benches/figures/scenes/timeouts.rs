@@ -43,6 +43,14 @@ pub async fn all_at_once(stage: &mut Stage) -> Result<(), Failure> {
     Ok(())
 }
 
+/// Makes orders whose deadlines are far away.
+pub async fn pend(stage: &Stage, count: i32) -> Result<(), Failure> {
+    let expires_at = stage.clock.now() + time::Duration::hours(6);
+    let orders = Orders { prefix: "pending_", count, expires_at, skus: SKUS, with_attempt: false };
+    seed::orders(&stage.database_url, &orders).await?;
+    schedule(stage, &orders).await
+}
+
 /// Sets the timers in Redis, as the service does after each order.
 async fn schedule(stage: &Stage, orders: &Orders<'_>) -> Result<(), Failure> {
     let client = redis::Client::open(stage.redis_url.as_str())?;

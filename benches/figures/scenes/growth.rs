@@ -1,0 +1,54 @@
+//! Growth: what tables that are large and timers that wait take of the rate.
+//!
+//! Both sides are measured before and after, in turns, and the ratios compared: what the machine is slower by at the
+//! end of a long run is no loss of the service.
+
+use crate::stage::Stage;
+use crate::table::{Target, median};
+use crate::{Failure, seed};
+
+use super::requests::{self, PAY_URL, WEBHOOK};
+use super::timeouts;
+
+/// Orders that are made in one transaction.
+const CHUNK: i32 = 500_000;
+/// Timers that wait.
+const TIMEOUTS: i32 = 1_000_000;
+
+/// The rates with so many paid orders in the tables, over those without them.
+pub async fn of_tables(stage: &mut Stage) -> Result<(), Failure> {
+    let before = rates(stage, "small_").await?;
+    let (count, paid_at) = (stage.settings.growth, stage.clock.now() - time::Duration::hours(1));
+    for (number, begin) in (0..count).step_by(usize::try_from(CHUNK)?).enumerate() {
+        let (prefix, count) = (format!("old{number}_"), CHUNK.min(count - begin));
+        seed::paid_orders(&stage.database_url, paid_at, &prefix, count).await?;
+    }
+    let after = rates(stage, "large_").await?;
+    note(stage, &format!("with {count} orders in the tables"), (before, after), Target::Least(0.85));
+    Ok(())
+}
+
+/// The rates while so many orders wait for their deadlines, over those without them.
+pub async fn of_timeouts(stage: &mut Stage) -> Result<(), Failure> {
+    let before = rates(stage, "calm_").await?;
+    timeouts::pend(stage, TIMEOUTS).await?;
+    let after = rates(stage, "waiting_").await?;
+    note(stage, &format!("with {TIMEOUTS} pending timeouts"), (before, after), Target::Information);
+    Ok(())
+}
+
+fn note(stage: &mut Stage, what: &str, (before, after): ([f64; 2], [f64; 2]), target: Target) {
+    for ((name, before), after) in ["pay_url", "webhook"].into_iter().zip(before).zip(after) {
+        stage.table.value(&format!("{name} {what}"), after / before, "times", target);
+    }
+}
+
+/// How the service stands beside its equivalents: pay URLs and callbacks.
+async fn rates(stage: &mut Stage, prefix: &str) -> Result<[f64; 2], Failure> {
+    let mut rates = [0.0; 2];
+    for (scene, rate) in [PAY_URL, WEBHOOK].iter().zip(&mut rates) {
+        let samples = requests::samples(stage, scene, &format!("{prefix}{}_", scene.name)).await?;
+        *rate = median(samples.iter().map(|(ours, other)| ours.per_second / other.per_second));
+    }
+    Ok(rates)
+}
