@@ -293,10 +293,10 @@ fn judge(crew: &Crew<'_>, row: &Claimed, outcome: Result<Drive, String>) -> Verd
             count(row, "done");
             return Verdict::End(End { id: row.id, attempts: row.attempts, again: None, is_untried: false });
         }
-        Ok(Drive::Untried(why)) => {
+        Ok(Drive::Untried(why, away)) => {
             count(row, "untried");
-            // Behind all that is due.
-            let again = Some((crew.clock.now(), why, None));
+            // Behind all that is due by then.
+            let again = Some((crew.clock.now() + away, why, None));
             return Verdict::End(End { id: row.id, attempts: row.attempts, again, is_untried: true });
         }
         Ok(Drive::Never(why)) => (why, false),
