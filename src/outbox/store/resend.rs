@@ -17,8 +17,9 @@ pub(in crate::outbox) async fn lock(
     Ok(row.map(|row| (row.merchant_id, row.order_no)))
 }
 
-/// Has locked events sent again, in order and in lanes of their own: one that is published to wherever it goes now, one that is still on its way
-/// also to where it ended, or where it ended without arriving. Gives those of which there was something to send.
+/// Has locked events sent again, in order and in lanes of their own: one that is published to wherever it goes now, one
+/// that is still on its way also to where it ended, or where it ended without arriving. Gives those of which there was
+/// something to send. How long they wait is counted from now on.
 pub(in crate::outbox) async fn send_again(
     tx: &mut Tx,
     ids: &[i64],
@@ -30,12 +31,13 @@ pub(in crate::outbox) async fn send_again(
     // Locked before this statement began, so that it sees where each of them has ended meanwhile.
     let revived = sqlx::query_scalar!(
         r#"WITH again AS (
-             UPDATE outbox SET open_deliveries = -1, published_at = NULL
+             UPDATE outbox SET open_deliveries = -1, published_at = NULL, again_at = $3
              WHERE id = ANY($1) AND open_deliveries = 0
              RETURNING id
            ), revived AS (
              UPDATE deliveries AS delivery
-             SET status = 'PENDING', attempts = 0, due_at = $3, leased_until = NULL, last_error = NULL, updated_at = $3,
+             SET status = 'PENDING', attempts = 0, due_at = $3, leased_until = NULL, last_error = NULL, created_at = $3,
+                 updated_at = $3,
                  lane = CASE WHEN right(lane, length($4)) = $4 THEN lane ELSE lane || $4 END
              WHERE delivery.event_id = ANY($1)
                -- No join: its plan could walk.
@@ -47,7 +49,7 @@ pub(in crate::outbox) async fn send_again(
            ), counted AS (
              SELECT event_id, count(*)::smallint AS count FROM revived GROUP BY event_id
            ), reopened AS (
-             UPDATE outbox SET open_deliveries = open_deliveries + counted.count
+             UPDATE outbox SET open_deliveries = open_deliveries + counted.count, again_at = $3
              FROM counted WHERE outbox.id = counted.event_id
            )
            SELECT id AS "id!" FROM again UNION ALL SELECT event_id FROM counted"#,
