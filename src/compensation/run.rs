@@ -2,8 +2,9 @@
 //!
 //! Claims, renewals and ends are one statement each for as many tasks as there are. Tasks fly side by side and land by
 //! themselves: a silent channel holds up the tasks that speak to it, and no others. A worker that lives keeps the
-//! leases of what it has in the air, whatever else it waits for, so a slow try is not doubled, and what only waits for room loses no try; a dead one
-//! renews nothing, and its tasks are taken over when their leases end. No try lasts for ever.
+//! leases of what it has in the air, whatever else it waits for, so a slow try is not doubled, and what only waits for
+//! room loses no try; a dead one renews nothing, and its tasks are taken over when their leases end. No try lasts for
+//! ever.
 
 use std::any::Any;
 use std::collections::HashSet;
