@@ -15,7 +15,7 @@ use crate::infra::clock::Clock;
 use crate::infra::db::Db;
 use crate::infra::http_client;
 use crate::infra::lock::{LockSettings, Locks, backend_on};
-use crate::infra::outside::{self, SystemLookup};
+use crate::infra::outside::{self, SharedLookup, SystemLookup};
 use crate::infra::redis::Redis;
 use crate::infra::rooms::Rooms;
 use crate::infra::secret_box::SecretBox;
@@ -119,6 +119,7 @@ impl App {
         let usage_reports = amqp.clone().map(|amqp| Mailbox::new(amqp, named("usage.report")));
         let secrets = SecretBox::new(&config.encryption_key, ids.clone())?;
         let tasks = Tasks::default();
+        let lookup = SharedLookup::new(SystemLookup);
         let relay = Relay::new(RelayParts {
             db: db.clone(),
             clock: clock.clone(),
@@ -126,7 +127,8 @@ impl App {
             secrets: secrets.clone(),
             tasks: tasks.clone(),
             outside: config.notify.clone(),
-            http: outside::client(config.notify.clone(), SystemLookup)?,
+            http: outside::client(config.notify.clone(), lookup.clone())?,
+            lookup,
             broker: amqp.clone().map(|amqp| Events::new(amqp, &named("events"))),
             lease: config.task_lease,
         });

@@ -10,6 +10,7 @@
 //! of a channel that the database could not take is spilled to Redis and comes back as a task ([`drain`]).
 
 mod forget;
+mod held;
 mod lanes;
 mod model;
 mod run;

@@ -172,8 +172,8 @@ pub enum Drive {
     Done,
     /// Not yet; try again by the schedule.
     Again(String),
-    /// Nothing was tried: others are due before it, and this counts as no try.
-    Untried(String),
+    /// Nothing was tried: others come before it for so long, and this counts as no try.
+    Untried(String, std::time::Duration),
     /// It can never be done: a person must see to it.
     Never(String),
 }

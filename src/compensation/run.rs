@@ -2,14 +2,14 @@
 //!
 //! Claims, renewals and ends are one statement each for as many tasks as there are. Tasks fly side by side and land by
 //! themselves: a silent channel holds up the tasks that speak to it, and no others. A worker that lives keeps the
-//! leases of what it has in the air, whatever else it waits for, so a slow try is not doubled, and what only waits for room loses no try; a dead one
-//! renews nothing, and its tasks are taken over when their leases end. No try lasts for ever.
+//! leases of what it has in the air, whatever else it waits for, so a slow try is not doubled, and what only waits for
+//! room loses no try; a dead one renews nothing, and its tasks are taken over when their leases end. No try lasts for
+//! ever.
 
 use std::any::Any;
-use std::collections::{HashMap, HashSet};
+use std::collections::HashSet;
 use std::convert::Infallible;
 use std::panic::AssertUnwindSafe;
-use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use futures_util::FutureExt;
@@ -17,6 +17,7 @@ use tokio::sync::Notify;
 use tokio::task::JoinSet;
 use tokio::time::{Instant, MissedTickBehavior, interval_at};
 
+use super::held::{Held, Hold};
 use super::model::{Action, Drive, Lane, Task};
 use super::schedule::{lane_after, retry_after, retry_unknown_after};
 use super::store::{self, Claimed, End};
@@ -80,7 +81,7 @@ async fn work<F>(mut session: Session<'_>, drive: &impl Fn(Task) -> F) -> Result
 where
     F: Future<Output = Result<Drive, String>> + Send + 'static,
 {
-    let crew = session.crew;
+    let (crew, held) = (session.crew, session.held);
     // Each by itself: one that has a connection in its hand goes on while the session waits for another.
     let mut flying = JoinSet::new();
     let mut look = interval_at(Instant::now() + LOOK_EVERY, LOOK_EVERY);
@@ -89,8 +90,8 @@ where
         if session.may_claim(!flying.is_empty()) && flying.len() <= crew.in_flight / 2 {
             let claimed = session.claim(crew.in_flight - flying.len()).await;
             for row in claimed {
-                let outcome = row.task().map(drive);
-                flying.spawn(fly(row, outcome));
+                let (hold, outcome) = (held.hold(row.id, row.attempts), row.task().map(drive));
+                flying.spawn(async move { (hold, fly(row, outcome).await) });
             }
         }
         if flying.is_empty() {
@@ -109,24 +110,6 @@ where
     }
 }
 
-/// What is in the air, and the how manyeth try.
-#[derive(Default)]
-struct Held(Mutex<HashMap<i64, i32>>);
-
-impl Held {
-    fn map(&self) -> MutexGuard<'_, HashMap<i64, i32>> {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-
-    /// Lets go of that try of a task; a later one may be in the air by now.
-    fn let_go(&self, id: i64, attempts: i32) {
-        let mut held = self.map();
-        if held.get(&id) == Some(&attempts) {
-            held.remove(&id);
-        }
-    }
-}
-
 /// Keeps what is in the air for as long as the session lasts.
 async fn keep(crew: &Crew<'_>, held: &Held) -> Infallible {
     let third = (crew.lease / 3).max(Duration::from_millis(10));
@@ -140,7 +123,7 @@ async fn keep(crew: &Crew<'_>, held: &Held) -> Infallible {
 
 /// What is lost to somebody else is let go; every write of such a try names the state that it was decided on.
 async fn renew(crew: &Crew<'_>, held: &Held) {
-    let asked: Vec<(i64, i32)> = held.map().iter().map(|(id, attempts)| (*id, *attempts)).collect();
+    let asked = held.all();
     if asked.is_empty() {
         return;
     }
@@ -152,8 +135,8 @@ async fn renew(crew: &Crew<'_>, held: &Held) {
     match kept.await {
         Ok(kept) => {
             let kept: HashSet<i64> = kept.into_iter().collect();
-            let lost = asked.into_iter().filter(|(id, _)| !kept.contains(id));
-            lost.for_each(|(id, attempts)| held.let_go(id, attempts));
+            let lost = asked.into_iter().filter(|hold| !kept.contains(&hold.id));
+            lost.for_each(|hold| held.let_go(hold));
         }
         // The next one may be in time; otherwise somebody takes the tasks over.
         Err(error) => tracing::debug!(%error, "leases could not be renewed"),
@@ -247,17 +230,16 @@ impl<'a> Session<'a> {
         self.is_idle = rows.len() < limit;
         self.claimed += rows.len();
         for row in &rows {
-            self.held.map().insert(row.id, row.attempts);
             let late = (now - row.was_due_at).as_seconds_f64().max(0.0);
             metrics::histogram!("payonce_task_lateness_seconds", "lane" => crew.lane.as_str()).record(late);
         }
         rows
     }
 
-    async fn land(&mut self, landed: Vec<Landed>) {
+    async fn land(&mut self, landed: Vec<(Hold, Landed)>) {
         let mut ends = Vec::with_capacity(landed.len());
-        for Landed { row, outcome } in landed {
-            self.held.let_go(row.id, row.attempts);
+        for (hold, Landed { row, outcome }) in landed {
+            self.held.let_go(hold);
             match judge(self.crew, &row, outcome) {
                 Verdict::End(end) => ends.push(end),
                 Verdict::GiveUp(error) => {
@@ -266,6 +248,8 @@ impl<'a> Session<'a> {
                 }
             }
         }
+        // Whoever writes to several tasks locks them in one order: a renewal may be at the same ones.
+        ends.sort_unstable_by_key(|end| end.id);
         if !ends.is_empty()
             && let Err(error) = write_down(self.crew, &ends).await
         {
@@ -293,10 +277,10 @@ fn judge(crew: &Crew<'_>, row: &Claimed, outcome: Result<Drive, String>) -> Verd
             count(row, "done");
             return Verdict::End(End { id: row.id, attempts: row.attempts, again: None, is_untried: false });
         }
-        Ok(Drive::Untried(why)) => {
+        Ok(Drive::Untried(why, away)) => {
             count(row, "untried");
-            // Behind all that is due.
-            let again = Some((crew.clock.now(), why, None));
+            // Behind all that is due by then.
+            let again = Some((crew.clock.now() + away, why, None));
             return Verdict::End(End { id: row.id, attempts: row.attempts, again, is_untried: true });
         }
         Ok(Drive::Never(why)) => (why, false),

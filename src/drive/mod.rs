@@ -11,15 +11,16 @@ use std::time::Duration;
 use crate::app::App;
 use crate::compensation::{self, Crew, Drive, Lane, Task};
 use crate::infra::duty::{Batch, DutyError};
-use crate::infra::rooms::Rooms;
 use crate::orders::{self, OrderKey};
 use crate::{pay, refunds, webhooks, withdrawals};
 
 mod decide;
 mod replay;
+mod rooms;
 mod store;
 
 use decide::{Remedy, decide};
+use rooms::Rooms;
 use store::FindFacts;
 
 /// Tasks of a lane that are worked on at once for one channel: each takes a connection now and then, and those of the
@@ -31,20 +32,14 @@ const fn room_in(lane: Lane) -> usize {
     }
 }
 
-/// Tasks of a lane that are in the air at once: more than the room of one channel, so that a silent one leaves some to
-/// the others.
+/// Tasks of a lane that are in the air at once: twice what a few silent channels keep in their rooms, because others are
+/// claimed as soon as half of them have landed.
 const fn in_flight(lane: Lane) -> usize {
     match lane {
-        Lane::Realtime => 256,
+        Lane::Realtime => 512,
         Lane::Sweep => 32,
     }
 }
-
-/// How long a task waits for room; then it goes behind all that is due, untried, and others are looked at.
-const WAITS_FOR_ROOM: Duration = Duration::from_secs(1);
-
-/// The room of a lane, each channel with its share. What speaks to none has one too.
-type ByChannel = Rooms<Option<String>>;
 
 /// Drives what is due in a lane.
 ///
@@ -65,7 +60,7 @@ pub async fn run_due(app: &App, lane: Lane) -> Result<Batch, DutyError> {
         },
         is_stopping: &is_stopping,
     };
-    let rooms = Arc::new(ByChannel::of(room_in(lane)));
+    let rooms = Arc::new(Rooms::of(room_in(lane)));
     Ok(compensation::run_due(&crew, |task: Task| drive(app.clone(), task, rooms.clone())).await?)
 }
 
@@ -78,19 +73,19 @@ pub async fn drain_spilled(app: &App) -> Result<Batch, DutyError> {
 }
 
 /// What has come to its end is done at once; whatever else must be done takes connections, and finds room or waits.
-async fn drive(app: App, task: Task, rooms: Arc<ByChannel>) -> Result<Drive, String> {
+async fn drive(app: App, task: Task, rooms: Arc<Rooms>) -> Result<Drive, String> {
     let app = &app;
     let (facts, channel) = app.db.gather(FindFacts::of(&task)).await.map_err(|error| in_words(&error))?;
     let remedy = decide(task.action, &facts);
     if remedy == Remedy::Nothing {
         return Ok(Drive::Done);
     }
-    let room = rooms.at(channel);
-    let Ok(_room) = tokio::time::timeout(WAITS_FOR_ROOM, room.acquire()).await else {
-        return Ok(Drive::Untried("it waits for room".to_owned()));
+    let _place = match rooms.at(channel).enter(|most| app.ids.between(0, most)).await {
+        Ok(place) => place,
+        Err(away) => return Ok(Drive::Untried("it waits for room".to_owned(), away)),
     };
     if app.changes.is_over() {
-        return Ok(Drive::Untried("its worker stopped".to_owned()));
+        return Ok(Drive::Untried("its worker stopped".to_owned(), Duration::ZERO));
     }
     let subject = task.subject.as_str();
     let outcome: Result<Drive, Box<dyn Error + Send + Sync>> = match remedy {

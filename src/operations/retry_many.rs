@@ -96,9 +96,10 @@ async fn revive_batch_in_tx(
     lane: Lane,
     after: i64,
 ) -> Result<Option<(i64, i64)>, DbError> {
-    let revived = compensation::revive_many(tx, filter, lane, after, BATCH, app.now()).await?;
-    let Some(last) = revived.iter().map(|(id, _)| *id).max() else { return Ok(None) };
-    let subjects: Vec<String> = revived.into_iter().map(|(_, subject)| subject).collect();
+    let chosen = compensation::revive_many(tx, filter, lane, after, BATCH, app.now()).await?;
+    let Some(last) = chosen.iter().map(|(id, _)| *id).max() else { return Ok(None) };
+    // Workers may have taken any of them meanwhile, also a whole batch; what is behind it waits all the same.
+    let subjects: Vec<String> = chosen.into_iter().filter_map(|(_, subject)| subject).collect();
     exceptions::settle_all_in_tx(tx, &subjects, ExceptionKind::DeadTask, app.now()).await?;
     Ok(Some((i64::try_from(subjects.len()).unwrap_or(BATCH), last)))
 }

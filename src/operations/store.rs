@@ -182,7 +182,8 @@ pub(super) async fn count_left_alone(
     Ok(query.build_query_as::<LeftAlone>().fetch_all(conn).await?)
 }
 
-/// Writes tasks for up to `limit` of these things. Gives how many.
+/// Writes tasks for up to `limit` of these things. Gives how many it found, and for how many it wrote one: another
+/// sweeper may have been at the same ones.
 pub(super) async fn adopt_left_alone(
     conn: &mut Conn,
     of: Option<&OrderKey>,
@@ -190,25 +191,28 @@ pub(super) async fn adopt_left_alone(
     lane: Lane,
     limit: i64,
     now: OffsetDateTime,
-) -> Result<i64, DbError> {
-    let mut query = QueryBuilder::<Postgres>::new(
-        "INSERT INTO compensations
-             (kind, action, subject, merchant_id, order_no, lane, due_at, created_at, updated_at)
-         SELECT 'REDO_BUSINESS', action, subject, merchant_id, order_no, ",
+) -> Result<(i64, i64), DbError> {
+    let mut query = QueryBuilder::<Postgres>::new("WITH left_alone AS MATERIALIZED (");
+    push_left_alone(&mut query, of, horizon);
+    query.push(" ORDER BY action, subject LIMIT ").push_bind(limit);
+    query.push(
+        "), written AS (
+             INSERT INTO compensations
+                 (kind, action, subject, merchant_id, order_no, lane, due_at, created_at, updated_at)
+             SELECT 'REDO_BUSINESS', action, subject, merchant_id, order_no, ",
     );
     query.push_bind(lane.as_str());
     for _ in ["due_at", "created_at", "updated_at"] {
         query.push(", ").push_bind(now);
     }
-    query.push(" FROM (");
-    push_left_alone(&mut query, of, horizon);
-    query.push(" ORDER BY action, subject LIMIT ").push_bind(limit);
     query.push(
-        ") AS left_alone
-         ON CONFLICT (action, subject) WHERE status IN ('READY', 'RUNNING') DO NOTHING",
+        " FROM left_alone
+             ON CONFLICT (action, subject) WHERE status IN ('READY', 'RUNNING') DO NOTHING
+             RETURNING id
+         )
+         SELECT (SELECT count(*) FROM left_alone), (SELECT count(*) FROM written)",
     );
-    let written = query.build().execute(conn).await?;
-    Ok(i64::try_from(written.rows_affected()).unwrap_or(limit))
+    Ok(query.build_query_as::<(i64, i64)>().fetch_one(conn).await?)
 }
 
 /// What the alerts look at.

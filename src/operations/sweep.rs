@@ -104,12 +104,12 @@ pub(super) async fn adopt(
     let has_all = loop {
         let mut conn = app.db.conn().await?;
         let (now, grace) = (app.now(), if of.is_some() { Duration::ZERO } else { GRACE });
-        let count = effect!(
+        let (found, adopted) = effect!(
             "tasks.adopt",
             store::adopt_left_alone(&mut conn, of, now - grace, lane, BATCH, now).await
         )?;
-        written += count;
-        if count < BATCH {
+        written += adopted;
+        if found < BATCH {
             break true;
         }
         if within.is_over() {

@@ -6,7 +6,7 @@ use std::time::Duration;
 use super::relay::Relay;
 use super::store;
 use crate::infra::db::{DbError, Tx};
-use crate::infra::outside::{Lookup, SystemLookup, read_url};
+use crate::infra::outside::{Lookup, read_url};
 
 /// Longest wait for the addresses of a name.
 const LOOK_WITHIN: Duration = Duration::from_secs(2);
@@ -30,7 +30,7 @@ impl Relay {
         if read.address.is_some() {
             return Ok(());
         }
-        let looking = tokio::time::timeout(LOOK_WITHIN, SystemLookup.look(read.host.clone())).await;
+        let looking = tokio::time::timeout(LOOK_WITHIN, self.lookup.look(read.host.clone())).await;
         let found: Vec<IpAddr> = looking.ok().and_then(Result::ok).unwrap_or_default();
         let refusals: Vec<_> =
             found.iter().filter_map(|address| self.outside.check(*address).err()).collect();

@@ -12,8 +12,8 @@ const KEPT_FOR: Duration = Duration::days(90);
 /// Deliveries forgotten in one batch.
 const BATCH: usize = 1000;
 
-/// Forgets deliveries that came to an end long ago, and rests of lanes that are over. The events themselves stay with their orders, as their history does:
-/// the audit holds one against the other.
+/// Forgets deliveries that came to an end long ago, and rests of lanes that are over. The events themselves stay with
+/// their orders, as their history does: the audit holds one against the other.
 ///
 /// # Errors
 /// When the database cannot be reached.
@@ -25,7 +25,8 @@ pub async fn forget_old(db: &Db, now: OffsetDateTime) -> Result<Batch, DutyError
     Ok(Batch::of(usize::try_from(deleted)?, BATCH))
 }
 
-/// Publishes how old the oldest event is that somebody has not got, and how many deliveries wait.
+/// Publishes for how long somebody has not got the oldest event, and how many deliveries wait. What is sent again is as
+/// old as the wish.
 ///
 /// # Errors
 /// When the database cannot be reached.

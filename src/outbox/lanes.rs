@@ -177,13 +177,7 @@ impl Lanes {
 
     /// A place in the lane, for what was counted on having one.
     pub(super) fn enter_anyway(&self, name: &str) -> Place {
-        let mut known = self.known();
-        let place = self.take(&mut known, name);
-        let first = known.first();
-        if known.lanes.get(name).is_some_and(|lane| lane.room(first) == 0) {
-            note_hungry(&mut known, name);
-        }
-        place
+        self.take(&mut self.known(), name)
     }
 
     fn take(&self, known: &mut Known, name: &str) -> Place {

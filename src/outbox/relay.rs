@@ -27,7 +27,7 @@ use crate::infra::clock::Clock;
 use crate::infra::crash::effect;
 use crate::infra::db::{Db, DbError, Tx};
 use crate::infra::duty::{Batch, DutyError};
-use crate::infra::outside::Outside;
+use crate::infra::outside::{Outside, SharedLookup, SystemLookup};
 use crate::infra::secret_box::SecretBox;
 use crate::infra::tasks::Tasks;
 
@@ -50,6 +50,7 @@ pub struct Inside {
     pub(super) tasks: Tasks,
     pub(super) outside: Outside,
     pub(super) http: Client,
+    pub(super) lookup: SharedLookup<SystemLookup>,
     pub(super) broker: Option<Events>,
     pub(super) lanes: Lanes,
     pub(super) lease: Duration,
@@ -72,6 +73,8 @@ pub struct RelayParts {
     pub outside: Outside,
     /// Calls endpoints, each by an address that was looked at.
     pub http: Client,
+    /// Looks up the names of endpoints, for its client too.
+    pub lookup: SharedLookup<SystemLookup>,
     /// The broker's exchange, where there is one.
     pub broker: Option<Events>,
     /// How long a delivery is held before its sender counts as dead.
@@ -100,9 +103,9 @@ impl Relay {
     /// Puts it together; nothing is sent yet.
     #[must_use]
     pub fn new(parts: RelayParts) -> Self {
-        let RelayParts { db, clock, ids, secrets, tasks, outside, http, broker, lease } = parts;
+        let RelayParts { db, clock, ids, secrets, tasks, outside, http, lookup, broker, lease } = parts;
         let lanes = Lanes::new(db.bell().clone());
-        Self(Arc::new(Inside { db, clock, ids, secrets, tasks, outside, http, broker, lanes, lease }))
+        Self(Arc::new(Inside { db, clock, ids, secrets, tasks, outside, http, lookup, broker, lanes, lease }))
     }
 
     /// Longest try: well within the lease, so that a sender that is alive keeps what it holds.

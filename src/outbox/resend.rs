@@ -87,11 +87,13 @@ pub async fn send_all_again_in_tx(
 ) -> Result<SentAgain, DbError> {
     let SendAgain { merchant_id, since, after, only_undelivered, is_dry_run } = wanted;
     let after = after.unwrap_or(0);
-    let ids = store::lock_all(tx, merchant_id, *since, after, *only_undelivered, MOST_AGAIN).await?;
+    let events = store::lock_all(tx, merchant_id, *since, after, *only_undelivered, MOST_AGAIN).await?;
+    let ids: Vec<i64> = events.iter().map(|(_, id)| *id).collect();
     if !is_dry_run {
         let revived = store::send_again(tx, &ids, *only_undelivered, now).await?;
         settle_in_tx(tx, &revived, now).await?;
     }
     let count = i64::try_from(ids.len()).unwrap_or(i64::MAX);
-    Ok(SentAgain { count, last: ids.last().copied().map(event_id), has_more: count == MOST_AGAIN })
+    let last = events.iter().max().map(|(_, id)| event_id(*id));
+    Ok(SentAgain { count, last, has_more: count == MOST_AGAIN })
 }

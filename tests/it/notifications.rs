@@ -13,6 +13,7 @@ mod ages;
 mod catalogue;
 mod crowds;
 mod endpoints;
+mod lookups;
 mod pauses;
 mod relays;
 mod resends;

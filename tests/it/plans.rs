@@ -329,6 +329,29 @@ async fn a_range_of_a_comparison_reads_only_what_is_of_it() {
     }
 }
 
+#[tokio::test]
+async fn what_a_merchant_has_sent_again_is_a_range_of_its_own_events() {
+    let again = statements(|text| text.contains("event.created_at >= $2"));
+    assert_eq!(again.len(), 1);
+    let config = stores::database_config(&stores::fresh_database().await);
+    for (world, seed) in WORLDS {
+        let db = Db::new(&config, Ids::seeded(Clock::system(), 1)).unwrap();
+        let mut tx = db.begin().await.unwrap();
+        run(&mut tx, "SET LOCAL ROLE NONE").await;
+        run(&mut tx, seed).await;
+        let mut found = Vec::new();
+        entries(&plan(&mut tx, &again[0]).await, &mut found);
+        let (ranges, keys): (Vec<_>, Vec<_>) =
+            found.into_iter().partition(|(index, _)| index == "outbox_of_merchant");
+        let [(_, range)] = &ranges[..] else { panic!("{world}: {ranges:?} {keys:?}") };
+        for part in ["merchant_id = $1", "created_at >= $2", "ROW(created_at, id) >"] {
+            assert!(range.contains(part), "{world}: {range}");
+        }
+        let of_outbox: Vec<_> = keys.iter().filter(|(index, _)| index.starts_with("outbox")).collect();
+        assert!(of_outbox.iter().all(|(index, _)| index == "outbox_pkey"), "{world}: {of_outbox:?}");
+    }
+}
+
 /// The scans of a table: (index, filter).
 fn scans_of(plan: &Value, table: &str, found: &mut Vec<(String, Value)>) {
     each_part(plan, &mut |node| {

@@ -87,7 +87,7 @@ async fn many_looks_at_what_a_silent_channel_has_ask_it_a_few_things_and_delay_n
 
     let service = &app.instance.app;
     let sandbox = service.channels.get("sandbox").expect("the sandbox").clone();
-    let silent = Silent { like: sandbox.clone(), asked: Arc::default() };
+    let silent = Silent::beside(sandbox.clone(), Duration::from_millis(1_000));
     let channels = Channels::new(vec![sandbox, Arc::new(silent.clone())]);
     let (config, ids_of) = (service.config.clone(), service.ids.clone());
     let both =

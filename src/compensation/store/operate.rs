@@ -140,7 +140,8 @@ pub(crate) async fn count(conn: &mut Conn, filter: &TaskFilter<'_>, most: i64) -
 }
 
 /// Makes up to `limit` waiting and dead tasks of a filter due at once, those behind `after` in the order of their
-/// numbers: the dead in that lane, and the waiting too when it is that of what somebody waits for. Gives their numbers and subjects.
+/// numbers: the dead in that lane, and the waiting too when it is that of what somebody waits for. Gives their numbers,
+/// with the subjects of those that no worker took meanwhile.
 pub(crate) async fn revive_many(
     tx: &mut Tx,
     filter: &TaskFilter<'_>,
@@ -148,13 +149,14 @@ pub(crate) async fn revive_many(
     after: i64,
     limit: i64,
     now: OffsetDateTime,
-) -> Result<Vec<(i64, String)>, DbError> {
+) -> Result<Vec<(i64, Option<String>)>, DbError> {
     let conn: &mut Conn = tx;
     let mut query = QueryBuilder::<Postgres>::new("WITH chosen AS MATERIALIZED (");
     push_retryable(&mut query, filter, after);
     query.push(" ORDER BY id LIMIT ").push_bind(limit);
     query.push(
-        ") UPDATE compensations AS revived
+        "), again AS (
+           UPDATE compensations AS revived
            SET status = 'READY', attempts = CASE revived.status WHEN 'DEAD' THEN 0 ELSE revived.attempts END,
                lane = CASE WHEN revived.status = 'DEAD' OR ",
     );
@@ -163,11 +165,13 @@ pub(crate) async fn revive_many(
     query.push(", updated_at = ").push_bind(now);
     // One that a worker took meanwhile stays in its hands.
     query.push(
-        " FROM chosen WHERE revived.id = chosen.id 
-            AND (revived.status = 'DEAD' OR revived.status = 'READY' AND revived.last_error IS NOT NULL)
-          RETURNING revived.id, revived.subject",
+        " FROM chosen WHERE revived.id = chosen.id
+             AND (revived.status = 'DEAD' OR revived.status = 'READY' AND revived.last_error IS NOT NULL)
+           RETURNING revived.id, revived.subject
+         )
+         SELECT chosen.id, again.subject FROM chosen LEFT JOIN again ON again.id = chosen.id",
     );
-    Ok(query.build_query_as::<(i64, String)>().fetch_all(conn).await?)
+    Ok(query.build_query_as::<(i64, Option<String>)>().fetch_all(conn).await?)
 }
 
 /// Makes a waiting task due at once, and a dead one alive with all its tries, because somebody waits; nothing for one that is under way or

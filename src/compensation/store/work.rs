@@ -3,6 +3,7 @@
 use serde_json::Value;
 use time::OffsetDateTime;
 
+use crate::compensation::held::Hold;
 use crate::compensation::model::{Action, Lane, Task, TaskStatus};
 use crate::infra::db::{Conn, DbError, Tx};
 
@@ -75,15 +76,15 @@ pub(in crate::compensation) async fn claim_due(
     Ok(tasks)
 }
 
-/// Holds tasks for longer: the leases of a worker that lives. Gives those that it still has; the others have come to
-/// their end another way, or were taken over because the worker looked dead.
+/// Holds tasks for longer, in their order: the leases of a worker that lives. Gives those that it still has; the others
+/// have come to their end another way, or were taken over because the worker looked dead.
 pub(in crate::compensation) async fn renew(
     conn: &mut Conn,
-    held: &[(i64, i32)],
+    held: &[Hold],
     lease_until: OffsetDateTime,
     now: OffsetDateTime,
 ) -> Result<Vec<i64>, DbError> {
-    let (ids, attempts): (Vec<i64>, Vec<i32>) = held.iter().copied().unzip();
+    let (ids, attempts): (Vec<i64>, Vec<i32>) = held.iter().map(|hold| (hold.id, hold.attempts)).unzip();
     let kept = sqlx::query_scalar!(
         "UPDATE compensations AS task SET due_at = $3, updated_at = $4
          FROM unnest($1::bigint[], $2::integer[]) AS held (id, attempts)
@@ -112,7 +113,7 @@ pub(in crate::compensation) struct End {
     pub(in crate::compensation) is_untried: bool,
 }
 
-/// Writes down how tries ended.
+/// Writes down how tries ended, in the order of the tasks.
 pub(in crate::compensation) async fn finish(
     conn: &mut Conn,
     ends: &[End],

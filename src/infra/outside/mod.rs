@@ -9,10 +9,13 @@ use std::net::IpAddr;
 use std::str::FromStr;
 
 mod client;
+mod lookup;
+mod names;
 mod special;
 mod url;
 
-pub use client::{Lookup, SystemLookup, client};
+pub use client::client;
+pub use lookup::{Lookup, SharedLookup, SystemLookup};
 pub use url::{ReadUrl, read_url};
 
 /// A network such as `10.0.0.0/8`; a single address is one too.

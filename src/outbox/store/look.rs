@@ -101,7 +101,7 @@ pub(in crate::outbox) async fn list(
 /// What waits, and since when.
 #[derive(Debug)]
 pub(in crate::outbox) struct Age {
-    /// The oldest event that somebody has not got yet.
+    /// Since when somebody has not got the oldest event: since it happened, or since it was to be sent again.
     pub(in crate::outbox) oldest_at: Option<OffsetDateTime>,
     /// Deliveries that have not come to an end; counting stops at 100000.
     pub(in crate::outbox) pending: i64,
@@ -112,9 +112,9 @@ pub(in crate::outbox) async fn measure(conn: &mut Conn) -> Result<Age, DbError> 
     let age = sqlx::query_as!(
         Age,
         r#"SELECT least((SELECT created_at FROM outbox WHERE open_deliveries IS NULL ORDER BY id LIMIT 1),
-                        (SELECT created_at FROM outbox WHERE open_deliveries = -1 ORDER BY id LIMIT 1),
+                        (SELECT coalesce(again_at, created_at) FROM outbox WHERE open_deliveries = -1 ORDER BY id LIMIT 1),
                         -- Of all that wait, not only of those that are counted.
-                        (SELECT created_at FROM outbox
+                        (SELECT coalesce(again_at, created_at) FROM outbox
                          WHERE id = (SELECT event_id FROM deliveries WHERE coalesce(status, '') = 'PENDING'
                                      ORDER BY created_at LIMIT 1))) AS oldest_at,
                   count(*) AS "pending!"

@@ -17,8 +17,9 @@ pub(in crate::outbox) async fn lock(
     Ok(row.map(|row| (row.merchant_id, row.order_no)))
 }
 
-/// Has locked events sent again, in order and in lanes of their own: one that is published to wherever it goes now, one that is still on its way
-/// also to where it ended, or where it ended without arriving. Gives those of which there was something to send.
+/// Has locked events sent again, in order and in lanes of their own: one that is published to wherever it goes now, one
+/// that is still on its way also to where it ended, or where it ended without arriving. Gives those of which there was
+/// something to send. How long they wait is counted from now on.
 pub(in crate::outbox) async fn send_again(
     tx: &mut Tx,
     ids: &[i64],
@@ -30,12 +31,13 @@ pub(in crate::outbox) async fn send_again(
     // Locked before this statement began, so that it sees where each of them has ended meanwhile.
     let revived = sqlx::query_scalar!(
         r#"WITH again AS (
-             UPDATE outbox SET open_deliveries = -1, published_at = NULL
+             UPDATE outbox SET open_deliveries = -1, published_at = NULL, again_at = $3
              WHERE id = ANY($1) AND open_deliveries = 0
              RETURNING id
            ), revived AS (
              UPDATE deliveries AS delivery
-             SET status = 'PENDING', attempts = 0, due_at = $3, leased_until = NULL, last_error = NULL, updated_at = $3,
+             SET status = 'PENDING', attempts = 0, due_at = $3, leased_until = NULL, last_error = NULL, created_at = $3,
+                 updated_at = $3,
                  lane = CASE WHEN right(lane, length($4)) = $4 THEN lane ELSE lane || $4 END
              WHERE delivery.event_id = ANY($1)
                -- No join: its plan could walk.
@@ -47,7 +49,7 @@ pub(in crate::outbox) async fn send_again(
            ), counted AS (
              SELECT event_id, count(*)::smallint AS count FROM revived GROUP BY event_id
            ), reopened AS (
-             UPDATE outbox SET open_deliveries = open_deliveries + counted.count
+             UPDATE outbox SET open_deliveries = open_deliveries + counted.count, again_at = $3
              FROM counted WHERE outbox.id = counted.event_id
            )
            SELECT id AS "id!" FROM again UNION ALL SELECT event_id FROM counted"#,
@@ -86,8 +88,8 @@ pub(in crate::outbox) async fn make_due(tx: &mut Tx, id: i64, now: OffsetDateTim
     Ok(())
 }
 
-/// Locks up to `limit` events of a merchant that happened since then and can be sent again, in their order from behind
-/// `after` on: all, or those that did not arrive somewhere.
+/// Locks up to `limit` events of a merchant that happened since then and can be sent again, as they happened from behind
+/// `after` on: all, or those that did not arrive somewhere. Gives when each happened too, in the order of their ids.
 pub(in crate::outbox) async fn lock_all(
     tx: &mut Tx,
     merchant_id: &str,
@@ -95,22 +97,31 @@ pub(in crate::outbox) async fn lock_all(
     after: i64,
     only_undelivered: bool,
     limit: i64,
-) -> Result<Vec<i64>, DbError> {
+) -> Result<Vec<(OffsetDateTime, i64)>, DbError> {
     let conn: &mut Conn = tx;
-    let ids = sqlx::query_scalar!(
-        "SELECT id FROM outbox AS event
-         WHERE event.merchant_id = $1 AND event.created_at >= $2 AND event.id > $3
-           AND (event.open_deliveries = 0 AND NOT $4
-                OR event.open_deliveries >= 0
-                   AND EXISTS (SELECT FROM deliveries
-                               WHERE event_id = event.id AND deliveries.status IN ('DEAD', 'DROPPED')))
-         ORDER BY id LIMIT $5
-         FOR UPDATE OF event",
+    let rows = sqlx::query!(
+        r#"WITH chosen AS MATERIALIZED (
+             SELECT event.id FROM outbox AS event
+             WHERE event.merchant_id = $1 AND event.created_at >= $2
+               AND (event.created_at, event.id)
+                   > (coalesce((SELECT last.created_at FROM outbox AS last WHERE last.id = $3), $2), $3)
+               AND (event.open_deliveries = 0 AND NOT $4
+                    OR event.open_deliveries >= 0
+                       AND EXISTS (SELECT FROM deliveries
+                                   WHERE event_id = event.id AND deliveries.status IN ('DEAD', 'DROPPED')))
+             ORDER BY event.created_at, event.id LIMIT $5
+           )
+           SELECT locked.created_at AS "created_at!", locked.id AS "id!"
+           -- By their ids, as whoever writes down what came of them does.
+           FROM (SELECT id FROM chosen ORDER BY id) AS one,
+                -- A look-up for each: as a join its plan could walk.
+                LATERAL (SELECT event.created_at, event.id FROM outbox AS event WHERE event.id = one.id
+                         LIMIT 1 FOR UPDATE) AS locked"#,
         merchant_id,
         since,
         after,
         only_undelivered,
         limit,
     );
-    Ok(ids.fetch_all(conn).await?)
+    Ok(rows.fetch_all(conn).await?.into_iter().map(|row| (row.created_at, row.id)).collect())
 }

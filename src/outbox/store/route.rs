@@ -115,7 +115,7 @@ pub(in crate::outbox) async fn hand_out(
              ON CONFLICT (event_id, kind) DO UPDATE
              SET lane = excluded.lane, url = excluded.url, status = excluded.status, attempts = 0,
                  due_at = excluded.due_at, leased_until = excluded.leased_until, last_error = excluded.last_error,
-                 updated_at = excluded.updated_at,
+                 created_at = excluded.created_at, updated_at = excluded.updated_at,
                  -- Empty where it could not be told.
                  body = CASE deliveries.body WHEN '' THEN excluded.body ELSE deliveries.body END
              -- Only a row that was there already has been locked.

@@ -7,6 +7,7 @@ use payonce::channels::sandbox::{FaultKind, FaultOp};
 use payonce::compensation::Lane;
 use payonce::drive;
 use payonce::infra::duty::Batch;
+use serde_json::json;
 
 use super::{patient, tries, waiting_refund};
 use crate::support::TestApp;
@@ -65,5 +66,35 @@ async fn a_task_whose_lease_ran_out_is_taken_over_by_one_worker_and_its_first_on
     assert_eq!((tries(&app).await, app.refunded("K2").await.0), (2, "REFUNDED".to_owned()));
     assert_eq!(app.sandbox_books().await, (1990, 1990), "it was made once");
     assert_eq!(app.count_where("outbox", "event = 'refund.finished'").await, 1);
+    app.end().await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn renewals_and_ends_of_the_same_tasks_never_wait_for_each_other_in_a_circle() {
+    let app = patient().await;
+    const COUNT: usize = 60;
+    for number in 0..COUNT {
+        app.paid(&format!("D{number}")).await;
+    }
+    app.run_until_idle().await;
+    for number in 0..COUNT {
+        let no = format!("D{number}");
+        app.post("/refunds", json!({"refund_no": no, "order_no": no})).await.expect(201);
+    }
+    // Each row takes a while, so that a renewal is under way whenever something lands.
+    app.sql(
+        "CREATE FUNCTION story_waits() RETURNS trigger LANGUAGE plpgsql AS
+         'BEGIN PERFORM pg_sleep(0.01); RETURN NEW; END';
+         CREATE TRIGGER story_waits BEFORE UPDATE ON compensations FOR EACH ROW EXECUTE FUNCTION story_waits()",
+    )
+    .await;
+    worker(&app).await.expect("no panic");
+    app.sql("DROP TRIGGER story_waits ON compensations").await;
+    app.run_until_idle().await;
+    let deadlocks = "SELECT deadlocks FROM pg_stat_database WHERE datname = current_database()";
+    let deadlocks: i64 =
+        sqlx::query_scalar(deadlocks).fetch_one(&mut app.direct_connection().await).await.expect("a count");
+    assert_eq!(deadlocks, 0);
+    assert_eq!(app.count_where("refunds", "status = 'SUCCEEDED'").await, COUNT as i64);
     app.end().await;
 }

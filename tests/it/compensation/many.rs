@@ -6,6 +6,7 @@ use payonce::compensation::Lane;
 use payonce::drive;
 use payonce::operations;
 use serde_json::json;
+use sqlx::Executor;
 
 use super::stuck_orders;
 use crate::support::TestApp;
@@ -38,6 +39,87 @@ async fn a_sweep_is_done_in_slices_until_nothing_is_left_alone() {
         "DELETE FROM compensations; DELETE FROM order_history; DELETE FROM pay_orders; DELETE FROM orders",
     )
     .await;
+    app.end().await;
+}
+
+/// Waits until somebody waits for a lock of this database.
+async fn until_blocked(app: &TestApp) {
+    app.eventually("somebody waits for a row", async || {
+        let waiting = "SELECT count(*) FROM pg_stat_activity
+                       WHERE datname = current_database() AND wait_event_type = 'Lock'";
+        let waiting: i64 =
+            sqlx::query_scalar(waiting).fetch_one(&mut app.direct_connection().await).await.expect("a count");
+        waiting > 0
+    })
+    .await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_sweep_beside_another_one_says_that_there_is_more() {
+    let app = TestApp::start().await;
+    stuck_orders(&app, 1_200).await;
+    // Links that were never made, of orders that have their time.
+    app.sql(
+        "SET session_replication_role = replica;
+         UPDATE orders SET expires_at = now() + interval '1 h';
+         UPDATE pay_orders SET status = 'INIT', pay_url = NULL, expires_at = now() + interval '1 h'",
+    )
+    .await;
+    let mut other = app.direct_connection().await;
+    other
+        .execute(
+            "BEGIN;
+             INSERT INTO compensations (kind, action, subject, merchant_id, order_no, lane, due_at, created_at, updated_at)
+             SELECT 'REDO_BUSINESS', 'DRIVE_PAY_ORDER', pay_order_id, merchant_id, order_no, 'SWEEP', now(), now(), now()
+             FROM pay_orders ORDER BY pay_order_id LIMIT 500",
+        )
+        .await
+        .expect("the first of them");
+    let ours = app.instance.app.clone();
+    let slice = async move || operations::sweep_slice(&ours, Duration::ZERO).await.expect("a slice");
+    let sweeping = tokio::spawn({
+        let slice = slice.clone();
+        async move { slice().await }
+    });
+    until_blocked(&app).await;
+    other.execute("COMMIT").await.expect("written");
+    let swept = sweeping.await.expect("no panic");
+    assert_eq!((swept.written, swept.has_more), (0, true), "the other one had all of these");
+    while slice().await.has_more {}
+    assert_eq!(app.count_where("compensations", "action = 'DRIVE_PAY_ORDER'").await, 1_200);
+    app.sql(
+        "DELETE FROM compensations; DELETE FROM order_history; DELETE FROM pay_orders; DELETE FROM orders",
+    )
+    .await;
+    app.end().await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn what_workers_take_meanwhile_ends_no_retry_of_many() {
+    let app = TestApp::start().await;
+    app.sql(
+        "INSERT INTO compensations (kind, action, subject, attempts, last_error, due_at, created_at, updated_at)
+         SELECT 'REDO_BUSINESS', 'DRIVE_PAY_ORDER', 'po_' || g, 1, 'silent', now() + interval '1 h', now(), now()
+         FROM generate_series(1, 700) AS g",
+    )
+    .await;
+    let mut worker = app.direct_connection().await;
+    worker
+        .execute(
+            "BEGIN;
+             UPDATE compensations SET status = 'RUNNING', attempts = 2, last_error = NULL
+             WHERE id IN (SELECT id FROM compensations ORDER BY id LIMIT 500)",
+        )
+        .await
+        .expect("a claim");
+    let body = json!({"action": "DRIVE_PAY_ORDER", "reason": "the channel is well again"});
+    let (retried, ()) = tokio::join!(app.admin_post("/admin/compensations/retry", body), async {
+        until_blocked(&app).await;
+        worker.execute("COMMIT").await.expect("claimed");
+    });
+    assert_eq!(retried.expect(200).body["retried"], 200);
+    assert_eq!(app.count_where("compensations", "status = 'READY' AND due_at <= now()").await, 200);
+    app.sql("TRUNCATE compensations").await;
     app.end().await;
 }
 

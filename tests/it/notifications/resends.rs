@@ -65,3 +65,28 @@ async fn a_new_event_of_an_order_waits_for_its_earlier_one_that_is_sent_again() 
     assert_eq!(receiver.told_of("A2").len(), 1);
     app.end().await;
 }
+
+#[tokio::test]
+async fn what_happened_since_then_is_sent_page_by_page_each_event_once() {
+    let receiver = Receiver::start().await;
+    let app = telling(&receiver).await;
+    // Told before; the higher the number, the earlier it happened. And as many of another merchant.
+    app.merchant("other", "hold").await;
+    app.sql(
+        "INSERT INTO outbox (merchant_id, order_no, event, event_version, payload, created_at, open_deliveries, published_at)
+         SELECT CASE g % 2 WHEN 0 THEN 'demo' ELSE 'other' END, 'G' || g, 'story.told', 1, '{}',
+                now() - g / 200 * interval '1 s', 0, now()
+         FROM generate_series(1, 24000) AS g",
+    )
+    .await;
+    let body = |after: Option<&str>| json!({"merchant_id": "demo", "since": "2020-01-01T00:00:00Z", "starting_after": after, "reason": "a story"});
+    let first = app.admin_post("/admin/outbox/resend", body(None)).await.expect(200).body;
+    assert_eq!((&first["events"], &first["has_more"]), (&json!(10_000), &json!(true)));
+    let after = first["last_event_id"].as_str().expect("an event");
+    let second = app.admin_post("/admin/outbox/resend", body(Some(after))).await.expect(200).body;
+    assert_eq!((&second["events"], &second["has_more"]), (&json!(2_000), &json!(false)));
+    assert_eq!(app.count_where("outbox", "open_deliveries = -1 AND merchant_id = 'demo'").await, 12_000);
+    assert_eq!(app.count_where("outbox", "open_deliveries = -1").await, 12_000);
+    app.sql("TRUNCATE outbox").await;
+    app.end().await;
+}

@@ -1,7 +1,7 @@
 //! A channel that is asked and says nothing, beside the sandbox.
 
 use std::sync::Arc;
-use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::time::Duration;
 
 use async_trait::async_trait;
@@ -16,15 +16,21 @@ use payonce::channels::{
 pub struct Silent {
     pub like: Arc<dyn Channel>,
     pub asked: Arc<AtomicUsize>,
+    /// How long it keeps whoever asks.
+    pub silence: Duration,
+    /// Whether it has found its voice.
+    pub speaks: Arc<AtomicBool>,
 }
 
-/// How long it keeps whoever asks.
-const SILENCE: Duration = Duration::from_millis(1_000);
-
 impl Silent {
+    /// One that keeps whoever asks for so long.
+    pub fn beside(like: Arc<dyn Channel>, silence: Duration) -> Self {
+        Self { like, asked: Arc::default(), silence, speaks: Arc::default() }
+    }
+
     async fn silence<T>(&self) -> Result<T, CallError> {
         self.asked.fetch_add(1, Ordering::SeqCst);
-        tokio::time::sleep(SILENCE).await;
+        tokio::time::sleep(self.silence).await;
         Err(CallError::Silent("as always".to_owned()))
     }
 }
@@ -43,8 +49,11 @@ impl Channel for Silent {
     async fn query(&self, _: &TradeRef) -> Result<TradeState, CallError> {
         self.silence().await
     }
-    async fn close(&self, _: &TradeRef) -> Result<Closing, CallError> {
-        self.silence().await
+    async fn close(&self, trade: &TradeRef) -> Result<Closing, CallError> {
+        match self.speaks.load(Ordering::SeqCst) {
+            true => self.like.close(trade).await,
+            false => self.silence().await,
+        }
     }
     async fn refund(&self, _: &RefundCall) -> Result<RefundState, CallError> {
         self.silence().await
