@@ -170,30 +170,41 @@ async fn may_go(app: &App, tx: &mut Tx, item: &Item, now: OffsetDateTime) -> Res
     }
 }
 
-/// The end of a difference, with what that means for what a person was shown.
+/// The end of a difference.
 async fn end(app: &App, item: &Item, event: ItemEvent, outcome: &str) -> Result<(), DbError> {
-    let now = app.now();
     let mut tx = app.db.begin().await?;
-    let ended = async {
-        if event == ItemEvent::Explained {
-            return resolve(&mut tx, item, outcome, now).await.map(drop);
-        }
-        let Some(to) = item.status.after(event) else { return Ok(()) };
-        let step = Move { event, decided_by: None, outcome: Some(outcome) };
-        let moves_money = item.moves_money || event == ItemEvent::LeftToAPerson;
-        let item = &Item { moves_money, ..item.clone() };
-        if !store::move_item(&mut tx, item, to, step, now).await? {
-            return Ok(());
-        }
-        if matches!(event, ItemEvent::GivenUp | ItemEvent::LeftToAPerson) {
-            return show_in_tx(app, &mut tx, item, outcome).await;
-        }
-        exceptions::settle_in_tx(&mut tx, &item.item_id, None, ExceptionAction::None, now).await
+    let ended = end_in_tx(app, &mut tx, item, event, outcome, app.now()).await;
+    if effect!("reconciliation.end", tx.finish(ended).await)? {
+        count(item, event);
     }
-    .await;
-    effect!("reconciliation.end", tx.finish(ended).await)?;
-    count(item, event);
     Ok(())
+}
+
+/// Writes the end of a difference down, with what that means for what a person was shown. `false` where somebody else
+/// has it by now: nothing was written.
+pub(super) async fn end_in_tx(
+    app: &App,
+    tx: &mut Tx,
+    item: &Item,
+    event: ItemEvent,
+    outcome: &str,
+    now: OffsetDateTime,
+) -> Result<bool, DbError> {
+    if event == ItemEvent::Explained {
+        return resolve(tx, item, outcome, now).await;
+    }
+    let Some(to) = item.status.after(event) else { return Ok(false) };
+    let step = Move { event, decided_by: None, outcome: Some(outcome) };
+    let moves_money = item.moves_money || event == ItemEvent::LeftToAPerson;
+    let item = &Item { moves_money, ..item.clone() };
+    if !store::move_item(tx, item, to, step, now).await? {
+        return Ok(false);
+    }
+    match event {
+        ItemEvent::GivenUp | ItemEvent::LeftToAPerson => show_in_tx(app, tx, item, outcome).await?,
+        _ => exceptions::settle_in_tx(tx, &item.item_id, None, ExceptionAction::None, now).await?,
+    }
+    Ok(true)
 }
 
 fn count(item: &Item, event: ItemEvent) {

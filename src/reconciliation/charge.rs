@@ -9,11 +9,12 @@
 
 use time::OffsetDateTime;
 
+use super::act::end_in_tx;
 use super::carry_out::Done;
-use super::model::{Item, ItemAction, ItemEvent, ItemStatus};
-use super::store::{self, Move, Spender};
+use super::model::{Item, ItemAction, ItemEvent};
+use super::store::{self, Spender};
 use crate::app::App;
-use crate::exceptions::{self, ExceptionAction, ExceptionKind, NewException};
+use crate::exceptions::{self, ExceptionKind, NewException};
 use crate::infra::crash::effect;
 use crate::infra::db::{DbError, Tx};
 use crate::infra::duty::DutyError;
@@ -60,11 +61,9 @@ async fn charge_in_tx(
         return Ok(Done::GivenUp(refunded));
     }
     let outcome = format!("{why}; user {} was charged for it", spender.user_id);
-    let step = Move { event: ItemEvent::Applied, decided_by: None, outcome: Some(&outcome) };
-    if !store::move_item(tx, item, ItemStatus::Applied, step, app.now()).await? {
+    if !end_in_tx(app, tx, item, ItemEvent::Applied, &outcome, app.now()).await? {
         return Ok(Done::Later("somebody else has it".to_owned()));
     }
-    exceptions::settle_in_tx(tx, &item.item_id, None, ExceptionAction::None, app.now()).await?;
     book_in_tx(app, tx, item, spender, why).await?;
     Ok(Done::Charged)
 }

@@ -1,5 +1,6 @@
 //! What there is to say of a payment that never came: whom it was credited to, and what became of it.
 
+use super::items::items;
 use super::runs::Claimed;
 use crate::channels::StatementKind;
 use crate::infra::db::{Conn, DbError, Tx};
@@ -69,17 +70,13 @@ pub(in crate::reconciliation) async fn list_listed_charges(
     run: &Claimed,
     limit: i64,
 ) -> Result<Vec<Item>, DbError> {
-    let items = sqlx::query_as!(
-        Item,
-        r#"SELECT item_id, reconciliation_id, channel, class AS "class: Class", kind AS "kind: StatementKind", our_id,
-                  channel_id, merchant_id, order_no, ours, theirs, our_status, currency AS "currency: Currency", at,
-                  action AS "action: ItemAction", moves_money, status AS "status: ItemStatus", decided_by, outcome, created_at,
-                  attempts, version
-           FROM reconciliation_items AS item
-           WHERE action = 'CHARGE' AND status = 'APPLIED' AND channel = $2
-             AND (SELECT true FROM statement_lines AS line
-                  WHERE line.reconciliation_id = $1 AND line.kind = 'PAYMENT' AND line.channel_id = item.subject LIMIT 1)
-           ORDER BY subject LIMIT $3"#,
+    let items = items!(
+        "SELECT",
+        "FROM reconciliation_items AS item
+         WHERE action = 'CHARGE' AND status = 'APPLIED' AND channel = $2
+           AND (SELECT true FROM statement_lines AS line
+                WHERE line.reconciliation_id = $1 AND line.kind = 'PAYMENT' AND line.channel_id = item.subject LIMIT 1)
+         ORDER BY subject LIMIT $3",
         run.reconciliation_id,
         run.channel,
         limit,
