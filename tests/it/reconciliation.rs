@@ -16,6 +16,7 @@ mod charges;
 mod command;
 mod days;
 mod formats;
+mod given_back;
 mod interruptions;
 mod second_looks;
 mod speed;

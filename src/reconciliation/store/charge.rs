@@ -16,16 +16,29 @@ pub(in crate::reconciliation) struct Spender {
     pub(in crate::reconciliation) order_no: String,
     /// Whether each product that charged them since allows it; nothing where none did.
     pub(in crate::reconciliation) is_allowed: Option<bool>,
+    /// Whether they were charged for it before, and were given that back.
+    pub(in crate::reconciliation) was_charged: bool,
+}
+
+/// Who was charged.
+#[derive(Debug)]
+pub(in crate::reconciliation) struct Charged {
+    pub(in crate::reconciliation) merchant_id: String,
+    pub(in crate::reconciliation) user_id: String,
+    /// Minor units that the charge left them owing.
+    pub(in crate::reconciliation) owed: i64,
 }
 
 /// The user whom a payment topped up, if that is what it did.
 pub(in crate::reconciliation) async fn find_spender(
     conn: &mut Conn,
     item: &Item,
+    charge: &str,
 ) -> Result<Option<Spender>, DbError> {
     let spender = sqlx::query_as!(
         Spender,
-        "SELECT orders.merchant_id, orders.user_id, orders.order_no, used.is_allowed
+        r#"SELECT orders.merchant_id, orders.user_id, orders.order_no, used.is_allowed,
+                EXISTS (SELECT 1 FROM ledger_transactions WHERE transaction_id = $3) AS "was_charged!"
          FROM trades AS trade
          JOIN pay_orders AS attempt ON attempt.pay_order_id = trade.pay_order_id
          JOIN orders ON orders.merchant_id = attempt.merchant_id AND orders.order_no = attempt.order_no
@@ -37,11 +50,31 @@ pub(in crate::reconciliation) async fn find_spender(
              JOIN products AS product ON product.merchant_id = hold.merchant_id AND product.product_code = hold.product_code
              WHERE hold.merchant_id = orders.merchant_id AND hold.user_id = orders.user_id
                AND hold.currency = orders.currency AND hold.charged > 0 AND hold.updated_at >= trade.created_at) AS used
-         WHERE trade.channel = $1 AND trade.transaction_id = $2 AND orders.kind = 'TOPUP'",
+         WHERE trade.channel = $1 AND trade.transaction_id = $2 AND orders.kind = 'TOPUP'"#,
         item.channel,
         item.channel_id,
+        charge,
     );
     Ok(spender.fetch_optional(conn).await?)
+}
+
+/// The user whom a difference charged, by the booking of that.
+pub(in crate::reconciliation) async fn find_charged(
+    conn: &mut Conn,
+    item: &Item,
+    charge: &str,
+) -> Result<Option<Charged>, DbError> {
+    let charged = sqlx::query_as!(
+        Charged,
+        r#"SELECT merchant_id, user_id,
+                  coalesce((SELECT amount FROM ledger_entries
+                            WHERE transaction_id = $3 AND account_id LIKE 'USER\_RECEIVABLE:%'), 0) AS "owed!"
+           FROM orders WHERE merchant_id = $1 AND order_no = $2"#,
+        item.merchant_id,
+        item.order_no,
+        charge,
+    );
+    Ok(charged.fetch_optional(conn).await?)
 }
 
 /// Locks the order of the top-up, and says whether it is paid and nothing of it was given back or is asked for. The

@@ -11,7 +11,7 @@ use crate::support::{TestApp, TestOptions};
 
 /// A user's top-up that the channel knows nothing of, though somebody said so under its signature; gives its pay order and
 /// its trade.
-async fn invented_top_up(app: &TestApp, order_no: &str, user_id: &str) -> (String, String) {
+pub(super) async fn invented_top_up(app: &TestApp, order_no: &str, user_id: &str) -> (String, String) {
     let pay_order_id = app.top_up_to_pay(order_no, user_id, 1_990).await;
     let trade = format!("t-{order_no}");
     let mut callback = app.success(&format!("e-{order_no}"), &pay_order_id, &trade, 1_990);
@@ -21,13 +21,13 @@ async fn invented_top_up(app: &TestApp, order_no: &str, user_id: &str) -> (Strin
 }
 
 /// A product at one unit of CNY.
-async fn product(app: &TestApp, code: &str, allows: bool) {
+pub(super) async fn product(app: &TestApp, code: &str, allows: bool) {
     let more = json!({"product_code": code, "allow_compensating_charge": allows});
     app.tokens_with("1", more).await.expect(200);
 }
 
 /// Uses so much of a product.
-async fn used(app: &TestApp, code: &str, user_id: &str, units: i64) {
+pub(super) async fn used(app: &TestApp, code: &str, user_id: &str, units: i64) {
     let body = hold_with(&format!("{code}-{user_id}"), user_id, units, json!({"product_code": code}));
     let hold_id = app.post("/usage/holds", body).await.expect(201).text_of("hold_id").to_owned();
     app.confirm(&hold_id, Some(units)).await.expect(200);
@@ -38,13 +38,13 @@ fn of_order<'a>(items: &'a [Value], order_no: &str) -> &'a Value {
 }
 
 /// Available and owed CNY.
-async fn has_and_owes(app: &TestApp, user_id: &str) -> (i64, i64) {
+pub(super) async fn has_and_owes(app: &TestApp, user_id: &str) -> (i64, i64) {
     let balances = app.balances_of(user_id).await;
     balances.first().map_or((0, 0), |(_, available, _, owed)| (*available, *owed))
 }
 
 /// Open exceptions of a kind.
-async fn open_of(app: &TestApp, kind: &str) -> Vec<Value> {
+pub(super) async fn open_of(app: &TestApp, kind: &str) -> Vec<Value> {
     let open = app.exceptions("status=OPEN").await;
     open.into_iter().filter(|exception| exception["kind"] == kind).collect()
 }
