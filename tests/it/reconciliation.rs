@@ -18,6 +18,7 @@ mod days;
 mod formats;
 mod given_back;
 mod interruptions;
+mod reads;
 mod second_looks;
 mod speed;
 mod week;

@@ -35,15 +35,24 @@ pub(in crate::reconciliation) async fn claim_items(
         "UPDATE reconciliation_items
          SET due_at = $3, version = version + 1
          WHERE item_id = ANY(ARRAY(
-             SELECT item_id FROM reconciliation_items
-             WHERE status IN ('PROPOSED', 'APPLYING') AND due_at <= $2
-               -- What is still being compared may turn out to be none; what was decided is carried out.
-               AND (status = 'APPLYING'
-                    OR NOT EXISTS (SELECT 1 FROM reconciliations AS run
-                                   WHERE run.reconciliation_id = reconciliation_items.reconciliation_id
-                                     AND run.status NOT IN ('ACTING', 'DONE')))
+             SELECT due.item_id
              -- What waits for no channel comes first.
-             ORDER BY action, due_at LIMIT $1 FOR UPDATE SKIP LOCKED))
+             FROM unnest(ARRAY['APPLY', 'ASK', 'CHARGE', 'ESCALATE']) WITH ORDINALITY AS kind (action, place)
+             CROSS JOIN LATERAL (
+                 -- What was decided is carried out.
+                 SELECT * FROM (SELECT item_id, due_at FROM reconciliation_items
+                                WHERE status = 'APPLYING' AND action = kind.action AND due_at <= $2
+                                ORDER BY due_at LIMIT $1 FOR UPDATE SKIP LOCKED) AS decided
+                 UNION ALL
+                 -- What is still being compared may turn out to be none, and can be much: only days that are compared are
+                 -- looked into.
+                 SELECT found.* FROM reconciliations AS run
+                 CROSS JOIN LATERAL (SELECT item_id, due_at FROM reconciliation_items AS item
+                                     WHERE item.status = 'PROPOSED' AND item.reconciliation_id = run.reconciliation_id
+                                       AND item.action = kind.action AND item.due_at <= $2
+                                     ORDER BY item.due_at LIMIT $1 FOR UPDATE SKIP LOCKED) AS found
+                 WHERE run.status = 'ACTING') AS due
+             ORDER BY kind.place, due.due_at LIMIT $1))
          RETURNING",
         "",
         limit,
