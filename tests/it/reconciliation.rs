@@ -21,6 +21,7 @@ mod interruptions;
 mod reads;
 mod second_looks;
 mod speed;
+mod tries;
 mod week;
 
 async fn start(auto: &str) -> TestApp {
