@@ -209,12 +209,12 @@ async fn end(app: &App, run: &Claimed, beside: &Beside) -> Result<Batch, DutyErr
         let now = app.now();
         let mut tx = app.db.begin().await?;
         let resolved = async {
-            tell_of_listed_charges(app, &mut tx, run, now).await?;
+            let told = tell_of_listed_charges(app, &mut tx, run, now).await?;
             let unseen = store::lock_unseen(&mut tx, run, beside.answers_for(run), ITEMS).await?;
             for item in &unseen {
                 resolve(&mut tx, item, "a later comparison finds no difference", now).await?;
             }
-            Ok::<_, DbError>(unseen.len())
+            Ok::<_, DbError>(told + unseen.len())
         }
         .await;
         if effect!("reconciliation.resolve", tx.finish(resolved).await)? == 0 {
@@ -227,14 +227,16 @@ async fn end(app: &App, run: &Claimed, beside: &Beside) -> Result<Batch, DutyErr
     move_on(app, run, DayEvent::Matched, None).await
 }
 
-/// Money that a user was charged for because it never came, and that stands on the statement after all.
+/// Money that a user was charged for because it never came, and that stands on the statement after all: told once, whatever
+/// a person decides then. Gives how much there was of it.
 async fn tell_of_listed_charges(
     app: &App,
     tx: &mut Tx,
     run: &Claimed,
     now: OffsetDateTime,
-) -> Result<(), DbError> {
-    for item in store::list_listed_charges(tx, run, ITEMS).await? {
+) -> Result<usize, DbError> {
+    let listed = store::take_listed_charges(tx, run, ITEMS, now).await?;
+    for item in &listed {
         let detail = format!(
             "the statement of {} for {} has {} after all; its user was charged for it as {}: give that back",
             run.channel, run.day, item.channel_id, item.item_id
@@ -248,7 +250,7 @@ async fn tell_of_listed_charges(
         };
         exceptions::open_in_tx(tx, &app.ids, &exception, now).await?;
     }
-    Ok(())
+    Ok(listed.len())
 }
 
 /// A difference that is none any more, and what was open about it.

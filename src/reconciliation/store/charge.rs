@@ -1,5 +1,7 @@
 //! What there is to say of a payment that never came: whom it was credited to, and what became of it.
 
+use time::OffsetDateTime;
+
 use super::items::items;
 use super::runs::Claimed;
 use crate::channels::StatementKind;
@@ -108,22 +110,29 @@ pub(in crate::reconciliation) async fn lock_whole(tx: &mut Tx, spender: &Spender
     Ok(status == OrderStatus::Paid && !is_asked_for.fetch_one(conn).await?)
 }
 
-/// Payments that a user was charged for because they never came, and that the day's statement has, so many at most.
-pub(in crate::reconciliation) async fn list_listed_charges(
-    conn: &mut Conn,
+/// Payments that a user was charged for because they never came, and that the day's statement has, so many at most. Each
+/// is given once, to whoever tells of it in the same transaction.
+pub(in crate::reconciliation) async fn take_listed_charges(
+    tx: &mut Tx,
     run: &Claimed,
     limit: i64,
+    now: OffsetDateTime,
 ) -> Result<Vec<Item>, DbError> {
+    let conn: &mut Conn = tx;
     let items = items!(
-        "SELECT",
-        "FROM reconciliation_items AS item
-         WHERE action = 'CHARGE' AND status = 'APPLIED' AND channel = $2
-           AND (SELECT true FROM statement_lines AS line
-                WHERE line.reconciliation_id = $1 AND line.kind = 'PAYMENT' AND line.channel_id = item.subject LIMIT 1)
-         ORDER BY subject LIMIT $3",
+        "UPDATE reconciliation_items SET listed_at = $4
+         WHERE item_id = ANY(ARRAY(
+             SELECT item_id FROM reconciliation_items AS item
+             WHERE action = 'CHARGE' AND status = 'APPLIED' AND listed_at IS NULL AND channel = $2
+               AND (SELECT true FROM statement_lines AS line
+                    WHERE line.reconciliation_id = $1 AND line.kind = 'PAYMENT' AND line.channel_id = item.subject LIMIT 1)
+             ORDER BY subject LIMIT $3 FOR UPDATE))
+         RETURNING",
+        "",
         run.reconciliation_id,
         run.channel,
         limit,
+        now,
     );
     Ok(items.fetch_all(conn).await?)
 }
