@@ -30,10 +30,22 @@ const ITEMS: i64 = 500;
 /// Compares a bounded part.
 pub(super) async fn compare(app: &App, mut run: Claimed) -> Result<Batch, DutyError> {
     let beside = Beside::of(app, &run).await?;
+    let mut is_alone = false;
     for _ in 0..RANGES {
-        let is_over = match two_at_once(app, &mut run, &beside).await {
+        let compared = match is_alone {
+            true => one(app, &mut run, &beside).await,
+            false => two_at_once(app, &mut run, &beside).await,
+        };
+        let is_over = match compared {
             // Both wanted to write the same difference: one after the other they do not wait for each other.
-            Err(DbError::Contended(_)) => one(app, &mut run, &beside).await?,
+            Err(DbError::Contended(_)) if !is_alone => one(app, &mut run, &beside).await?,
+            // There is no second connection, or it was closed because it waited too long for the first: the next ranges do
+            // not try again. Where the database is away, one alone finds so too.
+            Err(DbError::Unavailable(error)) if !is_alone => {
+                tracing::debug!(%error, "ranges are compared one by one");
+                is_alone = true;
+                one(app, &mut run, &beside).await?
+            }
             compared => compared?,
         };
         if is_over {
