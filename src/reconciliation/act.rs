@@ -131,12 +131,7 @@ async fn leave(app: &App, item: &Item, why: &str) -> Result<(), DbError> {
 }
 
 /// Moves a difference on where the service may carry it out by itself, and leaves it to a person where it may not.
-async fn decide_over(
-    app: &App,
-    item: &Item,
-    event: ItemEvent,
-    why: Option<&str>,
-) -> Result<Next, DbError> {
+async fn decide_over(app: &App, item: &Item, event: ItemEvent, why: Option<&str>) -> Result<Next, DbError> {
     let now = app.now();
     let mut tx = app.db.begin().await?;
     let decided = async {

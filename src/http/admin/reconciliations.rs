@@ -359,8 +359,8 @@ pub(in crate::http) async fn reverse_charge(
     extract::Json(body): extract::Json<DifferenceBody>,
 ) -> Result<Json<Item>, Problem> {
     let entry = entry(admin, "reconciliations.reverse_charge", item_id.as_str(), Some(body.reason));
-    let reversed = edge
-        .owned(|app| async move { reconciliation::reverse_charge(&app, item_id.as_str(), &entry).await });
+    let reversed =
+        edge.owned(|app| async move { reconciliation::reverse_charge(&app, item_id.as_str(), &entry).await });
     Ok(Json(reversed.await?))
 }
 

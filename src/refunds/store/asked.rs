@@ -33,11 +33,8 @@ pub(in crate::refunds) async fn find_by_number(
     merchant_id: &MerchantId,
     refund_no: &RefundNo,
 ) -> Result<Option<Refund>, DbError> {
-    let refund = refunds!(
-        "WHERE merchant_id = $1 AND refund_no = $2",
-        merchant_id.as_str(),
-        refund_no.as_str(),
-    );
+    let refund =
+        refunds!("WHERE merchant_id = $1 AND refund_no = $2", merchant_id.as_str(), refund_no.as_str());
     Ok(refund.fetch_optional(conn).await?)
 }
 

@@ -4,7 +4,6 @@ use time::OffsetDateTime;
 
 use crate::ids::{MerchantId, OrderNo, UserId};
 use crate::infra::db::{Conn, DbError, Tx, expect_one_row};
-use crate::ledger::Account;
 use crate::money::Currency;
 use crate::orders::OrderKey;
 use crate::settlement::model::SettlementStatus;

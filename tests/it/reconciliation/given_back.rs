@@ -46,7 +46,10 @@ async fn a_charge_is_given_back_once_and_until_then_its_top_up_is_refunded_by_no
     asked["reason"] = json!("the story wants it");
     assert_eq!(app.admin_post("/admin/refunds", asked).await.problem(409), "TOP_UP_CHARGED");
     assert_eq!(has_and_owes(&app, "u1").await, (1_000, 500));
-    assert_eq!(app.post("/refunds", json!({"refund_no": "R3", "order_no": "OWN", "amount": 1})).await.status, 201);
+    assert_eq!(
+        app.post("/refunds", json!({"refund_no": "R3", "order_no": "OWN", "amount": 1})).await.status,
+        201
+    );
 
     found_after_all(&app, "T").await;
     app.reconcile(day).await;

@@ -83,7 +83,8 @@ async fn who_spent_money_that_never_came_is_found_by_what_was_booked_since() {
     run(&mut tx, &charged_holds(20_001, 20_003)).await;
     for world in ["", "ANALYZE"] {
         run(&mut tx, world).await;
-        let read = rows_read(&mut tx, &statement, "'sandbox', 't', 'x'", &["usage_holds", "ledger_entries"]).await;
+        let read =
+            rows_read(&mut tx, &statement, "'sandbox', 't', 'x'", &["usage_holds", "ledger_entries"]).await;
         assert!((3.0..20.0).contains(&read), "{read} rows were read for three holds: {world}");
     }
 }
@@ -114,7 +115,7 @@ async fn whoever_looks_for_differences_reads_none_of_a_day_that_is_still_compare
         run(&mut tx, "SAVEPOINT before").await;
         let read = rows_read(&mut tx, &statement, "10, now(), now()", &["reconciliation_items"]).await;
         let taken: i64 = sqlx::query_scalar("SELECT count(*) FROM reconciliation_items WHERE version = 2")
-            .fetch_one(&mut *tx as &mut payonce::infra::db::Conn)
+            .fetch_one(&mut *tx)
             .await
             .expect("a count");
         assert_eq!(taken, 3, "{world}");
