@@ -338,6 +338,11 @@ impl From<RefundError> for Problem {
                 Self::new(unprocessable, "REFUND_PARAMS_MISMATCH", detail).differing(&fields)
             }
             RefundError::InsufficientBalance => insufficient_balance(),
+            RefundError::TopUpCharged => {
+                let detail = "the channel denied this top-up's money, and its user was charged for it: an operator must \
+                              give that charge back first; nothing was done";
+                Self::new(conflict, "TOP_UP_CHARGED", detail)
+            }
             RefundError::Ambiguous => Self::ambiguous_number("a refund"),
             RefundError::SameOperator => {
                 let detail = "whoever asked for the refund may not decide over it; nothing was changed";

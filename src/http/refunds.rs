@@ -67,7 +67,7 @@ impl NewRefundBody {
          description = "Written down: `PENDING`, or `AWAITING_APPROVAL` above your limit"),
         (status = 200, body = RefundView, description = "It was there already, and is the same"),
         (status = 404, body = Problem, description = "`ORDER_NOT_FOUND`"),
-        (status = 409, body = Problem, description = "`ORDER_NOT_PAID`"),
+        (status = 409, body = Problem, description = "`ORDER_NOT_PAID`, `TOP_UP_CHARGED`: nothing moved"),
         (status = 422, body = Problem, description = "`VALIDATION_FAILED`, `REFUND_EXCEEDS_PAID`,
          `REFUND_PARAMS_MISMATCH`, `INSUFFICIENT_BALANCE` (a top-up that was spent): nothing moved"),
     ))]

@@ -66,6 +66,7 @@ fn other_routes() -> OpenApiRouter<Edge> {
         .routes(routes!(admin::reconciliations::csv))
         .routes(routes!(admin::reconciliations::approve))
         .routes(routes!(admin::reconciliations::dismiss))
+        .routes(routes!(admin::reconciliations::reverse_charge))
         .routes(routes!(admin::orders::list))
         .routes(routes!(admin::orders::find))
         .routes(routes!(admin::orders::timeline))

@@ -19,7 +19,9 @@ pub use books::{
 };
 pub use fold::fold;
 pub use model::{Account, AccountKind, Posting, PostingKind, Wallet};
-pub(crate) use post::{lock_available_in_tx, payment_accounts, post_in_tx, reverse_in_tx};
+pub(crate) use post::{
+    lock_available_in_tx, lock_balances_in_tx, payment_accounts, post_in_tx, reverse_in_tx,
+};
 
 /// The constraint that refuses to take from a user what is not there.
 pub const USER_BALANCE_CONSTRAINT: &str = "accounts_user_balance_not_negative";

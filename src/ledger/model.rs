@@ -62,6 +62,8 @@ words! {
         UsageRelease = "USAGE_RELEASE",
         /// A user charged for usage that was paid with money which never came, by its difference.
         CompensatingCharge = "COMPENSATING_CHARGE",
+        /// What a user had paid off of such a charge when it was given back, by its difference.
+        ChargePaidBack = "CHARGE_PAID_BACK",
         /// A transaction taken back, by its id.
         Reversal = "REVERSAL",
     }

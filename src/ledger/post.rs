@@ -51,6 +51,18 @@ pub(crate) async fn lock_available_in_tx(
     if wallets.is_empty() { Ok(BTreeMap::new()) } else { store::lock_available(tx, wallets, now).await }
 }
 
+/// Locks users' accounts in the order of their names, and gives their balances in the order that was asked for; one
+/// that is not there yet has nothing on it.
+///
+/// # Errors
+/// When the database cannot be reached.
+pub(crate) async fn lock_balances_in_tx<const N: usize>(
+    tx: &mut Tx,
+    accounts: [&Account; N],
+) -> Result<[i64; N], DbError> {
+    store::lock_balances(tx, accounts).await
+}
+
 /// What the payment of an order moves: the debited and the credited account. A sale brings money in for its merchant,
 /// a top-up for its user.
 pub(crate) fn payment_accounts(

@@ -97,6 +97,24 @@ pub(super) async fn lock_available(
     Ok(wallets.into_iter().filter_map(with_balance).collect())
 }
 
+/// Locks users' accounts in the order of their names, and gives their balances in the order that was asked for.
+pub(super) async fn lock_balances<const N: usize>(
+    tx: &mut Tx,
+    accounts: [&Account; N],
+) -> Result<[i64; N], DbError> {
+    let conn: &mut Conn = tx;
+    let rows = sqlx::query!(
+        r#"SELECT account_id, balance FROM accounts WHERE account_id = ANY($1)
+           ORDER BY account_id FOR NO KEY UPDATE"#,
+        &accounts.map(Account::as_str) as &[&str],
+    )
+    .fetch_all(conn)
+    .await?;
+    Ok(accounts.map(|account| {
+        rows.iter().find(|row| row.account_id == account.as_str()).map_or(0, |row| row.balance)
+    }))
+}
+
 /// Books the opposite of what was booked under these ids.
 pub(super) async fn insert_reversals(
     tx: &mut Tx,

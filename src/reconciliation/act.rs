@@ -50,13 +50,9 @@ pub async fn act_due(app: &App) -> Result<Batch, DutyError> {
         if item.action.asks() && silent.contains(&item.channel) {
             continue;
         }
-        match act(app, &item).await {
-            Ok(Answer::Silence) => drop(silent.insert(item.channel)),
-            Ok(Answer::None) => {}
-            Err(error) => {
-                tracing::warn!(%error, item.id = %item.item_id, "a difference is taken up again later");
-                leave(app, &item, &error.to_string()).await?;
-            }
+        let channel = item.channel.clone();
+        if let Answer::Silence = take_up(app, item).await? {
+            silent.insert(channel);
         }
     }
     if count > 0 {
@@ -74,61 +70,68 @@ enum Answer {
     None,
 }
 
-async fn act(app: &App, item: &Item) -> Result<Answer, DutyError> {
-    let Some(item) = decide(app, item).await? else { return Ok(Answer::None) };
-    let is_last = item.attempts + 1 >= MAX_ATTEMPTS;
-    let done = carry_out(app, &item).await?;
-    let answer = if matches!(done, Done::Silent(_)) { Answer::Silence } else { Answer::None };
-    let (event, outcome) = match done {
-        Done::Applied(outcome) => (ItemEvent::Applied, outcome),
-        Done::Explained(outcome) => (ItemEvent::Explained, outcome),
-        Done::GivenUp(outcome) => (ItemEvent::GivenUp, outcome),
-        Done::Chargeable(why) => {
-            let charge = Item { action: ItemAction::Charge, moves_money: true, ..item };
-            let decided = decide_over(app, &charge, ItemEvent::ChargeDecided, Some(&why)).await?;
-            return match decided {
-                Some(charge) => Box::pin(act(app, &charge)).await,
-                None => Ok(answer),
-            };
-        }
-        Done::Charged => {
-            count(&item, ItemEvent::Applied);
-            return Ok(answer);
-        }
-        Done::Undecided => (ItemEvent::LeftToAPerson, UNDECIDED.to_owned()),
-        Done::Later(why) | Done::Silent(why) if is_last => (ItemEvent::GivenUp, why),
-        Done::Later(why) | Done::Silent(why) => {
-            leave(app, &item, &why).await?;
-            return Ok(answer);
-        }
-    };
-    end(app, &item, event, &outcome).await?;
-    Ok(answer)
+/// What follows a step.
+enum Next {
+    /// It was decided over, and goes on as it stands now.
+    Decided(Box<Item>),
+    /// Nothing now.
+    Rest(Answer),
 }
 
+/// Takes an item as far as it goes now. What fails is tried again later, and is a person's to see to in the end.
+async fn take_up(app: &App, mut item: Item) -> Result<Answer, DbError> {
+    loop {
+        match step(app, &item).await {
+            Ok(Next::Decided(decided)) => item = *decided,
+            Ok(Next::Rest(answer)) => return Ok(answer),
+            Err(error) => {
+                tracing::warn!(%error, item.id = %item.item_id, "a difference could not be carried out");
+                leave(app, &item, &error.to_string()).await?;
+                return Ok(Answer::None);
+            }
+        }
+    }
+}
+
+async fn step(app: &App, item: &Item) -> Result<Next, DutyError> {
+    if item.status != ItemStatus::Applying {
+        let item = &Item { moves_money: moves_money(app, item).await?, ..item.clone() };
+        return Ok(decide_over(app, item, ItemEvent::Decided, None).await?);
+    }
+    let done = carry_out(app, item).await?;
+    let answer = if matches!(done, Done::Silent(_)) { Answer::Silence } else { Answer::None };
+    match done {
+        Done::Applied(outcome) => end(app, item, ItemEvent::Applied, &outcome).await?,
+        Done::Explained(outcome) => end(app, item, ItemEvent::Explained, &outcome).await?,
+        Done::GivenUp(outcome) => end(app, item, ItemEvent::GivenUp, &outcome).await?,
+        Done::Chargeable(why) => {
+            let charge = Item { action: ItemAction::Charge, moves_money: true, ..item.clone() };
+            return Ok(decide_over(app, &charge, ItemEvent::ChargeDecided, Some(&why)).await?);
+        }
+        Done::Charged => count(item, ItemEvent::Applied),
+        Done::Undecided => {
+            let item = Item { moves_money: true, ..item.clone() };
+            end(app, &item, ItemEvent::LeftToAPerson, UNDECIDED).await?;
+        }
+        Done::Later(why) | Done::Silent(why) => leave(app, item, &why).await?,
+    }
+    Ok(Next::Rest(answer))
+}
+
+/// Leaves an item for another try, or to a person after the last one.
 async fn leave(app: &App, item: &Item, why: &str) -> Result<(), DbError> {
+    if item.attempts + 1 >= MAX_ATTEMPTS {
+        let is_decided = item.status == ItemStatus::Applying;
+        let event = if is_decided { ItemEvent::GivenUp } else { ItemEvent::LeftToAPerson };
+        return end(app, item, event, why).await;
+    }
     let pause = Duration::seconds(5 << item.attempts.clamp(0, 10)).min(Duration::HOUR);
     let mut conn = app.db.conn().await?;
     store::release(&mut conn, item, why, app.now() + pause).await
 }
 
-/// What is decided already is carried out; what may not be without a person is left to one. Gives what to carry out.
-async fn decide(app: &App, item: &Item) -> Result<Option<Item>, DutyError> {
-    if item.status == ItemStatus::Applying {
-        return Ok(Some(item.clone()));
-    }
-    let item = &Item { moves_money: moves_money(app, item).await?, ..item.clone() };
-    Ok(decide_over(app, item, ItemEvent::Decided, None).await?)
-}
-
-/// Moves a difference on where the service may carry it out by itself, and leaves it to a person where it may not. Gives
-/// what to carry out.
-async fn decide_over(
-    app: &App,
-    item: &Item,
-    event: ItemEvent,
-    why: Option<&str>,
-) -> Result<Option<Item>, DbError> {
+/// Moves a difference on where the service may carry it out by itself, and leaves it to a person where it may not.
+async fn decide_over(app: &App, item: &Item, event: ItemEvent, why: Option<&str>) -> Result<Next, DbError> {
     let now = app.now();
     let mut tx = app.db.begin().await?;
     let decided = async {
@@ -151,7 +154,8 @@ async fn decide_over(
         Ok::<_, DbError>(None)
     }
     .await;
-    effect!("reconciliation.decide", tx.finish(decided).await)
+    let decided = effect!("reconciliation.decide", tx.finish(decided).await)?;
+    Ok(decided.map_or(Next::Rest(Answer::None), |item| Next::Decided(Box::new(item))))
 }
 
 /// Whether the service may carry it out by itself.
@@ -170,30 +174,39 @@ async fn may_go(app: &App, tx: &mut Tx, item: &Item, now: OffsetDateTime) -> Res
     }
 }
 
-/// The end of a difference, with what that means for what a person was shown.
+/// The end of a difference.
 async fn end(app: &App, item: &Item, event: ItemEvent, outcome: &str) -> Result<(), DbError> {
-    let now = app.now();
     let mut tx = app.db.begin().await?;
-    let ended = async {
-        if event == ItemEvent::Explained {
-            return resolve(&mut tx, item, outcome, now).await.map(drop);
-        }
-        let Some(to) = item.status.after(event) else { return Ok(()) };
-        let step = Move { event, decided_by: None, outcome: Some(outcome) };
-        let moves_money = item.moves_money || event == ItemEvent::LeftToAPerson;
-        let item = &Item { moves_money, ..item.clone() };
-        if !store::move_item(&mut tx, item, to, step, now).await? {
-            return Ok(());
-        }
-        if matches!(event, ItemEvent::GivenUp | ItemEvent::LeftToAPerson) {
-            return show_in_tx(app, &mut tx, item, outcome).await;
-        }
-        exceptions::settle_in_tx(&mut tx, &item.item_id, None, ExceptionAction::None, now).await
+    let ended = end_in_tx(app, &mut tx, item, event, outcome, app.now()).await;
+    if effect!("reconciliation.end", tx.finish(ended).await)? {
+        count(item, event);
     }
-    .await;
-    effect!("reconciliation.end", tx.finish(ended).await)?;
-    count(item, event);
     Ok(())
+}
+
+/// Writes the end of a difference down, with what that means for what a person was shown. `false` where somebody else
+/// has it by now: nothing was written.
+pub(super) async fn end_in_tx(
+    app: &App,
+    tx: &mut Tx,
+    item: &Item,
+    event: ItemEvent,
+    outcome: &str,
+    now: OffsetDateTime,
+) -> Result<bool, DbError> {
+    if event == ItemEvent::Explained {
+        return resolve(tx, item, outcome, now).await;
+    }
+    let Some(to) = item.status.after(event) else { return Ok(false) };
+    let step = Move { event, decided_by: None, outcome: Some(outcome) };
+    if !store::move_item(tx, item, to, step, now).await? {
+        return Ok(false);
+    }
+    match event {
+        ItemEvent::GivenUp | ItemEvent::LeftToAPerson => show_in_tx(app, tx, item, outcome).await?,
+        _ => exceptions::settle_in_tx(tx, &item.item_id, None, ExceptionAction::None, now).await?,
+    }
+    Ok(true)
 }
 
 fn count(item: &Item, event: ItemEvent) {

@@ -4,29 +4,33 @@
 //! metered work since, in that currency, and each product that charged for it allows it, the user is charged what the
 //! top-up gave: as far as it is still there it is taken, the rest is owed and shown to a person. Ours is then as theirs.
 //! It is booked once for each difference, under its id, in the transaction in which the difference says so. What was not
-//! spent on usage, or on a product that does not allow it, is a person's to see to, and so is a top-up of which anything
-//! was refunded.
+//! spent on usage, or on a product that does not allow it, is a person's to see to, and so are a top-up of which anything
+//! was refunded and one whose charge was given back before. What was charged for is refunded by nobody: its user would
+//! pay twice.
 
 use time::OffsetDateTime;
 
+use super::act::end_in_tx;
 use super::carry_out::Done;
-use super::model::{Item, ItemAction, ItemEvent, ItemStatus};
-use super::store::{self, Move, Spender};
+use super::model::{Item, ItemAction, ItemEvent};
+use super::store::{self, Spender};
 use crate::app::App;
-use crate::exceptions::{self, ExceptionAction, ExceptionKind, NewException};
+use crate::exceptions::{self, ExceptionKind, NewException};
 use crate::infra::crash::effect;
 use crate::infra::db::{DbError, Tx};
 use crate::infra::duty::DutyError;
 use crate::ledger::{self, Account, Posting, PostingKind, Wallet};
+use crate::money::Currency;
 
 /// What follows from a payment that the channel denies: nothing but for a person to see, a charge to decide over, or,
 /// where that was decided, the charge.
 pub(super) async fn settle_short(app: &App, item: &Item, why: &str) -> Result<Done, DutyError> {
     let mut conn = app.db.conn().await?;
-    let spender = store::find_spender(&mut conn, item).await?;
+    let spender = store::find_spender(&mut conn, item, &booking_of(item).transaction_id()).await?;
     drop(conn);
     let Some(spender) = spender else { return Ok(Done::GivenUp(why.to_owned())) };
     match spender.is_allowed {
+        _ if spender.was_charged => Ok(Done::GivenUp(format!("{why}; its charge was given back before"))),
         None => Ok(Done::GivenUp(format!("{why}; user {} used nothing since", spender.user_id))),
         Some(false) => {
             let user_id = &spender.user_id;
@@ -60,11 +64,9 @@ async fn charge_in_tx(
         return Ok(Done::GivenUp(refunded));
     }
     let outcome = format!("{why}; user {} was charged for it", spender.user_id);
-    let step = Move { event: ItemEvent::Applied, decided_by: None, outcome: Some(&outcome) };
-    if !store::move_item(tx, item, ItemStatus::Applied, step, app.now()).await? {
+    if !end_in_tx(app, tx, item, ItemEvent::Applied, &outcome, app.now()).await? {
         return Ok(Done::Later("somebody else has it".to_owned()));
     }
-    exceptions::settle_in_tx(tx, &item.item_id, None, ExceptionAction::None, app.now()).await?;
     book_in_tx(app, tx, item, spender, why).await?;
     Ok(Done::Charged)
 }
@@ -78,18 +80,29 @@ async fn book_in_tx(
 ) -> Result<(), DbError> {
     let (now, amount, currency) = (app.now(), item.ours.unwrap_or(0), item.currency);
     let Spender { merchant_id, user_id, order_no, .. } = spender;
-    let wallet = Wallet::of(merchant_id, user_id, currency);
+    let (wallet, receivable) = wallet_of(merchant_id, user_id, currency);
     let available = ledger::lock_available_in_tx(tx, std::slice::from_ref(&wallet), now).await?;
     let taken = amount.min(available.get(&wallet.available).copied().unwrap_or(0));
     if taken < amount {
         show_debt_in_tx(app, tx, item, spender, (amount - taken, why), now).await?;
     }
     let channel = || Account::channel(&item.channel, currency);
-    let posting = Posting::new(PostingKind::CompensatingCharge, &item.item_id)
+    let posting = booking_of(item)
         .of(Some(merchant_id), Some(order_no))
         .transfer(wallet.available, channel(), taken)
-        .transfer(Account::user_receivable(merchant_id, user_id, currency), channel(), amount - taken);
+        .transfer(receivable, channel(), amount - taken);
     ledger::post_in_tx(tx, &[posting], now).await
+}
+
+/// What is booked once for each difference.
+pub(super) fn booking_of(item: &Item) -> Posting {
+    Posting::new(PostingKind::CompensatingCharge, &item.item_id)
+}
+
+/// Where a user's money is, and what they owe.
+pub(super) fn wallet_of(merchant_id: &str, user_id: &str, currency: Currency) -> (Wallet, Account) {
+    let receivable = Account::user_receivable(merchant_id, user_id, currency);
+    (Wallet::of(merchant_id, user_id, currency), receivable)
 }
 
 async fn show_debt_in_tx(

@@ -30,10 +30,22 @@ const ITEMS: i64 = 500;
 /// Compares a bounded part.
 pub(super) async fn compare(app: &App, mut run: Claimed) -> Result<Batch, DutyError> {
     let beside = Beside::of(app, &run).await?;
+    let mut is_alone = false;
     for _ in 0..RANGES {
-        let is_over = match two_at_once(app, &mut run, &beside).await {
+        let compared = match is_alone {
+            true => one(app, &mut run, &beside).await,
+            false => two_at_once(app, &mut run, &beside).await,
+        };
+        let is_over = match compared {
             // Both wanted to write the same difference: one after the other they do not wait for each other.
-            Err(DbError::Contended(_)) => one(app, &mut run, &beside).await?,
+            Err(DbError::Contended(_)) if !is_alone => one(app, &mut run, &beside).await?,
+            // There is no second connection, or it was closed because it waited too long for the first: the next ranges do
+            // not try again. Where the database is away, one alone finds so too.
+            Err(DbError::Unavailable(error)) if !is_alone => {
+                tracing::debug!(%error, "ranges are compared one by one");
+                is_alone = true;
+                one(app, &mut run, &beside).await?
+            }
             compared => compared?,
         };
         if is_over {
@@ -209,12 +221,12 @@ async fn end(app: &App, run: &Claimed, beside: &Beside) -> Result<Batch, DutyErr
         let now = app.now();
         let mut tx = app.db.begin().await?;
         let resolved = async {
-            tell_of_listed_charges(app, &mut tx, run, now).await?;
+            let told = tell_of_listed_charges(app, &mut tx, run, now).await?;
             let unseen = store::lock_unseen(&mut tx, run, beside.answers_for(run), ITEMS).await?;
             for item in &unseen {
                 resolve(&mut tx, item, "a later comparison finds no difference", now).await?;
             }
-            Ok::<_, DbError>(unseen.len())
+            Ok::<_, DbError>(told + unseen.len())
         }
         .await;
         if effect!("reconciliation.resolve", tx.finish(resolved).await)? == 0 {
@@ -227,14 +239,16 @@ async fn end(app: &App, run: &Claimed, beside: &Beside) -> Result<Batch, DutyErr
     move_on(app, run, DayEvent::Matched, None).await
 }
 
-/// Money that a user was charged for because it never came, and that stands on the statement after all.
+/// Money that a user was charged for because it never came, and that stands on the statement after all: told once, whatever
+/// a person decides then. Gives how much there was of it.
 async fn tell_of_listed_charges(
     app: &App,
     tx: &mut Tx,
     run: &Claimed,
     now: OffsetDateTime,
-) -> Result<(), DbError> {
-    for item in store::list_listed_charges(tx, run, ITEMS).await? {
+) -> Result<usize, DbError> {
+    let listed = store::take_listed_charges(tx, run, ITEMS, now).await?;
+    for item in &listed {
         let detail = format!(
             "the statement of {} for {} has {} after all; its user was charged for it as {}: give that back",
             run.channel, run.day, item.channel_id, item.item_id
@@ -248,7 +262,7 @@ async fn tell_of_listed_charges(
         };
         exceptions::open_in_tx(tx, &app.ids, &exception, now).await?;
     }
-    Ok(())
+    Ok(listed.len())
 }
 
 /// A difference that is none any more, and what was open about it.

@@ -21,6 +21,9 @@ pub enum ReconciliationError {
     /// The difference does not wait for a person.
     #[error("the difference is {0} and waits for nobody")]
     NotWaiting(ItemStatus),
+    /// There is no charge of it that could be given back.
+    #[error("the difference is {0} and charged nobody")]
+    NotCharged(ItemStatus),
     /// Its bytes did not come in full.
     #[error("the upload ended early: {0}")]
     UploadIncomplete(String),

@@ -10,7 +10,7 @@
 //! In reading order: `begin` and `upload` make a day's row; `run` carries it on, one bounded batch at a time: `fetch`
 //! copies the statement's lines in chunks, each with the place behind it, from the channel or from a `file`; `compare`
 //! walks their lines and then our movements, by statements over bounded ranges of keys; `act` takes the differences up,
-//! `carry_out`, `ask` and `charge` do what is to be done, `decide` is what a person says. `find` is what people see of it.
+//! `carry_out`, `ask` and `charge` do what is to be done, `decide` is what a person says, and `reverse` gives a charge back. `find` is what people see of it.
 
 mod act;
 mod ask;
@@ -27,6 +27,7 @@ mod forget;
 pub mod model;
 mod publish;
 mod report;
+mod reverse;
 mod run;
 mod store;
 mod upload;
@@ -39,5 +40,6 @@ pub use find::{csv, find, list, list_items};
 pub use forget::forget_old;
 pub use publish::publish;
 pub use report::{Report, TotalLine};
+pub use reverse::reverse_charge;
 pub use run::run_due;
 pub use upload::{NewUpload, Uploaded, upload};

@@ -129,6 +129,8 @@ words! {
         Dismissed = "DISMISSED",
         /// Nothing more can be done without a person: an exception is open.
         Escalated = "ESCALATED",
+        /// A person gave back what its user was charged for it.
+        Reversed = "REVERSED",
     }
 }
 
@@ -149,6 +151,8 @@ words! {
         GivenUp = "GIVEN_UP",
         /// A person wants it left as it is.
         Dismissed = "DISMISSED",
+        /// A person wants its charge given back.
+        ChargeReversed = "CHARGE_REVERSED",
     }
 }
 
@@ -165,6 +169,8 @@ impl ItemStatus {
             (S::Proposed | S::Waiting | S::Applying | S::Escalated, E::Explained) => Some(S::Resolved),
             (S::Applying, E::GivenUp) => Some(S::Escalated),
             (S::Waiting | S::Escalated, E::Dismissed) => Some(S::Dismissed),
+            // Of a charge alone; what else was applied is the channel's money.
+            (S::Applied, E::ChargeReversed) => Some(S::Reversed),
             _ => None,
         }
     }
@@ -356,6 +362,7 @@ mod tests {
             (S::Applying, E::GivenUp, S::Escalated),
             (S::Waiting, E::Dismissed, S::Dismissed),
             (S::Escalated, E::Dismissed, S::Dismissed),
+            (S::Applied, E::ChargeReversed, S::Reversed),
         ];
         assert_moves(S::ALL, E::ALL, &allowed, S::after);
     }

@@ -2,7 +2,7 @@
 //! the refund written, under the order's row lock.
 //!
 //! Round trips of a first call: 5 to PostgreSQL (BEGIN, orders, what was asked before, refunds with their tasks and kept
-//! answers, COMMIT), 2 more where a top-up's money is set aside, 1 for an operator's entry in the log, and 1 to Redis;
+//! answers, COMMIT), 3 more where a top-up's money is set aside, 1 for an operator's entry in the log, and 1 to Redis;
 //! commits: 1. A repeat writes nothing but the answer to a new key: 4 and a commit of nothing. All but Redis's are
 //! shared with whoever asks at the same time (see [`crate::infra::gather`]), also of the same order.
 

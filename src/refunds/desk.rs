@@ -41,6 +41,8 @@ pub(super) struct Terms {
     pub(super) paid_by: Option<String>,
     /// Minor units of its payment's refunds that have not failed.
     pub(super) asked: i64,
+    /// Whether reconciliation charged the user of a top-up for it, and nobody gave that back.
+    pub(super) is_charged: bool,
     /// Above so many minor units an operator must let a refund go.
     pub(super) approval_above: Option<i64>,
 }
@@ -121,6 +123,9 @@ impl Desk {
             }
             (_, Some(pay_order_id)) => pay_order_id.clone(),
         };
+        if terms.is_charged {
+            return Err(RefundError::TopUpCharged);
+        }
         let left = terms.amount - terms.asked;
         let amount = ask.new.amount.map_or(left, Amount::minor);
         if amount < 1 || amount > left {
@@ -156,6 +161,7 @@ mod tests {
             currency: "CNY".parse().unwrap(),
             paid_by: Some("po_1".to_owned()),
             asked: 0,
+            is_charged: false,
             approval_above,
         };
         let key = OrderKey { merchant_id: "m".parse().unwrap(), order_no: "A".parse().unwrap() };
@@ -209,6 +215,14 @@ mod tests {
             matches!(&other, Err(RefundError::ParamsMismatch(fields)) if *fields == ["order_no", "amount"])
         );
         assert_eq!(desk.made.len(), 1);
+    }
+
+    #[test]
+    fn a_top_up_that_its_user_was_charged_for_gives_nothing_back() {
+        let mut desk = desk(OrderKind::TopUp, None);
+        desk.orders.values_mut().for_each(|terms| terms.is_charged = true);
+        assert!(matches!(desk.ask(&ask("R1", "A", Some(10))), Err(RefundError::TopUpCharged)));
+        assert!(desk.made.is_empty() && desk.postings.is_empty());
     }
 
     #[test]

@@ -36,7 +36,9 @@ pub(super) async fn append_task_in_tx(
 /// # Errors
 /// When the database is away: the task tries again.
 pub async fn drive(app: &App, refund_id: &str) -> Result<Drive, PayError> {
-    let Some(facts) = find(app, refund_id).await? else { return Ok(Drive::Done) };
+    let Some(facts) = find(app, refund_id).await? else {
+        return Ok(Drive::Never("there is no such refund, or no payment that it gives back".to_owned()));
+    };
     let Some(channel) = app.channels.get(&facts.channel) else {
         return Ok(Drive::Again(format!("there is no channel {} here", facts.channel)));
     };

@@ -24,6 +24,9 @@ pub enum RefundError {
     /// What a top-up brought was spent.
     #[error("the user's available balance does not cover it")]
     InsufficientBalance,
+    /// The channel denied what a top-up brought, and its user was charged for it: they would pay twice.
+    #[error("the user was charged for the top-up, whose money never came")]
+    TopUpCharged,
     /// Several merchants have a refund of that number.
     #[error("several merchants have a refund of that number")]
     Ambiguous,

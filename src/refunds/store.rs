@@ -18,6 +18,35 @@ pub(super) use asked::{find_by_number, is_stock_wanted_back, list_ids_of_number,
 pub(super) use begin::Begin;
 pub(super) use facts::{Facts, FindFacts};
 
+/// Every column of a refund, of what follows.
+macro_rules! refunds {
+    ($tail:literal, $($argument:expr),+ $(,)?) => {
+        sqlx::query_as!(
+            Refund,
+            r#"SELECT refund_id, refund_no, merchant_id, order_no, pay_order_id, stray_id, amount,
+                      currency AS "currency: Currency", status AS "status: RefundStatus", reason, failure,
+                      channel_refund_id, return_stock, asked_by
+               FROM refunds "# + $tail,
+            $($argument),+
+        )
+    };
+}
+use refunds;
+
+/// Every column of a stray payment, of what follows.
+macro_rules! strays {
+    ($tail:literal, $($argument:expr),+ $(,)?) => {
+        sqlx::query_as!(
+            StrayPayment,
+            r#"SELECT stray_id, channel, transaction_id, out_trade_no, pay_order_id, merchant_id, order_no, amount,
+                      currency AS "currency: Currency", reason AS "reason: StrayReason",
+                      status AS "status: StrayStatus", paid_at
+               FROM stray_payments "# + $tail,
+            $($argument),+
+        )
+    };
+}
+
 /// Writes stray money down; the primary key of `trades` refuses the same money twice, be it stray or not.
 pub(super) async fn insert_stray(
     tx: &mut Tx,
@@ -166,17 +195,8 @@ pub(super) async fn set_made_after_all(
 
 /// The refund of that id.
 pub(super) async fn find_refund(conn: &mut Conn, refund_id: &str) -> Result<Option<Refund>, DbError> {
-    let refund = sqlx::query_as!(
-        Refund,
-        r#"SELECT refund_id, refund_no, merchant_id, order_no, pay_order_id, stray_id, amount,
-                  currency AS "currency: Currency", status AS "status: RefundStatus", reason, failure,
-                  channel_refund_id, return_stock, asked_by
-           FROM refunds WHERE refund_id = $1"#,
-        refund_id,
-    )
-    .fetch_optional(conn)
-    .await?;
-    Ok(refund)
+    let refund = refunds!("WHERE refund_id = $1", refund_id);
+    Ok(refund.fetch_optional(conn).await?)
 }
 
 /// Locks a stray payment; its refunds come to their ends only under this lock.
@@ -189,17 +209,8 @@ pub(super) async fn lock_stray(tx: &mut Tx, stray_id: &str) -> Result<Option<Str
 }
 
 pub(super) async fn find_stray(conn: &mut Conn, stray_id: &str) -> Result<Option<StrayPayment>, DbError> {
-    let stray = sqlx::query_as!(
-        StrayPayment,
-        r#"SELECT stray_id, channel, transaction_id, out_trade_no, pay_order_id, merchant_id, order_no, amount,
-                  currency AS "currency: Currency", reason AS "reason: StrayReason",
-                  status AS "status: StrayStatus", paid_at
-           FROM stray_payments WHERE stray_id = $1"#,
-        stray_id,
-    )
-    .fetch_optional(conn)
-    .await?;
-    Ok(stray)
+    let stray = strays!("WHERE stray_id = $1", stray_id);
+    Ok(stray.fetch_optional(conn).await?)
 }
 
 /// Locks a refund, after what it gives back.
@@ -213,18 +224,12 @@ pub(super) async fn lock_refund(tx: &mut Tx, refund_id: &str) -> Result<(), DbEr
 
 /// All refunds of an order, oldest first.
 pub(crate) async fn list_of_order(conn: &mut Conn, key: &OrderKey) -> Result<Vec<Refund>, DbError> {
-    let refunds = sqlx::query_as!(
-        Refund,
-        r#"SELECT refund_id, refund_no, merchant_id, order_no, pay_order_id, stray_id, amount,
-                  currency AS "currency: Currency", status AS "status: RefundStatus", reason, failure,
-                  channel_refund_id, return_stock, asked_by
-           FROM refunds WHERE merchant_id = $1 AND order_no = $2 ORDER BY created_at, refund_id"#,
+    let refunds = refunds!(
+        "WHERE merchant_id = $1 AND order_no = $2 ORDER BY created_at, refund_id",
         key.merchant_id.as_str(),
         key.order_no.as_str(),
-    )
-    .fetch_all(conn)
-    .await?;
-    Ok(refunds)
+    );
+    Ok(refunds.fetch_all(conn).await?)
 }
 
 /// All stray payments of an order, oldest first.
@@ -232,18 +237,12 @@ pub(crate) async fn list_strays_of_order(
     conn: &mut Conn,
     key: &OrderKey,
 ) -> Result<Vec<StrayPayment>, DbError> {
-    let strays = sqlx::query_as!(
-        StrayPayment,
-        r#"SELECT stray_id, channel, transaction_id, out_trade_no, pay_order_id, merchant_id, order_no, amount,
-                  currency AS "currency: Currency", reason AS "reason: StrayReason",
-                  status AS "status: StrayStatus", paid_at
-           FROM stray_payments WHERE merchant_id = $1 AND order_no = $2 ORDER BY created_at, stray_id"#,
+    let strays = strays!(
+        "WHERE merchant_id = $1 AND order_no = $2 ORDER BY created_at, stray_id",
         key.merchant_id.as_str(),
         key.order_no.as_str(),
-    )
-    .fetch_all(conn)
-    .await?;
-    Ok(strays)
+    );
+    Ok(strays.fetch_all(conn).await?)
 }
 
 /// A page of stray payments, newest first: those before `starting_after`, which is an id of the page before.
@@ -253,19 +252,12 @@ pub(super) async fn list_strays(
     starting_after: Option<&str>,
     limit: i64,
 ) -> Result<Vec<StrayPayment>, DbError> {
-    let strays = sqlx::query_as!(
-        StrayPayment,
-        r#"SELECT stray_id, channel, transaction_id, out_trade_no, pay_order_id, merchant_id, order_no, amount,
-                  currency AS "currency: Currency", reason AS "reason: StrayReason",
-                  status AS "status: StrayStatus", paid_at
-           FROM stray_payments
-           WHERE ($1::text IS NULL OR status = $1) AND ($2::text IS NULL OR stray_id < $2)
-           ORDER BY stray_id DESC LIMIT $3"#,
+    let strays = strays!(
+        "WHERE ($1::text IS NULL OR status = $1) AND ($2::text IS NULL OR stray_id < $2)
+         ORDER BY stray_id DESC LIMIT $3",
         status.map(StrayStatus::as_str),
         starting_after,
         limit,
-    )
-    .fetch_all(conn)
-    .await?;
-    Ok(strays)
+    );
+    Ok(strays.fetch_all(conn).await?)
 }

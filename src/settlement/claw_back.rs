@@ -102,7 +102,7 @@ async fn posting_in_tx(
     let expense = Account::commission_expense(merchant_id, currency);
     let available = Account::user_available(merchant_id, user_id, currency);
     let receivable = Account::user_receivable(merchant_id, user_id, currency);
-    let [has, owes] = store::balances(tx, [&available, &receivable]).await?;
+    let [has, owes] = ledger::lock_balances_in_tx(tx, [&available, &receivable]).await?;
 
     let posting = Posting::new(PostingKind::ClawBack, booked_as)
         .of(Some(merchant_id), Some(settlement.order_no.as_str()));

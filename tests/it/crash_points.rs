@@ -92,6 +92,7 @@ const EFFECTS: &[(Story, &[&str])] = &[
     ),
     (Story::Money(Money::Stumble), &["reconciliation.rest"]),
     (Story::Money(Money::CompensatingCharge), &["reconciliation.charge"]),
+    (Story::Money(Money::GiveBackACharge), &["reconciliation.reverse"]),
     (Story::Money(Money::UploadAStatement), &["reconciliation.keep_part"]),
     (Story::Money(Money::ApproveADifference), &["reconciliation.person"]),
     (Story::Money(Money::OldStatement), &["reconciliation.forget_lines", "reconciliation.forget_files"]),

@@ -340,3 +340,38 @@ async fn paging_by_status_skips_nothing_while_rows_leave_the_set() {
     assert_eq!(app.count_where("orders", "status = 'PENDING'").await, 0);
     app.end().await;
 }
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_callback_that_somebody_else_is_keeping_makes_no_other_wait() {
+    let app = TestApp::start().await;
+    let mut conn = app.direct_connection().await;
+    let mut holding = conn.begin().await.expect("a transaction");
+    let keep = "INSERT INTO webhook_inbox (channel, event_id, verdict, body, received_at, updated_at)
+                VALUES ('sandbox', 'held', 'RECORDED', '', now(), now())";
+    sqlx::query(keep).execute(&mut *holding).await.expect("kept");
+    let told = |event_id: String| {
+        let app = &app;
+        async move {
+            let started = std::time::Instant::now();
+            app.deliver(&json!({"event_id": event_id, "kind": "DISPUTE"})).await;
+            started.elapsed()
+        }
+    };
+    let first = async {
+        let held = told("held".to_owned()).await;
+        assert!(held > Duration::from_millis(700), "it waits for whoever keeps it: {held:?}");
+    };
+    let others = async {
+        // Behind it in the same lane.
+        tokio::time::sleep(Duration::from_millis(20)).await;
+        let longest = futures_util::future::join_all((0..10).map(|number| told(format!("e{number}")))).await;
+        let longest = longest.into_iter().max().expect("ten");
+        tokio::time::sleep(Duration::from_millis(1_000)).await;
+        holding.commit().await.expect("let go");
+        longest
+    };
+    let ((), longest) = tokio::join!(first, others);
+    assert!(longest < Duration::from_millis(800), "{longest:?}");
+    assert_eq!(app.count_where("webhook_inbox", "event_id LIKE 'e%' OR event_id = 'held'").await, 11);
+    app.end().await;
+}

@@ -16,9 +16,12 @@ mod charges;
 mod command;
 mod days;
 mod formats;
+mod given_back;
 mod interruptions;
+mod reads;
 mod second_looks;
 mod speed;
+mod tries;
 mod week;
 
 async fn start(auto: &str) -> TestApp {

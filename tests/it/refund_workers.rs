@@ -146,3 +146,33 @@ async fn money_that_went_back_after_a_refusal_is_shown_to_a_person() {
     assert_eq!(app.sandbox_books().await, (1990, 1990));
     app.end().await;
 }
+
+#[tokio::test]
+async fn a_refund_whose_payment_is_not_there_is_shown_to_a_person_and_spoils_no_other() {
+    let app = TestApp::start().await;
+    let (lost, fine) = (app.paid("LOST").await, app.paid("FINE").await);
+    for order_no in ["LOST", "FINE"] {
+        let refund = json!({"refund_no": order_no, "order_no": order_no, "amount": 90});
+        app.post("/refunds", refund).await.expect(201);
+    }
+    app.sql("UPDATE refunds SET pay_order_id = 'po_gone' WHERE refund_no = 'LOST'").await;
+    // Asked about by whoever drives it, and told of by its channel.
+    let (refund_id, other_id) = (app.refund_id("LOST").await, app.refund_id("FINE").await);
+    let driven = refunds::drive(&app.instance.app, &refund_id).await.expect("an answer");
+    assert!(matches!(driven, Drive::Never(_)), "{driven:?}");
+    let told = async |refund_id: &str, pay_order_id: &str| {
+        app.tell_refund(&format!("e-{refund_id}"), refund_id, pay_order_id, 90, "SUCCEEDED").await;
+    };
+    tokio::join!(told(&refund_id, &lost), told(&other_id, &fine));
+    assert_eq!(app.find_refund("LOST").await["status"], "PENDING");
+    assert_eq!(app.find_refund("FINE").await["status"], "SUCCEEDED");
+    app.run_until_idle().await;
+    let shown = app.open_exception().await;
+    assert_eq!((&shown["kind"], &shown["subject"]), (&json!("DEAD_TASK"), &json!(refund_id)));
+
+    app.sql(&format!("UPDATE refunds SET pay_order_id = '{lost}' WHERE refund_no = 'LOST'")).await;
+    app.resolve(&shown, "REFUND").await.expect(200);
+    app.run_until_idle().await;
+    assert_eq!(app.find_refund("LOST").await["status"], "SUCCEEDED");
+    app.end().await;
+}

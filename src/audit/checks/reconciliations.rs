@@ -19,7 +19,7 @@ pub(super) const CHECKS: &[Definition] = &[
         "what was open about a difference is resolved with it",
         "SELECT format('exception %s: still OPEN although difference %s is %s', exception_id, item_id, item.status)
          FROM exceptions JOIN reconciliation_items AS item ON item_id = exceptions.subject
-         WHERE exceptions.status = 'OPEN' AND item.status IN ('APPLIED', 'RESOLVED', 'DISMISSED')",
+         WHERE exceptions.status = 'OPEN' AND item.status IN ('APPLIED', 'RESOLVED', 'DISMISSED', 'REVERSED')",
     ),
     check!(
         "difference_unfinished",
@@ -50,17 +50,24 @@ pub(super) const CHECKS: &[Definition] = &[
     check!(
         "difference_charged",
         Always,
-        "a user is charged for money that never came once, what the top-up gave, and by a difference that says so",
-        "SELECT format('difference %s: %s %s by %s, and %s was booked as a charge', coalesce(item_id, booked.difference),
-                       coalesce(item.action, 'not there'), item.status, item.ours, coalesce(booked.amount, 0))
-         FROM (SELECT * FROM reconciliation_items WHERE action = 'CHARGE' AND status IN ('APPLYING', 'APPLIED')) AS item
-         FULL JOIN (SELECT split_part(booked.transaction_id, ':', 2) AS difference, -sum(entry.amount) AS amount
+        "a user is charged for money that never came once, what the top-up gave, by a difference that says so, and also \
+         says when that was given back",
+        "SELECT format('difference %s: %s %s by %s, and %s was booked as a charge and %s', coalesce(item_id, booked.difference),
+                       coalesce(item.action, 'not there'), item.status, item.ours, coalesce(booked.amount, 0),
+                       CASE WHEN booked.is_reversed THEN 'given back' ELSE 'kept' END)
+         FROM (SELECT * FROM reconciliation_items
+               WHERE action = 'CHARGE' AND status IN ('APPLYING', 'APPLIED', 'REVERSED')) AS item
+         FULL JOIN (SELECT split_part(booked.transaction_id, ':', 2) AS difference, -sum(entry.amount) AS amount,
+                           EXISTS (SELECT 1 FROM ledger_transactions AS reversal
+                                   WHERE reversal.transaction_id = 'REVERSAL:' || booked.transaction_id) AS is_reversed
                     FROM ledger_transactions AS booked
                     JOIN ledger_entries AS entry ON entry.transaction_id = booked.transaction_id
                     WHERE booked.kind = 'COMPENSATING_CHARGE' AND starts_with(entry.account_id, 'CHANNEL:')
-                    GROUP BY 1) AS booked ON booked.difference = item_id
-         WHERE item_id IS NULL
-            OR booked.amount IS DISTINCT FROM item.ours AND (item.status = 'APPLIED' OR booked.amount IS NOT NULL)",
+                    GROUP BY booked.transaction_id) AS booked ON booked.difference = item_id
+         -- What was given back may be another difference by now, of another amount.
+         WHERE item_id IS NULL AND NOT booked.is_reversed
+            OR (booked.amount, booked.is_reversed) IS DISTINCT FROM (item.ours, item.status = 'REVERSED')
+               AND item_id IS NOT NULL AND (item.status <> 'APPLYING' OR booked.amount IS NOT NULL)",
     ),
     check!(
         "reconciliation_done",

@@ -74,6 +74,7 @@ pub(super) const DEEDS: &[Deed] = &[
     get("differences-csv", "/admin/reconciliations/{reconciliation_id}/items.csv"),
     post("approve-difference", "/admin/reconciliation-items/{item_id}/approve"),
     post("dismiss-difference", "/admin/reconciliation-items/{item_id}/dismiss"),
+    post("reverse-charge", "/admin/reconciliation-items/{item_id}/reverse-charge"),
     get("settlement-run", "/admin/settlements/runs/{run_id}"),
 ];
 

@@ -50,6 +50,10 @@ impl From<ReconciliationError> for Problem {
                 let detail = format!("the difference is {status} and waits for nobody; nothing was changed");
                 Self::new(conflict, "DIFFERENCE_NOT_WAITING", detail)
             }
+            ReconciliationError::NotCharged(status) => {
+                let detail = format!("the difference is {status} and charged nobody; nothing was changed");
+                Self::new(conflict, "DIFFERENCE_NOT_CHARGED", detail)
+            }
             ReconciliationError::UploadIncomplete(why) => {
                 let detail = format!("the file ended early ({why}); nothing was begun, send it again");
                 Self::new(StatusCode::BAD_REQUEST, "BODY_INCOMPLETE", detail)
@@ -335,6 +339,29 @@ pub(in crate::http) async fn dismiss(
 ) -> Result<Json<Item>, Problem> {
     let entry = entry(admin, "reconciliations.dismiss", item_id.as_str(), Some(body.reason));
     decide(&edge, item_id, Decision::Dismiss, entry).await
+}
+
+/// Gives back what a user was charged for a difference, because its money came after all or was not theirs to pay: what
+/// was taken is theirs again, and what they owe for it is owed no more. Again, it gives the difference as it stands.
+#[utoipa::path(post, path = "/admin/reconciliation-items/{item_id}/reverse-charge", tag = "admin",
+    request_body(content = DifferenceBody, example = json!({"reason": "the money came on the next statement"})),
+    params(("item_id" = ReconciliationItemId, Path, description = "The difference")),
+    security(("admin_token" = [])),
+    responses(
+        (status = 200, body = Item),
+        (status = 404, body = Problem, description = "`NOT_FOUND`"),
+        (status = 409, body = Problem, description = "`DIFFERENCE_NOT_CHARGED`: nothing was changed"),
+    ))]
+pub(in crate::http) async fn reverse_charge(
+    State(edge): State<Edge>,
+    Operator(admin): Operator,
+    PathId(item_id): PathId<ReconciliationItemId>,
+    extract::Json(body): extract::Json<DifferenceBody>,
+) -> Result<Json<Item>, Problem> {
+    let entry = entry(admin, "reconciliations.reverse_charge", item_id.as_str(), Some(body.reason));
+    let reversed =
+        edge.owned(|app| async move { reconciliation::reverse_charge(&app, item_id.as_str(), &entry).await });
+    Ok(Json(reversed.await?))
 }
 
 async fn decide(

@@ -75,7 +75,7 @@ pub(in crate::http) struct AdminRefundBody {
         (status = 201, body = MerchantRefundView, description = "Written down"),
         (status = 200, body = MerchantRefundView, description = "It was there already, and is the same"),
         (status = 404, body = Problem, description = "`ORDER_NOT_FOUND`"),
-        (status = 409, body = Problem, description = "`ORDER_NOT_PAID`, `AMBIGUOUS_NUMBER`"),
+        (status = 409, body = Problem, description = "`ORDER_NOT_PAID`, `TOP_UP_CHARGED`, `AMBIGUOUS_NUMBER`"),
         (status = 422, body = Problem, description = "`VALIDATION_FAILED`, `REFUND_EXCEEDS_PAID`,
          `REFUND_PARAMS_MISMATCH`, `INSUFFICIENT_BALANCE`: nothing moved"),
     ))]

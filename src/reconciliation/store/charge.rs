@@ -1,5 +1,8 @@
 //! What there is to say of a payment that never came: whom it was credited to, and what became of it.
 
+use time::OffsetDateTime;
+
+use super::items::items;
 use super::runs::Claimed;
 use crate::channels::StatementKind;
 use crate::infra::db::{Conn, DbError, Tx};
@@ -15,32 +18,76 @@ pub(in crate::reconciliation) struct Spender {
     pub(in crate::reconciliation) order_no: String,
     /// Whether each product that charged them since allows it; nothing where none did.
     pub(in crate::reconciliation) is_allowed: Option<bool>,
+    /// Whether they were charged for it before, and were given that back.
+    pub(in crate::reconciliation) was_charged: bool,
+}
+
+/// Who was charged.
+#[derive(Debug)]
+pub(in crate::reconciliation) struct Charged {
+    pub(in crate::reconciliation) merchant_id: String,
+    pub(in crate::reconciliation) user_id: String,
+    /// Minor units that the charge left them owing.
+    pub(in crate::reconciliation) owed: i64,
 }
 
 /// The user whom a payment topped up, if that is what it did.
 pub(in crate::reconciliation) async fn find_spender(
     conn: &mut Conn,
     item: &Item,
+    charge: &str,
 ) -> Result<Option<Spender>, DbError> {
     let spender = sqlx::query_as!(
         Spender,
-        "SELECT orders.merchant_id, orders.user_id, orders.order_no, used.is_allowed
+        r#"SELECT orders.merchant_id, orders.user_id, orders.order_no, used.is_allowed,
+                EXISTS (SELECT 1 FROM ledger_transactions WHERE transaction_id = $3) AS "was_charged!"
          FROM trades AS trade
          JOIN pay_orders AS attempt ON attempt.pay_order_id = trade.pay_order_id
          JOIN orders ON orders.merchant_id = attempt.merchant_id AND orders.order_no = attempt.order_no
                     AND orders.paid_by = attempt.pay_order_id
-         -- One row in any case; NULL where nothing was charged since.
+         -- One row in any case; NULL where nothing was charged since: what was booked of the user behind the top-up's own
+         -- entry, along the index of users' entries. Their holds would be all that they ever had.
          CROSS JOIN LATERAL (
              SELECT bool_and(product.allow_compensating_charge) AS is_allowed
-             FROM usage_holds AS hold
-             JOIN products AS product ON product.merchant_id = hold.merchant_id AND product.product_code = hold.product_code
-             WHERE hold.merchant_id = orders.merchant_id AND hold.user_id = orders.user_id
-               AND hold.currency = orders.currency AND hold.charged > 0 AND hold.updated_at >= trade.created_at) AS used
-         WHERE trade.channel = $1 AND trade.transaction_id = $2 AND orders.kind = 'TOPUP'",
+             FROM unnest(ARRAY['USER_AVAILABLE', 'USER_HELD']) AS kind
+             CROSS JOIN LATERAL (SELECT kind || ':' || orders.merchant_id || ':' || orders.user_id || ':' || orders.currency
+                                        AS account_id) AS own
+             CROSS JOIN LATERAL (
+                 SELECT DISTINCT hold.product_code
+                 FROM ledger_entries AS entry
+                 CROSS JOIN LATERAL (SELECT product_code FROM usage_holds
+                                     WHERE hold_id = split_part(entry.transaction_id, ':', 2) AND charged > 0 OFFSET 0) AS hold
+                 WHERE entry.account_id = own.account_id AND entry.account_id LIKE 'USER\_%'
+                   AND starts_with(entry.transaction_id, 'USAGE_CHARGE:')
+                   AND entry.entry_id > (SELECT min(entry_id) FROM ledger_entries
+                                         WHERE transaction_id = 'PAYMENT:' || attempt.pay_order_id)) AS used
+             JOIN products AS product
+               ON product.merchant_id = orders.merchant_id AND product.product_code = used.product_code) AS used
+         WHERE trade.channel = $1 AND trade.transaction_id = $2 AND orders.kind = 'TOPUP'"#,
         item.channel,
         item.channel_id,
+        charge,
     );
     Ok(spender.fetch_optional(conn).await?)
+}
+
+/// The user whom a difference charged, by the booking of that.
+pub(in crate::reconciliation) async fn find_charged(
+    conn: &mut Conn,
+    item: &Item,
+    charge: &str,
+) -> Result<Option<Charged>, DbError> {
+    let charged = sqlx::query_as!(
+        Charged,
+        r#"SELECT merchant_id, user_id,
+                  coalesce((SELECT amount FROM ledger_entries
+                            WHERE transaction_id = $3 AND account_id LIKE 'USER\_RECEIVABLE:%'), 0) AS "owed!"
+           FROM orders WHERE merchant_id = $1 AND order_no = $2"#,
+        item.merchant_id,
+        item.order_no,
+        charge,
+    );
+    Ok(charged.fetch_optional(conn).await?)
 }
 
 /// Locks the order of the top-up, and says whether it is paid and nothing of it was given back or is asked for. The
@@ -63,26 +110,29 @@ pub(in crate::reconciliation) async fn lock_whole(tx: &mut Tx, spender: &Spender
     Ok(status == OrderStatus::Paid && !is_asked_for.fetch_one(conn).await?)
 }
 
-/// Payments that a user was charged for because they never came, and that the day's statement has, so many at most.
-pub(in crate::reconciliation) async fn list_listed_charges(
-    conn: &mut Conn,
+/// Payments that a user was charged for because they never came, and that the day's statement has, so many at most. Each
+/// is given once, to whoever tells of it in the same transaction.
+pub(in crate::reconciliation) async fn take_listed_charges(
+    tx: &mut Tx,
     run: &Claimed,
     limit: i64,
+    now: OffsetDateTime,
 ) -> Result<Vec<Item>, DbError> {
-    let items = sqlx::query_as!(
-        Item,
-        r#"SELECT item_id, reconciliation_id, channel, class AS "class: Class", kind AS "kind: StatementKind", our_id,
-                  channel_id, merchant_id, order_no, ours, theirs, our_status, currency AS "currency: Currency", at,
-                  action AS "action: ItemAction", moves_money, status AS "status: ItemStatus", decided_by, outcome, created_at,
-                  attempts, version
-           FROM reconciliation_items AS item
-           WHERE action = 'CHARGE' AND status = 'APPLIED' AND channel = $2
-             AND (SELECT true FROM statement_lines AS line
-                  WHERE line.reconciliation_id = $1 AND line.kind = 'PAYMENT' AND line.channel_id = item.subject LIMIT 1)
-           ORDER BY subject LIMIT $3"#,
+    let conn: &mut Conn = tx;
+    let items = items!(
+        "UPDATE reconciliation_items SET listed_at = $4
+         WHERE item_id = ANY(ARRAY(
+             SELECT item_id FROM reconciliation_items AS item
+             WHERE action = 'CHARGE' AND status = 'APPLIED' AND listed_at IS NULL AND channel = $2
+               AND (SELECT true FROM statement_lines AS line
+                    WHERE line.reconciliation_id = $1 AND line.kind = 'PAYMENT' AND line.channel_id = item.subject LIMIT 1)
+             ORDER BY subject LIMIT $3 FOR UPDATE))
+         RETURNING",
+        "",
         run.reconciliation_id,
         run.channel,
         limit,
+        now,
     );
     Ok(items.fetch_all(conn).await?)
 }

@@ -9,6 +9,21 @@ use crate::infra::db::{Conn, DbError, Tx};
 use crate::money::Currency;
 use crate::reconciliation::model::{Class, Item, ItemAction, ItemEvent, ItemStatus};
 
+/// Every column of a difference, between what leads to them and what follows.
+macro_rules! items {
+    ($head:literal, $tail:literal, $($argument:expr),+ $(,)?) => {
+        sqlx::query_as!(
+            Item,
+            $head + r#" item_id, reconciliation_id, channel, class AS "class: Class", kind AS "kind: StatementKind",
+                        our_id, channel_id, merchant_id, order_no, ours, theirs, our_status,
+                        currency AS "currency: Currency", at, action AS "action: ItemAction", moves_money,
+                        status AS "status: ItemStatus", decided_by, outcome, created_at, attempts, version "# + $tail,
+            $($argument),+
+        )
+    };
+}
+pub(super) use items;
+
 /// Takes differences that are due and that nobody is at, until `until`.
 pub(in crate::reconciliation) async fn claim_items(
     conn: &mut Conn,
@@ -16,31 +31,35 @@ pub(in crate::reconciliation) async fn claim_items(
     until: OffsetDateTime,
     now: OffsetDateTime,
 ) -> Result<Vec<Item>, DbError> {
-    let items = sqlx::query_as!(
-        Item,
-        r#"UPDATE reconciliation_items
-           SET due_at = $3, version = version + 1
-           WHERE item_id = ANY(ARRAY(
-               SELECT item_id FROM reconciliation_items
-               WHERE status IN ('PROPOSED', 'APPLYING') AND due_at <= $2
-                 -- What is still being compared may turn out to be none; what was decided is carried out.
-                 AND (status = 'APPLYING'
-                      OR NOT EXISTS (SELECT 1 FROM reconciliations AS run
-                                     WHERE run.reconciliation_id = reconciliation_items.reconciliation_id
-                                       AND run.status NOT IN ('ACTING', 'DONE')))
-               -- What waits for no channel comes first.
-               ORDER BY action, due_at LIMIT $1 FOR UPDATE SKIP LOCKED))
-           RETURNING item_id, reconciliation_id, channel, class AS "class: Class", kind AS "kind: StatementKind", our_id,
-                     channel_id, merchant_id, order_no, ours, theirs, our_status, currency AS "currency: Currency", at,
-                     action AS "action: ItemAction", moves_money, status AS "status: ItemStatus", decided_by, outcome,
-                     created_at, attempts, version"#,
+    let items = items!(
+        "UPDATE reconciliation_items
+         SET due_at = $3, version = version + 1
+         WHERE item_id = ANY(ARRAY(
+             SELECT due.item_id
+             -- What waits for no channel comes first.
+             FROM unnest(ARRAY['APPLY', 'ASK', 'CHARGE', 'ESCALATE']) WITH ORDINALITY AS kind (action, place)
+             CROSS JOIN LATERAL (
+                 -- What was decided is carried out.
+                 SELECT * FROM (SELECT item_id, due_at FROM reconciliation_items
+                                WHERE status = 'APPLYING' AND action = kind.action AND due_at <= $2
+                                ORDER BY due_at LIMIT $1 FOR UPDATE SKIP LOCKED) AS decided
+                 UNION ALL
+                 -- What is still being compared may turn out to be none, and can be much: only days that are compared are
+                 -- looked into.
+                 SELECT found.* FROM reconciliations AS run
+                 CROSS JOIN LATERAL (SELECT item_id, due_at FROM reconciliation_items AS item
+                                     WHERE item.status = 'PROPOSED' AND item.reconciliation_id = run.reconciliation_id
+                                       AND item.action = kind.action AND item.due_at <= $2
+                                     ORDER BY item.due_at LIMIT $1 FOR UPDATE SKIP LOCKED) AS found
+                 WHERE run.status = 'ACTING') AS due
+             ORDER BY kind.place, due.due_at LIMIT $1))
+         RETURNING",
+        "",
         limit,
         now,
         until,
-    )
-    .fetch_all(conn)
-    .await?;
-    Ok(items)
+    );
+    Ok(items.fetch_all(conn).await?)
 }
 
 /// How a difference moves, and why.
@@ -148,17 +167,13 @@ pub(in crate::reconciliation) async fn lock_unseen(
     limit: i64,
 ) -> Result<Vec<Item>, DbError> {
     let conn: &mut Conn = tx;
-    let items = sqlx::query_as!(
-        Item,
-        r#"SELECT item_id, reconciliation_id, channel, class AS "class: Class", kind AS "kind: StatementKind", our_id,
-                  channel_id, merchant_id, order_no, ours, theirs, our_status, currency AS "currency: Currency", at,
-                  action AS "action: ItemAction", moves_money, status AS "status: ItemStatus", decided_by, outcome, created_at,
-                  attempts, version
-           FROM reconciliation_items
-           WHERE reconciliation_id = $1 AND seen_round < $2 AND status IN ('PROPOSED', 'WAITING', 'ESCALATED')
-             AND updated_at <= $4
-             AND (class <> 'MISSING_THERE' OR at < $5 OR at >= $6 AND at < $7)
-           ORDER BY item_id LIMIT $3 FOR UPDATE"#,
+    let items = items!(
+        "SELECT",
+        "FROM reconciliation_items
+         WHERE reconciliation_id = $1 AND seen_round < $2 AND status IN ('PROPOSED', 'WAITING', 'ESCALATED')
+           AND updated_at <= $4
+           AND (class <> 'MISSING_THERE' OR at < $5 OR at >= $6 AND at < $7)
+         ORDER BY item_id LIMIT $3 FOR UPDATE",
         run.reconciliation_id,
         run.round,
         limit,
@@ -166,10 +181,8 @@ pub(in crate::reconciliation) async fn lock_unseen(
         run.begins_at - EDGE,
         answers_from,
         answers_until,
-    )
-    .fetch_all(conn)
-    .await?;
-    Ok(items)
+    );
+    Ok(items.fetch_all(conn).await?)
 }
 
 /// A difference, locked.
@@ -189,15 +202,7 @@ pub(in crate::reconciliation) async fn find_item(
     conn: &mut Conn,
     item_id: &str,
 ) -> Result<Option<Item>, DbError> {
-    let item = sqlx::query_as!(
-        Item,
-        r#"SELECT item_id, reconciliation_id, channel, class AS "class: Class", kind AS "kind: StatementKind", our_id,
-                  channel_id, merchant_id, order_no, ours, theirs, our_status, currency AS "currency: Currency", at,
-                  action AS "action: ItemAction", moves_money, status AS "status: ItemStatus", decided_by, outcome, created_at,
-                  attempts, version
-           FROM reconciliation_items WHERE item_id = $1"#,
-        item_id,
-    );
+    let item = items!("SELECT", "FROM reconciliation_items WHERE item_id = $1", item_id);
     Ok(item.fetch_optional(conn).await?)
 }
 
@@ -210,25 +215,19 @@ pub(in crate::reconciliation) async fn list_items(
     starting_after: Option<&str>,
     limit: i64,
 ) -> Result<Vec<Item>, DbError> {
-    let items = sqlx::query_as!(
-        Item,
-        r#"SELECT item_id, reconciliation_id, channel, class AS "class: Class", kind AS "kind: StatementKind", our_id,
-                  channel_id, merchant_id, order_no, ours, theirs, our_status, currency AS "currency: Currency", at,
-                  action AS "action: ItemAction", moves_money, status AS "status: ItemStatus", decided_by, outcome, created_at,
-                  attempts, version
-           FROM reconciliation_items
-           WHERE reconciliation_id = $1 AND ($2::text IS NULL OR status = $2) AND ($3::text IS NULL OR class = $3)
-             AND ($4::text IS NULL OR item_id > $4)
-           ORDER BY item_id LIMIT $5"#,
+    let items = items!(
+        "SELECT",
+        "FROM reconciliation_items
+         WHERE reconciliation_id = $1 AND ($2::text IS NULL OR status = $2) AND ($3::text IS NULL OR class = $3)
+           AND ($4::text IS NULL OR item_id > $4)
+         ORDER BY item_id LIMIT $5",
         reconciliation_id,
         status.map(ItemStatus::as_str),
         class.map(Class::as_str),
         starting_after,
         limit,
-    )
-    .fetch_all(conn)
-    .await?;
-    Ok(items)
+    );
+    Ok(items.fetch_all(conn).await?)
 }
 
 /// Differences that are not at their end, by class: also zero, so that a gauge falls back.

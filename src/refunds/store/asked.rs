@@ -1,5 +1,6 @@
 //! The rows of refunds that somebody asks for.
 
+use super::refunds;
 use crate::ids::{MerchantId, RefundNo};
 use crate::infra::db::{Conn, DbError, Tx};
 use crate::money::Currency;
@@ -32,18 +33,9 @@ pub(in crate::refunds) async fn find_by_number(
     merchant_id: &MerchantId,
     refund_no: &RefundNo,
 ) -> Result<Option<Refund>, DbError> {
-    let refund = sqlx::query_as!(
-        Refund,
-        r#"SELECT refund_id, refund_no, merchant_id, order_no, pay_order_id, stray_id, amount,
-                  currency AS "currency: Currency", status AS "status: RefundStatus", reason, failure,
-                  channel_refund_id, return_stock, asked_by
-           FROM refunds WHERE merchant_id = $1 AND refund_no = $2"#,
-        merchant_id.as_str(),
-        refund_no.as_str(),
-    )
-    .fetch_optional(conn)
-    .await?;
-    Ok(refund)
+    let refund =
+        refunds!("WHERE merchant_id = $1 AND refund_no = $2", merchant_id.as_str(), refund_no.as_str());
+    Ok(refund.fetch_optional(conn).await?)
 }
 
 /// The refunds of these ids.
@@ -51,17 +43,8 @@ pub(in crate::refunds) async fn find_refunds(
     conn: &mut Conn,
     ids: &[String],
 ) -> Result<Vec<Refund>, DbError> {
-    let refunds = sqlx::query_as!(
-        Refund,
-        r#"SELECT refund_id, refund_no, merchant_id, order_no, pay_order_id, stray_id, amount,
-                  currency AS "currency: Currency", status AS "status: RefundStatus", reason, failure,
-                  channel_refund_id, return_stock, asked_by
-           FROM refunds WHERE refund_id = ANY($1)"#,
-        ids,
-    )
-    .fetch_all(conn)
-    .await?;
-    Ok(refunds)
+    let refunds = refunds!("WHERE refund_id = ANY($1)", ids);
+    Ok(refunds.fetch_all(conn).await?)
 }
 
 /// The ids of the refunds of that number, of one merchant or of whichever; two already say that it is ambiguous.
@@ -91,19 +74,12 @@ pub(in crate::refunds) async fn list_refunds(
     starting_after: Option<&str>,
     limit: i64,
 ) -> Result<Vec<Refund>, DbError> {
-    let refunds = sqlx::query_as!(
-        Refund,
-        r#"SELECT refund_id, refund_no, merchant_id, order_no, pay_order_id, stray_id, amount,
-                  currency AS "currency: Currency", status AS "status: RefundStatus", reason, failure,
-                  channel_refund_id, return_stock, asked_by
-           FROM refunds
-           WHERE ($1::text IS NULL OR status = $1) AND ($2::text IS NULL OR refund_id < $2)
-           ORDER BY refund_id DESC LIMIT $3"#,
+    let refunds = refunds!(
+        "WHERE ($1::text IS NULL OR status = $1) AND ($2::text IS NULL OR refund_id < $2)
+         ORDER BY refund_id DESC LIMIT $3",
         status.map(RefundStatus::as_str),
         starting_after,
         limit,
-    )
-    .fetch_all(conn)
-    .await?;
-    Ok(refunds)
+    );
+    Ok(refunds.fetch_all(conn).await?)
 }

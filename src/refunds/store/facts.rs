@@ -29,7 +29,7 @@ pub(in crate::refunds) struct Facts {
     pub(in crate::refunds) expires_at: OffsetDateTime,
 }
 
-/// Reads a refund, and the attempt or the stray payment that took its money.
+/// Reads a refund, and the attempt or the stray payment that took its money; nothing where either is not there.
 #[derive(Debug)]
 pub(in crate::refunds) struct FindFacts(pub(in crate::refunds) String);
 
@@ -54,7 +54,9 @@ impl Command for FindFacts {
                FROM unnest($1::text[]) WITH ORDINALITY AS asked (refund_id, place)
                JOIN refunds AS refund ON refund.refund_id = asked.refund_id
                LEFT JOIN pay_orders AS attempt ON attempt.pay_order_id = refund.pay_order_id
-               LEFT JOIN stray_payments AS stray ON stray.stray_id = refund.stray_id"#,
+               LEFT JOIN stray_payments AS stray ON stray.stray_id = refund.stray_id
+               -- One whose money is not there is as unknown as one that is not there itself.
+               WHERE coalesce(attempt.pay_order_id, stray.stray_id) IS NOT NULL"#,
             &column(batch, |FindFacts(refund_id)| refund_id.as_str()) as &[&str],
         )
         .fetch_all(conn)

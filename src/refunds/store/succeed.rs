@@ -54,7 +54,7 @@ async fn lock(tx: &mut Tx, batch: &[Succeed]) -> Result<Sheet, DbError> {
                   refund.amount, refund.currency AS "currency: Currency", refund.status AS "status: RefundStatus",
                   refund.reason, refund.failure, refund.channel_refund_id, refund.return_stock, refund.asked_by,
                   (SELECT channel FROM pay_orders
-                   WHERE pay_orders.pay_order_id = refund.pay_order_id) AS "channel!",
+                   WHERE pay_orders.pay_order_id = refund.pay_order_id) AS channel,
                   orders.kind AS "kind: OrderKind", orders.user_id, orders.status AS "order_status: OrderStatus",
                   orders.amount AS order_amount, orders.refunded_amount, orders.version,
                   orders.settle_status AS "settle_status: SettleStatus"
@@ -70,6 +70,8 @@ async fn lock(tx: &mut Tx, batch: &[Succeed]) -> Result<Sheet, DbError> {
     .await?;
     let mut sheet = Sheet::default();
     for row in rows {
+        // Of a payment that is not there: it is not plain, and no other of the batch suffers for it.
+        let Some(channel) = row.channel else { continue };
         let standing = Standing {
             kind: row.kind,
             user_id: row.user_id,
@@ -98,7 +100,7 @@ async fn lock(tx: &mut Tx, batch: &[Succeed]) -> Result<Sheet, DbError> {
             return_stock: row.return_stock,
             asked_by: row.asked_by,
         };
-        sheet.refunds.insert(row.refund_id, Locked { refund, channel: row.channel });
+        sheet.refunds.insert(row.refund_id, Locked { refund, channel });
     }
     Ok(sheet)
 }

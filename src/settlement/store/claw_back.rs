@@ -4,7 +4,6 @@ use time::OffsetDateTime;
 
 use crate::ids::{MerchantId, OrderNo, UserId};
 use crate::infra::db::{Conn, DbError, Tx, expect_one_row};
-use crate::ledger::Account;
 use crate::money::Currency;
 use crate::orders::OrderKey;
 use crate::settlement::model::SettlementStatus;
@@ -57,25 +56,6 @@ pub(in crate::settlement) async fn lock(tx: &mut Tx, key: &OrderKey) -> Result<O
             terms: Terms::new(row.amount, lines.into_iter().zip(row.line_rates), row.factor),
             version: row.version,
         }
-    }))
-}
-
-/// Locks users' accounts in the order of their names, and gives their balances in the order that was asked for; one
-/// that is not there yet has nothing on it.
-pub(in crate::settlement) async fn balances<const N: usize>(
-    tx: &mut Tx,
-    accounts: [&Account; N],
-) -> Result<[i64; N], DbError> {
-    let conn: &mut Conn = tx;
-    let rows = sqlx::query!(
-        r#"SELECT account_id, balance FROM accounts WHERE account_id = ANY($1)
-           ORDER BY account_id FOR NO KEY UPDATE"#,
-        &accounts.map(Account::as_str) as &[&str],
-    )
-    .fetch_all(conn)
-    .await?;
-    Ok(accounts.map(|account| {
-        rows.iter().find(|row| row.account_id == account.as_str()).map_or(0, |row| row.balance)
     }))
 }
 

@@ -34,18 +34,18 @@ impl Command for Keep {
 
     async fn carry_out(batch: &[Self], patience: Patience, conn: &mut Conn) -> Result<Vec<()>, DbError> {
         if batch.iter().all(|keep| keep.verdict != Verdict::WrongAccount) {
-            insert(conn, batch).await?;
+            insert(conn, batch, patience).await?;
         } else {
             let mut tx = conn.begin_batch(patience).await?;
-            let kept = insert_and_show(&mut tx, batch).await;
+            let kept = insert_and_show(&mut tx, batch, patience).await;
             tx.finish_into(conn, kept).await?;
         }
         Ok(column(batch, |_| ()))
     }
 }
 
-async fn insert_and_show(tx: &mut Tx, batch: &[Keep]) -> Result<(), DbError> {
-    let new = insert(tx, batch).await?;
+async fn insert_and_show(tx: &mut Tx, batch: &[Keep], patience: Patience) -> Result<(), DbError> {
+    let new = insert(tx, batch, patience).await?;
     let is_new = |keep: &&Keep| new.contains(&(keep.channel.to_owned(), keep.event_id.clone()));
     for keep in batch.iter().filter(|keep| keep.verdict == Verdict::WrongAccount).filter(is_new) {
         report::open_wrong_account_in_tx(&keep.ids, tx, &keep.subject, keep.now).await?;
@@ -54,13 +54,20 @@ async fn insert_and_show(tx: &mut Tx, batch: &[Keep]) -> Result<(), DbError> {
 }
 
 /// Gives the names of those that are new.
-async fn insert(conn: &mut Conn, batch: &[Keep]) -> Result<HashSet<(String, String)>, DbError> {
+async fn insert(
+    conn: &mut Conn,
+    batch: &[Keep],
+    patience: Patience,
+) -> Result<HashSet<(String, String)>, DbError> {
     let rows = sqlx::query!(
-        "INSERT INTO webhook_inbox
+        "WITH patient AS MATERIALIZED (SELECT set_config('lock_timeout', $7, true))
+         INSERT INTO webhook_inbox
              (channel, event_id, subject, merchant_id, order_no, verdict, body, received_at, updated_at)
          SELECT channel, event_id, subject, refund.merchant_id, refund.order_no, verdict, body, now, now
          FROM unnest($1::text[], $2::text[], $3::text[], $4::text[], $5::bytea[], $6::timestamptz[])
               AS new (channel, event_id, subject, verdict, body, now)
+         -- One that somebody else is keeping under the same name is waited for.
+         CROSS JOIN patient
          -- The limit makes it a look-up each.
          LEFT JOIN LATERAL (SELECT merchant_id, order_no FROM refunds
                             WHERE refunds.refund_id = new.subject LIMIT 1) AS refund ON true
@@ -72,6 +79,7 @@ async fn insert(conn: &mut Conn, batch: &[Keep]) -> Result<HashSet<(String, Stri
         &column(batch, |keep| keep.verdict.as_str()) as &[&str],
         &column(batch, |keep| &*keep.body) as &[&[u8]],
         &column(batch, |keep| keep.now),
+        patience.millis(),
     )
     .fetch_all(conn)
     .await?;

@@ -22,6 +22,7 @@ pub enum Money {
     RetryOfADeadTask,
     Reconcile,
     CompensatingCharge,
+    GiveBackACharge,
     Stumble,
     UploadAStatement,
     ApproveADifference,

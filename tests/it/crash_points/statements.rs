@@ -46,6 +46,36 @@ async fn spent_money(app: &TestApp, number: &str) {
     app.confirm(&hold_id, Some(500)).await.expect(200);
 }
 
+/// The same, charged, and found by the channel after all.
+async fn charged_money(app: &TestApp, number: &str) {
+    spent_money(app, number).await;
+    let run = app.reconcile(yesterday()).await;
+    let items = app.differences(&run).await;
+    let item = items.iter().find(|item| item["order_no"] == number).expect("a difference");
+    app.decide(item, "approve").await.expect(200);
+    let charged = format!("order_no = '{number}' AND action = 'CHARGE' AND status = 'APPLIED'");
+    while app.count_where("reconciliation_items", &charged).await == 0 {
+        app.carry_on().await;
+    }
+    app.sql(&format!(
+        "UPDATE sandbox.trades SET status = 'PAID'
+         WHERE pay_order_id IN (SELECT pay_order_id FROM pay_orders WHERE order_no = '{number}');
+         INSERT INTO sandbox.payments (transaction_id, pay_order_id, number, amount, currency, paid_at, created_at, updated_at)
+         SELECT transaction_id, pay_order_id, 1, amount, currency, paid_at, paid_at, paid_at FROM pay_orders
+         WHERE order_no = '{number}'"
+    ))
+    .await;
+}
+
+/// The difference of an order.
+async fn difference_of(app: &TestApp, number: &str) -> String {
+    sqlx::query_scalar("SELECT item_id FROM reconciliation_items WHERE order_no = $1")
+        .bind(number)
+        .fetch_one(app.instance.app.db.pool())
+        .await
+        .expect("a difference")
+}
+
 /// Makes the database refuse the end of a comparison once.
 async fn stumble_once(app: &TestApp) {
     app.sql(
@@ -96,6 +126,7 @@ pub async fn prepare(story: Money, app: &TestApp, number: &str) {
             lost_money(app, number).await;
             stumble_once(app).await;
         }
+        Money::GiveBackACharge => charged_money(app, number).await,
         Money::CompensatingCharge => {
             lost_money(app, &format!("L-{number}")).await;
             spent_money(app, number).await;
@@ -119,15 +150,16 @@ pub async fn tell(story: Money, app: &TestApp, service: &Service, number: &str) 
             assert_eq!(begun.status, 200, "{}", begun.text);
         }
         Money::ApproveADifference => {
-            let item: String =
-                sqlx::query_scalar("SELECT item_id FROM reconciliation_items WHERE order_no = $1")
-                    .bind(number)
-                    .fetch_one(app.instance.app.db.pool())
-                    .await
-                    .expect("a difference");
+            let item = difference_of(app, number).await;
             let path = format!("/admin/reconciliation-items/{item}/approve");
             let approved = ask(&path, json!({"reason": "the story wants it"})).await?;
             assert!(matches!(approved.status, 200 | 409), "{}", approved.text);
+        }
+        Money::GiveBackACharge => {
+            let item = difference_of(app, number).await;
+            let path = format!("/admin/reconciliation-items/{item}/reverse-charge");
+            let reversed = ask(&path, json!({"reason": "the story wants it"})).await?;
+            assert_eq!(reversed.status, 200, "{}", reversed.text);
         }
         _ => {}
     }
@@ -140,6 +172,11 @@ pub async fn has_ended(story: Money, app: &TestApp, number: &str) -> bool {
             let lines =
                 app.count_where("statement_lines", &format!("reconciliation_id = 'rc_{number}'")).await;
             lines + app.count_where("statement_files", &format!("file_id = 'sf_{number}'")).await == 0
+        }
+        Money::GiveBackACharge => {
+            let given_back = format!("order_no = '{number}' AND status = 'REVERSED'");
+            app.count_where("reconciliation_items", &given_back).await == 1
+                && app.balances_of(&format!("u-{number}")).await == [("CNY".to_owned(), 490, 0, 0)]
         }
         Money::CompensatingCharge => {
             let charged = format!("order_no = '{number}' AND action = 'CHARGE' AND status = 'APPLIED'");

@@ -11,7 +11,7 @@ use crate::support::{TestApp, TestOptions};
 
 /// A user's top-up that the channel knows nothing of, though somebody said so under its signature; gives its pay order and
 /// its trade.
-async fn invented_top_up(app: &TestApp, order_no: &str, user_id: &str) -> (String, String) {
+pub(super) async fn invented_top_up(app: &TestApp, order_no: &str, user_id: &str) -> (String, String) {
     let pay_order_id = app.top_up_to_pay(order_no, user_id, 1_990).await;
     let trade = format!("t-{order_no}");
     let mut callback = app.success(&format!("e-{order_no}"), &pay_order_id, &trade, 1_990);
@@ -21,13 +21,13 @@ async fn invented_top_up(app: &TestApp, order_no: &str, user_id: &str) -> (Strin
 }
 
 /// A product at one unit of CNY.
-async fn product(app: &TestApp, code: &str, allows: bool) {
+pub(super) async fn product(app: &TestApp, code: &str, allows: bool) {
     let more = json!({"product_code": code, "allow_compensating_charge": allows});
     app.tokens_with("1", more).await.expect(200);
 }
 
 /// Uses so much of a product.
-async fn used(app: &TestApp, code: &str, user_id: &str, units: i64) {
+pub(super) async fn used(app: &TestApp, code: &str, user_id: &str, units: i64) {
     let body = hold_with(&format!("{code}-{user_id}"), user_id, units, json!({"product_code": code}));
     let hold_id = app.post("/usage/holds", body).await.expect(201).text_of("hold_id").to_owned();
     app.confirm(&hold_id, Some(units)).await.expect(200);
@@ -38,13 +38,13 @@ fn of_order<'a>(items: &'a [Value], order_no: &str) -> &'a Value {
 }
 
 /// Available and owed CNY.
-async fn has_and_owes(app: &TestApp, user_id: &str) -> (i64, i64) {
+pub(super) async fn has_and_owes(app: &TestApp, user_id: &str) -> (i64, i64) {
     let balances = app.balances_of(user_id).await;
     balances.first().map_or((0, 0), |(_, available, _, owed)| (*available, *owed))
 }
 
 /// Open exceptions of a kind.
-async fn open_of(app: &TestApp, kind: &str) -> Vec<Value> {
+pub(super) async fn open_of(app: &TestApp, kind: &str) -> Vec<Value> {
     let open = app.exceptions("status=OPEN").await;
     open.into_iter().filter(|exception| exception["kind"] == kind).collect()
 }
@@ -253,5 +253,54 @@ async fn money_that_a_statement_lists_after_its_user_was_charged_is_shown_to_a_p
     let open = open_of(&app, "CONTRADICTION").await;
     assert_eq!((open.len(), &open[0]["subject"], &open[0]["order_no"]), (1, &json!(trade), &json!("T")));
     assert_eq!(has_and_owes(&app, "u1").await, (0, 1_990), "it is a person's to give back");
+    // Whatever a person decides then, they are not told again.
+    app.resolve(&open[0], "NONE").await.expect(200);
+    let file = sandbox_csv(day, &lines).replace("#end", "\"#end\"");
+    assert_eq!(app.reconcile_file("sandbox", day, file.as_bytes()).await["round"], 3);
+    assert!(open_of(&app, "CONTRADICTION").await.is_empty());
+    app.end().await;
+}
+
+#[tokio::test]
+async fn however_many_charges_a_statement_lists_each_is_shown() {
+    const CHARGES: i64 = 501;
+    let app = start("off").await;
+    let day = app.wait_for_ten();
+    paid(&app, "FINE").await;
+    app.sleep_over();
+    let run = app.reconcile(day).await;
+    let at = day.midnight().assume_utc() + std::time::Duration::from_secs(3_600);
+    let (id, at) = (run["reconciliation_id"].as_str().expect("an id"), rfc3339(at));
+    app.sql(&format!(
+        "SET session_replication_role = replica;
+         INSERT INTO pay_orders (pay_order_id, merchant_id, order_no, payer_id, channel, status, amount, currency,
+                                 transaction_id, paid_at, expires_at, created_at, updated_at)
+         SELECT 'po_c' || g, 'demo', 'C' || g, 'u', 'sandbox', 'PAID', 1, 'CNY', 'c' || g, '{at}', '{at}', '{at}', '{at}'
+         FROM generate_series(1, {CHARGES}) AS g;
+         INSERT INTO trades (channel, transaction_id, pay_order_id, created_at)
+         SELECT 'sandbox', 'c' || g, 'po_c' || g, '{at}' FROM generate_series(1, {CHARGES}) AS g;
+         INSERT INTO reconciliation_items (item_id, channel, reconciliation_id, class, kind, subject, our_id, channel_id, ours,
+                                           currency, at, action, moves_money, status, seen_round, due_at, created_at, updated_at)
+         SELECT 'ri_c' || g, 'sandbox', '{id}', 'MISSING_THERE', 'PAYMENT', 'c' || g, 'po_c' || g, 'c' || g, 1, 'CNY', '{at}',
+                'CHARGE', true, 'APPLIED', 1, '{at}', '{at}', '{at}'
+         FROM generate_series(1, {CHARGES}) AS g"
+    ))
+    .await;
+    let mut lines = app.book_lines(day).await;
+    let like = lines[0].clone();
+    lines.extend((1..=CHARGES).map(|number| crate::support::statements::Line {
+        our_id: format!("po_c{number}"),
+        channel_id: format!("c{number}"),
+        amount: 1,
+        ..like.clone()
+    }));
+    let other = app.reconcile_file("sandbox", day, sandbox_csv(day, &lines).as_bytes()).await;
+    assert_explained(&other);
+    assert_eq!(app.count_where("exceptions", "kind = 'CONTRADICTION'").await, CHARGES);
+    app.sql(
+        "DELETE FROM reconciliation_items; DELETE FROM exceptions; DELETE FROM trades WHERE transaction_id LIKE 'c%';
+         DELETE FROM pay_orders WHERE pay_order_id LIKE 'po\\_c%'",
+    )
+    .await;
     app.end().await;
 }

@@ -175,6 +175,11 @@ pub const ROUTES: &[Route] = &[
     Route::get("/admin/reconciliations/{reconciliation_id}/items.csv", Who::Viewer),
     Route::post("/admin/reconciliation-items/{item_id}/approve", Who::Operator, r#"{"reason":"a story"}"#),
     Route::post("/admin/reconciliation-items/{item_id}/dismiss", Who::Operator, r#"{"reason":"a story"}"#),
+    Route::post(
+        "/admin/reconciliation-items/{item_id}/reverse-charge",
+        Who::Operator,
+        r#"{"reason":"a story"}"#,
+    ),
     Route::get("/admin/orders", Who::Viewer),
     Route::get("/admin/orders/{order_no}", Who::Viewer),
     Route::get("/admin/exceptions", Who::Viewer),

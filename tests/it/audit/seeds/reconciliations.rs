@@ -35,6 +35,24 @@ pub(super) const SEEDS: &[Seed] = &[
                 ('COMPENSATING_CHARGE:ri_a', 'PLATFORM_REVENUE:CNY', 1)",
     ),
     seed(
+        "difference_charged",
+        "UPDATE reconciliation_items SET class = 'MISSING_THERE', action = 'CHARGE', status = 'REVERSED', ours = 100
+         WHERE item_id = 'ri_a'",
+    ),
+    seed_with(
+        "difference_charged",
+        &["account_balance"],
+        "UPDATE reconciliation_items SET class = 'MISSING_THERE', action = 'CHARGE', ours = 1 WHERE item_id = 'ri_a';
+         INSERT INTO ledger_transactions (transaction_id, kind, reverses, created_at)
+         VALUES ('COMPENSATING_CHARGE:ri_a', 'COMPENSATING_CHARGE', NULL, '2029-12-31 12:00'),
+                ('REVERSAL:COMPENSATING_CHARGE:ri_a', 'REVERSAL', 'COMPENSATING_CHARGE:ri_a', '2029-12-31 12:00');
+         INSERT INTO ledger_entries (transaction_id, account_id, amount)
+         VALUES ('COMPENSATING_CHARGE:ri_a', 'CHANNEL:sandbox:CNY', -1),
+                ('COMPENSATING_CHARGE:ri_a', 'PLATFORM_REVENUE:CNY', 1),
+                ('REVERSAL:COMPENSATING_CHARGE:ri_a', 'CHANNEL:sandbox:CNY', 1),
+                ('REVERSAL:COMPENSATING_CHARGE:ri_a', 'PLATFORM_REVENUE:CNY', -1)",
+    ),
+    seed(
         "difference_applied",
         "UPDATE reconciliation_items SET channel_id = 'T-none' WHERE item_id = 'ri_a'",
     ),

@@ -1,0 +1,76 @@
+//! A compensating charge is given back, by a person's word: its money came after all, or another user spent it.
+//!
+//! Its booking is reversed, once, in the transaction in which its difference says so. What its user still owes is reduced
+//! by what it left them owing; what they have paid off of that meanwhile is theirs again. Nobody is charged for the
+//! difference a second time. The charge itself told the merchant nothing, so this does not either.
+
+use time::OffsetDateTime;
+
+use super::charge::{booking_of, wallet_of};
+use super::error::ReconciliationError;
+use super::model::{Item, ItemAction, ItemEvent, ItemStatus};
+use super::store::{self, Move};
+use crate::admin_log::{self, Entry};
+use crate::app::App;
+use crate::exceptions::{self, ExceptionAction, ExceptionKind};
+use crate::infra::crash::effect;
+use crate::infra::db::Tx;
+use crate::ledger::{self, Posting, PostingKind};
+use crate::orders::OrderKey;
+
+/// Gives back what a user was charged for a difference; again, it gives the difference as it stands.
+///
+/// # Errors
+/// [`ReconciliationError::NotFound`], [`ReconciliationError::NotCharged`]: nothing was changed.
+pub async fn reverse_charge(app: &App, item_id: &str, entry: &Entry) -> Result<Item, ReconciliationError> {
+    let reversed = app.db.retrying(|| async {
+        let mut tx = app.db.begin().await?;
+        let reversed = reverse_in_tx(&mut tx, item_id, entry, app.now()).await;
+        effect!("reconciliation.reverse", tx.finish(reversed).await)
+    });
+    reversed.await
+}
+
+async fn reverse_in_tx(
+    tx: &mut Tx,
+    item_id: &str,
+    entry: &Entry,
+    now: OffsetDateTime,
+) -> Result<Item, ReconciliationError> {
+    let item = store::lock_item(tx, item_id).await?.ok_or(ReconciliationError::NotFound)?;
+    if item.status == ItemStatus::Reversed {
+        return Ok(item);
+    }
+    let event = ItemEvent::ChargeReversed;
+    let to = item.status.after(event).filter(|_| item.action == ItemAction::Charge);
+    let to = to.ok_or(ReconciliationError::NotCharged(item.status))?;
+    let order = OrderKey::from_columns(item.merchant_id.as_deref(), item.order_no.as_deref());
+
+    let (why, by) = (item.outcome.as_deref().unwrap_or_default(), &entry.actor);
+    let outcome = format!("{why}; {by} gave it back: {}", entry.reason);
+    let step = Move { event, decided_by: None, outcome: Some(&outcome) };
+    if !store::move_item(tx, &item, to, step, now).await? {
+        return Err(ReconciliationError::NotCharged(item.status));
+    }
+    // Nothing is owed for it any more, and nothing is left to give back.
+    let none = ExceptionAction::None;
+    exceptions::settle_in_tx(tx, &item.our_id, Some(ExceptionKind::UsageShortfall), none, now).await?;
+    exceptions::settle_in_tx(tx, &item.channel_id, Some(ExceptionKind::Contradiction), none, now).await?;
+    admin_log::append_in_tx(tx, &Entry { order, ..entry.clone() }, now).await?;
+    book_in_tx(tx, &item, now).await?;
+    store::find_item(tx, item_id).await?.ok_or(ReconciliationError::NotFound)
+}
+
+/// Locks the user's accounts in the order of their names, as everybody does, before anything is booked.
+async fn book_in_tx(tx: &mut Tx, item: &Item, now: OffsetDateTime) -> Result<(), ReconciliationError> {
+    let charge = booking_of(item).transaction_id();
+    let user = store::find_charged(tx, item, &charge).await?.ok_or(ReconciliationError::NotFound)?;
+    let (wallet, receivable) = wallet_of(&user.merchant_id, &user.user_id, item.currency);
+    let [_, owes] = ledger::lock_balances_in_tx(tx, [&wallet.available, &receivable]).await?;
+    let paid_off = (user.owed - owes).max(0);
+    let posting = Posting::new(PostingKind::ChargePaidBack, &item.item_id)
+        .of(Some(&user.merchant_id), item.order_no.as_deref())
+        .transfer(receivable, wallet.available, paid_off);
+    ledger::post_in_tx(tx, &[posting], now).await?;
+    Ok(ledger::reverse_in_tx(tx, &[charge], now).await?)
+}
