@@ -336,10 +336,7 @@ async fn what_a_merchant_has_sent_again_is_a_range_of_its_own_events() {
     assert_eq!(again.len(), 1);
     let config = stores::database_config(&stores::fresh_database().await);
     for (world, seed) in WORLDS {
-        let db = Db::new(&config, Ids::seeded(Clock::system(), 1)).unwrap();
-        let mut tx = db.begin().await.unwrap();
-        run(&mut tx, "SET LOCAL ROLE NONE").await;
-        run(&mut tx, seed).await;
+        let mut tx = enter(&config, seed).await;
         let mut found = Vec::new();
         entries(&plan(&mut tx, &again[0]).await, &mut found);
         let (ranges, keys): (Vec<_>, Vec<_>) =
