@@ -22,7 +22,10 @@ CREATE INDEX reconciliation_items_charged ON reconciliation_items (channel, subj
     WHERE action = 'CHARGE' AND status = 'APPLIED' AND listed_at IS NULL;
 
 -- What a worker may take, in the order in which it does: what is decided; and what was found of days that are compared
--- to their end, while that of other days, which may be much, is not looked at.
+-- to their end, while that of other days, which may be much, is not looked at. In words that lead to no other index: that
+-- of all that is open would be walked.
 DROP INDEX reconciliation_items_due;
-CREATE INDEX reconciliation_items_decided ON reconciliation_items (action, due_at) WHERE status = 'APPLYING';
-CREATE INDEX reconciliation_items_found ON reconciliation_items (reconciliation_id, action, due_at) WHERE status = 'PROPOSED';
+CREATE INDEX reconciliation_items_decided ON reconciliation_items (action, due_at)
+    WHERE (status = 'APPLYING') IS TRUE;
+CREATE INDEX reconciliation_items_found ON reconciliation_items (reconciliation_id, action, due_at)
+    WHERE (status = 'PROPOSED') IS TRUE;

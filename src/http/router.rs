@@ -59,14 +59,7 @@ fn other_routes() -> OpenApiRouter<Edge> {
         .routes(routes!(admin::settlements::begin))
         .routes(routes!(admin::settlements::list_runs))
         .routes(routes!(admin::settlements::find_run))
-        .routes(routes!(admin::reconciliations::begin, admin::reconciliations::list))
-        .routes(routes!(admin::reconciliations::upload))
-        .routes(routes!(admin::reconciliations::find))
-        .routes(routes!(admin::reconciliations::list_items))
-        .routes(routes!(admin::reconciliations::csv))
-        .routes(routes!(admin::reconciliations::approve))
-        .routes(routes!(admin::reconciliations::dismiss))
-        .routes(routes!(admin::reconciliations::reverse_charge))
+        .merge(reconciliation_routes())
         .routes(routes!(admin::orders::list))
         .routes(routes!(admin::orders::find))
         .routes(routes!(admin::orders::timeline))
@@ -92,6 +85,18 @@ fn other_routes() -> OpenApiRouter<Edge> {
         .routes(routes!(admin::lanes::resume))
         .routes(routes!(admin::system::admin_log))
         .routes(routes!(admin::system::audit))
+}
+
+fn reconciliation_routes() -> OpenApiRouter<Edge> {
+    OpenApiRouter::new()
+        .routes(routes!(admin::reconciliations::begin, admin::reconciliations::list))
+        .routes(routes!(admin::reconciliations::upload))
+        .routes(routes!(admin::reconciliations::find))
+        .routes(routes!(admin::reconciliations::list_items))
+        .routes(routes!(admin::reconciliations::csv))
+        .routes(routes!(admin::reconciliations::approve))
+        .routes(routes!(admin::reconciliations::dismiss))
+        .routes(routes!(admin::reconciliations::reverse_charge))
 }
 
 fn health_routes() -> OpenApiRouter<Edge> {

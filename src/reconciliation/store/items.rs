@@ -41,14 +41,14 @@ pub(in crate::reconciliation) async fn claim_items(
              CROSS JOIN LATERAL (
                  -- What was decided is carried out.
                  SELECT * FROM (SELECT item_id, due_at FROM reconciliation_items
-                                WHERE status = 'APPLYING' AND action = kind.action AND due_at <= $2
+                                WHERE (status = 'APPLYING') IS TRUE AND action = kind.action AND due_at <= $2
                                 ORDER BY due_at LIMIT $1 FOR UPDATE SKIP LOCKED) AS decided
                  UNION ALL
                  -- What is still being compared may turn out to be none, and can be much: only days that are compared are
                  -- looked into.
                  SELECT found.* FROM reconciliations AS run
                  CROSS JOIN LATERAL (SELECT item_id, due_at FROM reconciliation_items AS item
-                                     WHERE item.status = 'PROPOSED' AND item.reconciliation_id = run.reconciliation_id
+                                     WHERE (item.status = 'PROPOSED') IS TRUE AND item.reconciliation_id = run.reconciliation_id
                                        AND item.action = kind.action AND item.due_at <= $2
                                      ORDER BY item.due_at LIMIT $1 FOR UPDATE SKIP LOCKED) AS found
                  WHERE run.status = 'ACTING') AS due

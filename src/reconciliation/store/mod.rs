@@ -1,13 +1,15 @@
 //! The rows of reconciliation, and what comparing reads of everybody's.
 
 mod charge;
+mod charged;
 mod compare;
 mod files;
 mod items;
 mod lines;
 mod runs;
 
-pub(super) use charge::{Spender, find_charged, find_spender, lock_whole, take_listed_charges};
+pub(super) use charge::{Spender, find_spender, lock_whole};
+pub(super) use charged::{find_charged, take_listed_charges};
 pub(super) use compare::{Walk, compare_lines, end_of_range, has_ours, walk_ours};
 pub(super) use files::{delete_old_files, find_part, insert_part, measure};
 pub(super) use items::{

@@ -91,7 +91,7 @@ async fn who_spent_money_that_never_came_is_found_by_what_was_booked_since() {
 
 #[tokio::test]
 async fn whoever_looks_for_differences_reads_none_of_a_day_that_is_still_compared() {
-    let (db, statement) = (database().await, only_statement("RETURNING item_id, reconciliation_id"));
+    let (db, statement) = (database().await, only_statement("AS kind (action, place)"));
     let mut tx = db.begin().await.expect("a transaction");
     run(&mut tx, "SET LOCAL ROLE NONE; SET LOCAL session_replication_role = replica").await;
     run(
