@@ -18,9 +18,11 @@ use crate::infra::words::words;
 use crate::money::{Currency, Money};
 
 pub mod bills;
+mod closing;
 pub mod sandbox;
 mod unknown;
 
+pub use closing::close_then_ask;
 pub use unknown::{Answerer, ask_redo_ask, make_then_ask};
 
 /// What every payment provider can do for us. Amounts, times and ids are ours; the adapter translates.

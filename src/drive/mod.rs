@@ -17,6 +17,8 @@ use crate::{pay, refunds, webhooks, withdrawals};
 mod decide;
 mod replay;
 mod rooms;
+#[cfg(test)]
+mod simulation;
 mod store;
 
 use decide::{Remedy, decide};

@@ -223,3 +223,6 @@ fn reused() -> Problem {
     let detail = "another request was made with this Idempotency-Key; nothing was done";
     Problem::new(StatusCode::UNPROCESSABLE_ENTITY, "IDEMPOTENCY_KEY_REUSED", detail)
 }
+
+#[cfg(test)]
+mod fuzz;

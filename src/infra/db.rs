@@ -190,7 +190,11 @@ impl Db {
     }
 
     fn running_as(run_as: RunAs, config: &DatabaseConfig, ids: Ids) -> Result<Self, DbError> {
-        let server_deadline = config.statement_deadline.as_millis().to_string();
+        // What brings the schema up to date takes the time that it takes.
+        let server_deadline = match run_as {
+            RunAs::Service => config.statement_deadline.as_millis().to_string(),
+            RunAs::Owner => "0".to_owned(),
+        };
         let options: PgConnectOptions =
             config.url.expose_secret().parse::<PgConnectOptions>()?.application_name("payonce");
         let options = options.options([

@@ -29,7 +29,7 @@ pub trait Command: Sized + Send + Sync + 'static {
     /// Whether it appends what others wait for: [`Db::bell`] then rings behind its commit.
     const RINGS: bool = false;
     /// Batches under way at once, where many wait: more than one for what takes several statements, because the database
-    /// has time for another one between them.
+    /// has time for another one between them. Only of commands that are of no order: nothing else keeps their turn.
     const AT_ONCE: usize = 1;
     /// What a caller gets.
     type Outcome: Send + 'static;
@@ -152,14 +152,14 @@ struct Lane<C: Command> {
 
 struct Queue<C: Command> {
     waiting: VecDeque<Waiting<C>>,
-    /// Orders of what is under way: what else is of them waits.
-    in_hand: HashSet<String>,
     runs: usize,
+    /// Batches under way.
+    batches: usize,
 }
 
 impl<C: Command> Lane<C> {
     fn new(max_batch: usize) -> Self {
-        let queue = Mutex::new(Queue { waiting: VecDeque::new(), in_hand: HashSet::new(), runs: 0 });
+        let queue = Mutex::new(Queue { waiting: VecDeque::new(), runs: 0, batches: 0 });
         Self { queue, arrived: Notify::new(), max_batch }
     }
 
@@ -173,7 +173,9 @@ impl<C: Command> Lane<C> {
             return Admission::Full;
         }
         queue.waiting.push_back(newcomer);
-        let is_crowd = queue.waiting.len() >= CROWD && queue.runs < C::AT_ONCE;
+        // Beside what is under way: what has not set out yet takes them along.
+        let is_crowd =
+            queue.waiting.len() >= CROWD && queue.runs == queue.batches && queue.runs < self.at_once();
         if queue.runs > 0 && !is_crowd {
             drop(queue);
             self.arrived.notify_one();
@@ -192,7 +194,7 @@ impl<C: Command> Lane<C> {
             let batch = self.take_batch(db.statement_deadline());
             if !batch.is_empty() {
                 metrics::histogram!("payonce_batch_size", "kind" => C::NAME).record(batch.len() as f64);
-                let _in_hand = InHand { lane: &self, orders: orders_of(&batch) };
+                let _under_way = UnderWay(&self);
                 settle(&db, &mut conn, batch).await;
             } else if tokio::time::timeout(LINGER, self.arrived.notified()).await.is_err() && self.rest() {
                 return;
@@ -201,6 +203,11 @@ impl<C: Command> Lane<C> {
                 return;
             }
         }
+    }
+
+    /// Commands that are to be carried out one after the other are not carried out two at once.
+    fn at_once(&self) -> usize {
+        if self.max_batch == 1 { 1 } else { C::AT_ONCE }
     }
 
     /// Ends a run beside another one, which is enough for so few.
@@ -233,8 +240,8 @@ impl<C: Command> Lane<C> {
     /// Those that waited for too long are turned away.
     fn take_batch(&self, longest_wait: Duration) -> Vec<Waiting<C>> {
         let mut queue = self.queue();
-        let (mut batch, mut passed_over): (Vec<Waiting<C>>, _) = (Vec::new(), VecDeque::new());
-        let mut orders = std::mem::take(&mut queue.in_hand);
+        let (mut batch, mut orders): (Vec<Waiting<C>>, _) = (Vec::new(), HashSet::new());
+        let mut passed_over = VecDeque::new();
         while batch.len() < self.max_batch
             && let Some(next) = queue.waiting.pop_front()
         {
@@ -246,10 +253,10 @@ impl<C: Command> Lane<C> {
                 passed_over.push_back(next);
             }
         }
-        queue.in_hand = orders;
         // Back to the front, as they stood.
         passed_over.append(&mut queue.waiting);
         queue.waiting = passed_over;
+        queue.batches += usize::from(!batch.is_empty());
         drop(queue);
         // Statements that write to many orders lock them in the order of their names, so that no two can deadlock.
         batch.sort_by(|one, other| one.order.cmp(&other.order));
@@ -265,22 +272,12 @@ impl<C: Command> Lane<C> {
     }
 }
 
-/// Orders of a batch that is under way.
-struct InHand<'a, C: Command> {
-    lane: &'a Lane<C>,
-    orders: Vec<String>,
-}
+/// A batch, until it has come to its end, be it by a panic.
+struct UnderWay<'a, C: Command>(&'a Lane<C>);
 
-fn orders_of<C: Command>(batch: &[Waiting<C>]) -> Vec<String> {
-    batch.iter().filter_map(|waiting| waiting.order.clone()).collect()
-}
-
-impl<C: Command> Drop for InHand<'_, C> {
+impl<C: Command> Drop for UnderWay<'_, C> {
     fn drop(&mut self) {
-        let mut queue = self.lane.queue();
-        for order in &self.orders {
-            queue.in_hand.remove(order);
-        }
+        self.0.queue().batches -= 1;
     }
 }
 
@@ -320,7 +317,11 @@ async fn settle<C: Command>(db: &Db, conn: &mut Option<Conn>, batch: Vec<Waiting
         }
     };
     let started = Instant::now();
-    let carried_out = carry_out(&commands, Patience::IN_LANE, &mut in_use).await;
+    let mut carried_out = carry_out(&commands, Patience::IN_LANE, &mut in_use).await;
+    // The row is wanted by the batch beside it, which holds it no longer than that one's commit.
+    if C::AT_ONCE > 1 && commands.len() > 1 && matches!(carried_out, Err(DbError::Contended(_))) {
+        carried_out = carry_out(&commands, Patience::IN_LANE, &mut in_use).await;
+    }
     metrics::histogram!("payonce_batch_seconds", "kind" => C::NAME).record(started.elapsed());
     match carried_out {
         Ok(outcomes) => {

@@ -9,6 +9,8 @@ pub mod crash;
 pub mod db;
 pub mod descriptors;
 pub mod duty;
+#[cfg(test)]
+pub(crate) mod fuzz;
 pub mod gather;
 pub mod http_client;
 pub mod lock;

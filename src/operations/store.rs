@@ -95,7 +95,8 @@ pub(super) async fn count_unfinished(conn: &mut Conn) -> Result<Vec<Counted>, Db
              UNION ALL
              (SELECT 'event', 'NEW', created_at FROM outbox WHERE open_deliveries IS NULL ORDER BY id LIMIT 100000)
              UNION ALL
-             (SELECT 'event', 'NEW', created_at FROM outbox WHERE open_deliveries = -1 ORDER BY id LIMIT 100000)
+             (SELECT 'event', 'NEW', coalesce(again_at, created_at) FROM outbox WHERE open_deliveries = -1
+              ORDER BY id LIMIT 100000)
              UNION ALL
              (SELECT 'delivery', status, created_at FROM deliveries WHERE status = 'PENDING' LIMIT 100000)
              UNION ALL

@@ -67,7 +67,8 @@ pub(super) async fn notify(
             return (Answer::Failed(None), attempt(None, Some(error), None));
         }
     };
-    let (status, asked) = (response.status(), asked_pause(&response, now));
+    let text = response.headers().get(RETRY_AFTER).and_then(|value| value.to_str().ok());
+    let (status, asked) = (response.status(), text.and_then(|text| asked_pause(text, now)));
     let body = read(response, until).await;
     let error = (!status.is_success()).then(|| format!("it answered {status}"));
     let answer = match status {
@@ -89,8 +90,7 @@ async fn read(mut response: Response, until: Instant) -> Vec<u8> {
 }
 
 /// Seconds, or a date.
-fn asked_pause(response: &Response, now: OffsetDateTime) -> Option<time::Duration> {
-    let text = response.headers().get(RETRY_AFTER)?.to_str().ok()?;
+fn asked_pause(text: &str, now: OffsetDateTime) -> Option<time::Duration> {
     let pause = match text.parse::<u32>() {
         Ok(seconds) => time::Duration::seconds(seconds.into()),
         Err(_) => OffsetDateTime::parse(&text.replace("GMT", "+0000"), &Rfc2822).ok()? - now,
@@ -113,3 +113,6 @@ fn reason(error: &reqwest::Error) -> String {
     let what = if error.is_connect() { "no connection" } else { "no answer" };
     format!("{what}: {innermost}").chars().take(MAX_KEPT).collect()
 }
+
+#[cfg(test)]
+mod fuzz;

@@ -49,6 +49,9 @@ impl Signer {
 }
 
 #[cfg(test)]
+mod fuzz;
+
+#[cfg(test)]
 mod tests {
     use time::macros::datetime;
 

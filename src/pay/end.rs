@@ -5,7 +5,7 @@ use super::model::{Attempt, PayStatus};
 use super::report::{self, Origin, Report};
 use super::store;
 use crate::app::App;
-use crate::channels::{CallError, Channel, Closing, TradeState};
+use crate::channels::{self, CallError, Channel, TradeState};
 use crate::compensation::{self, Action, Drive, NewTask};
 use crate::infra::crash::effect;
 use crate::infra::db::DbError;
@@ -70,24 +70,8 @@ async fn close_at_channel(
     attempt: &Attempt,
 ) -> Result<Result<TradeState, CallError>, PayError> {
     let trade = attempt.trade_ref()?;
-    let state = match effect!("pay.close", channel.close(&trade).await) {
-        // A link that the channel has not seen yet may be opened until it expires; what is paid through it then
-        // is still the first money of its order, or stray.
-        Ok(Closing::Closed | Closing::Unseen) => Ok(TradeState::Closed),
-        Ok(Closing::AlreadyPaid(Some(payment))) => Ok(TradeState::Paid(payment)),
-        Ok(Closing::AlreadyPaid(None)) => match channel.query(&trade).await {
-            Ok(state @ TradeState::Paid(_)) => Ok(state),
-            Ok(_) => Err(CallError::Silent("it says paid, but does not name the payment".into())),
-            Err(error) => Err(error),
-        },
-        // A refusal to close says nothing about the money: ask.
-        Err(CallError::Refused(refusal)) => match channel.query(&trade).await {
-            Ok(TradeState::Pending | TradeState::Unseen) => Err(CallError::Refused(refusal)),
-            other => other,
-        },
-        Err(error) => Err(error),
-    };
-    Ok(state)
+    let closing = effect!("pay.close", channel.close(&trade).await);
+    Ok(channels::close_then_ask(closing, || channel.query(&trade)).await)
 }
 
 /// Ends the attempt of that id, for a task.

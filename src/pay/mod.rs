@@ -21,6 +21,8 @@ pub use end::{end_attempt, end_by_id};
 pub use error::PayError;
 pub(crate) use model::money_of;
 pub use model::{Attempt, PayEvent, PayStatus};
+#[cfg(test)]
+pub(crate) use pay_url::simulated;
 pub use pay_url::{Outcome, PayUrl, PayUrlRequest, pay_url};
 pub use repair::find_and_repair;
 pub use sweep::{sweep_dead_links, sweep_dead_links_within};

@@ -27,6 +27,9 @@ use crate::infra::repeat::differing;
 use crate::money::{Amount, Currency};
 use crate::orders::{self, NewOrder, OrderError, OrderKey, OrderKind, OrderStatus};
 
+#[cfg(test)]
+pub(crate) mod simulated;
+
 /// What is asked for.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub struct PayUrlRequest {

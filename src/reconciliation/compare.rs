@@ -257,7 +257,7 @@ async fn tell_of_listed_charges(
             kind: ExceptionKind::Contradiction,
             merchant_id: item.merchant_id.as_deref(),
             order_no: item.order_no.as_deref(),
-            subject: &item.channel_id,
+            subject: &item.our_id,
             detail: &detail,
         };
         exceptions::open_in_tx(tx, &app.ids, &exception, now).await?;

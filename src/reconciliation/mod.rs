@@ -10,7 +10,8 @@
 //! In reading order: `begin` and `upload` make a day's row; `run` carries it on, one bounded batch at a time: `fetch`
 //! copies the statement's lines in chunks, each with the place behind it, from the channel or from a `file`; `compare`
 //! walks their lines and then our movements, by statements over bounded ranges of keys; `act` takes the differences up,
-//! `carry_out`, `ask` and `charge` do what is to be done, `decide` is what a person says, and `reverse` gives a charge back. `find` is what people see of it.
+//! `carry_out`, `ask` and `charge` do what is to be done, `decide` is what a person says, and `reverse` gives a charge
+//! back. `find` is what people see of it.
 
 mod act;
 mod ask;

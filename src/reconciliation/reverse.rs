@@ -55,7 +55,7 @@ async fn reverse_in_tx(
     // Nothing is owed for it any more, and nothing is left to give back.
     let none = ExceptionAction::None;
     exceptions::settle_in_tx(tx, &item.our_id, Some(ExceptionKind::UsageShortfall), none, now).await?;
-    exceptions::settle_in_tx(tx, &item.channel_id, Some(ExceptionKind::Contradiction), none, now).await?;
+    exceptions::settle_in_tx(tx, &item.our_id, Some(ExceptionKind::Contradiction), none, now).await?;
     admin_log::append_in_tx(tx, &Entry { order, ..entry.clone() }, now).await?;
     book_in_tx(tx, &item, now).await?;
     store::find_item(tx, item_id).await?.ok_or(ReconciliationError::NotFound)

@@ -20,10 +20,13 @@ mod desk;
 mod drive;
 mod error;
 mod model;
+mod next;
 mod payment;
 mod plain;
 mod resolve;
 mod result;
+#[cfg(test)]
+pub(crate) mod simulated;
 mod store;
 mod stray;
 
@@ -35,6 +38,8 @@ pub use model::{
     NewRefund, NewStray, Refund, RefundEvent, RefundStatus, StrayEvent, StrayPayment, StrayPolicy,
     StrayReason, StrayStatus,
 };
+#[cfg(test)]
+pub(crate) use next::Next;
 pub use resolve::{ResolveError, resolve_exception};
 pub use result::{Applied, Claim, RefundReport, Source, apply_result, preview_result};
 pub(crate) use store::{list_of_order, list_strays_of_order};

@@ -78,7 +78,9 @@ async fn resolve_in_tx(
     // What it is about first, as whoever brings that to its end does: neither then waits for the other in a circle.
     let subject = exceptions::find_subject(tx, exception_id).await?.ok_or(ResolveError::NotFound)?;
     let stray = store::lock_stray(tx, &subject).await?;
-    let refund = lock_with_refund(tx, &subject).await?.map(|(refund, _)| refund);
+    lock_with_refund(tx, &subject).await?;
+    // Also one whose payment is not there.
+    let refund = store::find_refund(tx, &subject).await?;
     if action == ExceptionAction::None {
         withdrawals::drive_on_in_tx(tx, &subject, now).await?;
     }

@@ -8,6 +8,7 @@ use time::OffsetDateTime;
 
 use super::collected::{Collected, find_with_refund, lock_with_refund};
 use super::model::{Refund, RefundEvent, RefundStatus};
+use super::next::Next;
 use super::plain::Succeed;
 use super::store::FindFacts;
 use super::{book, payment, store, stray};
@@ -138,8 +139,11 @@ pub async fn preview_result(app: &App, report: &RefundReport<'_>) -> Result<(App
     Ok(match found {
         None => (Applied::Unknown, false),
         Some((refund, collected)) if !report.fits(&refund, &collected) => (Applied::Mismatch, true),
-        Some((refund, _)) if is_contradiction(&refund, event) => (Applied::Contradiction, true),
-        Some((refund, _)) => (Applied::Yes, refund.status.after(event).is_some()),
+        Some((refund, _)) => match next(&refund, event, report.source) {
+            Next::Moves(_) => (Applied::Yes, true),
+            Next::Stays => (Applied::Yes, false),
+            Next::Contradicts => (Applied::Contradiction, true),
+        },
     })
 }
 
@@ -159,12 +163,14 @@ async fn apply_in_tx(app: &App, tx: &mut Tx, report: &RefundReport<'_>) -> Resul
         return Ok(Applied::Mismatch);
     }
     let now = app.now();
-    if is_contradiction(&refund, event) {
-        open_contradiction_in_tx(app, tx, &refund, &collected, channel_refund_id, now).await?;
-        return Ok(Applied::Contradiction);
-    }
-    let is_late_refusal = refund.status == RefundStatus::Succeeded && matches!(report.source, Source::Call);
-    let Some(to) = refund.status.after(event).filter(|_| !is_late_refusal) else { return Ok(Applied::Yes) };
+    let to = match next(&refund, event, report.source) {
+        Next::Moves(to) => to,
+        Next::Stays => return Ok(Applied::Yes),
+        Next::Contradicts => {
+            open_contradiction_in_tx(app, tx, &refund, &collected, channel_refund_id, now).await?;
+            return Ok(Applied::Contradiction);
+        }
+    };
 
     store::set_result(tx, &refund, to, channel_refund_id, failure.as_deref(), now).await?;
     match &collected {
@@ -197,11 +203,9 @@ pub(super) fn is_as_asked(
     channel == of_channel && money.is_none_or(is_same)
 }
 
-/// Whether money went back of which we know that it did not. Once known to have been made, a refund that failed was
-/// taken back by the channel, and repeats of its success are no news.
-fn is_contradiction(refund: &Refund, event: RefundEvent) -> bool {
-    (refund.status, event) == (RefundStatus::Failed, RefundEvent::Succeeded)
-        && refund.channel_refund_id.is_none()
+fn next(refund: &Refund, event: RefundEvent, source: Source<'_>) -> Next {
+    let was_made = refund.channel_refund_id.is_some();
+    Next::of(refund.status, was_made, event, matches!(source, Source::Call))
 }
 
 pub(super) async fn announce_in_tx(

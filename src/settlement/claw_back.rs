@@ -8,7 +8,7 @@
 
 use time::OffsetDateTime;
 
-use super::model::{SettlementEvent, SettlementStatus};
+use super::follow::{Shares, follow};
 use super::store::{self, Locked};
 use crate::infra::db::{DbError, Tx};
 use crate::ledger::{self, Account, Posting, PostingKind};
@@ -60,9 +60,12 @@ async fn follow_in_tx(
     now: OffsetDateTime,
 ) -> Result<(), DbError> {
     let Some(settlement) = store::lock(tx, key).await? else { return Ok(()) };
-    let clawed_back = (settlement.commission - settlement.terms.commission_floor(left)).max(0);
-    let difference = clawed_back - settlement.clawed_back;
-    let Some(to) = moved(&settlement, clawed_back).filter(|_| difference != 0) else { return Ok(()) };
+    let (commission, before) = (settlement.commission, settlement.clawed_back);
+    let due_on_the_rest = settlement.terms.commission_floor(left);
+    let Some((clawed_back, to)) = follow(settlement.status, commission, before, due_on_the_rest) else {
+        return Ok(());
+    };
+    let difference = clawed_back - before;
 
     let posting = posting_in_tx(tx, &settlement, difference, booked_as).await?;
     ledger::post_in_tx(tx, &[posting], now).await?;
@@ -78,16 +81,6 @@ async fn follow_in_tx(
     };
     let (merchant_id, order_no) = (key.merchant_id.as_str(), key.order_no.as_str());
     outbox::append_in_tx(tx, Some(merchant_id), Some(order_no), &event, now).await
-}
-
-/// Where so much claimed back leads.
-fn moved(settlement: &Locked, clawed_back: i64) -> Option<SettlementStatus> {
-    let event = match () {
-        () if clawed_back < settlement.clawed_back => SettlementEvent::Restored,
-        () if clawed_back == settlement.commission => SettlementEvent::AllClawedBack,
-        () => SettlementEvent::PartClawedBack,
-    };
-    settlement.status.after(event)
 }
 
 /// The booking of a difference, by what the user has and owes at this moment.
@@ -106,15 +99,6 @@ async fn posting_in_tx(
 
     let posting = Posting::new(PostingKind::ClawBack, booked_as)
         .of(Some(merchant_id), Some(settlement.order_no.as_str()));
-    Ok(if difference > 0 {
-        let taken = difference.min(has);
-        posting.transfer(available, expense.clone(), taken).transfer(receivable, expense, difference - taken)
-    } else {
-        let paid_off = owes.min(-difference);
-        posting.transfer(expense.clone(), receivable, paid_off).transfer(
-            expense,
-            available,
-            -difference - paid_off,
-        )
-    })
+    let Shares { of_balance, of_debt } = Shares::of(difference, has, owes);
+    Ok(posting.transfer(available, expense.clone(), of_balance).transfer(receivable, expense, of_debt))
 }

@@ -11,6 +11,7 @@
 mod claw_back;
 mod error;
 mod find;
+mod follow;
 mod model;
 mod rates;
 mod rules;
@@ -24,6 +25,8 @@ pub use claw_back::{claw_back_in_tx, restore_in_tx};
 pub use error::SettlementError;
 pub use find::find;
 pub(crate) use find::find_of_order;
+#[cfg(test)]
+pub(crate) use follow::{Shares, follow};
 pub use model::{
     RebateRule, RunEvent, RunStatus, Settlement, SettlementEvent, SettlementRun, SettlementStatus, UserLevel,
     Waiting,

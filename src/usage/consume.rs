@@ -118,3 +118,6 @@ async fn is_charged(app: &App, message: &Message) -> Result<bool, DbError> {
 const fn may_pass(error: &DbError) -> bool {
     matches!(error, DbError::Unavailable(_) | DbError::Contended(_))
 }
+
+#[cfg(test)]
+mod fuzz;

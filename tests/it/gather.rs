@@ -95,7 +95,7 @@ impl Command for Note {
     }
 }
 
-/// A note of which two batches may be under way.
+/// A note of no order, of which two batches may be under way.
 #[derive(Debug)]
 struct Beside(Note);
 
@@ -105,7 +105,7 @@ impl Command for Beside {
     type Outcome = Noted;
 
     fn order(&self) -> Option<String> {
-        self.0.order()
+        None
     }
 
     async fn carry_out(batch: &[Self], patience: Patience, conn: &mut Conn) -> Result<Vec<Noted>, DbError> {
@@ -173,67 +173,62 @@ async fn commands_of_one_order_keep_their_turn() {
     }
 }
 
-#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_crowd_does_not_wait_for_the_batch_under_way_unless_it_is_of_its_order() {
-    let (db, _) = db(128).await;
-    let slow = tokio::spawn({
-        let db = db.clone();
-        async move { db.gather(Beside(Note::in_mood(0, Mood::Slow))).await }
-    });
+/// Begins a batch that takes a second.
+async fn slow_batch(db: &Db, id: i64) -> tokio::task::JoinHandle<Noted> {
+    let db = db.clone();
+    let slow =
+        tokio::spawn(async move { db.gather(Beside(Note::in_mood(id, Mood::Slow))).await.expect("noted") });
     tokio::time::sleep(Duration::from_millis(200)).await;
-    let began = Instant::now();
-    let (of_its_order, crowd) = tokio::join!(
-        async { (db.gather(Beside(Note::of_order(100, "order-0"))).await.expect("noted"), began.elapsed()) },
-        async {
-            let noted = join_all((1..=20).map(|id| db.gather(Beside(Note::new(id))))).await;
-            (noted.into_iter().map(|noted| noted.expect("noted").id).collect::<Vec<_>>(), began.elapsed())
-        }
-    );
-    assert_eq!(crowd.0, (1..=20).collect::<Vec<_>>());
-    assert!(crowd.1 < Duration::from_millis(500), "beside the slow one: {:?}", crowd.1);
-    assert_eq!(of_its_order.0.count, 2, "behind the slow one");
-    assert!(of_its_order.1 > Duration::from_millis(500), "{:?}", of_its_order.1);
-    assert_eq!(slow.await.expect("no panic").expect("noted").count, 1);
-
-    // A few are no crowd: one batch with all of them costs less than two.
-    let slow = tokio::spawn({
-        let db = db.clone();
-        async move { db.gather(Beside(Note::in_mood(200, Mood::Slow))).await }
-    });
-    tokio::time::sleep(Duration::from_millis(200)).await;
-    let few = join_all((201..=204).map(|id| db.gather(Beside(Note::new(id))))).await;
-    assert!(few.into_iter().all(|noted| noted.expect("noted").batch == 4), "together, behind the slow one");
-    slow.await.expect("no panic").expect("noted");
+    slow
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn two_batches_at_once_keep_the_turn_of_an_order_and_lose_nobody() {
+async fn a_crowd_does_not_wait_for_the_batch_under_way_and_a_few_do() {
+    let (db, _) = db(128).await;
+    let (slow, began) = (slow_batch(&db, 0).await, Instant::now());
+    let crowd = join_all((1..=20).map(|id| db.gather(Beside(Note::new(id))))).await;
+    assert!(began.elapsed() < Duration::from_millis(500), "beside the slow one: {:?}", began.elapsed());
+    assert!(crowd.into_iter().zip(1..).all(|(noted, id)| noted.expect("noted").id == id));
+    assert_eq!(slow.await.expect("no panic").batch, 1);
+
+    // One batch with all of them costs less than two.
+    let slow = slow_batch(&db, 100).await;
+    let few = join_all((101..=104).map(|id| db.gather(Beside(Note::new(id))))).await;
+    assert!(few.into_iter().all(|noted| noted.expect("noted").batch == 4), "together, behind the slow one");
+    slow.await.expect("no panic");
+
+    let (alone, _) = self::db(1).await;
+    let (slow, began) = (slow_batch(&alone, 0).await, Instant::now());
+    let crowd = join_all((1..=20).map(|id| alone.gather(Beside(Note::new(id))))).await;
+    assert!(began.elapsed() > Duration::from_millis(500), "one after the other: {:?}", began.elapsed());
+    assert!(crowd.into_iter().all(|noted| noted.expect("noted").batch == 1));
+    slow.await.expect("no panic");
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn two_batches_at_once_lose_nobody_and_rest_when_all_is_done() {
     for max_batch in [4, 16] {
         let (db, url) = db(max_batch).await;
-        let notes = (0..600).map(|id| Note::of_order(id, &format!("order-{}", id % 30)));
-        let noted = join_all(notes.map(|note| db.gather(Beside(note)))).await;
-        for (noted, id) in noted.into_iter().zip(0..) {
-            let noted = noted.expect("noted");
-            assert_eq!((noted.id, noted.count), (id, 1 + id / 30), "the order in which they came");
+        for lap in 0..3 {
+            let noted = join_all((0..600).map(|id| db.gather(Beside(Note::new(600 * lap + id))))).await;
+            let noted: Vec<Noted> = noted.into_iter().map(|noted| noted.expect("noted")).collect();
+            assert!(noted.iter().zip(600 * lap..).all(|(noted, id)| noted.id == id), "each its own outcome");
+            // Longer than a lane lingers.
+            tokio::time::sleep(Duration::from_millis(100)).await;
         }
-        assert_eq!(ids(&url).await.len(), 600);
-        // And then it rests, and begins anew.
-        tokio::time::sleep(Duration::from_millis(100)).await;
-        assert_eq!(db.gather(Beside(Note::of_order(600, "order-0"))).await.expect("noted").count, 21);
+        assert_eq!(ids(&url).await, (0..1800).collect::<Vec<_>>());
     }
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_panic_beside_another_batch_leaves_its_order_free() {
+async fn a_panic_beside_another_batch_takes_only_its_own_along() {
     let (db, _) = db(4).await;
-    let notes = (0..100).map(|id| match id {
-        50 => Note { mood: Mood::Panics, ..Note::of_order(50, "order-1") },
-        _ => Note::of_order(id, &format!("order-{}", id % 20)),
-    });
-    let noted = join_all(notes.map(|note| db.gather(Beside(note)))).await;
+    let mood = |id| if id == 50 { Mood::Panics } else { Mood::Fine };
+    let noted = join_all((0..100).map(|id| db.gather(Beside(Note::in_mood(id, mood(id)))))).await;
     let failed = noted.iter().filter(|noted| noted.is_err()).count();
     assert!((1..=4).contains(&failed), "its batch and no more: {failed}");
-    assert!(db.gather(Beside(Note::of_order(101, "order-1"))).await.is_ok(), "its order is free again");
+    let after = join_all((100..200).map(|id| db.gather(Beside(Note::new(id))))).await;
+    assert!(after.iter().all(Result::is_ok), "the lane goes on");
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]

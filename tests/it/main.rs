@@ -28,6 +28,7 @@ mod doctor;
 mod edge;
 mod exceptions;
 mod faults;
+mod fuzz;
 mod gather;
 mod hazards;
 mod hostile;

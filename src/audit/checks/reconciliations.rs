@@ -70,6 +70,16 @@ pub(super) const CHECKS: &[Definition] = &[
                AND item_id IS NOT NULL AND (item.status <> 'APPLYING' OR booked.amount IS NOT NULL)",
     ),
     check!(
+        "charged_and_refunded",
+        Always,
+        "of a top-up that its user was charged for, because its money never came, nothing is given back",
+        "SELECT format('difference %s: its user was charged for top-up %s of %s, and refund %s of it is %s', item_id,
+                       item.order_no, item.merchant_id, refund.refund_id, refund.status)
+         FROM reconciliation_items AS item JOIN refunds AS refund USING (merchant_id, order_no)
+         WHERE item.action = 'CHARGE' AND item.status = 'APPLIED'
+           AND refund.stray_id IS NULL AND refund.status <> 'FAILED'",
+    ),
+    check!(
         "reconciliation_done",
         Always,
         "a day that was compared to its end has no difference that the service still works on, but what a person let go",

@@ -6,7 +6,7 @@ use time::format_description::BorrowedFormatItem;
 use time::macros::format_description;
 use time::{Date, Duration};
 
-use super::amounts::{Rest, minor, wall};
+use super::amounts::{Rest, minor, sum, wall};
 use super::table::{Column, Columns};
 use super::text::{Lines, malformed};
 use super::{BadStatement, Checked, Fault, ReadError, Window};
@@ -171,9 +171,10 @@ impl Total {
             let (_, rest) = text.split_once(from)?;
             Some(rest.split_once(to)?.0.trim())
         };
-        let lines = number("合计：", "笔").and_then(|lines| lines.parse::<i64>().ok());
-        let amount = number("订单金额共", "元").and_then(|yuan| minor(yuan, 2, Rest::Refused)).map(i64::abs);
-        let fits = |told: Option<i64>, found: i64| told.is_none_or(|told| told == found);
+        // What is told and cannot be read fits nothing.
+        let lines = number("合计：", "笔").map(|lines| lines.parse::<i64>().ok());
+        let amount = number("订单金额共", "元").map(|yuan| sum(yuan, 2, Rest::Refused).map(i64::abs));
+        let fits = |told: Option<Option<i64>>, found: i64| told.is_none_or(|told| told == Some(found));
         if fits(lines, self.lines) && fits(amount, self.amount) {
             return Ok(());
         }

@@ -16,8 +16,13 @@ pub(super) enum Rest {
     Rounded,
 }
 
-/// Minor units of a decimal such as `-12.30`, by so many places.
+/// Minor units of a decimal such as `-12.30`, by so many places; no more than one movement may be.
 pub(super) fn minor(text: &str, places: usize, rest: Rest) -> Option<i64> {
+    sum(text, places, rest).filter(|minor| (-MAX_MINOR..=MAX_MINOR).contains(minor))
+}
+
+/// The same for what many movements come to.
+pub(super) fn sum(text: &str, places: usize, rest: Rest) -> Option<i64> {
     let text = text.trim();
     let (is_negative, digits) = match text.strip_prefix('-') {
         Some(digits) => (true, digits),
@@ -25,17 +30,19 @@ pub(super) fn minor(text: &str, places: usize, rest: Rest) -> Option<i64> {
     };
     let (whole, fraction) = digits.split_once('.').unwrap_or((digits, ""));
     let all_digits = |part: &str| part.bytes().all(|byte| byte.is_ascii_digit());
-    if whole.is_empty() || !all_digits(whole) || !all_digits(fraction) || whole.len() > 13 {
+    if whole.is_empty() || !all_digits(whole) || !all_digits(fraction) {
         return None;
     }
     let (kept, behind) = fraction.split_at(fraction.len().min(places));
     let mut minor: i64 = format!("{whole}{kept:0<places$}").parse().ok()?;
     match rest {
         Rest::Refused if behind.bytes().any(|digit| digit != b'0') => return None,
-        Rest::Rounded if behind.bytes().next().is_some_and(|digit| digit >= b'5') => minor += 1,
+        Rest::Rounded if behind.bytes().next().is_some_and(|digit| digit >= b'5') => {
+            minor = minor.checked_add(1)?;
+        }
         Rest::Refused | Rest::Rounded => {}
     }
-    (minor <= MAX_MINOR).then_some(if is_negative { -minor } else { minor })
+    Some(if is_negative { -minor } else { minor })
 }
 
 /// Decimal places of a currency in files that write major units.

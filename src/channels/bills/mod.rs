@@ -235,4 +235,6 @@ impl Window {
 }
 
 #[cfg(test)]
+mod fuzz;
+#[cfg(test)]
 mod tests;

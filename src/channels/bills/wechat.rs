@@ -2,7 +2,7 @@
 
 use std::io::Read;
 
-use super::amounts::{Rest, currency, minor, wall};
+use super::amounts::{Rest, currency, minor, sum, wall};
 use super::table::{Column, Columns};
 use super::text::{Lines, malformed};
 use super::{BadStatement, Checked, Fault, ReadError, Window};
@@ -143,7 +143,7 @@ fn check(totals: &Totals, head: &str, summary: &str) -> Result<(), BadStatement>
     }
     let told = |name: &str, places| {
         let cell = columns.find(name)?.of(&cells);
-        minor(cell, places, Rest::Refused).ok_or_else(truncated)
+        sum(cell, places, Rest::Refused).ok_or_else(truncated)
     };
     for (name, places, found) in
         [(SUMMARY, 0, totals.lines), ("订单总金额", 2, totals.taken), ("申请退款总金额", 2, totals.refunded)]

@@ -95,6 +95,9 @@ fn money(minor: Option<i64>, currency: Option<&str>) -> Result<Money, CallbackEr
 }
 
 #[cfg(test)]
+mod fuzz;
+
+#[cfg(test)]
 mod tests {
     use serde_json::{Value, json};
     use time::macros::datetime;

@@ -3,8 +3,8 @@
 //! A look-up keeps a thread until its server speaks, also when whoever asked has gone away, and there are only so many.
 //! Always true: there is one look-up of a name at a time, and whoever asks meanwhile hears its answer, which is kept for
 //! nobody else, because the next one may differ. What is known to answer soon, what is not known and what keeps silent
-//! have places of their own, and a look-up that turns out to be silent leaves its place to others: however many names are under a
-//! server that never speaks, those that answer are looked up.
+//! have places of their own, and a look-up that turns out to be silent leaves its place to others while there is room among
+//! the silent: names under a server that never speaks do not keep those from being looked up that answer.
 
 use std::collections::HashMap;
 use std::fmt;
@@ -140,7 +140,12 @@ async fn fly<L: Lookup>(landing: Landing<L>, standing: Standing) -> Answer {
         Err(_) => {
             inside.known().names.remember(name, Standing::Silent);
             place = inside.among_the_silent(place);
-            looking.await
+            let outcome = looking.await;
+            // Late once, as any server may be.
+            if outcome.is_ok() {
+                inside.known().names.remember(name, Standing::Answers);
+            }
+            outcome
         }
     };
     drop(place);

@@ -93,7 +93,8 @@ impl SentinelGroup {
         let master =
             words.next().filter(|name| !name.is_empty()).ok_or("the name of the master is missing")?;
         let db = match words.next() {
-            Some(db) => db.parse().map_err(|_| format!("the database `{db}` is not a number"))?,
+            // Not shown: where forms are mixed up, a password may stand there.
+            Some(db) => db.parse().map_err(|_| "the database is not a number")?,
             None => 0,
         };
         Ok(Self {
@@ -128,7 +129,7 @@ fn sentinel_password(url: &Url) -> Result<Option<String>, String> {
     for (name, value) in url.query_pairs() {
         match name.as_ref() {
             "sentinel_password" => password = Some(value.into_owned()),
-            other => return Err(format!("the parameter `{other}` is not known")),
+            _ => return Err("a parameter that is not known; there is only sentinel_password".to_owned()),
         }
     }
     Ok(password)

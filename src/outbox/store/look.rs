@@ -113,10 +113,13 @@ pub(in crate::outbox) async fn measure(conn: &mut Conn) -> Result<Age, DbError> 
         Age,
         r#"SELECT least((SELECT created_at FROM outbox WHERE open_deliveries IS NULL ORDER BY id LIMIT 1),
                         (SELECT coalesce(again_at, created_at) FROM outbox WHERE open_deliveries = -1 ORDER BY id LIMIT 1),
-                        -- Of all that wait, not only of those that are counted.
-                        (SELECT coalesce(again_at, created_at) FROM outbox
-                         WHERE id = (SELECT event_id FROM deliveries WHERE coalesce(status, '') = 'PENDING'
-                                     ORDER BY created_at LIMIT 1))) AS oldest_at,
+                        -- Of all that wait, not only of those that are counted. What waited before its event was to be
+                        -- sent again has waited since the event happened.
+                        (SELECT CASE WHEN waiting.created_at >= event.again_at THEN event.again_at
+                                     ELSE event.created_at END
+                         FROM (SELECT event_id, created_at FROM deliveries WHERE coalesce(status, '') = 'PENDING'
+                               ORDER BY created_at LIMIT 1) AS waiting
+                         JOIN outbox AS event ON event.id = waiting.event_id)) AS oldest_at,
                   count(*) AS "pending!"
            FROM (SELECT FROM deliveries WHERE status = 'PENDING' LIMIT 100000) AS waiting"#,
     )

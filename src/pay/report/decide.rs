@@ -118,13 +118,12 @@ fn judge(facts: &Facts, report: &Report<'_>) -> Remedy {
 }
 
 fn decide_paid(facts: &Facts, report: &Report<'_>, is_rematch: bool) -> Remedy {
-    if let Some(stray) = facts.known_stray {
-        let verdict =
-            if stray == StrayReason::AmountMismatch { Verdict::AmountMismatch } else { Verdict::Repeated };
-        return Remedy::Note(verdict);
-    }
-    if facts.is_trade_known {
-        return Remedy::Note(Verdict::Repeated);
+    if let Some(verdict) = known_as(facts) {
+        // Money that was written down before its attempt was here does not move it. Asked about, the attempt has no
+        // other end than this: its trade cannot be paid again, and its order would wait for it for ever.
+        let is_asked = matches!(report.origin, Origin::Query);
+        let end = ended(facts, PayEvent::AttemptFailed);
+        return if is_asked && matches!(end, Remedy::End(_)) { end } else { Remedy::Note(verdict) };
     }
     let (Some(matched), Some(payment)) = (&facts.matched, report.payment()) else {
         return if is_rematch { Remedy::GiveUpMatching } else { Remedy::Unmatched };
@@ -140,6 +139,15 @@ fn decide_paid(facts: &Facts, report: &Report<'_>, is_rematch: bool) -> Remedy {
         OrderStatus::Paid | OrderStatus::PartiallyRefunded | OrderStatus::Refunded => {
             Remedy::Stray { reason: StrayReason::DuplicatePayment, event }
         }
+    }
+}
+
+/// The verdict over money that is written down already.
+fn known_as(facts: &Facts) -> Option<Verdict> {
+    match facts.known_stray {
+        Some(StrayReason::AmountMismatch) => Some(Verdict::AmountMismatch),
+        Some(_) => Some(Verdict::Repeated),
+        None => facts.is_trade_known.then_some(Verdict::Repeated),
     }
 }
 

@@ -23,6 +23,8 @@ use crate::outbox::Event;
 use crate::refunds::{self, NewStray, StrayReason};
 
 mod decide;
+#[cfg(test)]
+pub(crate) mod simulated;
 mod store;
 
 use decide::{Remedy, decide};

@@ -17,6 +17,8 @@ mod facts;
 mod publish;
 
 pub(super) use begin::Begin;
+#[cfg(test)]
+pub(super) use facts::OrderFacts;
 pub(super) use facts::{Facts, FindFacts, LiveAttempt};
 pub(super) use publish::Publish;
 

@@ -106,6 +106,9 @@ async fn only_a_charge_is_given_back_and_what_was_given_back_is_charged_by_nobod
     for verb in ["approve", "dismiss"] {
         assert_eq!(app.decide(of("T"), verb).await.problem(409), "DIFFERENCE_NOT_WAITING");
     }
+    let run = app.reconcile(day).await;
+    assert_eq!(run["differences"]["MISSING_THERE REVERSED"], 1, "compared anew, nobody is charged: {run:#}");
+    assert_eq!(has_and_owes(&app, "u1").await, (1_490, 0));
     // As if another statement had said something else of it.
     let anew = "UPDATE reconciliation_items SET status = 'APPLYING', action = 'ASK', attempts = 0 WHERE order_no = 'T'";
     app.sql(anew).await;

@@ -16,7 +16,6 @@ async fn rows_read(tx: &mut Tx, statement: &str, arguments: &str, tables: &[&str
     let conn: &mut payonce::infra::db::Conn = tx;
     let plan: Value = sqlx::query_scalar(AssertSqlSafe(explain)).fetch_one(conn).await.expect("a plan");
     run(tx, "DEALLOCATE look").await;
-    println!("{plan:#}");
     read_below(&plan, tables)
 }
 

@@ -56,13 +56,16 @@ pub fn files(folder: &str) -> Vec<String> {
     found
 }
 
+/// Files in `src` that only tests are built with: in these folders, or of these names.
+const TEST_FILES: [&str; 6] = ["/tests.rs", "/tests/", "/fuzz.rs", "/fuzz/", "/simulation/", "/simulated.rs"];
+
 /// Every Rust file there is, read once for all tests.
 static SOURCES: LazyLock<Vec<Source>> = LazyLock::new(|| {
     let folders = ["src", "tests", "benches"].into_iter().flat_map(files);
     let rust = folders.filter(|path| path.ends_with(".rs"));
     rust.map(|path| {
         let code = code_of(&read(&path));
-        let is_test = !path.starts_with("src/") || path.ends_with("/tests.rs") || path.contains("/tests/");
+        let is_test = !path.starts_with("src/") || TEST_FILES.iter().any(|name| path.contains(name));
         let shipped = if is_test { String::new() } else { without_tests(&code) };
         Source { path, code, shipped }
     })

@@ -110,6 +110,20 @@ fn the_same_money_by_another_event_is_a_repeat() {
 }
 
 #[test]
+fn an_attempt_whose_money_was_known_before_it_ends_when_it_is_asked_about() {
+    let stray = Some(StrayReason::UnknownOrder);
+    for &attempt in PayStatus::ALL {
+        let known =
+            Facts { known_stray: stray, is_trade_known: true, ..facts(OrderStatus::Pending, attempt) };
+        let told = report(paid(1990, "CNY"));
+        let noted = Remedy::Note(Verdict::Repeated);
+        let expected = if attempt.is_live() { Remedy::End(PayEvent::AttemptFailed) } else { noted };
+        assert_eq!(decide(&known, &Report { origin: Origin::Query, ..told.clone() }), expected, "{attempt}");
+        assert_eq!(decide(&known, &told), noted, "a callback may speak of another attempt: {attempt}");
+    }
+}
+
+#[test]
 fn ends_without_money_move_live_attempts_only() {
     let refusal = Refusal { code: "NO".into(), message: "no".into() };
     for &attempt in PayStatus::ALL {

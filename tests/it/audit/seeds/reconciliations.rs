@@ -26,6 +26,14 @@ pub(super) const SEEDS: &[Seed] = &[
         "UPDATE reconciliation_items SET class = 'MISSING_THERE', action = 'CHARGE', ours = 100 WHERE item_id = 'ri_a'",
     ),
     seed_with(
+        "charged_and_refunded",
+        &["difference_charged"],
+        "UPDATE reconciliation_items SET class = 'MISSING_THERE', action = 'CHARGE', ours = 100, merchant_id = 'm',
+                                         order_no = (SELECT order_no FROM refunds
+                                                     WHERE stray_id IS NULL AND status = 'SUCCEEDED' LIMIT 1)
+         WHERE item_id = 'ri_a'",
+    ),
+    seed_with(
         "difference_charged",
         &["account_balance"],
         "INSERT INTO ledger_transactions (transaction_id, kind, created_at)

@@ -1,0 +1,115 @@
+//! Tasks as the table of compensations holds them: one that lives for one thing, taken by a lease, handed on when its
+//! worker dies.
+
+use super::world::{Task, Try, World};
+use crate::compensation::{Action, TaskStatus};
+
+/// Seconds that a worker has a task before it counts as dead.
+const LEASE: i64 = 25;
+/// Claims beyond the schedule that may be lost with their workers.
+const MAX_LOST: i32 = 3;
+
+/// How a try ended.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Drive {
+    Done,
+    Again,
+}
+
+impl World {
+    fn alive(&mut self, action: Action, subject: usize) -> Option<&mut Task> {
+        self.tasks
+            .iter_mut()
+            .find(|task| task.action == action && task.subject == subject && task.status != TaskStatus::Dead)
+    }
+
+    /// Writes a task, unless one for the same thing lives.
+    pub(super) fn append(&mut self, action: Action, subject: usize, due_at: i64) {
+        self.is_touched = true;
+        if self.alive(action, subject).is_some() {
+            return;
+        }
+        self.tasks_made += 1;
+        let (id, status) = (self.tasks_made, TaskStatus::Ready);
+        self.tasks.push(Task { id, action, subject, status, tries: 0, due_at });
+    }
+
+    /// The thing came to its end another way.
+    pub(super) fn finish_by_subject(&mut self, action: Action, subject: usize) {
+        self.is_touched = true;
+        let is_it = |task: &Task| task.action == action && task.subject == subject;
+        self.tasks.retain(|task| !(is_it(task) && task.status != TaskStatus::Dead));
+    }
+
+    /// The call that a task guards has ended.
+    pub(super) fn make_due(&mut self, action: Action, subject: usize) {
+        let now = self.now;
+        if let Some(task) = self.alive(action, subject)
+            && task.status == TaskStatus::Ready
+        {
+            task.due_at = now + if task.tries == 0 { 1 } else { 60 };
+        }
+    }
+
+    /// Takes one of the due tasks, also of a worker that died.
+    pub(super) fn claim(&mut self, pick: usize) -> Option<Try> {
+        let now = self.now;
+        let is_due = |task: &Task| task.status != TaskStatus::Dead && task.due_at <= now;
+        let due = self.tasks.iter().filter(|task| is_due(task)).count();
+        if due == 0 {
+            return None;
+        }
+        let task = self.tasks.iter_mut().filter(|task| is_due(task)).nth(pick % due)?;
+        task.status = TaskStatus::Running;
+        task.tries += 1;
+        task.due_at = now + LEASE;
+        let has_lost_too_many =
+            task.tries > MAX_LOST && (self.rules.retry_after)(task.action, task.tries - MAX_LOST).is_none();
+        if has_lost_too_many {
+            task.status = TaskStatus::Dead;
+            return None;
+        }
+        Some(Try { id: task.id, tries: task.tries, action: task.action, subject: task.subject })
+    }
+
+    /// Writes down how a try ended; one that was taken over meanwhile writes nothing.
+    pub(super) fn end(&mut self, of: Option<Try>, drive: Drive) {
+        let Some(Try { id, tries, action, subject }) = of else { return };
+        if drive == Drive::Done {
+            self.done.push((action, subject));
+        }
+        let is_ours =
+            |task: &Task| task.id == id && task.tries == tries && task.status == TaskStatus::Running;
+        let Some(place) = self.tasks.iter().position(is_ours) else { return };
+        self.is_touched = true;
+        if drive == Drive::Done {
+            self.tasks.swap_remove(place);
+            return;
+        }
+        let (now, task) = (self.now, &mut self.tasks[place]);
+        match (self.rules.retry_after)(task.action, tries) {
+            Some(pause) => (task.status, task.due_at) = (TaskStatus::Ready, now + pause),
+            // Given up: the row of the dead task is the open exception.
+            None => task.status = TaskStatus::Dead,
+        }
+    }
+
+    /// An operator has what was given up tried again.
+    pub(super) fn revive(&mut self) {
+        let now = self.now;
+        let mut alive: Vec<(Action, usize)> = Vec::new();
+        alive.extend(self.tasks.iter().filter(|task| task.status != TaskStatus::Dead).map(Task::thing));
+        // Where another task was written since, that one drives.
+        self.tasks.retain(|task| task.status != TaskStatus::Dead || !alive.contains(&task.thing()));
+        for task in self.tasks.iter_mut().filter(|task| task.status == TaskStatus::Dead) {
+            (task.status, task.tries, task.due_at) = (TaskStatus::Ready, 0, now);
+        }
+        self.is_touched = true;
+    }
+}
+
+impl Task {
+    pub(super) fn thing(&self) -> (Action, usize) {
+        (self.action, self.subject)
+    }
+}
