@@ -167,16 +167,17 @@ pub fn read_file<R: Seekable>(
     };
     outcome.map_err(|error| match error {
         // Its bytes are here and are no file: they are the same the next time.
-        ReadError::Io(error) if BROKEN.contains(&error.kind()) => {
+        ReadError::Io(error) if is_broken(&error) => {
             BadStatement::new(Fault::Malformed, format!("its bytes cannot be read ({error})")).into()
         }
         error => error,
     })
 }
 
-/// What a broken zip, and a record that never ends, are told as.
-const BROKEN: [io::ErrorKind; 3] =
-    [io::ErrorKind::InvalidData, io::ErrorKind::InvalidInput, io::ErrorKind::UnexpectedEof];
+/// Whether it is the fault of the bytes: the machine gives its own troubles a number, and a wrong checksum has none.
+fn is_broken(error: &io::Error) -> bool {
+    error.raw_os_error().is_none()
+}
 
 /// Characters of a number of theirs or ours at most.
 const MAX_ID: usize = 128;

@@ -38,8 +38,10 @@ fn redis_url() -> impl Strategy<Value = String> {
         Just(format!("redis+sentinel://:{HUSH}@a,[::1]:7/m/0?sentinel_password={HUSH}")),
         Just(format!("redis+sentinel://u:{HUSH}@/m")),
         pattern(&format!(
-            "(redis|rediss|unix|http|redis\\+sentinel):/?/?(u?:{HUSH}@)?[a-z\\[\\]:0-9.]{{0,10}}(/[a-z0-9]{{0,4}}){{0,2}}(\\?[a-z_=]{{0,20}})?"
+            "(redis|rediss|http|redis\\+sentinel):/?/?(u?:{HUSH}@)?[a-z\\[\\]:0-9.]{{0,10}}(/[a-z0-9]{{0,4}}){{0,2}}(\\?[a-z_=]{{0,20}})?"
         )),
+        // The way to a socket is its name, whatever it looks like.
+        pattern(&format!("(redis\\+)?unix:/?/?(/[a-z0-9]{{0,4}}){{0,2}}(\\?pass={HUSH})?")),
     ];
     prop::collection::vec(node, 1..5).prop_map(|nodes| nodes.join(","))
 }

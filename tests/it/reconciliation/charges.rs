@@ -243,7 +243,7 @@ async fn money_that_a_statement_lists_after_its_user_was_charged_is_shown_to_a_p
     let mut lines = app.book_lines(day).await;
     let like = lines[0].clone();
     lines.push(crate::support::statements::Line {
-        our_id: attempt,
+        our_id: attempt.clone(),
         channel_id: trade.clone(),
         amount: 1_990,
         ..like
@@ -251,7 +251,7 @@ async fn money_that_a_statement_lists_after_its_user_was_charged_is_shown_to_a_p
     let other = app.reconcile_file("sandbox", day, sandbox_csv(day, &lines).as_bytes()).await;
     assert_explained(&other);
     let open = open_of(&app, "CONTRADICTION").await;
-    assert_eq!((open.len(), &open[0]["subject"], &open[0]["order_no"]), (1, &json!(trade), &json!("T")));
+    assert_eq!((open.len(), &open[0]["subject"], &open[0]["order_no"]), (1, &json!(attempt), &json!("T")));
     assert_eq!(has_and_owes(&app, "u1").await, (0, 1_990), "it is a person's to give back");
     // Whatever a person decides then, they are not told again.
     app.resolve(&open[0], "NONE").await.expect(200);

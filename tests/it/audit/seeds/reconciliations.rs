@@ -23,15 +23,13 @@ pub(super) const SEEDS: &[Seed] = &[
     ),
     seed(
         "difference_charged",
-        "UPDATE reconciliation_items SET class = 'MISSING_THERE', action = 'CHARGE', ours = 100 WHERE item_id = 'ri_a'",
+        "UPDATE reconciliation_items SET class = 'MISSING_THERE', action = 'CHARGE', ours = 100, order_no = 'O'
+         WHERE item_id = 'ri_a'",
     ),
     seed_with(
         "charged_and_refunded",
         &["difference_charged"],
-        "UPDATE reconciliation_items SET class = 'MISSING_THERE', action = 'CHARGE', ours = 100, merchant_id = 'm',
-                                         order_no = (SELECT order_no FROM refunds
-                                                     WHERE stray_id IS NULL AND status = 'SUCCEEDED' LIMIT 1)
-         WHERE item_id = 'ri_a'",
+        "UPDATE reconciliation_items SET class = 'MISSING_THERE', action = 'CHARGE', ours = 100 WHERE item_id = 'ri_a'",
     ),
     seed_with(
         "difference_charged",
@@ -50,7 +48,8 @@ pub(super) const SEEDS: &[Seed] = &[
     seed_with(
         "difference_charged",
         &["account_balance"],
-        "UPDATE reconciliation_items SET class = 'MISSING_THERE', action = 'CHARGE', ours = 1 WHERE item_id = 'ri_a';
+        "UPDATE reconciliation_items SET class = 'MISSING_THERE', action = 'CHARGE', ours = 1, order_no = 'O'
+         WHERE item_id = 'ri_a';
          INSERT INTO ledger_transactions (transaction_id, kind, reverses, created_at)
          VALUES ('COMPENSATING_CHARGE:ri_a', 'COMPENSATING_CHARGE', NULL, '2029-12-31 12:00'),
                 ('REVERSAL:COMPENSATING_CHARGE:ri_a', 'REVERSAL', 'COMPENSATING_CHARGE:ri_a', '2029-12-31 12:00');
