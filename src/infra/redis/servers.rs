@@ -81,7 +81,10 @@ fn quorum(nodes: &[&str]) -> Result<RedisServers, String> {
 impl SentinelGroup {
     /// Reads `redis+sentinel://[user:password@]host[:port],host[:port]/master[/db][?sentinel_password=…]`.
     fn parse(text: &str) -> Result<Self, String> {
-        let (scheme, rest) = text.split_once("://").ok_or("there is no :// after redis+sentinel")?;
+        let (scheme, rest) = text
+            .split_once("://")
+            .filter(|(scheme, _)| ["redis+sentinel", "rediss+sentinel"].contains(scheme))
+            .ok_or("there is no :// after redis+sentinel")?;
         let (authority, path) = rest.split_once('/').ok_or("the name of the master is missing")?;
         let (user_info, hosts) = authority.rsplit_once('@').unwrap_or(("", authority));
         let sentinels = hosts.split(',').map(|host| sentinel(host.trim())).collect::<Result<Vec<_>, _>>()?;
@@ -92,6 +95,12 @@ impl SentinelGroup {
         let mut words = one.path().trim_start_matches('/').splitn(2, '/');
         let master =
             words.next().filter(|name| !name.is_empty()).ok_or("the name of the master is missing")?;
+        // As sentinels take them, and as no password of a mistaken form stands there.
+        if !master.bytes().all(|byte| byte.is_ascii_alphanumeric() || b"._-".contains(&byte)) {
+            return Err(
+                "the name of the master has other characters than letters, digits, dots, dashes and _".into(),
+            );
+        }
         let db = match words.next() {
             // Not shown: where forms are mixed up, a password may stand there.
             Some(db) => db.parse().map_err(|_| "the database is not a number")?,
