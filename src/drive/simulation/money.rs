@@ -44,7 +44,7 @@ impl World {
     pub(super) fn approve(&mut self, pick: usize) {
         let is_waiting = |refund: &Refund| refund.status == RefundStatus::AwaitingApproval;
         let Some(number) = self.refunds.iter().position(is_waiting) else { return };
-        let event = if pick % 3 == 0 { RefundEvent::Rejected } else { RefundEvent::Approved };
+        let event = if pick.is_multiple_of(3) { RefundEvent::Rejected } else { RefundEvent::Approved };
         let Some(to) = (self.rules.approval)(RefundStatus::AwaitingApproval, event) else { return };
         self.set_refund(number, to);
         match to {
@@ -116,7 +116,7 @@ impl World {
     pub(super) fn resolve(&mut self, pick: usize) {
         let waits = |stray: &Stray| stray.status == StrayStatus::Held && stray.is_shown;
         let Some(number) = self.strays.iter().position(waits) else { return };
-        if pick % 4 == 0 {
+        if pick.is_multiple_of(4) {
             self.move_stray(number, StrayEvent::Kept);
             self.strays[number].is_shown = false;
         } else {

@@ -23,6 +23,15 @@ use crate::refunds::{self, Next, RefundEvent, RefundStatus, StrayEvent, StraySta
 use crate::settlement::{self, SettlementStatus, Shares};
 use crate::withdrawals::{WithdrawalEvent, WithdrawalStatus};
 
+/// A question that the channels are asked about a call, with what goes wrong on the way there and back.
+type Asking<T> = fn(&mut Channels, Call, [Fault; 2]) -> T;
+/// What is asked for of an order, and what is made of it: its amount and its state.
+type Wish = fn(&Sold, Option<i64>) -> Option<(i64, RefundStatus)>;
+/// Who asks for a link is told something, by the order and its deadline, the live attempt, the channel, and now.
+type Telling = fn(&mut Seller, (OrderStatus, i64), Option<Live>, usize, i64) -> Told;
+/// Its state, all of it, what was claimed back before, what is due on the rest.
+type Following = fn(SettlementStatus, i64, i64, i64) -> Option<(i64, SettlementStatus)>;
+
 /// The functions by name. `None` is a refusal.
 #[derive(Clone, Copy)]
 pub(super) struct Rules {
@@ -36,18 +45,18 @@ pub(super) struct Rules {
     /// What refunds do to an order: its amount, what had gone back, what has.
     pub(super) refunded: fn(i64, i64, i64) -> OrderEvent,
     /// Whether a refund may be asked for, and of how much.
-    pub(super) ask: fn(&Sold, Option<i64>) -> Option<(i64, RefundStatus)>,
-    /// What somebody is told who asks for a link: by the order and its deadline, the live attempt, the channel, and now.
-    pub(super) tell: fn(&mut Seller, (OrderStatus, i64), Option<Live>, usize, i64) -> Told,
+    pub(super) ask: Wish,
+    /// What somebody is told who asks for a link.
+    pub(super) tell: Telling,
     pub(super) judge: fn(&mut Judge, &Seen) -> (Judged, Verdict),
     pub(super) remedy: fn(Action, &Facts) -> Remedy,
     pub(super) retry_after: fn(Action, i32) -> Option<i64>,
-    /// How a commission follows: its state, all of it, what was claimed back before, what is due on the rest.
-    pub(super) follow: fn(SettlementStatus, i64, i64, i64) -> Option<(i64, SettlementStatus)>,
+    /// How a commission follows.
+    pub(super) follow: Following,
     pub(super) shares: fn(i64, i64, i64) -> Shares,
     /// A refund: its number, the payment, minor units, and whether it may have been asked for before.
-    pub(super) refund: fn(&mut Channels, Call, [Fault; 2]) -> (Answerer, Result<RefundState, CallError>),
-    pub(super) payout: fn(&mut Channels, Call, [Fault; 2]) -> Result<PayoutState, CallError>,
+    pub(super) refund: Asking<(Answerer, Result<RefundState, CallError>)>,
+    pub(super) payout: Asking<Result<PayoutState, CallError>>,
 }
 
 /// A call that moves money out.
