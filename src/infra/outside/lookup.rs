@@ -140,12 +140,7 @@ async fn fly<L: Lookup>(landing: Landing<L>, standing: Standing) -> Answer {
         Err(_) => {
             inside.known().names.remember(name, Standing::Silent);
             place = inside.among_the_silent(place);
-            let outcome = looking.await;
-            // Late once, as any server may be.
-            if outcome.is_ok() {
-                inside.known().names.remember(name, Standing::Answers);
-            }
-            outcome
+            looking.await
         }
     };
     drop(place);

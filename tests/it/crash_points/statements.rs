@@ -48,6 +48,8 @@ async fn spent_money(app: &TestApp, number: &str) {
 
 /// The same, charged, and found by the channel after all.
 async fn charged_money(app: &TestApp, number: &str) {
+    // A statement with nothing in it would be refused.
+    lost_money(app, &format!("L-{number}")).await;
     spent_money(app, number).await;
     let run = app.reconcile(yesterday()).await;
     let items = app.differences(&run).await;
