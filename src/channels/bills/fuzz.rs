@@ -9,6 +9,7 @@ use zip::ZipWriter;
 use zip::write::SimpleFileOptions;
 
 use super::amounts::{Rest, minor};
+use super::tests::try_read;
 use super::*;
 use crate::infra::fuzz::cases;
 
@@ -17,19 +18,6 @@ mod files;
 use files::{file, printed, said};
 
 const DAY: Date = date!(2026 - 06 - 05);
-
-fn try_read(format: Format, file: &[u8]) -> Result<Vec<StatementLine>, Fault> {
-    let mut lines = Vec::new();
-    let outcome = read_file(format, DAY, Cursor::new(file), &mut |line| {
-        lines.push(line);
-        ControlFlow::Continue(())
-    });
-    match outcome {
-        Ok(()) => Ok(lines),
-        Err(ReadError::Bad(bad)) => Err(bad.fault),
-        Err(error) => panic!("{error}"),
-    }
-}
 
 fn zipped(content: &[u8]) -> Vec<u8> {
     let mut zip = ZipWriter::new(Cursor::new(Vec::new()));
@@ -125,11 +113,11 @@ proptest! {
     #[test]
     fn what_a_channel_prints_is_read_as_it_was(format in prop::sample::select(Format::ALL), said in said()) {
         let file = file(format, &said);
-        let told = try_read(format, &file).map(|lines| lines.iter().map(printed).collect::<Vec<_>>());
+        let told = try_read(format, DAY, &file).map(|lines| lines.iter().map(printed).collect::<Vec<_>>());
         let expected: Vec<_> = said.iter().map(|line| line.as_read(format)).collect();
         prop_assert_eq!(told, Ok(expected));
         if format == Format::Alipay {
-            prop_assert_eq!(try_read(format, &zipped(&file)), try_read(format, &file));
+            prop_assert_eq!(try_read(format, DAY, &zipped(&file)), try_read(format, DAY, &file));
         }
     }
 
@@ -154,7 +142,7 @@ proptest! {
                 _ => {}
             }
         }
-        if let Ok(lines) = try_read(format, &bent) {
+        if let Ok(lines) = try_read(format, DAY, &bent) {
             prop_assert!(lines.iter().all(|line| check_line(line).is_ok()));
             // One line less, or one cent more, would not add up; Stripe's lines do each by themselves.
             let sum = |lines: &[StatementLine]| lines.iter().map(|line| line.amount).sum::<i64>();
@@ -180,7 +168,7 @@ proptest! {
             }
             _ => whole.len() - 6,
         };
-        prop_assert!(try_read(format, &whole[..place.index(end)]).is_err());
+        prop_assert!(try_read(format, DAY, &whole[..place.index(end)]).is_err());
     }
 
     #[test]
@@ -195,7 +183,7 @@ proptest! {
         let at = digits[place.index(digits.len())];
         prop_assume!(bent[at] != other);
         bent[at] = other;
-        prop_assert!(try_read(format, &bent).is_err(), "{}", GBK.decode(&bent).0);
+        prop_assert!(try_read(format, DAY, &bent).is_err(), "{}", GBK.decode(&bent).0);
     }
 
     #[test]
@@ -218,6 +206,6 @@ proptest! {
     #[test]
     fn no_bytes_break_any_reader(format in prop::sample::select(Format::ALL), bytes in prop::collection::vec(any::<u8>(), 0..400), is_zip in any::<bool>()) {
         let bytes = if is_zip { [&b"PK\x03\x04"[..], &bytes].concat() } else { bytes };
-        prop_assert!(try_read(format, &bytes).is_err());
+        prop_assert!(try_read(format, DAY, &bytes).is_err());
     }
 }

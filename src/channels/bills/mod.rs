@@ -23,6 +23,7 @@ use crate::money::MAX_MINOR;
 mod alipay;
 mod amounts;
 mod sandbox;
+mod source;
 mod stripe;
 mod table;
 mod text;
@@ -30,6 +31,8 @@ mod wechat;
 mod zipped;
 
 pub use zipped::Seekable;
+
+use source::Watched;
 
 words! {
     /// What a statement file looks like.
@@ -157,26 +160,22 @@ pub fn read<R: Read>(format: Format, day: Date, source: R, take: &mut Take<'_>) 
 pub fn read_file<R: Seekable>(
     format: Format,
     day: Date,
-    mut source: R,
+    source: R,
     take: &mut Take<'_>,
 ) -> Result<(), ReadError> {
+    let mut source = Watched::new(source);
     let outcome = match zipped::is_zip(&mut source) {
-        Ok(true) => zipped::read(source, |member| read(format, day, member, take)),
-        Ok(false) => read(format, day, source, take),
+        Ok(true) => zipped::read(&mut source, |member| read(format, day, member, take)),
+        Ok(false) => read(format, day, &mut source, take),
         Err(error) => Err(error.into()),
     };
     outcome.map_err(|error| match error {
         // Its bytes are here and are no file: they are the same the next time.
-        ReadError::Io(error) if is_broken(&error) => {
+        ReadError::Io(error) if !source.is_away() => {
             BadStatement::new(Fault::Malformed, format!("its bytes cannot be read ({error})")).into()
         }
         error => error,
     })
-}
-
-/// Whether it is the fault of the bytes: the machine gives its own troubles a number, and a wrong checksum has none.
-fn is_broken(error: &io::Error) -> bool {
-    error.raw_os_error().is_none()
 }
 
 /// Characters of a number of theirs or ours at most.

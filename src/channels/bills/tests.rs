@@ -45,7 +45,8 @@ PAYOUT,wd_1,so_1,10,CNY,2026-06-05T23:59:59Z,0
 #end,2,2000
 ";
 
-fn try_read(format: Format, day: Date, file: &[u8]) -> Result<Vec<StatementLine>, Fault> {
+/// The lines of a file, or what is wrong with it.
+pub(super) fn try_read(format: Format, day: Date, file: &[u8]) -> Result<Vec<StatementLine>, Fault> {
     let mut lines = Vec::new();
     let outcome = read_file(format, day, Cursor::new(file), &mut |line| {
         lines.push(line);
@@ -305,26 +306,86 @@ fn a_quote_that_is_never_closed_takes_no_more_memory() {
     assert!(matches!(&outcome, Err(ReadError::Bad(bad)) if bad.fault == Fault::Malformed), "{outcome:?}");
 }
 
+/// What fails in that way wherever it is read, as a file does that is read from the database.
+struct Failing(std::io::ErrorKind);
+
+impl std::io::Read for Failing {
+    fn read(&mut self, _: &mut [u8]) -> std::io::Result<usize> {
+        Err(self.0.into())
+    }
+}
+
+impl std::io::Seek for Failing {
+    fn seek(&mut self, _: std::io::SeekFrom) -> std::io::Result<u64> {
+        Ok(0)
+    }
+}
+
 #[test]
-fn a_zip_whose_bytes_are_broken_is_malformed_and_not_tried_again() {
-    let mut zip = zip::ZipWriter::new(std::io::Cursor::new(Vec::new()));
+fn what_is_not_there_or_makes_no_sense_is_malformed_and_what_cannot_be_reached_is_tried_again() {
+    let day = date!(2026 - 06 - 05);
+    for kind in super::source::BROKEN {
+        let outcome = read_file(Format::Sandbox, day, Failing(kind), &mut |_| ControlFlow::Continue(()));
+        assert!(matches!(&outcome, Err(ReadError::Bad(_))), "{kind}: {outcome:?}");
+    }
+    for kind in
+        [std::io::ErrorKind::Other, std::io::ErrorKind::TimedOut, std::io::ErrorKind::PermissionDenied]
+    {
+        let outcome = read_file(Format::Sandbox, day, Failing(kind), &mut |_| ControlFlow::Continue(()));
+        assert!(matches!(&outcome, Err(ReadError::Io(error)) if error.kind() == kind), "{kind}: {outcome:?}");
+    }
+}
+
+/// A zip with a statement of forty lines.
+fn zip_of_many() -> Vec<u8> {
+    let mut zip = zip::ZipWriter::new(Cursor::new(Vec::new()));
     zip.start_file("report.csv", zip::write::SimpleFileOptions::default()).expect("a member");
     let line = "PAYMENT,po_1,t-1,100,CNY,2026-06-05T10:00:00Z,0\n";
-    let text = format!(
-        "#statement,sandbox,2026-06-05\nkind,our_id,channel_id,amount,currency,at,fee\n{}",
-        line.repeat(40)
-    );
+    let head = "#statement,sandbox,2026-06-05\nkind,our_id,channel_id,amount,currency,at,fee\n";
+    let text = format!("{head}{}", line.repeat(40));
     std::io::Write::write_all(&mut zip, text.as_bytes()).expect("written");
-    let whole = zip.finish().expect("a zip").into_inner();
+    zip.finish().expect("a zip").into_inner()
+}
+
+#[test]
+fn a_zip_whose_bytes_are_broken_is_malformed_and_not_tried_again() {
+    let whole = zip_of_many();
     for place in 0..whole.len() {
         let mut bent = whole.clone();
         bent[place] ^= 1;
-        let outcome =
-            read_file(Format::Sandbox, date!(2026 - 06 - 05), std::io::Cursor::new(bent), &mut |_| {
-                ControlFlow::Continue(())
-            });
+        let outcome = read_file(Format::Sandbox, date!(2026 - 06 - 05), Cursor::new(bent), &mut |_| {
+            ControlFlow::Continue(())
+        });
         assert!(matches!(&outcome, Ok(()) | Err(ReadError::Bad(_))), "byte {place}: {outcome:?}");
     }
+}
+
+/// What can be read so often, and not again.
+struct Lost(Cursor<Vec<u8>>, usize);
+
+impl std::io::Read for Lost {
+    fn read(&mut self, into: &mut [u8]) -> std::io::Result<usize> {
+        self.1 = self.1.checked_sub(1).ok_or(std::io::ErrorKind::Other)?;
+        self.0.read(into)
+    }
+}
+
+impl std::io::Seek for Lost {
+    fn seek(&mut self, to: std::io::SeekFrom) -> std::io::Result<u64> {
+        self.0.seek(to)
+    }
+}
+
+#[test]
+fn a_zip_that_is_lost_while_it_is_read_is_tried_again() {
+    let read = |times| {
+        let source = Lost(Cursor::new(zip_of_many()), times);
+        read_file(Format::Sandbox, date!(2026 - 06 - 05), source, &mut |_| ControlFlow::Continue(()))
+    };
+    let needed = (0..1_000).find(|times| !matches!(read(*times), Err(ReadError::Io(_)))).expect("an end");
+    assert!(needed > 3, "its head, its contents and its member are read: {needed}");
+    // It has no end, which is its own fault.
+    assert!(matches!(read(needed), Err(ReadError::Bad(bad)) if bad.fault == Fault::Truncated));
 }
 
 /// Bytes that are no text in the middle of a line.
