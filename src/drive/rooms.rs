@@ -1,20 +1,22 @@
 //! Rooms: so much at once for each channel, and no more who wait for it than can expect a place soon.
 //!
 //! A silent channel fills its room. Who would wait behind it for long is sent away at once, with the time to come back,
-//! and no more come back than a few for each place that becomes free: a backlog of any length is passed as fast as it
-//! can be claimed, and costs little while the channel is silent. One that answers again is asked again by whoever comes.
+//! so a backlog of any length is passed as fast as it can be claimed. Within [`LATEST`] no more come back than a few for
+//! each place that becomes free; who has no turn by then comes back at random. One that answers again is asked again by
+//! whoever comes.
 
-use std::collections::HashMap;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 use tokio::time::{Instant, timeout};
 
+use crate::infra::rooms;
+
 /// How long anybody waits for a place.
 const WAITS: Duration = Duration::from_secs(1);
-/// Of those who wait for a room there are at most so many times its size: with those inside half of what is in the air,
-/// so that others are claimed in any case.
+/// Of those who wait for a room there are at most so many times its size: with those inside half of what is in the air, so
+/// that one such room keeps no others from being claimed.
 const WAITING: usize = 3;
 /// Who finds no place comes back so soon at best.
 const SOONEST: Duration = Duration::from_millis(100);
@@ -23,25 +25,8 @@ const LATEST: Duration = Duration::from_secs(30);
 /// Those who come back, for each place that becomes free.
 const FOR_A_PLACE: u32 = 4;
 
-/// The rooms of a lane, made as they are asked for. What speaks to no channel has one too.
-#[derive(Debug)]
-pub(super) struct Rooms {
-    size: usize,
-    by_channel: Mutex<HashMap<Option<String>, Arc<Room>>>,
-}
-
-impl Rooms {
-    /// Rooms of that size each.
-    pub(super) fn of(size: usize) -> Self {
-        Self { size, by_channel: Mutex::default() }
-    }
-
-    /// The room of a channel.
-    pub(super) fn at(&self, channel: Option<String>) -> Arc<Room> {
-        let mut by_channel = self.by_channel.lock().unwrap_or_else(PoisonError::into_inner);
-        by_channel.entry(channel).or_insert_with(|| Arc::new(Room::of(self.size))).clone()
-    }
-}
+/// The rooms of a lane. What speaks to no channel has one too.
+pub(super) type Rooms = rooms::Rooms<Option<String>, Room>;
 
 /// A room.
 #[derive(Debug)]
@@ -69,13 +54,15 @@ impl Pace {
     }
 }
 
-impl Room {
+impl rooms::Room for Room {
     fn of(size: usize) -> Self {
         let now = Instant::now();
         let pace = Pace { waiting: 0, stay: Duration::ZERO, moved_at: now, last_return: now };
         Self { size, places: Arc::new(Semaphore::new(size)), pace: Mutex::new(pace) }
     }
+}
 
+impl Room {
     fn pace(&self) -> MutexGuard<'_, Pace> {
         self.pace.lock().unwrap_or_else(PoisonError::into_inner)
     }
@@ -155,6 +142,7 @@ impl Drop for Place {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::infra::rooms::Room as _;
 
     #[tokio::test]
     async fn who_cannot_expect_a_place_is_sent_away_at_once_and_comes_back_in_turn() {

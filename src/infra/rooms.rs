@@ -6,14 +6,26 @@ use std::sync::{Arc, Mutex, PoisonError};
 
 use tokio::sync::Semaphore;
 
-/// The rooms, made as they are asked for.
-#[derive(Debug)]
-pub struct Rooms<K> {
-    size: usize,
-    by_name: Mutex<HashMap<K, Arc<Semaphore>>>,
+/// What so many may be in.
+pub trait Room {
+    /// An empty one of that size.
+    fn of(size: usize) -> Self;
 }
 
-impl<K: Eq + Hash> Rooms<K> {
+impl Room for Semaphore {
+    fn of(size: usize) -> Self {
+        Self::new(size)
+    }
+}
+
+/// The rooms, made as they are asked for.
+#[derive(Debug)]
+pub struct Rooms<K, R = Semaphore> {
+    size: usize,
+    by_name: Mutex<HashMap<K, Arc<R>>>,
+}
+
+impl<K: Eq + Hash, R: Room> Rooms<K, R> {
     /// Rooms of that size each.
     #[must_use]
     pub fn of(size: usize) -> Self {
@@ -21,8 +33,8 @@ impl<K: Eq + Hash> Rooms<K> {
     }
 
     /// The room of that name.
-    pub fn at(&self, name: K) -> Arc<Semaphore> {
+    pub fn at(&self, name: K) -> Arc<R> {
         let mut by_name = self.by_name.lock().unwrap_or_else(PoisonError::into_inner);
-        by_name.entry(name).or_insert_with(|| Arc::new(Semaphore::new(self.size))).clone()
+        by_name.entry(name).or_insert_with(|| Arc::new(R::of(self.size))).clone()
     }
 }

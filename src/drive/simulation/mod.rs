@@ -29,6 +29,8 @@ use reference::{Reference, Rule, settled};
 use rules::Rules;
 use world::World;
 
+use crate::infra::fuzz::is_full;
+
 /// Happenings of a life.
 const HAPPENINGS: usize = 200;
 const THREADS: u64 = 2;
@@ -176,10 +178,6 @@ fn play_many(rules: Rules, from: u64, count: u64) -> Result<Seen, Box<Broken>> {
         Some(failure) => Err(failure),
         None => Ok(seen.into_inner().expect("no panic")),
     }
-}
-
-fn is_full() -> bool {
-    std::env::var("PAYONCE_FULL").is_ok_and(|full| full == "1")
 }
 
 #[test]

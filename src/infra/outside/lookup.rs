@@ -3,8 +3,8 @@
 //! A look-up keeps a thread until its server speaks, also when whoever asked has gone away, and there are only so many.
 //! Always true: there is one look-up of a name at a time, and whoever asks meanwhile hears its answer, which is kept for
 //! nobody else, because the next one may differ. What is known to answer soon, what is not known and what keeps silent
-//! have places of their own, and a look-up that turns out to be silent leaves its place to others while there is room among
-//! the silent: names under a server that never speaks do not keep those from being looked up that answer.
+//! have places of their own, and a look-up that turns out to be silent leaves its place to others while there is room
+//! among the silent: names under a server that never speaks do not keep those from being looked up that answer.
 
 use std::collections::HashMap;
 use std::fmt;
@@ -110,8 +110,8 @@ fn join<L: Lookup>(inside: &Arc<Inside<L>>, name: String) -> io::Result<Flight> 
         return Ok(flight.clone());
     }
     let standing = known.names.standing(&name);
-    let alike = known.flights.values().filter(|(other, _)| *other == standing).count();
-    if standing != Standing::Answers && alike >= MOST {
+    let alike = || known.flights.values().filter(|(other, _)| *other == standing).count();
+    if standing != Standing::Answers && alike() >= MOST {
         return Err(io::Error::other("too many names are being looked up"));
     }
     let landing = Landing { inside: inside.clone(), name: name.clone() };

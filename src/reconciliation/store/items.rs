@@ -6,6 +6,7 @@ use super::runs::Claimed;
 use crate::channels::StatementKind;
 use crate::channels::bills::EDGE;
 use crate::infra::db::{Conn, DbError, Tx};
+use crate::infra::gather::column;
 use crate::money::Currency;
 use crate::reconciliation::model::{Class, Item, ItemAction, ItemEvent, ItemStatus};
 
@@ -37,7 +38,7 @@ pub(in crate::reconciliation) async fn claim_items(
          WHERE item_id = ANY(ARRAY(
              SELECT due.item_id
              -- What waits for no channel comes first.
-             FROM unnest(ARRAY['APPLY', 'ASK', 'CHARGE', 'ESCALATE']) WITH ORDINALITY AS kind (action, place)
+             FROM unnest($4::text[]) WITH ORDINALITY AS kind (action, place)
              CROSS JOIN LATERAL (
                  -- What was decided is carried out.
                  SELECT * FROM (SELECT item_id, due_at FROM reconciliation_items
@@ -58,6 +59,7 @@ pub(in crate::reconciliation) async fn claim_items(
         limit,
         now,
         until,
+        &column(ItemAction::ALL, |action| action.as_str()) as &[&str],
     );
     Ok(items.fetch_all(conn).await?)
 }

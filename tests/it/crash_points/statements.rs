@@ -59,14 +59,7 @@ async fn charged_money(app: &TestApp, number: &str) {
     while app.count_where("reconciliation_items", &charged).await == 0 {
         app.carry_on().await;
     }
-    app.sql(&format!(
-        "UPDATE sandbox.trades SET status = 'PAID'
-         WHERE pay_order_id IN (SELECT pay_order_id FROM pay_orders WHERE order_no = '{number}');
-         INSERT INTO sandbox.payments (transaction_id, pay_order_id, number, amount, currency, paid_at, created_at, updated_at)
-         SELECT transaction_id, pay_order_id, 1, amount, currency, paid_at, paid_at, paid_at FROM pay_orders
-         WHERE order_no = '{number}'"
-    ))
-    .await;
+    app.found_after_all(number).await;
 }
 
 /// The difference of an order.

@@ -8,18 +8,6 @@ use super::{Fate, paid, rfc3339, start};
 use crate::support::TestApp;
 use crate::support::books::sides;
 
-/// The channel finds the money of a top-up in its books after all.
-async fn found_after_all(app: &TestApp, order_no: &str) {
-    app.sql(&format!(
-        "UPDATE sandbox.trades SET status = 'PAID'
-         WHERE pay_order_id IN (SELECT pay_order_id FROM pay_orders WHERE order_no = '{order_no}');
-         INSERT INTO sandbox.payments (transaction_id, pay_order_id, number, amount, currency, paid_at, created_at, updated_at)
-         SELECT transaction_id, pay_order_id, 1, amount, currency, paid_at, paid_at, paid_at FROM pay_orders
-         WHERE order_no = '{order_no}'"
-    ))
-    .await;
-}
-
 async fn only_difference(app: &TestApp, run: &Value) -> Value {
     let mut items = app.differences(run).await;
     assert_eq!(items.len(), 1, "{items:#?}");
@@ -51,7 +39,7 @@ async fn a_charge_is_given_back_once_and_until_then_its_top_up_is_refunded_by_no
         201
     );
 
-    found_after_all(&app, "T").await;
+    app.found_after_all("T").await;
     app.reconcile(day).await;
     assert_eq!(open_of(&app, "CONTRADICTION").await.len(), 1);
     let given = app.decide(&item, "reverse-charge").await.expect(200).body;

@@ -9,6 +9,8 @@ pub mod cluster;
 pub mod crash;
 pub mod double_grant;
 pub mod fake_broker;
+#[path = "../../../src/infra/fuzz.rs"]
+pub mod fuzz;
 mod keyed;
 pub mod metering;
 mod money;

@@ -36,9 +36,7 @@ const QUICK: [(&str, &str); 5] = [
 ];
 
 /// Whether the long form of a story is wanted.
-pub fn is_full() -> bool {
-    std::env::var("PAYONCE_FULL").is_ok_and(|value| value == "1")
-}
+pub(crate) use super::fuzz::is_full;
 
 /// The process is dead, so there is no answer.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

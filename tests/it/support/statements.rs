@@ -49,6 +49,18 @@ impl TestApp {
         self.clock.advance(Duration::from_secs(86_400));
     }
 
+    /// The channel finds the money of an order in its books after all.
+    pub async fn found_after_all(&self, order_no: &str) {
+        self.sql(&format!(
+            "UPDATE sandbox.trades SET status = 'PAID'
+             WHERE pay_order_id IN (SELECT pay_order_id FROM pay_orders WHERE order_no = '{order_no}');
+             INSERT INTO sandbox.payments (transaction_id, pay_order_id, number, amount, currency, paid_at, created_at, updated_at)
+             SELECT transaction_id, pay_order_id, 1, amount, currency, paid_at, paid_at, paid_at FROM pay_orders
+             WHERE order_no = '{order_no}'"
+        ))
+        .await;
+    }
+
     /// Begins a day, carries it out, and gives what became of it.
     pub async fn reconcile(&self, day: Date) -> Value {
         let body = json!({"channel": "sandbox", "day": day.to_string(), "reason": "the story wants it"});
