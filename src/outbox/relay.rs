@@ -127,7 +127,8 @@ impl Relay {
         self.send_all(due, now).await?;
         // Most of the time there is nothing, and nothing is begun.
         let waiting = store::what_waits(&mut self.db.conn().await?, now).await?;
-        let turn = Turn { now, leased_until, has_rests: waiting.has_rests };
+        let has_both = waiting.has_new && waiting.has_again;
+        let turn = Turn { now, leased_until, has_rests: waiting.has_rests, has_both };
         // Behind the lanes of this turn there are others; where no place is left, the next one that is free rings.
         let mut is_half_way = self.lanes.has_room() && !self.lanes.turn().is_empty();
         for (queue, has_any) in [(Queue::New, waiting.has_new), (Queue::Again, waiting.has_again)] {

@@ -35,6 +35,8 @@ pub(super) struct Turn {
     pub(super) leased_until: OffsetDateTime,
     /// Whether some lane is left alone.
     pub(super) has_rests: bool,
+    /// Whether events wait in both queues.
+    pub(super) has_both: bool,
 }
 
 /// Whether more may be waiting, and what is to be sent at once.
@@ -63,7 +65,8 @@ impl Relay {
 
     /// The same, so that an event which cannot be handed out becomes a dead letter and stops no other.
     async fn route_singly_in_tx(&self, tx: &mut Tx, queue: Queue, turn: Turn) -> Result<Routed, DbError> {
-        let events = store::find_waiting(tx, queue, i64::try_from(SINGLY_AT_ONCE).unwrap_or(1)).await?;
+        let events =
+            store::find_waiting(tx, queue, i64::try_from(SINGLY_AT_ONCE).unwrap_or(1), turn.has_both).await?;
         let (count, mut at_once) = (events.len(), Vec::new());
         for event in events {
             let mut one = vec![(self.destinations(&event, turn.now), event)];
@@ -85,7 +88,9 @@ impl Relay {
     }
 
     async fn route_in_tx(&self, tx: &mut Tx, queue: Queue, turn: Turn) -> Result<Routed, DbError> {
-        let events = store::find_waiting(tx, queue, i64::try_from(queue.at_once()).unwrap_or(1)).await?;
+        let events =
+            store::find_waiting(tx, queue, i64::try_from(queue.at_once()).unwrap_or(1), turn.has_both)
+                .await?;
         if events.is_empty() {
             return Ok((false, Vec::new()));
         }

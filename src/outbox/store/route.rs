@@ -31,56 +31,70 @@ pub(in crate::outbox) async fn what_waits(conn: &mut Conn, now: OffsetDateTime) 
     Ok(waiting.fetch_one(conn).await?)
 }
 
-/// The events of a queue, in the words of its own index: the oldest first, of an order only the first, because the next
-/// one must see where this one goes.
+/// The events of a queue, the oldest first; of an order only the first, because the next one must see where this one goes.
+/// It is found among the oldest themselves, in the words of the queue's own index; nothing else is, because a plan could
+/// walk that index once for each event.
 macro_rules! find_waiting {
-    ($waits:literal, $limit:expr) => {
+    ($waits:literal, $mark:literal, $limit:expr, $looks_behind:expr) => {
         sqlx::query_as!(
             NewEvent,
-            r#"SELECT event.id, event.merchant_id, event.order_no, event.event AS name, event.event_version AS version,
+            r#"WITH oldest AS MATERIALIZED (
+                 SELECT id, order_no IS NULL
+                            OR row_number() OVER (PARTITION BY merchant_id, order_no ORDER BY id) = 1 AS is_first
+                 FROM (SELECT id, merchant_id, order_no FROM outbox WHERE "#
+                + $waits
+                + r#" ORDER BY id LIMIT 2 * $1) AS waiting
+               )
+               SELECT event.id, event.merchant_id, event.order_no, event.event AS name, event.event_version AS version,
                   event.payload::text AS "payload!", event.created_at,
                   event.open_deliveries IS NOT NULL AS "is_again!",
                   orders.notify_url AS "order_url?", merchants.notify_url AS "merchant_url?",
                   EXISTS (SELECT 1 FROM disabled_endpoints AS disabled
                           WHERE disabled.merchant_id = event.merchant_id
                             AND disabled.url = coalesce(orders.notify_url, merchants.notify_url)) AS "is_disabled!",
-                  (SELECT max(due_at) FROM deliveries AS ahead
-                   WHERE ahead.merchant_id = event.merchant_id AND ahead.order_no = event.order_no
-                     AND ahead.kind = 'REPLAY_CALLBACK' AND ahead.status = 'PENDING'
-                     AND ahead.event_id < event.id) AS callback_behind,
-                  (SELECT max(due_at) FROM deliveries AS ahead
-                   WHERE ahead.merchant_id = event.merchant_id AND ahead.order_no = event.order_no
-                     AND ahead.kind = 'RESEND_EVENT' AND ahead.status = 'PENDING'
-                     AND ahead.event_id < event.id) AS message_behind
+                  behind.callback AS callback_behind, behind.message AS message_behind
            FROM outbox AS event
            LEFT JOIN merchants ON merchants.merchant_id = event.merchant_id
            LEFT JOIN orders ON orders.merchant_id = event.merchant_id AND orders.order_no = event.order_no
-           WHERE "#
-                + $waits
+           CROSS JOIN LATERAL (SELECT max(due_at) FILTER (WHERE kind = 'REPLAY_CALLBACK') AS callback,
+                                      max(due_at) FILTER (WHERE kind = 'RESEND_EVENT') AS message
+                               FROM deliveries AS ahead
+                               WHERE ahead.merchant_id = event.merchant_id AND ahead.order_no = event.order_no
+                                 AND ahead.status = 'PENDING' AND ahead.event_id < event.id) AS behind
+           WHERE event.id = ANY (ARRAY(SELECT id FROM oldest WHERE is_first))
+             -- As it is when it is locked.
+             AND coalesce(event.open_deliveries, -2) = "#
+                + $mark
                 + r#"
-             -- Not in the words of the indexes of what waits, which would be walked once for each of them.
-             AND (SELECT earlier.id FROM outbox AS earlier
-                  WHERE earlier.merchant_id = event.merchant_id AND earlier.order_no = event.order_no
-                    AND earlier.id < event.id AND coalesce(earlier.open_deliveries, -1) = -1 LIMIT 1) IS NULL
+             -- Behind what waits in the other queue.
+             AND (NOT $2 OR (SELECT earlier.id FROM outbox AS earlier
+                             WHERE earlier.merchant_id = event.merchant_id AND earlier.order_no = event.order_no
+                               AND earlier.id < event.id AND coalesce(earlier.open_deliveries, -1) = -1
+                             LIMIT 1) IS NULL)
            ORDER BY event.id
            LIMIT $1
            -- Any number of relays work side by side.
            FOR UPDATE OF event SKIP LOCKED"#,
             $limit,
+            $looks_behind,
         )
     };
 }
 
-/// Locks up to `limit` events of a queue that nobody has looked at yet.
+/// Locks up to `limit` events of a queue that nobody has looked at yet. Whether anything waits in the other one is to be
+/// known; what comes to wait there in this moment was told before.
 pub(in crate::outbox) async fn find_waiting(
     tx: &mut Tx,
     queue: Queue,
     limit: i64,
+    has_other: bool,
 ) -> Result<Vec<NewEvent>, DbError> {
     let conn: &mut Conn = tx;
     let events = match queue {
-        Queue::New => find_waiting!("event.open_deliveries IS NULL", limit).fetch_all(conn).await?,
-        Queue::Again => find_waiting!("event.open_deliveries = -1", limit).fetch_all(conn).await?,
+        Queue::New => {
+            find_waiting!("open_deliveries IS NULL", "-2", limit, has_other).fetch_all(conn).await?
+        }
+        Queue::Again => find_waiting!("open_deliveries = -1", "-1", limit, has_other).fetch_all(conn).await?,
     };
     Ok(events)
 }

@@ -53,12 +53,8 @@ pub(in crate::refunds) async fn list_ids_of_number(
     merchant_id: Option<&MerchantId>,
     refund_no: &RefundNo,
 ) -> Result<Vec<String>, DbError> {
-    // Each merchant is looked up in the index of its numbers: there is none over numbers alone.
     let ids = sqlx::query_scalar!(
-        "SELECT refund.refund_id
-         FROM merchants
-         JOIN refunds AS refund ON refund.merchant_id = merchants.merchant_id AND refund.refund_no = $2
-         WHERE $1::text IS NULL OR merchants.merchant_id = $1 LIMIT 2",
+        "SELECT refund_id FROM refunds WHERE refund_no = $2 AND ($1::text IS NULL OR merchant_id = $1) LIMIT 2",
         merchant_id.map(MerchantId::as_str),
         refund_no.as_str(),
     )
