@@ -9,7 +9,7 @@ use crate::support::TestApp;
 use crate::support::books::sides;
 
 /// The channel finds the money of a top-up in its books after all.
-async fn found_after_all(app: &TestApp, order_no: &str) {
+pub(super) async fn found_after_all(app: &TestApp, order_no: &str) {
     app.sql(&format!(
         "UPDATE sandbox.trades SET status = 'PAID'
          WHERE pay_order_id IN (SELECT pay_order_id FROM pay_orders WHERE order_no = '{order_no}');
