@@ -6,4 +6,6 @@ mod model;
 mod store;
 
 pub use model::{Exception, ExceptionAction, ExceptionKind, ExceptionStatus, NewException};
-pub(crate) use store::{find_subject, list, lock, open_in_tx, resolve_in_tx, settle_all_in_tx, settle_in_tx};
+pub(crate) use store::{
+    find_subject, list, lock, open_in_tx, resolve_in_tx, settle_all_in_tx, settle_by_in_tx, settle_in_tx,
+};

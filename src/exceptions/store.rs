@@ -41,16 +41,29 @@ pub(crate) async fn settle_in_tx(
     action: ExceptionAction,
     now: OffsetDateTime,
 ) -> Result<(), DbError> {
+    settle_by_in_tx(tx, subject, kind, action, ("payonce", "it came to its end by itself"), now).await
+}
+
+/// The same about a thing that somebody brought to its end, for a reason.
+pub(crate) async fn settle_by_in_tx(
+    tx: &mut Tx,
+    subject: &str,
+    kind: Option<ExceptionKind>,
+    action: ExceptionAction,
+    (resolved_by, reason): (&str, &str),
+    now: OffsetDateTime,
+) -> Result<(), DbError> {
     let conn: &mut Conn = tx;
     sqlx::query!(
         "UPDATE exceptions
-         SET status = 'RESOLVED', action = $2, resolved_by = 'payonce', reason = 'it came to its end by itself',
-             updated_at = $3
+         SET status = 'RESOLVED', action = $2, resolved_by = $5, reason = $6, updated_at = $3
          WHERE subject = $1 AND status = 'OPEN' AND ($4::text IS NULL OR kind = $4)",
         subject,
         action.as_str(),
         now,
         kind.map(ExceptionKind::as_str),
+        resolved_by,
+        reason,
     )
     .execute(conn)
     .await?;

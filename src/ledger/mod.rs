@@ -20,7 +20,7 @@ pub use books::{
 pub use fold::fold;
 pub use model::{Account, AccountKind, Posting, PostingKind, Wallet};
 pub(crate) use post::{
-    lock_available_in_tx, lock_balances_in_tx, payment_accounts, post_in_tx, reverse_in_tx,
+    are_charged_in_tx, lock_available_in_tx, lock_balances_in_tx, payment_accounts, post_in_tx, reverse_in_tx,
 };
 
 /// The constraint that refuses to take from a user what is not there.

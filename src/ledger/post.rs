@@ -63,6 +63,15 @@ pub(crate) async fn lock_balances_in_tx<const N: usize>(
     store::lock_balances(tx, accounts).await
 }
 
+/// Whether the users of these top-ups, each named by its merchant and its number, stand charged for them because their
+/// money never came: a compensating charge is booked of it, and was not taken back.
+///
+/// # Errors
+/// When the database cannot be reached.
+pub(crate) async fn are_charged_in_tx(tx: &mut Tx, top_ups: &[(&str, &str)]) -> Result<Vec<bool>, DbError> {
+    if top_ups.is_empty() { Ok(Vec::new()) } else { store::are_charged(tx, top_ups).await }
+}
+
 /// What the payment of an order moves: the debited and the credited account. A sale brings money in for its merchant,
 /// a top-up for its user.
 pub(crate) fn payment_accounts(

@@ -9,6 +9,7 @@ use super::books::{Booking, BookingEntry, TrialRow};
 use super::model::{Account, AccountKind, Posting, PostingKind, Wallet};
 use crate::ids::{MerchantId, UserId};
 use crate::infra::db::{Conn, DbError, Tx};
+use crate::infra::gather::{column, met};
 use crate::money::Currency;
 
 /// Books all of them in one statement. The trigger on `ledger_entries` checks the sums and moves the balances.
@@ -228,6 +229,28 @@ pub(super) async fn list_entries(
     .fetch_all(conn)
     .await?;
     Ok(entries)
+}
+
+/// Of which of these orders a compensating charge is booked that was not taken back.
+pub(super) async fn are_charged(tx: &mut Tx, orders: &[(&str, &str)]) -> Result<Vec<bool>, DbError> {
+    let conn: &mut Conn = tx;
+    let charged = sqlx::query_scalar!(
+        r#"SELECT of_order.place AS "place!"
+           FROM unnest($1::text[], $2::text[]) WITH ORDINALITY AS of_order (merchant_id, order_no, place)
+           -- The limit makes it a look-up each.
+           CROSS JOIN LATERAL (
+               SELECT 1 FROM ledger_transactions AS charge
+               WHERE charge.kind = 'COMPENSATING_CHARGE' AND charge.merchant_id = of_order.merchant_id
+                 AND charge.order_no = of_order.order_no
+                 AND (SELECT transaction_id FROM ledger_transactions AS reversal
+                      WHERE reversal.transaction_id = 'REVERSAL:' || charge.transaction_id) IS NULL
+               LIMIT 1) AS standing"#,
+        &column(orders, |(merchant_id, _)| *merchant_id) as &[&str],
+        &column(orders, |(_, order_no)| *order_no) as &[&str],
+    )
+    .fetch_all(conn)
+    .await?;
+    Ok(met(orders.len(), charged))
 }
 
 /// Every account's balance on its side, those of one kind and owner together.

@@ -216,7 +216,7 @@ fn count(item: &Item, event: ItemEvent) {
 }
 
 /// Shows a difference to a person.
-async fn show_in_tx(app: &App, tx: &mut Tx, item: &Item, why: &str) -> Result<(), DbError> {
+pub(super) async fn show_in_tx(app: &App, tx: &mut Tx, item: &Item, why: &str) -> Result<(), DbError> {
     let Item { class, kind, channel, our_id, channel_id, currency, .. } = item;
     let amount = |minor: Option<i64>| minor.map_or("nothing".to_owned(), |minor| minor.to_string());
     let detail = format!(

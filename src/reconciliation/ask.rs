@@ -87,6 +87,7 @@ async fn ask_about_refund(app: &App, channel: &dyn Channel, item: &Item) -> Resu
                 Applied::Unknown | Applied::Mismatch | Applied::Contradiction => {
                     Ok(still(&format!("the channel says of it, against what it said before: {state:?}")))
                 }
+                Applied::Undecided => Ok(Done::Later("the channel is asked once more".to_owned())),
             }
         }
     }

@@ -5,8 +5,8 @@
 //! top-up gave: as far as it is still there it is taken, the rest is owed and shown to a person. Ours is then as theirs.
 //! It is booked once for each difference, under its id, in the transaction in which the difference says so. What was not
 //! spent on usage, or on a product that does not allow it, is a person's to see to, and so are a top-up of which anything
-//! was refunded and one whose charge was given back before. What was charged for is refunded by nobody: its user would
-//! pay twice.
+//! was refunded and one whose charge was given back before. What a statement has come to list since it was missed is
+//! charged for by nobody. What was charged for is refunded by nobody: its user would pay twice.
 
 use time::OffsetDateTime;
 
@@ -62,6 +62,11 @@ async fn charge_in_tx(
     if !store::lock_whole(tx, spender).await? {
         let refunded = format!("{why}; of top-up {} something was or is being refunded", spender.order_no);
         return Ok(Done::GivenUp(refunded));
+    }
+    // Looked for behind its own lock: a statement that comes to list it from now on finds it charged.
+    store::lock_item(tx, &item.item_id).await?;
+    if let Some(day) = store::find_listing(tx, item).await? {
+        return Ok(Done::Explained(format!("{why}; the statement of {} for {day} lists it", item.channel)));
     }
     let outcome = format!("{why}; user {} was charged for it", spender.user_id);
     if !end_in_tx(app, tx, item, ItemEvent::Applied, &outcome, app.now()).await? {

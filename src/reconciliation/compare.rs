@@ -6,11 +6,12 @@ use time::{Date, Duration, OffsetDateTime};
 
 use super::fetch::move_on;
 use super::forget::KEPT;
+use super::listed;
 use super::model::{DayEvent, Item, ItemEvent, Totals};
 use super::store::{self, Claimed, Move, Walk};
 use crate::app::App;
 use crate::channels::bills::EDGE;
-use crate::exceptions::{self, ExceptionAction, ExceptionKind, NewException};
+use crate::exceptions::{self, ExceptionAction};
 use crate::infra::crash::effect;
 use crate::infra::db::{DbError, Tx};
 use crate::infra::duty::{Batch, DutyError};
@@ -221,12 +222,12 @@ async fn end(app: &App, run: &Claimed, beside: &Beside) -> Result<Batch, DutyErr
         let now = app.now();
         let mut tx = app.db.begin().await?;
         let resolved = async {
-            let told = tell_of_listed_charges(app, &mut tx, run, now).await?;
+            let noted = listed::note_in_tx(app, &mut tx, run, ITEMS, now).await?;
             let unseen = store::lock_unseen(&mut tx, run, beside.answers_for(run), ITEMS).await?;
             for item in &unseen {
                 resolve(&mut tx, item, "a later comparison finds no difference", now).await?;
             }
-            Ok::<_, DbError>(told + unseen.len())
+            Ok::<_, DbError>(noted + unseen.len())
         }
         .await;
         if effect!("reconciliation.resolve", tx.finish(resolved).await)? == 0 {
@@ -237,32 +238,6 @@ async fn end(app: &App, run: &Claimed, beside: &Beside) -> Result<Batch, DutyErr
     tracing::info!(channel.name = run.channel, day = %run.day, lines = run.lines, unexplained,
         "the statement of {} for {} is compared", run.channel, run.day);
     move_on(app, run, DayEvent::Matched, None).await
-}
-
-/// Money that a user was charged for because it never came, and that stands on the statement after all: told once, whatever
-/// a person decides then. Gives how much there was of it.
-async fn tell_of_listed_charges(
-    app: &App,
-    tx: &mut Tx,
-    run: &Claimed,
-    now: OffsetDateTime,
-) -> Result<usize, DbError> {
-    let listed = store::take_listed_charges(tx, run, ITEMS, now).await?;
-    for item in &listed {
-        let detail = format!(
-            "the statement of {} for {} has {} after all; its user was charged for it as {}: give that back",
-            run.channel, run.day, item.channel_id, item.item_id
-        );
-        let exception = NewException {
-            kind: ExceptionKind::Contradiction,
-            merchant_id: item.merchant_id.as_deref(),
-            order_no: item.order_no.as_deref(),
-            subject: &item.our_id,
-            detail: &detail,
-        };
-        exceptions::open_in_tx(tx, &app.ids, &exception, now).await?;
-    }
-    Ok(listed.len())
 }
 
 /// A difference that is none any more, and what was open about it.

@@ -56,7 +56,8 @@ async fn decide_in_tx(
     if !store::move_item(tx, &item, to, step, now).await? {
         return Err(ReconciliationError::NotWaiting(item.status));
     }
-    exceptions::settle_in_tx(tx, item_id, None, ExceptionAction::None, now).await?;
+    let by = (entry.actor.as_str(), entry.reason.as_str());
+    exceptions::settle_by_in_tx(tx, item_id, None, ExceptionAction::None, by, now).await?;
     let order = OrderKey::from_columns(item.merchant_id.as_deref(), item.order_no.as_deref());
     admin_log::append_in_tx(tx, &Entry { order, ..entry.clone() }, now).await?;
     store::find_item(tx, item_id).await?.ok_or(ReconciliationError::NotFound)

@@ -10,8 +10,8 @@
 //! In reading order: `begin` and `upload` make a day's row; `run` carries it on, one bounded batch at a time: `fetch`
 //! copies the statement's lines in chunks, each with the place behind it, from the channel or from a `file`; `compare`
 //! walks their lines and then our movements, by statements over bounded ranges of keys; `act` takes the differences up,
-//! `carry_out`, `ask` and `charge` do what is to be done, `decide` is what a person says, and `reverse` gives a charge
-//! back. `find` is what people see of it.
+//! `carry_out`, `ask` and `charge` do what is to be done, `decide` is what a person says, `reverse` gives a charge back,
+//! and `listed` is what statements say of charges. `find` is what people see of it.
 
 mod act;
 mod ask;
@@ -25,6 +25,7 @@ mod fetch;
 mod file;
 mod find;
 mod forget;
+mod listed;
 pub mod model;
 mod publish;
 mod report;

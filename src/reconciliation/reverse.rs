@@ -2,10 +2,12 @@
 //!
 //! Its booking is reversed, once, in the transaction in which its difference says so. What its user still owes is reduced
 //! by what it left them owing; what they have paid off of that meanwhile is theirs again. Nobody is charged for the
-//! difference a second time. The charge itself told the merchant nothing, so this does not either.
+//! difference a second time. Where no statement lists its money, our books are above the channel's from then on, and a
+//! person is shown that. The charge itself told the merchant nothing, so this does not either.
 
 use time::OffsetDateTime;
 
+use super::act::show_in_tx;
 use super::charge::{booking_of, wallet_of};
 use super::error::ReconciliationError;
 use super::model::{Item, ItemAction, ItemEvent, ItemStatus};
@@ -18,6 +20,9 @@ use crate::infra::db::Tx;
 use crate::ledger::{self, Posting, PostingKind};
 use crate::orders::OrderKey;
 
+/// What is left to see to where money is neither charged for nor there.
+pub(super) const NOWHERE: &str = "what its user was charged for it was given back, and no statement lists it";
+
 /// Gives back what a user was charged for a difference; again, it gives the difference as it stands.
 ///
 /// # Errors
@@ -25,18 +30,19 @@ use crate::orders::OrderKey;
 pub async fn reverse_charge(app: &App, item_id: &str, entry: &Entry) -> Result<Item, ReconciliationError> {
     let reversed = app.db.retrying(|| async {
         let mut tx = app.db.begin().await?;
-        let reversed = reverse_in_tx(&mut tx, item_id, entry, app.now()).await;
+        let reversed = reverse_in_tx(app, &mut tx, item_id, entry).await;
         effect!("reconciliation.reverse", tx.finish(reversed).await)
     });
     reversed.await
 }
 
 async fn reverse_in_tx(
+    app: &App,
     tx: &mut Tx,
     item_id: &str,
     entry: &Entry,
-    now: OffsetDateTime,
 ) -> Result<Item, ReconciliationError> {
+    let now = app.now();
     let item = store::lock_item(tx, item_id).await?.ok_or(ReconciliationError::NotFound)?;
     if item.status == ItemStatus::Reversed {
         return Ok(item);
@@ -53,9 +59,13 @@ async fn reverse_in_tx(
         return Err(ReconciliationError::NotCharged(item.status));
     }
     // Nothing is owed for it any more, and nothing is left to give back.
-    let none = ExceptionAction::None;
-    exceptions::settle_in_tx(tx, &item.our_id, Some(ExceptionKind::UsageShortfall), none, now).await?;
-    exceptions::settle_in_tx(tx, &item.our_id, Some(ExceptionKind::Contradiction), none, now).await?;
+    for kind in [ExceptionKind::UsageShortfall, ExceptionKind::Contradiction] {
+        let by = (by.as_str(), entry.reason.as_str());
+        exceptions::settle_by_in_tx(tx, &item.our_id, Some(kind), ExceptionAction::None, by, now).await?;
+    }
+    if store::find_listing(tx, &item).await?.is_none() {
+        show_in_tx(app, tx, &item, NOWHERE).await?;
+    }
     admin_log::append_in_tx(tx, &Entry { order, ..entry.clone() }, now).await?;
     book_in_tx(tx, &item, now).await?;
     store::find_item(tx, item_id).await?.ok_or(ReconciliationError::NotFound)

@@ -82,7 +82,7 @@ pub async fn call_of(app: &App, refund_id: &str) -> Result<Option<RefundCall>, D
     find(app, refund_id).await?.map_or(Ok(None), |facts| call(&facts))
 }
 
-async fn find(app: &App, refund_id: &str) -> Result<Option<Facts>, DbError> {
+pub(super) async fn find(app: &App, refund_id: &str) -> Result<Option<Facts>, DbError> {
     app.db.gather(FindFacts(refund_id.to_owned())).await
 }
 
@@ -147,7 +147,7 @@ fn not_ours(facts: &Facts) -> Refusal {
 }
 
 /// What the channel is asked for; `None` when it took the money for a trade that is none of ours.
-fn call(facts: &Facts) -> Result<Option<RefundCall>, DbError> {
+pub(super) fn call(facts: &Facts) -> Result<Option<RefundCall>, DbError> {
     let Ok(pay_order_id) = facts.out_trade_no.parse() else { return Ok(None) };
     let money = pay::money_of(facts.money.0, facts.money.1)?;
     let taken = pay::money_of(facts.taken.0, facts.taken.1)?;

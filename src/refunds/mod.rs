@@ -5,9 +5,10 @@
 //! it may go back; above the merchant's limit a refund waits for an operator who did not ask for it. Stray money is one
 //! row, unique by channel and trade number, and never unowned: it is being refunded by a task, kept by a person's
 //! decision, or an open exception waits for one. A refund has one id for life, so asking the channel again never moves
-//! money twice; an unknown result stays `PROCESSING` until the channel says what became of it. The order's own status
-//! is not touched by a stray payment's refund. Each of these changes stands in the books (`book`), which its own
-//! transaction writes.
+//! money twice; an unknown result stays `PROCESSING` until the channel says what became of it. A reversal that is heard
+//! before its success is a failure, and that success no news: the channel is asked before it counts as a `contradiction`.
+//! The order's own status is not touched by a stray payment's refund. Each of these changes stands in the books (`book`),
+//! which its own transaction writes.
 //!
 //! What is asked for, and what ends plainly, is done for many at once: `desk` and `plain` are the rules, and `store/ask`
 //! and `store/succeed` lock, write and commit for a batch.
@@ -15,6 +16,7 @@
 mod approve;
 mod book;
 mod collected;
+mod contradiction;
 mod create;
 mod desk;
 mod drive;

@@ -7,6 +7,7 @@
 use time::OffsetDateTime;
 
 use super::collected::{Collected, find_with_refund, lock_with_refund};
+use super::contradiction::{self, Truth};
 use super::model::{Refund, RefundEvent, RefundStatus};
 use super::next::Next;
 use super::plain::Succeed;
@@ -62,8 +63,11 @@ pub enum Applied {
     Unknown,
     /// It claims another channel, amount or currency than the refund's: nothing moved, an exception is open.
     Mismatch,
-    /// It says that a refused refund was made after all: nothing moved, an exception is open.
+    /// It says that a refused refund was made after all, and the channel does not say that it was taken back: nothing
+    /// moved, an exception is open.
     Contradiction,
+    /// A callback says so, and the channel cannot be asked now: nothing was written, and it must come again.
+    Undecided,
 }
 
 /// Applies a final result, wherever it comes from; a result that is there already changes nothing.
@@ -71,10 +75,18 @@ pub enum Applied {
 /// # Errors
 /// When the database cannot be reached.
 pub async fn apply_result(app: &App, report: &RefundReport<'_>) -> Result<Applied, DbError> {
-    app.db.retrying(|| apply_once(app, report)).await
+    let applied = app.db.retrying(|| apply_once(app, report, None)).await?;
+    if applied != Applied::Contradiction {
+        return Ok(applied);
+    }
+    match Box::pin(contradiction::ask(app, report)).await? {
+        None => Ok(Applied::Undecided),
+        Some(truth) => app.db.retrying(|| apply_once(app, report, Some(truth))).await,
+    }
 }
 
-async fn apply_once(app: &App, report: &RefundReport<'_>) -> Result<Applied, DbError> {
+/// Applies a result. One that says of a failed refund that it was made is written only with what the channel says by now.
+async fn apply_once(app: &App, report: &RefundReport<'_>, truth: Option<Truth>) -> Result<Applied, DbError> {
     if let RefundState::Succeeded { channel_refund_id } = report.state {
         if is_known(app, report).await? {
             return Ok(Applied::Yes);
@@ -92,7 +104,7 @@ async fn apply_once(app: &App, report: &RefundReport<'_>) -> Result<Applied, DbE
     // Boxed: what a plain refund does not need takes no room in its future.
     Box::pin(async {
         let mut tx = app.db.begin().await?;
-        let applied = apply_in_tx(app, &mut tx, report).await;
+        let applied = apply_in_tx(app, &mut tx, report, truth).await;
         effect!("refunds.result", tx.finish(applied).await)
     })
     .await
@@ -147,7 +159,12 @@ pub async fn preview_result(app: &App, report: &RefundReport<'_>) -> Result<(App
     })
 }
 
-async fn apply_in_tx(app: &App, tx: &mut Tx, report: &RefundReport<'_>) -> Result<Applied, DbError> {
+async fn apply_in_tx(
+    app: &App,
+    tx: &mut Tx,
+    report: &RefundReport<'_>,
+    truth: Option<Truth>,
+) -> Result<Applied, DbError> {
     let (event, channel_refund_id, failure) = match report.state {
         RefundState::Succeeded { channel_refund_id } => {
             (RefundEvent::Succeeded, Some(channel_refund_id.as_str()), None)
@@ -167,8 +184,8 @@ async fn apply_in_tx(app: &App, tx: &mut Tx, report: &RefundReport<'_>) -> Resul
         Next::Moves(to) => to,
         Next::Stays => return Ok(Applied::Yes),
         Next::Contradicts => {
-            open_contradiction_in_tx(app, tx, &refund, &collected, channel_refund_id, now).await?;
-            return Ok(Applied::Contradiction);
+            let number = channel_refund_id.unwrap_or_default();
+            return contradiction::note_in_tx(app, tx, (&refund, &collected), number, truth).await;
         }
     };
 
@@ -252,33 +269,4 @@ async fn open_mismatch_in_tx(
         detail: &detail,
     };
     exceptions::open_in_tx(tx, &app.ids, &exception, app.now()).await
-}
-
-/// The money went back although the channel had refused to give it back: a person must hear of it, once.
-async fn open_contradiction_in_tx(
-    app: &App,
-    tx: &mut Tx,
-    refund: &Refund,
-    collected: &Collected,
-    channel_refund_id: Option<&str>,
-    now: OffsetDateTime,
-) -> Result<(), DbError> {
-    store::set_made_after_all(tx, refund, channel_refund_id.unwrap_or_default(), now).await?;
-    let detail = format!(
-        "{} had refused refund {} of {} {} (minor units) and made it after all: so much of trade {} for {} has gone back",
-        collected.channel(),
-        refund.refund_no,
-        refund.amount,
-        refund.currency,
-        collected.transaction_id(),
-        collected.out_trade_no()
-    );
-    let exception = NewException {
-        kind: ExceptionKind::Contradiction,
-        merchant_id: refund.merchant_id.as_deref(),
-        order_no: refund.order_no.as_deref(),
-        subject: &refund.refund_id,
-        detail: &detail,
-    };
-    exceptions::open_in_tx(tx, &app.ids, &exception, now).await
 }

@@ -157,6 +157,7 @@ async fn apply(app: &App, incoming: &Incoming) -> Result<Verdict, PayError> {
                 Applied::Yes => Verdict::Applied,
                 Applied::Unknown | Applied::Contradiction => Verdict::Recorded,
                 Applied::Mismatch => Verdict::AmountMismatch,
+                Applied::Undecided => return Err(PayError::ChannelUnavailable),
             };
             Ok(keep(app, incoming, refund_id, verdict).await?)
         }

@@ -119,10 +119,14 @@ async fn replay_refund(
         // A person was shown it when it came in.
         Applied::Mismatch if kept.verdict == Verdict::AmountMismatch => nothing(Verdict::AmountMismatch),
         Applied::Mismatch => Outcome { verdict: Verdict::AmountMismatch, remedy: "SHOW_TO_A_PERSON", moves },
+        // Unless the channel says, when it is asked, that it took the refund back.
         Applied::Contradiction => Outcome { verdict: Verdict::Recorded, remedy: "SHOW_TO_A_PERSON", moves },
+        Applied::Undecided => return Err(PayError::ChannelUnavailable.into()),
     };
     if outcome.moves && !is_dry {
-        refunds::apply_result(app, &report).await?;
+        if refunds::apply_result(app, &report).await? == Applied::Undecided {
+            return Err(PayError::ChannelUnavailable.into());
+        }
         let mut conn = app.db.conn().await?;
         store::set_verdict(&mut conn, kept, outcome.verdict, app.now()).await?;
     }

@@ -52,6 +52,7 @@ mod races;
 mod random_money;
 mod reconciliation;
 mod redlock;
+mod refund_reversals;
 mod refund_workers;
 mod refunds;
 mod refunds_at_once;

@@ -375,3 +375,28 @@ async fn a_page_of_holds_reads_a_range_of_the_index_in_its_order_and_leaves_noth
         assert_eq!(scans, expected.map(|index| (index.to_owned(), Value::Null)), "{world}");
     }
 }
+
+#[tokio::test]
+async fn an_end_of_a_comparison_looks_at_the_charges_of_its_months_alone_and_a_refund_at_its_order_s() {
+    let (listed, asked) = (
+        statements(|text| text.contains("UPDATE reconciliation_items SET listed_at")),
+        statements(|text| text.contains("charge.kind = 'COMPENSATING_CHARGE'")),
+    );
+    assert_eq!((listed.len(), asked.len()), (2, 1));
+    let config = stores::database_config(&stores::fresh_database().await);
+    for (world, seed) in WORLDS {
+        let mut tx = enter(&config, seed).await;
+        for (texts, index, parts) in [
+            (&listed, "reconciliation_items_charged", ["channel = $2", "at >= $", "at < $"].as_slice()),
+            (&asked, "ledger_transactions_of_charges", &["merchant_id = ", "order_no = "]),
+        ] {
+            for text in texts {
+                let mut found = Vec::new();
+                entries(&plan(&mut tx, text).await, &mut found);
+                let entry = found.iter().find(|(entered, _)| entered == index);
+                let (_, condition) = entry.unwrap_or_else(|| panic!("{world}: {found:?} in {text}"));
+                assert!(parts.iter().all(|part| condition.contains(part)), "{world}: {index} by {condition}");
+            }
+        }
+    }
+}

@@ -17,7 +17,9 @@ mod command;
 mod days;
 mod formats;
 mod given_back;
+mod given_back_races;
 mod interruptions;
+mod listed;
 mod reads;
 mod second_looks;
 mod speed;
@@ -160,6 +162,18 @@ fn trade(receipt: Value) -> String {
 
 fn rfc3339(at: time::OffsetDateTime) -> String {
     at.format(&time::format_description::well_known::Rfc3339).expect("a time")
+}
+
+/// Returns when so many sessions wait for rows that others hold.
+async fn until_waiting(app: &TestApp, sessions: i64) {
+    // The service's role is not shown what other sessions wait for.
+    let mut watcher = app.direct_connection().await;
+    let waiting = "SELECT count(*) FROM pg_stat_activity
+                   WHERE datname = current_database() AND wait_event_type = 'Lock'";
+    let since = std::time::Instant::now();
+    while sqlx::query_scalar::<_, i64>(waiting).fetch_one(&mut watcher).await.expect("a count") < sessions {
+        assert!(since.elapsed() < Duration::from_secs(10), "{sessions} sessions never wait");
+    }
 }
 
 /// An order that is paid and told of: its pay order and its trade.

@@ -122,8 +122,9 @@ pub(crate) async fn money_at_risk(conn: &mut Conn) -> Result<Vec<MoneyAtRisk>, D
                UNION ALL
                SELECT currency, abs(coalesce(ours, 0) - coalesce(theirs, 0)),
                       status IN ('PROPOSED', 'WAITING', 'APPLYING')
-                      OR status = 'ESCALATED' AND EXISTS (SELECT 1 FROM exceptions
-                                                          WHERE subject = item_id AND exceptions.status = 'OPEN')
+                      OR status IN ('ESCALATED', 'REVERSED')
+                         AND EXISTS (SELECT 1 FROM exceptions
+                                     WHERE subject = item_id AND exceptions.status = 'OPEN')
                FROM reconciliation_items
            ) AS money
            GROUP BY currency ORDER BY currency"#,

@@ -16,10 +16,11 @@ pub(super) const CHECKS: &[Definition] = &[
     check!(
         "difference_exception_outlived",
         Always,
-        "what was open about a difference is resolved with it",
+        "what was open about a difference is resolved with it; of one whose charge was given back it may be open that its \
+         money is nowhere",
         "SELECT format('exception %s: still OPEN although difference %s is %s', exception_id, item_id, item.status)
          FROM exceptions JOIN reconciliation_items AS item ON item_id = exceptions.subject
-         WHERE exceptions.status = 'OPEN' AND item.status IN ('APPLIED', 'RESOLVED', 'DISMISSED', 'REVERSED')",
+         WHERE exceptions.status = 'OPEN' AND item.status IN ('APPLIED', 'RESOLVED', 'DISMISSED')",
     ),
     check!(
         "difference_unfinished",
@@ -68,6 +69,43 @@ pub(super) const CHECKS: &[Definition] = &[
          WHERE item_id IS NULL AND NOT booked.is_reversed
             OR (booked.amount, booked.is_reversed) IS DISTINCT FROM (item.ours, item.status = 'REVERSED')
                AND item_id IS NOT NULL AND (item.status <> 'APPLYING' OR booked.amount IS NOT NULL)",
+    ),
+    check!(
+        "charge_of_its_user",
+        Always,
+        "a charge takes from the user of its difference's top-up, and from nobody else",
+        "SELECT format('booking %s: %s on %s, for top-up %s of %s, whose user is %s', booked.transaction_id, entry.amount,
+                       entry.account_id, booked.order_no, booked.merchant_id, coalesce(orders.user_id, 'nobody'))
+         FROM ledger_transactions AS booked
+         JOIN ledger_entries AS entry ON entry.transaction_id = booked.transaction_id
+         LEFT JOIN reconciliation_items AS item ON item.item_id = split_part(booked.transaction_id, ':', 2)
+         LEFT JOIN orders ON orders.merchant_id = item.merchant_id AND orders.order_no = item.order_no
+                         AND orders.kind = 'TOPUP'
+         WHERE booked.kind = 'COMPENSATING_CHARGE'
+           AND ((booked.merchant_id, booked.order_no) IS DISTINCT FROM (orders.merchant_id, orders.order_no)
+                OR (entry.account_id, sign(entry.amount)) NOT IN (
+                    (format('CHANNEL:%s:%s', item.channel, orders.currency), -1),
+                    (format('USER_AVAILABLE:%s:%s:%s', orders.merchant_id, orders.user_id, orders.currency), 1),
+                    (format('USER_RECEIVABLE:%s:%s:%s', orders.merchant_id, orders.user_id, orders.currency), 1)))",
+    ),
+    check!(
+        "charge_paid_back",
+        Always,
+        "what a user has paid off of a charge is theirs again where that charge was given back, up to what it left owing",
+        "SELECT format('booking %s: %s on %s, and the charge %s left %s owing', booked.transaction_id, entry.amount,
+                       entry.account_id,
+                       CASE WHEN reversal.transaction_id IS NULL THEN 'stands and' ELSE 'was given back and had' END,
+                       coalesce(owed.account_id || ' ' || owed.amount, 'nobody'))
+         FROM (SELECT *, 'COMPENSATING_CHARGE:' || split_part(transaction_id, ':', 2) AS charge
+               FROM ledger_transactions WHERE kind = 'CHARGE_PAID_BACK') AS booked
+         JOIN ledger_entries AS entry ON entry.transaction_id = booked.transaction_id
+         LEFT JOIN ledger_transactions AS reversal ON reversal.reverses = booked.charge
+         LEFT JOIN ledger_entries AS owed
+                ON owed.transaction_id = booked.charge AND starts_with(owed.account_id, 'USER_RECEIVABLE:')
+         WHERE reversal.transaction_id IS NULL OR abs(entry.amount) > coalesce(owed.amount, 0)
+            OR (entry.account_id, sign(entry.amount)) NOT IN (
+                (owed.account_id, 1), (replace(owed.account_id, 'USER_RECEIVABLE:', 'USER_AVAILABLE:'), -1))
+            OR (booked.merchant_id, booked.order_no) IS DISTINCT FROM (reversal.merchant_id, reversal.order_no)",
     ),
     check!(
         "charged_and_refunded",

@@ -9,8 +9,8 @@ use time::{Date, OffsetDateTime};
 
 use crate::channels::{
     Acknowledgement, CallError, Callback, CallbackError, Channel, Closing, CreatedTrade, LinkLife, NewTrade,
-    Payment, PayoutCall, PayoutState, RawCallback, Reception, RefundCall, RefundState, StatementKind,
-    StatementLine, StatementPage, TradeRef, TradeState,
+    Payment, PayoutCall, PayoutState, RawCallback, Reception, RefundCall, RefundState, Refusal,
+    StatementKind, StatementLine, StatementPage, TradeRef, TradeState,
 };
 use crate::infra::clock::Clock;
 use crate::money::{Amount, Money};
@@ -199,6 +199,7 @@ fn refund_state(answer: TransferAnswer) -> RefundState {
     match answer {
         TransferAnswer::Unseen => RefundState::Unseen,
         TransferAnswer::Succeeded { number } => RefundState::Succeeded { channel_refund_id: number },
+        TransferAnswer::TakenBack => RefundState::Failed(taken_back()),
     }
 }
 
@@ -206,7 +207,12 @@ fn payout_state(answer: TransferAnswer) -> PayoutState {
     match answer {
         TransferAnswer::Unseen => PayoutState::Unseen,
         TransferAnswer::Succeeded { number } => PayoutState::Succeeded { channel_payout_id: number },
+        TransferAnswer::TakenBack => PayoutState::Failed(taken_back()),
     }
+}
+
+fn taken_back() -> Refusal {
+    Refusal { code: "TAKEN_BACK".to_owned(), message: "the money moved, and came back".to_owned() }
 }
 
 fn statement_line(line: protocol::Line) -> Result<StatementLine, CallError> {

@@ -76,6 +76,9 @@ pub struct RefundView {
     /// When.
     #[serde(with = "time::serde::rfc3339")]
     pub refunded_at: OffsetDateTime,
+    /// When the money came back, where it did.
+    #[serde(with = "time::serde::rfc3339::option")]
+    pub taken_back_at: Option<OffsetDateTime>,
 }
 
 /// How the sending of a webhook stands.

@@ -155,7 +155,7 @@ pub(super) struct QueryPayout {
     pub(super) payout_id: String,
 }
 
-/// What became of a refund or a payout: they succeed at once or leave no trace.
+/// What became of a refund or a payout: they succeed at once or leave no trace, and a refund may come back.
 #[derive(Debug, Serialize, Deserialize)]
 #[serde(tag = "state", rename_all = "snake_case")]
 pub(super) enum TransferAnswer {
@@ -166,6 +166,8 @@ pub(super) enum TransferAnswer {
         /// The gateway's own number.
         number: String,
     },
+    /// The money moved, and came back.
+    TakenBack,
 }
 
 /// Asks for the next page of a day's books.

@@ -105,6 +105,7 @@ impl Call for QueryRefund {
     async fn carry_out(self, gateway: &Gateway) -> Result<TransferAnswer, GatewayError> {
         let refund = store::refunds::find(&mut gateway.conn().await?, &self.refund_id).await?;
         Ok(match refund {
+            Some(RefundView { taken_back_at: Some(_), .. }) => TransferAnswer::TakenBack,
             Some(refund) => TransferAnswer::Succeeded { number: refund_number(&refund.refund_id) },
             None => TransferAnswer::Unseen,
         })

@@ -376,10 +376,8 @@ pub(super) fn settled(world: &World) -> Check {
     hold(world.known.len() == world.theirs.taken.len(), Rule::Books)?;
     for (row, theirs) in world.refunds.iter().zip(&world.theirs.refunds) {
         let is_there = theirs.is_some_and(|theirs| theirs.state == Way::Made && theirs.minor == row.minor);
-        let was_taken_back = theirs.is_some_and(|theirs| theirs.state == Way::TakenBack);
         hold(is_there == (row.status == RefundStatus::Succeeded), Rule::Books)?;
-        // Its success may be heard of only after its end.
-        hold(!row.is_contradicted || was_taken_back, Rule::Books)?;
+        hold(!row.is_contradicted, Rule::Books)?;
     }
     for (row, theirs) in world.withdrawals.iter().zip(&world.theirs.payouts) {
         let has_gone = theirs.is_some_and(|theirs| theirs.state == Way::Made && theirs.minor == row.minor);

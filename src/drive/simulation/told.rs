@@ -1,8 +1,9 @@
 //! What channels say is applied: of trades by the decision over reports, of refunds by that over results.
 
 use super::channel::{Message, Said};
+use super::ops::Fault;
 use super::world::{AMOUNT, Attempt, Kept, Known, Refund, Source, Stray, World};
-use crate::channels::TradeState;
+use crate::channels::{RefundState, TradeState};
 use crate::compensation::Action;
 use crate::orders::{OrderEvent, OrderKind, OrderStatus};
 use crate::pay::report::simulated::{Judged, Says, Seen, Way};
@@ -188,7 +189,11 @@ impl World {
         let Refund { status, was_made, minor, source, .. } = self.refunds[number];
         match (self.rules.result)(status, was_made, event, answers_call) {
             Next::Stays => {}
-            Next::Contradicts => self.refunds[number].is_contradicted = true,
+            // The channel is asked, behind both: one that it took back was made, and is no contradiction.
+            Next::Contradicts => match self.theirs.query_refund(number, Fault::Nothing) {
+                Ok(RefundState::Failed(_)) => self.refunds[number].was_made = true,
+                _ => self.refunds[number].is_contradicted = true,
+            },
             Next::Moves(to) => {
                 let had_succeeded = status == RefundStatus::Succeeded;
                 self.set_refund(number, to);

@@ -48,12 +48,9 @@ async fn ask_in_tx(tx: &mut Tx, batch: &[Ask]) -> Result<Vec<Result<Created, Ref
     let Some(now) = batch.iter().map(|ask| ask.now).max() else { return Ok(Vec::new()) };
     let mut desk = Desk { orders: lock_orders(tx, batch).await?, ..Desk::default() };
     desk.known = count_asked(tx, batch, &mut desk.orders).await?;
-    let top_ups = || desk.orders.iter().filter(|(_, terms)| terms.kind == OrderKind::TopUp);
-    let keys: Vec<_> = top_ups().map(|(key, _)| key.clone()).collect();
-    let wallets: Vec<_> = top_ups().map(|(key, terms)| terms.wallet(&key.merchant_id)).collect();
-    for key in list_charged(tx, &keys).await? {
-        desk.orders.entry(key).and_modify(|terms| terms.is_charged = true);
-    }
+    note_charged(tx, &mut desk.orders).await?;
+    let top_ups = desk.orders.iter().filter(|(_, terms)| terms.kind == OrderKind::TopUp);
+    let wallets: Vec<_> = top_ups.map(|(key, terms)| terms.wallet(&key.merchant_id)).collect();
     desk.available = ledger::lock_available_in_tx(tx, &wallets, now).await?;
 
     let outcomes: Vec<_> = batch.iter().map(|ask| desk.ask(ask)).collect();
@@ -167,24 +164,15 @@ async fn count_asked(
     Ok(by_number.collect())
 }
 
-/// Those of these top-ups, which are locked, whose users were charged for them because their money never came.
-async fn list_charged(tx: &mut Tx, top_ups: &[OrderKey]) -> Result<Vec<OrderKey>, DbError> {
-    if top_ups.is_empty() {
-        return Ok(Vec::new());
-    }
-    let conn: &mut Conn = tx;
-    let charged = sqlx::query_as!(
-        OrderKey,
-        r#"SELECT top_up.merchant_id AS "merchant_id!: MerchantId", top_up.order_no AS "order_no!: OrderNo"
-           FROM unnest($1::text[], $2::text[]) AS top_up (merchant_id, order_no)
-           -- The limit makes it a look-up each.
-           CROSS JOIN LATERAL (SELECT 1 FROM reconciliation_items AS item
-                               WHERE item.merchant_id = top_up.merchant_id AND item.order_no = top_up.order_no
-                                 AND item.action = 'CHARGE' AND item.status = 'APPLIED' LIMIT 1) AS charge"#,
-        &column(top_ups, |key| key.merchant_id.as_str()) as &[&str],
-        &column(top_ups, |key| key.order_no.as_str()) as &[&str],
-    );
-    Ok(charged.fetch_all(conn).await?)
+/// Notes of the top-ups, which are locked, whose users stand charged for them. Read behind the locks, as whoever charges
+/// holds the order until it is booked.
+async fn note_charged(tx: &mut Tx, orders: &mut HashMap<OrderKey, Terms>) -> Result<(), DbError> {
+    let top_ups = orders.iter_mut().filter(|(_, terms)| terms.kind == OrderKind::TopUp);
+    let (keys, terms): (Vec<_>, Vec<_>) = top_ups.unzip();
+    let names = column(&keys, |key| (key.merchant_id.as_str(), key.order_no.as_str()));
+    let are_charged = ledger::are_charged_in_tx(tx, &names).await?;
+    terms.into_iter().zip(are_charged).for_each(|(terms, is_charged)| terms.is_charged = is_charged);
+    Ok(())
 }
 
 async fn write(

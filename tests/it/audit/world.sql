@@ -278,6 +278,33 @@ FROM (VALUES ('ri_a', 'PAYMENT', 'po_d1', 'T-d1', 'APPLY', 'APPLIED'),
 INSERT INTO exceptions (exception_id, kind, subject, detail, status, action, resolved_by, reason, created_at, updated_at)
 VALUES ('ex_ri_e', 'RECONCILIATION', 'ri_e', 'gone', 'RESOLVED', 'NONE', 'anna', 'seen to', '2029-12-31 12:00',
         '2029-12-31 12:00');
+-- The money of T never came: its user was charged, has paid a part of the rest off, and was given all of it back.
+INSERT INTO reconciliation_items (item_id, channel, reconciliation_id, class, kind, subject, our_id, channel_id, merchant_id,
+                                  order_no, ours, currency, at, action, moves_money, status, decided_at, seen_round,
+                                  due_at, created_at, updated_at)
+VALUES ('ri_c', 'sandbox', 'rc_1', 'MISSING_THERE', 'PAYMENT', 'T-t1', 'po_t1', 'T-t1', 'm', 'T', 300, 'CNY',
+        '2029-12-30 12:00', 'CHARGE', true, 'REVERSED', '2029-12-31 12:00', 1, '2029-12-31 12:00', '2029-12-31 12:00',
+        '2029-12-31 12:00');
+CREATE TEMPORARY TABLE charge_entry ON COMMIT DROP AS
+SELECT kind, kind || ':ri_c' AS transaction_id, NULL::text AS reverses, account_id, amount
+FROM (VALUES ('COMPENSATING_CHARGE', 'CHANNEL:sandbox:CNY', -300), ('COMPENSATING_CHARGE', 'USER_AVAILABLE:m:u:CNY', 200),
+             ('COMPENSATING_CHARGE', 'USER_RECEIVABLE:m:u:CNY', 100),
+             ('CHARGE_PAID_BACK', 'USER_AVAILABLE:m:u:CNY', -40), ('CHARGE_PAID_BACK', 'USER_RECEIVABLE:m:u:CNY', 40))
+     AS side (kind, account_id, amount);
+INSERT INTO charge_entry
+SELECT 'REVERSAL', 'REVERSAL:' || transaction_id, transaction_id, account_id, -amount
+FROM charge_entry WHERE kind = 'COMPENSATING_CHARGE';
+INSERT INTO ledger_transactions (transaction_id, kind, merchant_id, order_no, reverses, created_at)
+SELECT DISTINCT transaction_id, kind, 'm', 'T', reverses, '2029-12-31 12:00'::timestamptz FROM charge_entry;
+INSERT INTO ledger_entries (transaction_id, account_id, amount)
+SELECT transaction_id, account_id, amount FROM charge_entry;
+INSERT INTO accounts (account_id, created_at, updated_at)
+SELECT DISTINCT account_id, '2029-12-31 12:00'::timestamptz, '2029-12-31 12:00'::timestamptz FROM charge_entry
+ON CONFLICT (account_id) DO NOTHING;
+UPDATE accounts SET balance = balance + sense * moved.amount
+FROM (SELECT account_id, sum(amount) AS amount FROM charge_entry GROUP BY account_id) AS moved
+WHERE accounts.account_id = moved.account_id;
+
 -- Usage: uh_h waits, uh_c was charged 7 of 10, uh_r was released, uh_e ran out, uh_l was
 -- charged late and owes 5, uh_m paid for its cycle.
 INSERT INTO products (merchant_id, product_code, pricing, key_scope, cycle_quota, created_at, updated_at)

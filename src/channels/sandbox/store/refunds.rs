@@ -81,7 +81,8 @@ impl Command for Give {
 pub(crate) async fn find(conn: &mut Conn, refund_id: &RefundId) -> Result<Option<RefundView>, DbError> {
     Ok(sqlx::query_as!(
         RefundView,
-        r#"SELECT refund_id, transaction_id, amount, currency AS "currency: Currency", reason, refunded_at
+        r#"SELECT refund_id, transaction_id, amount, currency AS "currency: Currency", reason, refunded_at,
+                  taken_back_at
            FROM sandbox.refunds
            WHERE refund_id = $1"#,
         refund_id.as_str(),
@@ -95,7 +96,7 @@ pub(crate) async fn list(conn: &mut Conn, pay_order_id: &PayOrderId) -> Result<V
     Ok(sqlx::query_as!(
         RefundView,
         r#"SELECT r.refund_id, r.transaction_id, r.amount, r.currency AS "currency: Currency", r.reason,
-                  r.refunded_at
+                  r.refunded_at, r.taken_back_at
            FROM sandbox.refunds AS r
            JOIN sandbox.payments AS p USING (transaction_id)
            WHERE p.pay_order_id = $1

@@ -33,7 +33,7 @@ pub(super) const SEEDS: &[Seed] = &[
     ),
     seed_with(
         "difference_charged",
-        &["account_balance"],
+        &["account_balance", "charge_of_its_user"],
         "INSERT INTO ledger_transactions (transaction_id, kind, created_at)
          VALUES ('COMPENSATING_CHARGE:ri_a', 'COMPENSATING_CHARGE', '2029-12-31 12:00');
          INSERT INTO ledger_entries (transaction_id, account_id, amount)
@@ -47,7 +47,7 @@ pub(super) const SEEDS: &[Seed] = &[
     ),
     seed_with(
         "difference_charged",
-        &["account_balance"],
+        &["account_balance", "charge_of_its_user"],
         "UPDATE reconciliation_items SET class = 'MISSING_THERE', action = 'CHARGE', ours = 1, order_no = 'O'
          WHERE item_id = 'ri_a';
          INSERT INTO ledger_transactions (transaction_id, kind, reverses, created_at)
@@ -58,6 +58,44 @@ pub(super) const SEEDS: &[Seed] = &[
                 ('COMPENSATING_CHARGE:ri_a', 'PLATFORM_REVENUE:CNY', 1),
                 ('REVERSAL:COMPENSATING_CHARGE:ri_a', 'CHANNEL:sandbox:CNY', 1),
                 ('REVERSAL:COMPENSATING_CHARGE:ri_a', 'PLATFORM_REVENUE:CNY', -1)",
+    ),
+    // Of a charge that was given back, what was taken and what was paid off: of another user, or of another order.
+    seed(
+        "charge_of_its_user",
+        "INSERT INTO accounts (account_id, created_at, updated_at)
+         VALUES ('USER_AVAILABLE:m:v:CNY', '2029-12-31 12:00', '2029-12-31 12:00');
+         UPDATE ledger_entries SET account_id = 'USER_AVAILABLE:m:v:CNY'
+         WHERE account_id = 'USER_AVAILABLE:m:u:CNY'
+           AND transaction_id IN ('COMPENSATING_CHARGE:ri_c', 'REVERSAL:COMPENSATING_CHARGE:ri_c')",
+    ),
+    seed(
+        "charge_of_its_user",
+        "UPDATE ledger_transactions SET order_no = 'D'
+         WHERE transaction_id IN ('COMPENSATING_CHARGE:ri_c', 'REVERSAL:COMPENSATING_CHARGE:ri_c',
+                                  'CHARGE_PAID_BACK:ri_c')",
+    ),
+    seed(
+        "charge_paid_back",
+        "UPDATE ledger_entries SET amount = 101 * sign(amount) WHERE transaction_id = 'CHARGE_PAID_BACK:ri_c';
+         UPDATE accounts SET balance = balance + 61
+         WHERE account_id IN ('USER_AVAILABLE:m:u:CNY', 'USER_RECEIVABLE:m:u:CNY')",
+    ),
+    seed(
+        "charge_paid_back",
+        "INSERT INTO accounts (account_id, balance, created_at, updated_at)
+         VALUES ('USER_AVAILABLE:m:v:CNY', 40, '2029-12-31 12:00', '2029-12-31 12:00');
+         UPDATE accounts SET balance = balance - 40 WHERE account_id = 'USER_AVAILABLE:m:u:CNY';
+         UPDATE ledger_entries SET account_id = 'USER_AVAILABLE:m:v:CNY'
+         WHERE account_id = 'USER_AVAILABLE:m:u:CNY' AND transaction_id = 'CHARGE_PAID_BACK:ri_c'",
+    ),
+    seed_with(
+        "charge_paid_back",
+        &["difference_charged"],
+        "DELETE FROM ledger_entries WHERE transaction_id = 'REVERSAL:COMPENSATING_CHARGE:ri_c';
+         DELETE FROM ledger_transactions WHERE transaction_id = 'REVERSAL:COMPENSATING_CHARGE:ri_c';
+         UPDATE accounts SET balance = balance - 300 WHERE account_id = 'CHANNEL:sandbox:CNY';
+         UPDATE accounts SET balance = balance - 200 WHERE account_id = 'USER_AVAILABLE:m:u:CNY';
+         UPDATE accounts SET balance = balance + 100 WHERE account_id = 'USER_RECEIVABLE:m:u:CNY'",
     ),
     seed(
         "difference_applied",

@@ -1,0 +1,218 @@
+//! Money of a charge that a statement lists: who waits to be charged is not, who was charged is spoken of by each statement
+//! that counts, and what is given back while no statement lists it is shown to a person.
+
+use std::time::Duration;
+
+use payonce::reconciliation;
+use serde_json::{Value, json};
+use time::Date;
+
+use super::charges::{has_and_owes, invented_top_up, open_of, product, used};
+use super::{paid, start, until_waiting};
+use crate::support::TestApp;
+use crate::support::statements::{Line, assert_explained, sandbox_csv};
+
+/// A day on which user u1 spends a top-up whose money never comes; gives the day, and its trade as a statement of the day
+/// behind it lists it.
+async fn spent(app: &TestApp) -> (Date, Line) {
+    let day = app.wait_for_ten();
+    product(app, "tokens", true).await;
+    paid(app, "FINE").await;
+    let (our_id, channel_id) = invented_top_up(app, "T", "u1").await;
+    used(app, "tokens", "u1", 990).await;
+    let like = app.book_lines(day).await.remove(0);
+    let at = like.at + Duration::from_secs(86_400);
+    app.sleep_over();
+    (day, Line { our_id, channel_id, amount: 1_990, at, ..like })
+}
+
+/// The only difference of a day.
+async fn difference(app: &TestApp, run: &Value) -> Value {
+    let mut items = app.differences(run).await;
+    assert_eq!(items.len(), 1, "{items:#?}");
+    items.remove(0)
+}
+
+/// The same on the day of that id.
+async fn difference_of(app: &TestApp, run: &Value) -> Value {
+    difference(app, &app.reconciliation(run["reconciliation_id"].as_str().expect("an id")).await).await
+}
+
+/// Compares the day behind with a file that has these lines, and one more, which makes it another file.
+async fn compare_next(app: &TestApp, day: Date, lines: &[Line], mark: &str) -> Value {
+    let next = day.next_day().expect("a day");
+    let other = Line {
+        kind: "OTHER".into(),
+        our_id: String::new(),
+        channel_id: format!("fee-{mark}"),
+        amount: 1,
+        currency: "CNY".into(),
+        at: next.with_hms(12, 0, 0).expect("noon").assume_utc(),
+    };
+    let lines: Vec<Line> = lines.iter().cloned().chain([other]).collect();
+    let run = app.reconcile_file("sandbox", next, sandbox_csv(next, &lines).as_bytes()).await;
+    assert_explained(&run);
+    assert_eq!(run["status"], "DONE", "{run:#}");
+    run
+}
+
+async fn assert_nobody_is_charged(app: &TestApp) {
+    assert_eq!(has_and_owes(app, "u1").await, (1_000, 0));
+    assert_eq!(app.count_where("ledger_transactions", "kind = 'COMPENSATING_CHARGE'").await, 0);
+    assert!(app.exceptions("status=OPEN").await.is_empty());
+}
+
+#[tokio::test]
+async fn a_charge_that_waits_is_not_made_once_another_statement_lists_its_money() {
+    let app = start("safe").await;
+    let (day, line) = spent(&app).await;
+    let run = app.reconcile(day).await;
+    let item = difference(&app, &run).await;
+    assert_eq!((&item["action"], &item["status"]), (&json!("CHARGE"), &json!("WAITING")));
+    app.sleep_over();
+    compare_next(&app, day, &[line], "1").await;
+    app.decide(&item, "approve").await.expect(200);
+    app.carry_on().await;
+    let item = difference_of(&app, &run).await;
+    let outcome = item["outcome"].as_str().expect("text");
+    let next = day.next_day().expect("a day").to_string();
+    assert!(item["status"] == "RESOLVED" && outcome.contains(&next), "{item:#}");
+    assert_nobody_is_charged(&app).await;
+    app.end().await;
+}
+
+#[tokio::test]
+async fn what_a_statement_lists_is_known_when_its_lines_are_forgotten_unless_its_day_was_begun_anew() {
+    let app = start("safe").await;
+    let (day, line) = spent(&app).await;
+    let run = app.reconcile(day).await;
+    let item = difference(&app, &run).await;
+    app.sleep_over();
+    compare_next(&app, day, std::slice::from_ref(&line), "1").await;
+    app.clock.advance(Duration::from_secs(9 * 86_400));
+    reconciliation::forget_old(&app.instance.app).await.expect("forgotten");
+    assert_eq!(app.count("statement_lines").await, 0);
+    app.decide(&item, "approve").await.expect(200);
+    app.carry_on().await;
+    assert_eq!(difference_of(&app, &run).await["status"], "RESOLVED");
+    assert_nobody_is_charged(&app).await;
+
+    // Its own day is compared anew, and behind that the other one: with a file that has nothing of it.
+    let again = app.reconcile(day).await;
+    assert_eq!(again["differences"], json!({"MISSING_THERE WAITING": 1}), "{again:#}");
+    compare_next(&app, day, &[], "2").await;
+    app.decide(&item, "approve").await.expect(200);
+    app.carry_on().await;
+    assert_eq!(difference_of(&app, &run).await["status"], "APPLIED");
+    assert_eq!(has_and_owes(&app, "u1").await, (0, 990));
+    app.end().await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_charge_that_is_being_made_while_a_statement_comes_to_list_its_money_is_not_made() {
+    let app = start("safe").await;
+    let (day, line) = spent(&app).await;
+    let run = app.reconcile(day).await;
+    let item = difference(&app, &run).await;
+    app.sleep_over();
+    // Somebody is at its order, so whoever charges has asked the channel, and waits.
+    let mut other = app.direct_connection().await;
+    sqlx::raw_sql("BEGIN; SELECT FROM orders WHERE order_no = 'T' FOR UPDATE")
+        .execute(&mut other)
+        .await
+        .expect("held");
+    app.decide(&item, "approve").await.expect(200);
+    let service = app.instance.app.clone();
+    let acting = tokio::spawn(async move { reconciliation::act_due(&service).await });
+    until_waiting(&app, 1).await;
+    compare_next(&app, day, &[line], "1").await;
+    sqlx::raw_sql("COMMIT").execute(&mut other).await.expect("free");
+    acting.await.expect("no panic").expect("taken up");
+    while difference_of(&app, &run).await["status"] == "APPLYING" {
+        app.carry_on().await;
+    }
+    assert_eq!(difference_of(&app, &run).await["status"], "RESOLVED");
+    assert_nobody_is_charged(&app).await;
+    app.end().await;
+}
+
+#[tokio::test]
+async fn the_right_file_speaks_of_a_charge_also_where_a_wrong_one_did() {
+    let app = start("all").await;
+    let (day, line) = spent(&app).await;
+    let run = app.reconcile(day).await;
+    assert_eq!(run["differences"], json!({"MISSING_THERE APPLIED": 1}));
+    app.sleep_over();
+    compare_next(&app, day, std::slice::from_ref(&line), "wrong").await;
+    let told = open_of(&app, "CONTRADICTION").await;
+    assert_eq!((told.len(), &told[0]["order_no"]), (1, &json!("T")));
+    // A person sees that the file is wrong; the right one says the same.
+    app.resolve(&told[0], "NONE").await.expect(200);
+    compare_next(&app, day, std::slice::from_ref(&line), "right").await;
+    assert_eq!(open_of(&app, "CONTRADICTION").await.len(), 1, "each statement is told of");
+    // The same file is no news, and neither is what the day before says of it.
+    compare_next(&app, day, std::slice::from_ref(&line), "right").await;
+    app.resolve(&open_of(&app, "CONTRADICTION").await[0], "NONE").await.expect(200);
+    let mut lines = app.book_lines(day).await;
+    lines.push(Line { at: lines[0].at, ..line.clone() });
+    let own = app.reconcile_file("sandbox", day, sandbox_csv(day, &lines).as_bytes()).await;
+    assert_eq!(own["differences"], json!({"MISSING_THERE APPLIED": 1}));
+    assert!(open_of(&app, "CONTRADICTION").await.is_empty(), "a statement that counts has told of it");
+    app.end().await;
+}
+
+#[tokio::test]
+async fn what_only_a_wrong_file_said_of_a_charge_is_taken_back_and_another_statement_speaks() {
+    let app = start("all").await;
+    let (day, line) = spent(&app).await;
+    let run = app.reconcile(day).await;
+    app.sleep_over();
+    compare_next(&app, day, std::slice::from_ref(&line), "wrong").await;
+    assert_eq!(open_of(&app, "CONTRADICTION").await.len(), 1);
+    compare_next(&app, day, &[], "right").await;
+    assert!(open_of(&app, "CONTRADICTION").await.is_empty(), "no statement that counts lists it");
+    // Said once more and taken back once more; and the day behind has it.
+    compare_next(&app, day, std::slice::from_ref(&line), "wrong again").await;
+    app.resolve(&open_of(&app, "CONTRADICTION").await[0], "NONE").await.expect(200);
+    let next = day.next_day().expect("a day");
+    app.reconcile(next).await;
+    app.sleep_over();
+    let later = Line { at: line.at + Duration::from_secs(86_400), ..line };
+    compare_next(&app, next, &[later], "behind").await;
+    assert_eq!(open_of(&app, "CONTRADICTION").await.len(), 1);
+    assert_eq!(difference_of(&app, &run).await["status"], "APPLIED");
+    app.end().await;
+}
+
+#[tokio::test]
+async fn what_is_given_back_while_no_statement_lists_it_is_shown_until_one_does() {
+    let app = start("all").await;
+    let (day, line) = spent(&app).await;
+    let run = app.reconcile(day).await;
+    let item = difference(&app, &run).await;
+    let owed = open_of(&app, "USAGE_SHORTFALL").await;
+    assert_eq!(owed.len(), 1);
+    app.decide(&item, "reverse-charge").await.expect(200);
+    // Whoever gave it back has closed what was open about it.
+    let closed = app.exceptions("status=RESOLVED").await;
+    let closed = closed.iter().find(|one| one["exception_id"] == owed[0]["exception_id"]).expect("it");
+    assert_eq!(
+        (&closed["resolved_by"], &closed["reason"]),
+        (&json!("operator"), &json!("the story wants it")),
+        "{closed:#}"
+    );
+    let shown = app.open_exception().await;
+    assert_eq!(
+        (&shown["kind"], &shown["subject"], &shown["order_no"]),
+        (&json!("RECONCILIATION"), &item["item_id"], &json!("T"))
+    );
+    let risk = app.admin_get("/admin/audit").await.expect(200).body["money_at_risk"].clone();
+    assert_eq!(risk, json!([{"currency": "CNY", "amount": 1_990}]));
+    app.sleep_over();
+    compare_next(&app, day, std::slice::from_ref(&line), "1").await;
+    assert!(app.exceptions("status=OPEN").await.is_empty(), "it came after all");
+    compare_next(&app, day, &[], "2").await;
+    assert_eq!(app.open_exception().await["subject"], item["item_id"], "it did not");
+    assert_eq!(has_and_owes(&app, "u1").await, (1_000, 0));
+    app.end().await;
+}
