@@ -158,7 +158,7 @@ impl Shop {
     pub async fn unfinished(&self) -> Vec<String> {
         sqlx::query_scalar(
             "SELECT 'task ' || action || ' ' || subject || ', tried ' || attempts || ' times, due in '
-                    || (due_at - now()) || coalesce(': ' || last_error, '')
+                    || (due_at - $1) || coalesce(': ' || last_error, '')
              FROM compensations WHERE status IN ('READY', 'RUNNING')
              UNION ALL
              SELECT 'refund ' || refund_no || ' ' || status FROM refunds WHERE status IN ('PENDING', 'PROCESSING')
@@ -170,7 +170,7 @@ impl Shop {
              SELECT 'run ' || run_id || ', settled ' || settled FROM settlement_runs WHERE status = 'RUNNING'
              UNION ALL
              SELECT 'hold ' || hold_id || ' ran out at ' || expires_at FROM usage_holds
-             WHERE status = 'HELD' AND expires_at < now()
+             WHERE status = 'HELD' AND expires_at < $1
              UNION ALL
              SELECT 'reconciliation ' || reconciliation_id || ' ' || status FROM reconciliations
              WHERE status <> 'DONE' AND fault IS NULL
@@ -188,13 +188,14 @@ impl Shop {
              SELECT 'order ' || order_no || ' with '
                     || coalesce((SELECT string_agg(status, ', ') FROM pay_orders
                                  WHERE pay_orders.order_no = orders.order_no), 'no attempt')
-             FROM orders WHERE status = 'PENDING' AND expires_at < now()
+             FROM orders WHERE status = 'PENDING' AND expires_at < $1
              UNION ALL
              SELECT 'callback ' || event_id || coalesce(': ' || last_result, '')
              FROM sandbox.deliveries
              -- A wrong amount is refused for good, and the channel repeats it all the same.
              WHERE status = 'PENDING' AND last_result IS DISTINCT FROM '400: FAIL'",
         )
+        .bind(self.app.clock.now())
         .fetch_all(self.app.instance.app.db.pool())
         .await
         .expect("a look")
@@ -233,10 +234,14 @@ impl Service {
         self.process.lock().expect("no panic").try_wait().expect("a process")
     }
 
+    /// The number of its process while it lives.
+    pub fn id(&self) -> u32 {
+        self.process.lock().expect("no panic").id().expect("alive")
+    }
+
     /// What the kernel tells of it while it lives.
     pub fn usage(&self) -> Usage {
-        let id = self.process.lock().expect("no panic").id().expect("alive");
-        Usage::of(id)
+        Usage::of(self.id())
     }
 
     pub fn is_dead(&self) -> bool {
