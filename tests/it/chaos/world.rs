@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 use futures_util::future::join_all;
 
@@ -19,6 +19,8 @@ use crate::support::service::Shop;
 use crate::support::{Chance, TestOptions, stores};
 
 const SELLERS: usize = 8;
+/// Everything that was put off for an hour is due in the same moment, a crowd of orders that ran out among it.
+const PATIENCE: Duration = Duration::from_secs(90);
 /// Answers that are asked for once more in the calm, and things that are looked at through the door. The books are asked
 /// for all.
 const LOOKED_AT: usize = 300;
@@ -99,7 +101,7 @@ impl World {
                  WHERE status = 'PENDING' AND attempts > 0",
             )
             .await;
-        let drained = self.shop.settle("after all that").await;
+        let drained = self.shop.settle_within(PATIENCE, "after all that").await;
         println!("chapter {}: drained in {drained:?}", self.chapters);
     }
 

@@ -144,11 +144,13 @@ impl Shop {
         let service = Service { process: Mutex::new(process), addr, url, http: self.app.http.clone() };
         let started = Instant::now();
         while !service.is_dead() {
-            let ready = service.http.get(format!("{}/readyz", service.url)).send().await;
-            if ready.is_ok_and(|answer| answer.status() == 200) {
-                break;
-            }
-            assert!(started.elapsed() < LIMIT, "the service does not get ready");
+            let asked = service.http.get(format!("{}/readyz", service.url)).timeout(LIMIT).send().await;
+            let last = match asked {
+                Ok(answer) if answer.status() == 200 => break,
+                Ok(answer) => Reply::of(answer).await.text,
+                Err(error) => format!("{error:?}"),
+            };
+            assert!(started.elapsed() < LIMIT, "the service does not get ready: {last}");
             sleep(Duration::from_millis(10)).await;
         }
         service
@@ -203,13 +205,17 @@ impl Shop {
 
     /// Waits until nothing is in the middle; gives how long that took.
     pub async fn settle(&self, why: &str) -> Duration {
+        self.settle_within(LIMIT, why).await
+    }
+
+    pub async fn settle_within(&self, limit: Duration, why: &str) -> Duration {
         let since = Instant::now();
         loop {
             let unfinished = self.unfinished().await;
             if unfinished.is_empty() {
                 return since.elapsed();
             }
-            assert!(since.elapsed() < LIMIT, "{why}: still in the middle: {unfinished:#?}");
+            assert!(since.elapsed() < limit, "{why}: still in the middle: {unfinished:#?}");
             sleep(LOOK_EVERY).await;
         }
     }
