@@ -7,17 +7,26 @@ use std::time::Duration;
 use serde_json::{Value, json};
 use tokio::time::sleep;
 
-use super::client::{Merchant, Told};
+use super::callbacks::Callback;
+use super::client::Merchant;
+use super::judge::Told;
+use crate::support::Chance;
 use crate::support::service::Shop;
-use crate::support::{Chance, TestApp};
 
-/// One of those who sell and pay at the same time, with numbers of its own.
+/// One of those who sell and pay at the same time, with names of its own.
 pub struct Seller {
-    pub name: usize,
+    pub name: String,
     pub shop: Arc<Shop>,
     pub merchant: Arc<Merchant>,
     pub chance: Chance,
     pub count: usize,
+}
+
+/// An order: the name that it was asked for under, its number, and who buys.
+struct Sold {
+    mark: String,
+    order_no: String,
+    user: String,
 }
 
 impl Seller {
@@ -25,39 +34,49 @@ impl Seller {
     pub async fn go_on(mut self) -> usize {
         while !self.merchant.is_over.load(Ordering::Relaxed) {
             self.count += 1;
-            let order_no = format!("C-{}-{}", self.name, self.count);
-            self.live(&order_no).await;
+            let (mark, user) =
+                (format!("{}-{}", self.name, self.count), format!("u{}", self.chance.one_of(4)));
+            self.live(&mark, &user).await;
+            if self.one_in(3) {
+                self.meter(&mark, &user).await;
+            }
+            if self.one_in(3) {
+                self.repeat_something().await;
+            }
         }
         self.count
     }
 
-    fn one_in(&mut self, count: usize) -> bool {
+    pub fn one_in(&mut self, count: usize) -> bool {
         self.chance.one_of(count) == 0
     }
 
     /// One order's life, as its dice fall.
-    async fn live(&mut self, order_no: &str) {
-        let user = format!("u{}", self.chance.one_of(4));
-        let made = self.order(order_no, &user).await;
-        if !made.is_done() {
-            return;
-        }
-        let link = json!({"order_no": order_no, "payer_id": user, "channel": "sandbox"});
-        let asked = self.post("/pay/url", &format!("L-{order_no}"), link).await;
-        let link: Value = serde_json::from_str(&asked.answer).unwrap_or_default();
+    async fn live(&mut self, mark: &str, user: &str) {
+        let made = self.order(mark, user).await;
+        let number = made.reply()["order_no"].as_str().map(str::to_owned);
+        let Some(order_no) = number.filter(|_| made.is_done()) else { return };
+        let sold = Sold { mark: mark.to_owned(), order_no, user: user.to_owned() };
+        let link = json!({"order_no": sold.order_no, "payer_id": user, "channel": "sandbox"});
+        let link = self.post("/pay/url", &format!("L-{mark}"), link).await.reply();
+        let mut callback = None;
         if let Some(attempt) = link["pay_order_id"].as_str() {
-            self.pay_or_not(order_no, attempt).await;
+            callback = self.pay_or_not(&sold, attempt).await;
         }
-        self.after(order_no, &user).await;
-        if self.one_in(3) {
-            self.repeat_something().await;
+        self.after(&sold).await;
+        if let Some(callback) = callback {
+            self.call_back(&callback).await;
         }
     }
 
-    async fn order(&mut self, order_no: &str, user: &str) -> Told {
+    async fn order(&mut self, mark: &str, user: &str) -> Told {
         let expires_in = if self.one_in(6) { 1 } else { 1_800 };
-        let mut order =
-            json!({"order_no": order_no, "user_id": user, "currency": "CNY", "expires_in": expires_in});
+        let mut order = json!({"user_id": user, "currency": "CNY", "expires_in": expires_in,
+                               "metadata": {"mark": mark}});
+        // Without a number of its own an order that is asked for twice would be two.
+        if !self.one_in(3) {
+            order["order_no"] = json!(mark);
+        }
         match self.chance.one_of(4) {
             0 => order["kind"] = json!("TOPUP"),
             1 => {}
@@ -70,58 +89,63 @@ impl Seller {
         if order["items"].is_null() {
             order["amount"] = json!(500 + self.chance.one_of(3_000));
         }
-        self.post("/orders", &format!("O-{order_no}"), order).await
+        self.post("/orders", &format!("O-{mark}"), order).await
     }
 
-    /// The customer pays, pays too much, pays late, declines or leaves; somebody forges a callback.
-    async fn pay_or_not(&mut self, order_no: &str, attempt: &str) {
-        match self.chance.one_of(12) {
-            0 => self.at_the_channel(attempt, "decline", json!({})).await,
+    /// The customer pays, pays too much, pays late, declines or leaves; the channel tells of it, or tells of it late;
+    /// somebody forges a callback. Gives what the channel has still to tell.
+    async fn pay_or_not(&mut self, sold: &Sold, attempt: &str) -> Option<Callback> {
+        match self.chance.one_of(13) {
+            0 => drop(self.at_the_channel(attempt, "decline", json!({})).await),
             1 => self.forge(attempt).await,
             2 => {
-                self.post(&format!("/orders/{order_no}/close"), &format!("X-{order_no}"), json!({})).await;
+                self.close(sold).await;
                 self.at_the_channel(attempt, "pay", json!({"force": true})).await;
             }
-            3 => self.at_the_channel(attempt, "pay", json!({"amount": 7})).await,
-            4 => self.at_the_channel(attempt, "pay", json!({"currency": "USD"})).await,
+            3 => drop(self.at_the_channel(attempt, "pay", json!({"amount": 7})).await),
+            4 => drop(self.at_the_channel(attempt, "pay", json!({"currency": "USD"})).await),
             5 => {
-                let (merchant, path) = (self.merchant.clone(), format!("/orders/{order_no}/close"));
-                let close = tokio::spawn({
-                    let key = format!("X-{order_no}");
-                    async move { merchant.post(&path, &key, json!({})).await }
-                });
-                self.at_the_channel(attempt, "pay", json!({})).await;
-                close.await.expect("no panic");
+                tokio::join!(self.close(sold), self.at_the_channel(attempt, "pay", json!({})));
             }
             6 => {}
-            _ => self.at_the_channel(attempt, "pay", json!({})).await,
+            7 | 8 => {
+                let receipt = self.at_the_channel(attempt, "pay", json!({"notify": false})).await;
+                return Callback::of(attempt, &receipt);
+            }
+            _ => drop(self.at_the_channel(attempt, "pay", json!({})).await),
         }
+        None
+    }
+
+    async fn close(&self, sold: &Sold) -> Told {
+        self.post(&format!("/orders/{}/close", sold.order_no), &format!("X-{}", sold.mark), json!({})).await
     }
 
     /// Settles, gives back, pays out; mostly after the callback, sometimes at the same time.
-    async fn after(&mut self, order_no: &str, user: &str) {
+    async fn after(&mut self, sold: &Sold) {
+        let Sold { mark, order_no, user } = sold;
         if !self.one_in(4) {
             self.merchant.get(&format!("/orders/{order_no}?wait=2")).await;
         }
         if self.one_in(2) {
-            self.post("/settlements", &format!("S-{order_no}"), json!({"order_no": order_no})).await;
+            self.post("/settlements", &format!("S-{mark}"), json!({"order_no": order_no})).await;
         }
         for part in 0..self.chance.one_of(3) {
-            let refund_no = format!("R-{order_no}-{part}");
+            let refund_no = format!("R-{mark}-{part}");
             let amount = 1 + self.chance.one_of(1_200);
             let body = json!({"refund_no": refund_no, "order_no": order_no, "amount": amount});
-            self.post("/refunds", &refund_no.clone(), body).await;
+            self.post("/refunds", &refund_no, body).await;
         }
         if self.one_in(3) {
-            let number = format!("W-{order_no}");
+            let number = format!("W-{mark}");
             let amount = 1 + self.chance.one_of(800);
             let body = json!({"withdrawal_no": number, "user_id": user, "amount": amount, "currency": "CNY",
                               "channel": "sandbox", "account": "a"});
-            self.post("/withdrawals", &number.clone(), body).await;
+            self.post("/withdrawals", &number, body).await;
         }
     }
 
-    async fn post(&self, path: &str, key: &str, body: Value) -> Told {
+    pub async fn post(&self, path: &str, key: &str, body: Value) -> Told {
         self.merchant.post(path, key, body).await
     }
 
@@ -133,40 +157,22 @@ impl Seller {
             told.is_done().then(|| told.clone())
         };
         if let Some(told) = done {
-            self.merchant.repeat(&told).await;
+            self.merchant.ask_again(&told).await;
         }
     }
 
     /// Presses a button at the channel, until it is answered: its books live in the database that crashes.
-    async fn at_the_channel(&self, attempt: &str, button: &str, body: Value) {
+    async fn at_the_channel(&self, attempt: &str, button: &str, body: Value) -> Value {
         for _ in 0..200 {
             let app = &self.shop.app;
             let request = app.http.post(format!("{}/sandbox/trades/{attempt}/{button}", app.url)).json(&body);
             match request.send().await {
-                Ok(answer) if answer.status().as_u16() < 500 => return,
+                Ok(answer) if answer.status().as_u16() < 500 => {
+                    return answer.json().await.unwrap_or_default();
+                }
                 _ => sleep(Duration::from_millis(50)).await,
             }
         }
         panic!("the sandbox does not answer");
     }
-
-    /// Somebody without the secret says that it was paid.
-    async fn forge(&self, attempt: &str) {
-        let event = format!("forged-{attempt}");
-        let body = serde_json::to_vec(&self.shop.app.success(&event, attempt, &event, 1990)).expect("json");
-        let signature = forged(&self.shop.app, &body);
-        for url in &self.merchant.urls {
-            let request = self.shop.app.http.post(format!("{url}/webhooks/sandbox")).body(body.clone());
-            let request = request.header(payonce::channels::sandbox::signature::HEADER, &signature);
-            if let Ok(answer) = request.send().await {
-                assert!(matches!(answer.status().as_u16(), 400 | 429 | 503), "{}", answer.status());
-            }
-        }
-    }
-}
-
-fn forged(app: &TestApp, body: &[u8]) -> String {
-    let right = app.sign(body);
-    let (rest, last) = right.split_at(right.len() - 1);
-    format!("{rest}{}", if last == "0" { "1" } else { "0" })
 }

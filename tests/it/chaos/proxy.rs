@@ -26,7 +26,7 @@ struct Wire {
 
 /// The proxy, until it is dropped.
 pub struct Proxy {
-    pub port: u16,
+    port: u16,
     wire: Arc<Wire>,
     accepting: JoinHandle<()>,
 }
@@ -49,6 +49,11 @@ impl Proxy {
             }
         });
         Self { port, wire, accepting }
+    }
+
+    /// A URL of what is behind it, through it.
+    pub fn before_url(&self, url: &str, upstream: u16) -> String {
+        url.replace(&format!(":{upstream}/"), &format!(":{}/", self.port))
     }
 
     /// Every connection ends.

@@ -1,6 +1,6 @@
 //! Servers in groups: Redis behind sentinels, Redis nodes of a quorum, a RabbitMQ with names of the story's own.
 
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use lapin::options::{
     BasicPublishOptions, ConfirmSelectOptions, ExchangeDeleteOptions, QueueDeclareOptions, QueueDeleteOptions,
@@ -46,6 +46,41 @@ impl Watched {
         format!("redis+sentinel://:{}@{}/shop", self.master.password(), hosts.join(","))
     }
 
+    /// The server that the sentinels name, which is called the master from here on.
+    pub async fn present_master(&mut self) -> &RedisServer {
+        let url = format!("redis://{}/", self.sentinels[0].address());
+        let (_, port): (String, u16) =
+            tell_redis(&url, &["SENTINEL", "GET-MASTER-ADDR-BY-NAME", "shop"]).await;
+        if port == self.replica.port() {
+            std::mem::swap(&mut self.master, &mut self.replica);
+        }
+        &self.master
+    }
+
+    /// The master dies, the replica takes its place, and the old master comes back, to be told by the sentinels whom to
+    /// follow.
+    pub async fn fail_over(&mut self) {
+        self.master.kill().await.expect("killed");
+        let dead = self.master.port();
+        eventually("the replica takes over", async || self.present_master().await.port() != dead).await;
+        self.replica.restart().await.expect("restarted");
+    }
+
+    /// Waits until one server is the master and the other knows all that it knows.
+    pub async fn until_the_replica_follows(&mut self) {
+        let follows = async || {
+            self.present_master().await;
+            // It may have been cut off.
+            let words = ["CONFIG", "SET", "masterauth", self.master.password()];
+            let _: () = tell_redis(&self.replica.url(), &words).await;
+            let told: String = tell_redis(&self.replica.url(), &["INFO", "replication"]).await;
+            told.contains("role:slave")
+                && told.contains(&format!("master_port:{}\r", self.master.port()))
+                && told.contains("master_link_status:up")
+        };
+        eventually("the replica follows the master", follows).await;
+    }
+
     /// Nobody of them is left.
     pub async fn end_all(&mut self) {
         for sentinel in &mut self.sentinels {
@@ -76,6 +111,14 @@ impl Watched {
     pub async fn cut_the_replica_off(&self) {
         let _: () = tell_redis(&self.replica.url(), &["CONFIG", "SET", "masterauth", "wrong"]).await;
         let _: i64 = tell_redis(&self.master.url(), &["CLIENT", "KILL", "TYPE", "replica"]).await;
+    }
+}
+
+async fn eventually(what: &str, mut is_so: impl AsyncFnMut() -> bool) {
+    let since = Instant::now();
+    while !is_so().await {
+        assert!(since.elapsed() < Duration::from_secs(60), "never came true: {what}");
+        tokio::time::sleep(Duration::from_millis(50)).await;
     }
 }
 

@@ -142,11 +142,13 @@ impl Shop {
         let service = Service { process: Mutex::new(process), addr, url, http: self.app.http.clone() };
         let started = Instant::now();
         while !service.is_dead() {
-            let ready = service.http.get(format!("{}/readyz", service.url)).send().await;
-            if ready.is_ok_and(|answer| answer.status() == 200) {
-                break;
-            }
-            assert!(started.elapsed() < LIMIT, "the service does not get ready");
+            let asked = service.http.get(format!("{}/readyz", service.url)).timeout(LIMIT).send().await;
+            let last = match asked {
+                Ok(answer) if answer.status() == 200 => break,
+                Ok(answer) => Reply::of(answer).await.text,
+                Err(error) => format!("{error:?}"),
+            };
+            assert!(started.elapsed() < LIMIT, "the service does not get ready: {last}");
             sleep(Duration::from_millis(10)).await;
         }
         service
@@ -156,7 +158,7 @@ impl Shop {
     pub async fn unfinished(&self) -> Vec<String> {
         sqlx::query_scalar(
             "SELECT 'task ' || action || ' ' || subject || ', tried ' || attempts || ' times, due in '
-                    || (due_at - now()) || coalesce(': ' || last_error, '')
+                    || (due_at - $1) || coalesce(': ' || last_error, '')
              FROM compensations WHERE status IN ('READY', 'RUNNING')
              UNION ALL
              SELECT 'refund ' || refund_no || ' ' || status FROM refunds WHERE status IN ('PENDING', 'PROCESSING')
@@ -168,7 +170,7 @@ impl Shop {
              SELECT 'run ' || run_id || ', settled ' || settled FROM settlement_runs WHERE status = 'RUNNING'
              UNION ALL
              SELECT 'hold ' || hold_id || ' ran out at ' || expires_at FROM usage_holds
-             WHERE status = 'HELD' AND expires_at < now()
+             WHERE status = 'HELD' AND expires_at < $1
              UNION ALL
              SELECT 'reconciliation ' || reconciliation_id || ' ' || status FROM reconciliations
              WHERE status <> 'DONE' AND fault IS NULL
@@ -186,13 +188,14 @@ impl Shop {
              SELECT 'order ' || order_no || ' with '
                     || coalesce((SELECT string_agg(status, ', ') FROM pay_orders
                                  WHERE pay_orders.order_no = orders.order_no), 'no attempt')
-             FROM orders WHERE status = 'PENDING' AND expires_at < now()
+             FROM orders WHERE status = 'PENDING' AND expires_at < $1
              UNION ALL
              SELECT 'callback ' || event_id || coalesce(': ' || last_result, '')
              FROM sandbox.deliveries
              -- A wrong amount is refused for good, and the channel repeats it all the same.
              WHERE status = 'PENDING' AND last_result IS DISTINCT FROM '400: FAIL'",
         )
+        .bind(self.app.clock.now())
         .fetch_all(self.app.instance.app.db.pool())
         .await
         .expect("a look")
@@ -200,13 +203,17 @@ impl Shop {
 
     /// Waits until nothing is in the middle; gives how long that took.
     pub async fn settle(&self, why: &str) -> Duration {
+        self.settle_within(LIMIT, why).await
+    }
+
+    pub async fn settle_within(&self, limit: Duration, why: &str) -> Duration {
         let since = Instant::now();
         loop {
             let unfinished = self.unfinished().await;
             if unfinished.is_empty() {
                 return since.elapsed();
             }
-            assert!(since.elapsed() < LIMIT, "{why}: still in the middle: {unfinished:#?}");
+            assert!(since.elapsed() < limit, "{why}: still in the middle: {unfinished:#?}");
             sleep(LOOK_EVERY).await;
         }
     }
@@ -231,10 +238,14 @@ impl Service {
         self.process.lock().expect("no panic").try_wait().expect("a process")
     }
 
+    /// The number of its process while it lives.
+    pub fn id(&self) -> u32 {
+        self.process.lock().expect("no panic").id().expect("alive")
+    }
+
     /// What the kernel tells of it while it lives.
     pub fn usage(&self) -> Usage {
-        let id = self.process.lock().expect("no panic").id().expect("alive");
-        Usage::of(id)
+        Usage::of(self.id())
     }
 
     pub fn is_dead(&self) -> bool {

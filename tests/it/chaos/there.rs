@@ -1,0 +1,66 @@
+//! What is there, read from the books in one statement.
+
+use serde_json::Value;
+
+use super::judge::{Kind, Thing};
+use crate::support::TestApp;
+
+const ALL: &str = "
+    WITH sold AS (SELECT orders.*, metadata ->> 'mark' AS mark FROM orders WHERE metadata ->> 'mark' LIKE $1 || '%')
+    SELECT 'Order', mark,
+           jsonb_build_object('order_no', order_no, 'user_id', user_id, 'amount', amount, 'currency', currency,
+                              'kind', kind),
+           jsonb_build_object('status', status)
+    FROM sold
+    UNION ALL
+    SELECT 'Attempt', pay_order_id,
+           jsonb_build_object('pay_order_id', pay_order_id, 'order_no', attempt.order_no, 'amount', attempt.amount,
+                              'currency', attempt.currency, 'pay_url', pay_url),
+           '{}'
+    FROM pay_orders AS attempt JOIN sold USING (merchant_id, order_no)
+    UNION ALL
+    SELECT 'Refund', refund_no,
+           jsonb_build_object('refund_no', refund_no, 'order_no', order_no, 'amount', amount, 'currency', currency), '{}'
+    FROM refunds WHERE refund_no LIKE 'R-' || $1 || '%'
+    UNION ALL
+    SELECT 'Settlement', order_no,
+           jsonb_build_object('order_no', order_no, 'user_id', given.user_id, 'base_amount', base_amount,
+                              'commission', commission, 'currency', given.currency),
+           '{}'
+    FROM settlements AS given JOIN sold USING (merchant_id, order_no)
+    UNION ALL
+    SELECT 'Withdrawal', withdrawal_no,
+           jsonb_build_object('withdrawal_no', withdrawal_no, 'user_id', user_id, 'amount', amount, 'currency', currency),
+           '{}'
+    FROM withdrawals WHERE withdrawal_no LIKE 'W-' || $1 || '%'
+    UNION ALL
+    SELECT 'Hold', idempotency_key,
+           jsonb_build_object('hold_id', hold_id, 'user_id', user_id, 'product_code', product_code,
+                              'idempotency_key', idempotency_key, 'estimated_units', estimated_units),
+           jsonb_build_object('status', status, 'charged', charged, 'units', units)
+    FROM usage_holds WHERE idempotency_key LIKE 'H-' || $1 || '%'";
+
+/// Everything whose name was given in this chapter.
+pub async fn all_of(app: &TestApp, chapter: &str) -> Vec<Thing> {
+    let rows: Vec<(String, String, Value, Value)> =
+        sqlx::query_as(ALL).bind(chapter).fetch_all(app.instance.app.db.pool()).await.expect("a look");
+    let thing = |(kind, name, fields, standing): (String, String, Value, Value)| Thing {
+        kind: kind_of(&kind),
+        name,
+        fields,
+        standing,
+    };
+    rows.into_iter().map(thing).collect()
+}
+
+fn kind_of(word: &str) -> Kind {
+    match word {
+        "Order" => Kind::Order,
+        "Attempt" => Kind::Attempt,
+        "Refund" => Kind::Refund,
+        "Settlement" => Kind::Settlement,
+        "Withdrawal" => Kind::Withdrawal,
+        "Hold" => Kind::Hold,
+        other => panic!("no kind of thing: {other}"),
+    }
+}
