@@ -19,6 +19,7 @@ use crate::infra::outside::{self, SharedLookup, SystemLookup};
 use crate::infra::redis::Redis;
 use crate::infra::rooms::Rooms;
 use crate::infra::secret_box::SecretBox;
+use crate::infra::served::Served;
 use crate::infra::tasks::Tasks;
 use crate::outbox::{Relay, RelayParts};
 
@@ -61,6 +62,8 @@ pub struct Inside {
     pub relay: Relay,
     /// Who waits for a change of which order.
     pub changes: Changes,
+    /// Whether merchants are being served: old work leaves the machine to them.
+    pub served: Served,
     /// The rooms of those who look at attempts, by channel.
     pub looks: Rooms<String>,
     /// Calls the endpoint of rates, where there is one.
@@ -148,6 +151,7 @@ impl App {
             tasks,
             relay,
             changes: Changes::default(),
+            served: Served::default(),
             looks: Rooms::of(LOOKS_AT_ONCE),
             rates_http,
             settlement_wake: Arc::default(),

@@ -19,6 +19,7 @@ use crate::infra::db::{Db, DbError};
 use crate::infra::descriptors;
 use crate::infra::duty::Duty;
 use crate::infra::http_client;
+use crate::infra::served::Serving;
 use crate::infra::telemetry;
 use crate::workers;
 
@@ -85,6 +86,8 @@ pub struct Instance {
     stopping: CancellationToken,
     duties: TaskTracker,
     server: JoinHandle<()>,
+    /// Without the role `api` it cannot know whether others serve anybody on the same stores: they always might.
+    _elsewhere: Option<Serving>,
 }
 
 /// Starts an instance with its duties. It is ready when this returns.
@@ -114,9 +117,10 @@ pub async fn open(mut config: Config, roles: Roles, clock: Clock, ids: Ids) -> R
     let edge = Edge::new(app.clone(), readiness.clone());
     let sandbox = gateway.as_ref().map(|gateway| sandbox::routes(gateway.clone(), Arc::new(edge.clone())));
     let router = http::router(edge, sandbox, roles.api);
+    let elsewhere = (!roles.api).then(|| app.served.enter());
     let server = tokio::spawn(http::serve(listener, router, max_connections, stopping.clone()));
     tracing::info!(%addr, ?roles, "listening on {addr}");
-    Ok(Instance { addr, app, gateway, readiness, stopping, duties, server })
+    Ok(Instance { addr, app, gateway, readiness, stopping, duties, server, _elsewhere: elsewhere })
 }
 
 /// Puts the insides together without listening: also for a command that works on the database itself.

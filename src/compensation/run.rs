@@ -5,6 +5,9 @@
 //! leases of what it has in the air, whatever else it waits for, so a slow try is not doubled, and what only waits for
 //! room loses no try; a dead one renews nothing, and its tasks are taken over when their leases end. No try lasts for
 //! ever.
+//!
+//! What finds no room is put back, and others are claimed past it, so many in each look. A backlog that waits for a
+//! channel is so passed at a bounded pace, and what can be tried is claimed as fast as it is.
 
 use std::any::Any;
 use std::collections::HashSet;
@@ -54,6 +57,8 @@ pub struct Crew<'a> {
     pub lane: Lane,
     /// Tasks in the air at once.
     pub in_flight: usize,
+    /// Tasks that may be claimed and found to have no room in each [`LOOK_EVERY`].
+    pub look_ahead: usize,
     /// Rings when something became due.
     pub wake: &'a Notify,
     /// Whether the process stops: then nothing new is claimed.
@@ -87,8 +92,9 @@ where
     let mut look = interval_at(Instant::now() + LOOK_EVERY, LOOK_EVERY);
     look.set_missed_tick_behavior(MissedTickBehavior::Delay);
     loop {
-        if session.may_claim(!flying.is_empty()) && flying.len() <= crew.in_flight / 2 {
-            let claimed = session.claim(crew.in_flight - flying.len()).await;
+        let most = session.claimable(flying.len());
+        if most > 0 {
+            let claimed = session.claim(most).await;
             for row in claimed {
                 let (hold, outcome) = (held.hold(row.id, row.attempts), row.task().map(drive));
                 flying.spawn(async move { (hold, fly(row, outcome).await) });
@@ -187,6 +193,8 @@ struct Session<'a> {
     crew: &'a Crew<'a>,
     held: &'a Held,
     claimed: usize,
+    /// What may still be claimed before the next look: one more for each try.
+    ahead: usize,
     /// Nothing was due when it last looked.
     is_idle: bool,
     failure: Option<DbError>,
@@ -194,13 +202,18 @@ struct Session<'a> {
 
 impl<'a> Session<'a> {
     const fn new(crew: &'a Crew<'a>, held: &'a Held) -> Self {
-        Self { crew, held, claimed: 0, is_idle: false, failure: None }
+        Self { crew, held, claimed: 0, ahead: crew.look_ahead, is_idle: false, failure: None }
     }
 
-    /// A session that has done enough goes on as long as slow ones keep it: the others do not wait for them.
-    fn may_claim(&self, is_flying: bool) -> bool {
-        let has_done_enough = self.claimed >= SESSION && !is_flying;
-        !self.is_idle && self.failure.is_none() && !has_done_enough && !(self.crew.is_stopping)()
+    /// How many may be claimed while so many are in the air: none before half of them have landed. A session that has
+    /// done enough goes on as long as slow ones keep it: the others do not wait for them.
+    fn claimable(&self, flying: usize) -> usize {
+        let has_done_enough = self.claimed >= SESSION && flying == 0;
+        let is_full = flying > self.crew.in_flight / 2;
+        if is_full || self.is_idle || self.failure.is_some() || has_done_enough || (self.crew.is_stopping)() {
+            return 0;
+        }
+        self.ahead.min(self.crew.in_flight - flying)
     }
 
     fn look_again(&mut self) {
@@ -210,6 +223,7 @@ impl<'a> Session<'a> {
     /// The database may be there again, and what is due does not wait for the slow ones in the air.
     fn try_again(&mut self) {
         self.look_again();
+        self.ahead = self.crew.look_ahead;
         if let Some(error) = self.failure.take() {
             tracing::warn!(%error, lane = %self.crew.lane, "the session goes on after a failure");
         }
@@ -229,6 +243,7 @@ impl<'a> Session<'a> {
         });
         self.is_idle = rows.len() < limit;
         self.claimed += rows.len();
+        self.ahead -= rows.len();
         for row in &rows {
             let late = (now - row.was_due_at).as_seconds_f64().max(0.0);
             metrics::histogram!("payonce_task_lateness_seconds", "lane" => crew.lane.as_str()).record(late);
@@ -240,7 +255,10 @@ impl<'a> Session<'a> {
         let mut ends = Vec::with_capacity(landed.len());
         for (hold, Landed { row, outcome }) in landed {
             self.held.let_go(hold);
-            match judge(self.crew, &row, outcome) {
+            let verdict = judge(self.crew, &row, outcome);
+            let is_untried = matches!(&verdict, Verdict::End(end) if end.is_untried);
+            self.ahead += usize::from(!is_untried);
+            match verdict {
                 Verdict::End(end) => ends.push(end),
                 Verdict::GiveUp(error) => {
                     let given_up = give_up(self.crew, &row, &error).await;

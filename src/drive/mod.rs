@@ -2,7 +2,8 @@
 //! use case looks again under its own locks and does only what is missing.
 //!
 //! The facts of as many tasks as are in the air are read by one statement, so a task whose thing has come to its end
-//! meanwhile, as most have, costs a share of it and no lock.
+//! meanwhile, as most have, costs a share of it and no lock. What takes more finds room at its channel, and, where it is
+//! old and somebody is being served, waits for its turn.
 
 use std::error::Error;
 use std::sync::Arc;
@@ -20,10 +21,12 @@ mod rooms;
 #[cfg(test)]
 mod simulation;
 mod store;
+mod turns;
 
 use decide::{Remedy, decide};
 use rooms::Rooms;
 use store::FindFacts;
+use turns::Turns;
 
 /// Tasks of a lane that are worked on at once for one channel: each takes a connection now and then, and those of the
 /// sweep leave the connections to what somebody waits for.
@@ -43,6 +46,32 @@ const fn in_flight(lane: Lane) -> usize {
     }
 }
 
+/// Tasks of a lane that are claimed in each look past those that found no room. What somebody waits for must not be long
+/// behind a backlog of another channel; what is old can be, and 320 a second disturb nobody.
+const fn look_ahead(lane: Lane) -> usize {
+    match lane {
+        Lane::Realtime => 2_048,
+        Lane::Sweep => 64,
+    }
+}
+
+/// Where the tasks of a lane are worked on.
+struct Floor {
+    rooms: Rooms,
+    /// Of what is old. What somebody waits for waits for no turn.
+    turns: Option<Turns>,
+}
+
+impl Floor {
+    fn of(lane: Lane) -> Self {
+        let turns = match lane {
+            Lane::Realtime => None,
+            Lane::Sweep => Some(Turns::new()),
+        };
+        Self { rooms: Rooms::of(room_in(lane)), turns }
+    }
+}
+
 /// Drives what is due in a lane.
 ///
 /// # Errors
@@ -56,14 +85,15 @@ pub async fn run_due(app: &App, lane: Lane) -> Result<Batch, DutyError> {
         lease: app.config.task_lease,
         lane,
         in_flight: in_flight(lane),
+        look_ahead: look_ahead(lane),
         wake: match lane {
             Lane::Realtime => &app.compensation_wake,
             Lane::Sweep => &app.sweep_wake,
         },
         is_stopping: &is_stopping,
     };
-    let rooms = Arc::new(Rooms::of(room_in(lane)));
-    Ok(compensation::run_due(&crew, |task: Task| drive(app.clone(), task, rooms.clone())).await?)
+    let floor = Arc::new(Floor::of(lane));
+    Ok(compensation::run_due(&crew, |task: Task| drive(app.clone(), task, floor.clone())).await?)
 }
 
 /// Brings answers that were put aside back into the database.
@@ -75,16 +105,21 @@ pub async fn drain_spilled(app: &App) -> Result<Batch, DutyError> {
 }
 
 /// What has come to its end is done at once; whatever else must be done takes connections, and finds room or waits.
-async fn drive(app: App, task: Task, rooms: Arc<Rooms>) -> Result<Drive, String> {
+async fn drive(app: App, task: Task, floor: Arc<Floor>) -> Result<Drive, String> {
     let app = &app;
     let (facts, channel) = app.db.gather(FindFacts::of(&task)).await.map_err(|error| in_words(&error))?;
     let remedy = decide(task.action, &facts);
     if remedy == Remedy::Nothing {
         return Ok(Drive::Done);
     }
-    let _place = match rooms.at(channel).enter(|most| app.ids.between(0, most)).await {
+    let _place = match floor.rooms.at(channel).enter(|most| app.ids.between(0, most)).await {
         Ok(place) => place,
         Err(away) => return Ok(Drive::Untried("it waits for room".to_owned(), away)),
+    };
+    // Only with a place in hand: who has the turn begins at once.
+    let _turn = match &floor.turns {
+        Some(turns) => Some(turns.take(&app.served).await),
+        None => None,
     };
     if app.changes.is_over() {
         return Ok(Drive::Untried("its worker stopped".to_owned(), Duration::ZERO));

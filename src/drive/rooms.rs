@@ -1,9 +1,9 @@
 //! Rooms: so much at once for each channel, and no more who wait for it than can expect a place soon.
 //!
-//! A silent channel fills its room. Who would wait behind it for long is sent away at once, with the time to come back,
-//! so a backlog of any length is passed as fast as it can be claimed. Within [`LATEST`] no more come back than a few for
-//! each place that becomes free; who has no turn by then comes back at random. One that answers again is asked again by
-//! whoever comes.
+//! A silent channel fills its room. Who would wait behind it for long is sent away at once, with the time to come back:
+//! one after the other, no more than a few for each place that becomes free and no more than 500 a second, so the more
+//! were sent away, the later the next one comes. A backlog of any length costs little while its channel is silent. One
+//! that answers again is asked again by whoever comes, and the last of them come within [`LATEST`].
 
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
@@ -20,10 +20,12 @@ const WAITS: Duration = Duration::from_secs(1);
 const WAITING: usize = 3;
 /// Who finds no place comes back so soon at best.
 const SOONEST: Duration = Duration::from_millis(100);
-/// And so late at worst: as late as what was tried five times.
-const LATEST: Duration = Duration::from_secs(30);
+/// And so late at worst, in the second half of this time: as late as what was tried seven times.
+const LATEST: Duration = Duration::from_secs(120);
 /// Those who come back, for each place that becomes free.
 const FOR_A_PLACE: u32 = 4;
+/// Who comes back is this long behind the one before: to be claimed and sent away again costs the database two writes.
+const LEAST_STEP: Duration = Duration::from_millis(2);
 
 /// The rooms of a lane. What speaks to no channel has one too.
 pub(super) type Rooms = rooms::Rooms<Option<String>, Room>;
@@ -103,7 +105,7 @@ impl Room {
     fn time_away(&self, chance: impl FnOnce(u64) -> u64) -> Duration {
         let (mut pace, now) = (self.pace(), Instant::now());
         let returns = u32::try_from(self.size).unwrap_or(u32::MAX).saturating_mul(FOR_A_PLACE);
-        let step = pace.stay() / returns.max(1);
+        let step = (pace.stay() / returns.max(1)).max(LEAST_STEP);
         let returns_at = pace.last_return.max(now + SOONEST) + step;
         if returns_at <= now + LATEST {
             pace.last_return = returns_at;
@@ -133,9 +135,14 @@ pub(super) struct Place {
 
 impl Drop for Place {
     fn drop(&mut self) {
-        let mut pace = self.room.pace();
+        let (mut pace, now) = (self.room.pace(), Instant::now());
+        let was_slow = pace.stay > WAITS;
         pace.stay = (pace.stay * 3 + self.since.elapsed()) / 4;
-        pace.moved_at = Instant::now();
+        pace.moved_at = now;
+        // It answers again: whoever is sent away from now on does not queue behind those whom its silence sent away.
+        if was_slow && pace.stay <= WAITS {
+            pace.last_return = now;
+        }
     }
 }
 
@@ -176,5 +183,30 @@ mod tests {
         tokio::task::yield_now().await;
         drop(inside);
         assert!(waiting.await.expect("no panic").is_ok(), "it moves again");
+    }
+
+    #[tokio::test]
+    async fn the_more_were_sent_away_the_later_they_come_back() {
+        const COUNT: usize = 100_000;
+        // One that has just become full, and one whose channel keeps silent.
+        for (stay, soon) in [(0, 400), (2_500, 90)] {
+            let room = Room::of(64);
+            room.pace().stay = Duration::from_millis(stay);
+            // Scattered evenly, as chance does.
+            let mut scatter = 0_u64;
+            let mut away: Vec<Duration> = (0..COUNT)
+                .map(|_| {
+                    scatter = (scatter + 7_919) % 60_000;
+                    room.time_away(|most| scatter.min(most))
+                })
+                .collect();
+            away.sort_unstable();
+            let in_a_second = |from: usize| away[from..].partition_point(|later| *later < away[from] + WAITS);
+            let most = (0..COUNT).step_by(100).map(in_a_second).max().expect("some");
+            println!("of {COUNT} at most {most} come back in the same second");
+            assert!(most <= 1_700, "{most} of them come back in the same second");
+            assert!(away[COUNT - 1] <= LATEST, "{:?}", away[COUNT - 1]);
+            assert!(in_a_second(0) >= soon, "a few come back soon: {}", in_a_second(0));
+        }
     }
 }

@@ -4,7 +4,9 @@
 //! Always true: nothing was done for whoever is turned away. A place is taken when the body is there, so that nobody
 //! holds one by sending slowly. Channels have places of their own, so that no rush of customers makes a channel repeat
 //! what it has to tell; operators and health checks are never turned away, and who only waits for a change of an order
-//! takes no place.
+//! takes no place. As long as a merchant's request is under way, old work makes way for it: see [`Served`].
+//!
+//! [`Served`]: crate::infra::served::Served
 
 use std::sync::{Arc, OnceLock};
 
@@ -17,6 +19,7 @@ use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 
 use super::Edge;
 use super::error::Problem;
+use crate::infra::served::Serving;
 use crate::infra::tasks;
 
 /// The places of an instance. Cheap to clone.
@@ -80,6 +83,8 @@ struct Place {
     callers: Callers,
     places: Arc<Semaphore>,
     taken: OnceLock<OwnedSemaphorePermit>,
+    /// Old work makes way for merchants. It does not for channels: closing old orders makes those call.
+    _serving: Option<Serving>,
 }
 
 impl Place {
@@ -104,7 +109,9 @@ impl Place {
 pub(super) async fn admit(State(edge): State<Edge>, mut request: Request, next: Next) -> Response {
     let callers = Callers::of(request.method(), request.uri());
     let Some(places) = edge.places.of(callers) else { return next.run(request).await };
-    let place = Arc::new(Place { callers, places: Arc::clone(places), taken: OnceLock::new() });
+    let serving = (callers == Callers::Merchants).then(|| edge.app.served.enter());
+    let place = Place { callers, places: Arc::clone(places), taken: OnceLock::new(), _serving: serving };
+    let place = Arc::new(place);
     let admitted = match *request.method() {
         Method::GET | Method::HEAD => place.take(),
         _ if place.places.available_permits() == 0 => Err(place.none_left()),

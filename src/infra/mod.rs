@@ -21,6 +21,7 @@ pub mod repeat;
 pub mod request;
 pub mod rooms;
 pub mod secret_box;
+pub mod served;
 pub mod tasks;
 pub mod telemetry;
 pub(crate) mod words;

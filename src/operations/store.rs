@@ -137,17 +137,21 @@ pub(super) async fn is_guarded(conn: &mut Conn) -> Result<bool, DbError> {
 fn push_left_alone(query: &mut QueryBuilder<Postgres>, of: Option<&OrderKey>, horizon: OffsetDateTime) {
     const SOURCES: [&str; 6] = [
         "SELECT 'DRIVE_PAY_ORDER' AS action, pay_order_id AS subject, merchant_id, order_no
-         FROM pay_orders WHERE is_live AND status = 'INIT' AND updated_at <= ",
+         FROM pay_orders WHERE is_live AND status = 'INIT' AND updated_at <= ?",
+        // Whoever closes an order that is due ends its attempt.
         "SELECT 'CLOSE_PAY_ORDER', pay_order_id, merchant_id, order_no
-         FROM pay_orders WHERE is_live AND status = 'PAYING' AND expires_at <= ",
+         FROM pay_orders
+         WHERE is_live AND status = 'PAYING' AND expires_at <= ?
+           AND NOT (SELECT orders.status = 'PENDING' AND orders.expires_at <= ? FROM orders
+                    WHERE orders.merchant_id = pay_orders.merchant_id AND orders.order_no = pay_orders.order_no)",
         "SELECT 'EXPIRE_ORDER', merchant_id || ':' || order_no, merchant_id, order_no
-         FROM orders WHERE status = 'PENDING' AND expires_at <= ",
+         FROM orders WHERE status = 'PENDING' AND expires_at <= ?",
         "SELECT 'DRIVE_REFUND', refund_id, merchant_id, order_no
-         FROM refunds WHERE status IN ('PENDING', 'PROCESSING') AND updated_at <= ",
+         FROM refunds WHERE status IN ('PENDING', 'PROCESSING') AND updated_at <= ?",
         "SELECT 'DRIVE_WITHDRAWAL', withdrawal_id, merchant_id, NULL
-         FROM withdrawals WHERE status IN ('DEBITED', 'PAYING') AND updated_at <= ",
+         FROM withdrawals WHERE status IN ('DEBITED', 'PAYING') AND updated_at <= ?",
         "SELECT 'REMATCH_CALLBACK', channel || '/' || event_id, merchant_id, order_no
-         FROM webhook_inbox WHERE verdict = 'UNMATCHED' AND verdict <> 'APPLIED' AND received_at <= ",
+         FROM webhook_inbox WHERE verdict = 'UNMATCHED' AND verdict <> 'APPLIED' AND received_at <= ?",
     ];
     query.push("SELECT action, subject, merchant_id, order_no FROM (");
     for (place, source) in SOURCES.iter().enumerate() {
@@ -155,7 +159,13 @@ fn push_left_alone(query: &mut QueryBuilder<Postgres>, of: Option<&OrderKey>, ho
         if of.is_some() && source.contains("withdrawals") {
             continue;
         }
-        query.push(if place == 0 { "" } else { " UNION ALL " }).push(source).push_bind(horizon);
+        query.push(if place == 0 { "" } else { " UNION ALL " });
+        for (number, part) in source.split('?').enumerate() {
+            if number > 0 {
+                query.push_bind(horizon);
+            }
+            query.push(part);
+        }
         if let Some(key) = of {
             query.push(" AND merchant_id = ").push_bind(key.merchant_id.to_string());
             query.push(" AND order_no = ").push_bind(key.order_no.to_string());

@@ -2,10 +2,13 @@
 //!
 //! Two duties. `orders.expire` claims from the delay queue what is due, promptly. `orders.sweep` finds in the
 //! database whatever the queue missed, and rebuilds the timers when Redis was emptied. Both close in batches: 4 round trips
-//! and 1 commit for up to [`BATCH`] orders without a live attempt.
+//! and 1 commit for up to [`BATCH`] orders without a live attempt. Those with one are left to tasks, which ask the channel:
+//! the sweep writes the tasks at once, without a lock on any order, so that what is overdue has an owner in seconds however
+//! much there is of it; when the owner comes to it is another matter.
 
 use futures_util::future::join_all;
 use time::{Duration, OffsetDateTime};
+use tokio::time::Instant;
 
 use super::close::close_with_lock;
 use super::error::OrderError;
@@ -20,6 +23,8 @@ use crate::infra::lock::Scene;
 
 /// Orders of one batch.
 const BATCH: usize = 500;
+/// Orders of one page of the sweep: most of them are driven by tasks while a backlog lasts, and only read past.
+const PAGE: usize = 5_000;
 /// The queue gets this long before the sweep takes over.
 const GRACE: Duration = Duration::seconds(1);
 
@@ -43,7 +48,7 @@ async fn expire_batch(app: &App) -> Result<usize, DutyError> {
             return Ok(0);
         }
     };
-    close_all(app, &claimed).await?;
+    carry_on(app, &claimed, Means::Close).await?;
     deadlines::forget(app, &claimed).await;
     Ok(claimed.len())
 }
@@ -60,7 +65,8 @@ pub async fn sweep_due(app: &App) -> Result<Batch, DutyError> {
     Ok(Batch::Done)
 }
 
-/// Closes what the delay queue missed, for about so long; at least a page. `false` when it was cut off.
+/// Closes what the delay queue missed, or writes the tasks that will, for about so long; at least a batch. `false` when it
+/// was cut off. While merchants are served it works half of the time.
 ///
 /// One run walks all that is due, page by page, and meets each order once: while a channel is silent most of them
 /// are driven by tasks already, and going back to the oldest for each batch would read those again and again.
@@ -68,22 +74,24 @@ pub async fn sweep_due(app: &App) -> Result<Batch, DutyError> {
 /// # Errors
 /// When the database cannot be reached.
 pub async fn sweep_due_within(app: &App, within: Within) -> Result<bool, DutyError> {
-    let (until, page_size) = (app.now() - GRACE, i64::try_from(BATCH)?);
+    let (until, page_size) = (app.now() - GRACE, i64::try_from(PAGE)?);
     let mut after = OffsetDateTime::UNIX_EPOCH;
     loop {
+        let since = Instant::now();
         let page = store::list_due_after(&mut app.db.conn().await?, after, until, page_size).await?;
-        let Some((_, last, _)) = page.last() else { return Ok(true) };
-        after = *last;
-        let open = page.into_iter().filter(|(_, _, is_driven)| !is_driven);
-        let due: Vec<OrderKey> = open.map(|(key, _, _)| key).collect();
-        // A page is longer where more than a batch is due in the same instant.
-        for batch in due.chunks(BATCH) {
-            close_all(app, batch).await?;
-        }
-        metrics::counter!("payonce_orders_swept_total").increment(u64::try_from(due.len()).unwrap_or(0));
-        // What tasks drive already is only read past, so that whoever goes on comes further.
-        if !due.is_empty() && within.is_over() {
-            return Ok(false);
+        app.served.rest_after(since.elapsed()).await;
+        let Some(last) = page.last else { return Ok(true) };
+        after = last;
+        let batches = page.with_attempt.chunks(BATCH).map(|keys| (keys, Means::Tasks));
+        for (keys, means) in batches.chain(page.closable.chunks(BATCH).map(|keys| (keys, Means::Close))) {
+            let since = Instant::now();
+            carry_on(app, keys, means).await?;
+            metrics::counter!("payonce_orders_swept_total").increment(u64::try_from(keys.len())?);
+            app.served.rest_after(since.elapsed()).await;
+            // What tasks drive already is only read past, so that whoever goes on comes further.
+            if within.is_over() {
+                return Ok(false);
+            }
         }
     }
 }
@@ -109,11 +117,11 @@ async fn rebuild_if_lost(app: &App) -> Result<(), DutyError> {
 /// Closes these orders if they are due, and leaves those with a live attempt to a task, which asks the channel:
 /// a silent channel must not hold up the orders of the others. Nor must one that cannot be closed (somebody holds its
 /// stock, or its figures are wrong): the batch then is left to tasks, of which only that one's goes on failing.
-async fn close_all(app: &App, keys: &[OrderKey]) -> Result<(), DbError> {
+async fn carry_on(app: &App, keys: &[OrderKey], means: Means) -> Result<(), DbError> {
     if keys.is_empty() {
         return Ok(());
     }
-    let closed = match commit(app, keys, Means::Close).await {
+    let closed = match commit(app, keys, means).await {
         Err(error) if !matches!(error, DbError::Unavailable(_)) => {
             tracing::warn!(%error, orders = keys.len(), "a batch of due orders is left to tasks, one for each");
             commit(app, keys, Means::Tasks).await?
@@ -135,7 +143,9 @@ async fn close_all(app: &App, keys: &[OrderKey]) -> Result<(), DbError> {
 /// How a batch of due orders is carried on.
 #[derive(Clone, Copy)]
 enum Means {
+    /// Closed, but for what has a live attempt.
     Close,
+    /// Left to tasks.
     Tasks,
 }
 

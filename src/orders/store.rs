@@ -285,6 +285,8 @@ pub(super) async fn leave_to_tasks(
                           < $3::timestamptz - interval '1 minute' THEN 'SWEEP' ELSE 'REALTIME' END,
                 due.merchant_id || ':' || due.order_no, due.merchant_id, due.order_no, $3, $3, $3
          FROM unnest($1::text[], $2::text[]) AS due (merchant_id, order_no)
+         -- In one order, so that two sweeps cannot deadlock.
+         ORDER BY due.merchant_id, due.order_no
          ON CONFLICT (action, subject) WHERE status IN ('READY', 'RUNNING') DO NOTHING",
         &merchants,
         &numbers,
@@ -295,27 +297,50 @@ pub(super) async fn leave_to_tasks(
     Ok(())
 }
 
-/// A page of orders that were due between `after` and `until`, by deadline, each with whether a living task drives
-/// it already. Those of one instant come together, so the next page begins behind it.
+/// What a page of due orders holds.
+#[derive(Debug, Default)]
+pub(super) struct DuePage {
+    /// When the last of them was due; nothing where none was left.
+    pub(super) last: Option<OffsetDateTime>,
+    /// Those without a live attempt, that no task drives.
+    pub(super) closable: Vec<OrderKey>,
+    /// Those whose attempt must be closed at its channel first, that no task drives.
+    pub(super) with_attempt: Vec<OrderKey>,
+}
+
+/// A page of orders that were due between `after` and `until`, by deadline, but for those that a living task drives
+/// already. Those of one instant come together, so the next page begins behind it.
 pub(super) async fn list_due_after(
     conn: &mut Conn,
     after: OffsetDateTime,
     until: OffsetDateTime,
     limit: i64,
-) -> Result<Vec<(OrderKey, OffsetDateTime, bool)>, DbError> {
+) -> Result<DuePage, DbError> {
     let rows = sqlx::query!(
-        r#"SELECT due.merchant_id AS "merchant_id: MerchantId", due.order_no AS "order_no: OrderNo", due.expires_at,
-                  task.id IS NOT NULL AS "is_driven!"
-           FROM (SELECT merchant_id, order_no, expires_at FROM orders
-                 WHERE status = 'PENDING' AND expires_at > $1 AND expires_at <= $2
-                 ORDER BY expires_at FETCH FIRST ($3) ROWS WITH TIES) AS due
-           LEFT JOIN LATERAL (
-               SELECT id FROM compensations
-               WHERE merchant_id = due.merchant_id AND order_no = due.order_no AND action = 'EXPIRE_ORDER'
-                 -- Parameters, because words would let the plan walk an index of all living tasks for each order.
-                 AND status = ANY($4)
-               LIMIT 1) AS task ON true
-           ORDER BY due.expires_at"#,
+        r#"WITH pending AS MATERIALIZED (
+             SELECT merchant_id, order_no, expires_at FROM orders
+             WHERE status = 'PENDING' AND expires_at > $1 AND expires_at <= $2
+             ORDER BY expires_at FETCH FIRST ($3) ROWS WITH TIES
+           ), left_alone AS (
+             SELECT due.merchant_id, due.order_no, due.expires_at FROM pending AS due
+             LEFT JOIN LATERAL (
+                 SELECT id FROM compensations
+                 WHERE merchant_id = due.merchant_id AND order_no = due.order_no AND action = 'EXPIRE_ORDER'
+                   -- Parameters, because words would let the plan walk an index of all living tasks for each order.
+                   AND status = ANY($4)
+                 LIMIT 1) AS task ON true
+             WHERE task.id IS NULL
+           )
+           SELECT page_end.last, left_alone.merchant_id AS "merchant_id?: MerchantId",
+                  left_alone.order_no AS "order_no?: OrderNo",
+                  -- Looked up one by one, and of those alone that are left.
+                  (SELECT true FROM pay_orders
+                   WHERE pay_orders.merchant_id = left_alone.merchant_id
+                     AND pay_orders.order_no = left_alone.order_no AND pay_orders.is_live
+                   LIMIT 1) AS has_attempt
+           -- A row in any case: a page that tasks drive has its end too.
+           FROM (SELECT max(expires_at) AS last FROM pending) AS page_end LEFT JOIN left_alone ON true
+           ORDER BY left_alone.expires_at"#,
         after,
         until,
         limit,
@@ -323,11 +348,13 @@ pub(super) async fn list_due_after(
     )
     .fetch_all(conn)
     .await?;
-    let due = rows.into_iter().map(|row| {
-        let key = OrderKey { merchant_id: row.merchant_id, order_no: row.order_no };
-        (key, row.expires_at, row.is_driven)
-    });
-    Ok(due.collect())
+    let mut page = DuePage { last: rows.first().and_then(|row| row.last), ..DuePage::default() };
+    for row in rows {
+        let (Some(merchant_id), Some(order_no)) = (row.merchant_id, row.order_no) else { continue };
+        let side = if row.has_attempt == Some(true) { &mut page.with_attempt } else { &mut page.closable };
+        side.push(OrderKey { merchant_id, order_no });
+    }
+    Ok(page)
 }
 
 /// A page of all open timers, by deadline and number: what Redis is rebuilt from.

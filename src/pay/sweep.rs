@@ -1,6 +1,8 @@
-//! Links that died before their order: each is closed at its channel, so that no attempt stays live for nothing.
+//! Links that died before their order: each is closed at its channel, so that no attempt stays live for nothing. While
+//! merchants are served the sweep works half of the time.
 
 use time::{Duration, OffsetDateTime};
+use tokio::time::Instant;
 
 use super::store;
 use crate::app::App;
@@ -29,11 +31,13 @@ pub async fn sweep_dead_links_within(app: &App, within: Within) -> Result<bool, 
     let (now, limit) = (app.now(), i64::try_from(BATCH)?);
     let mut after = OffsetDateTime::UNIX_EPOCH;
     loop {
-        let mut conn = app.db.conn().await?;
+        let (mut conn, since) = (app.db.conn().await?, Instant::now());
         let (written, last) = effect!(
             "pay.sweep",
             store::leave_dead_links_to_tasks(&mut conn, after, now - GRACE, limit, now).await
         )?;
+        drop(conn);
+        app.served.rest_after(since.elapsed()).await;
         if written > 0 {
             app.sweep_wake.notify_one();
         }

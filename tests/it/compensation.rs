@@ -9,13 +9,13 @@ use payonce::infra::duty::Batch;
 use serde_json::{Value, json};
 
 use crate::support::app::metric;
-use crate::support::service::is_full;
 use crate::support::{TestApp, TestOptions, seconds};
 
 mod leases;
 mod many;
 mod poison;
 mod silence;
+mod stuck;
 
 /// An instance whose channel may take four seconds, and whose workers count as dead after one.
 async fn patient() -> TestApp {
@@ -101,78 +101,6 @@ async fn what_waits_for_room_loses_no_try() {
     assert!(metric(&app, "payonce_compensations_total", &[("outcome", "untried")]).await >= 1.0);
     assert_eq!(app.count_where("refunds", "status = 'SUCCEEDED'").await, 10);
     assert_eq!(app.sandbox_books().await, (10 * 1990, 10 * 1990));
-    app.end().await;
-}
-
-/// Orders past their deadline, each with a link that must be closed at the channel first.
-async fn stuck_orders(app: &TestApp, count: i64) {
-    app.sql(&format!(
-        "SET session_replication_role = replica;
-         INSERT INTO orders (merchant_id, order_no, user_id, amount, currency, expires_at, attempts, created_at, updated_at)
-         SELECT 'demo', 'S' || g, 'u1', 1990, 'CNY', now() - interval '90 s' + g * interval '1 us', 1,
-                now() - interval '1 h', now() - interval '1 h' FROM generate_series(1, {count}) AS g;
-         INSERT INTO order_history (merchant_id, order_no, seq, to_status, event, created_at)
-         SELECT 'demo', 'S' || g, 1, 'PENDING', 'CREATED', now() - interval '1 h' FROM generate_series(1, {count}) AS g;
-         INSERT INTO pay_orders (pay_order_id, merchant_id, order_no, payer_id, channel, status, amount, currency,
-                                 pay_url, expires_at, created_at, updated_at, version)
-         SELECT 'po_s' || g, 'demo', 'S' || g, 'u1', 'sandbox', 'PAYING', 1990, 'CNY', 'http://127.0.0.1/', now(),
-                now() - interval '1 h', now() - interval '1 h', 2 FROM generate_series(1, {count}) AS g;
-         INSERT INTO order_history (merchant_id, order_no, pay_order_id, seq, from_status, to_status, event, created_at)
-         SELECT 'demo', 'S' || g, 'po_s' || g, seq, CASE seq WHEN 2 THEN 'INIT' END,
-                CASE seq WHEN 1 THEN 'INIT' ELSE 'PAYING' END, CASE seq WHEN 1 THEN 'BEGUN' ELSE 'LINK_MADE' END,
-                now() - interval '1 h'
-         FROM generate_series(1, {count}) AS g, generate_series(1, 2) AS seq;
-         SET session_replication_role = origin;
-         ANALYZE orders; ANALYZE pay_orders"
-    ))
-    .await;
-}
-
-/// How long each of some new orders takes to get its link.
-async fn latencies(app: &TestApp, prefix: &str) -> Vec<Duration> {
-    let mut all = Vec::new();
-    for number in 0..100 {
-        let order_no = format!("{prefix}{number}");
-        let since = Instant::now();
-        app.order_to_pay(&order_no).await;
-        all.push(since.elapsed());
-    }
-    all.sort();
-    all
-}
-
-#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn old_orders_without_number_delay_no_fresh_one() {
-    let app = TestApp::start_working().await;
-    let calm = latencies(&app, "C").await;
-    let count = if is_full() { 100_000 } else { 10_000 };
-    stuck_orders(&app, count).await;
-    let waiting = "lane = 'SWEEP' AND status IN ('READY', 'RUNNING')";
-    app.eventually("they are being swept", async || app.count_where("compensations", waiting).await > 500)
-        .await;
-
-    // What somebody waits for: a link whose first call met silence is made by its task.
-    app.fault(FaultOp::Create, FaultKind::TimeoutBefore, 1, Some(1_200)).await;
-    app.order("F0").await;
-    app.pay_url("F0").await.expect(503);
-    let since = Instant::now();
-    app.eventually("the fresh task is done", async || app.attempt_statuses("F0").await == ["PAYING"]).await;
-    let fresh = since.elapsed();
-    let storm = latencies(&app, "D").await;
-    let left = app.count_where("orders", "status = 'PENDING' AND order_no LIKE 'S%'").await;
-    let median = |all: &[Duration]| all[all.len() / 2];
-    println!(
-        "{count} stuck orders, {left} left: a fresh task was done after {fresh:?}; order and link take {:?} (p50) and \
-         {:?} (p99), before {:?} and {:?}",
-        median(&storm),
-        storm[98],
-        median(&calm),
-        calm[98]
-    );
-    assert!(left > 0, "the sweep was over too soon to measure anything");
-    assert!(fresh < Duration::from_secs(4), "a retry is due after a second: {fresh:?}");
-    let swept = app.count_where("orders", "status = 'CLOSED' AND order_no LIKE 'S%'").await;
-    assert!(swept > 0, "the sweep goes on meanwhile");
     app.end().await;
 }
 

@@ -445,7 +445,7 @@ async fn a_sweep_meets_what_tasks_drive_once_and_looks_each_up() {
     app.sql("ANALYZE orders; ANALYZE compensations; ANALYZE pay_orders").await;
     let alive = "'{READY,RUNNING}'";
     for (text, arguments, index) in [
-        ("AS due\n           LEFT JOIN LATERAL", "'epoch', now(), 500, ", "orders_pending_by_deadline"),
+        ("FROM pending AS due\n", "'epoch', now(), 5000, ", "orders_pending_by_deadline"),
         ("page AS MATERIALIZED", "'epoch', now(), 500, now(), ", "pay_orders_live_by_end"),
     ] {
         let plan = plan_of(&app, text, &format!("{arguments}{alive}")).await;

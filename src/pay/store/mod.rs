@@ -111,8 +111,8 @@ pub(super) async fn list_of_order(conn: &mut Conn, key: &OrderKey) -> Result<Vec
 }
 
 /// Writes the tasks that close live attempts which ended between `after` and `horizon`, the next `limit` of them and
-/// those of the same instant, but for attempts that a task drives already. Gives how many, and the last instant;
-/// no instant when there was none left.
+/// those of the same instant, but for attempts that a task drives already, and those of orders that are due: whoever closes
+/// the order ends them. Gives how many, and the last instant; no instant when there was none left.
 pub(super) async fn leave_dead_links_to_tasks(
     conn: &mut Conn,
     after: OffsetDateTime,
@@ -138,6 +138,9 @@ pub(super) async fn leave_dead_links_to_tasks(
                    AND status = ANY($5)
                  LIMIT 1) AS task ON true
              WHERE task.id IS NULL
+               -- Looked up one by one: a plan that joins the orders may walk all of them.
+               AND NOT (SELECT orders.status = 'PENDING' AND orders.expires_at <= $2 FROM orders
+                        WHERE orders.merchant_id = page.merchant_id AND orders.order_no = page.order_no)
              -- The id breaks ties, so that two sweeps write in one order and cannot deadlock.
              ORDER BY page.expires_at, pay_order_id
              ON CONFLICT (action, subject) WHERE status IN ('READY', 'RUNNING') DO NOTHING

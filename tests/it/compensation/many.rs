@@ -8,7 +8,7 @@ use payonce::operations;
 use serde_json::json;
 use sqlx::Executor;
 
-use super::stuck_orders;
+use super::stuck::stuck_orders;
 use crate::support::TestApp;
 use crate::support::service::is_full;
 

@@ -9,7 +9,7 @@ use payonce::channels::Channels;
 use payonce::compensation::Lane;
 use payonce::drive;
 
-use super::stuck_orders;
+use super::stuck::stuck_orders;
 use crate::support::TestApp;
 use crate::support::silent::Silent;
 
