@@ -165,7 +165,7 @@ pub struct HttpConfig {
     pub public_url: Option<String>,
     /// Connections at once at most. Env: `HTTP_CONNECTIONS_MAX`.
     pub max_connections: usize,
-    /// Requests under way at most, of merchants and as many of channels. Env: `HTTP_REQUESTS_MAX`.
+    /// Requests of merchants that are worked on at most; of channels a multiple. Env: `HTTP_REQUESTS_MAX`.
     pub max_requests: usize,
     /// Origins whose browsers may call the two public routes. Env: `CORS_ORIGINS`.
     pub cors_origins: Vec<String>,

@@ -114,9 +114,9 @@ pub const VARIABLES: &[Variable] = &[
     ),
     plain(
         "HTTP_REQUESTS_MAX",
-        "1024",
+        "256",
         "a whole number from 1 to 1000000",
-        "Requests of merchants under way at once at most, and as many callbacks; more are answered 503 OVERLOADED at once.",
+        "Requests of merchants that are worked on at once at most, and four times as many callbacks; more are answered 503 OVERLOADED at once. 128 for each core keep it busy; who waits for a channel does not count.",
     ),
     secret(
         "ADMIN_TOKENS",

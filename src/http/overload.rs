@@ -1,29 +1,42 @@
 //! Overload is turned away at the door: a request beyond what can be worked on in time hears so at once, before its
 //! credential and its body are looked at, and costs next to nothing.
 //!
+//! A place stands for work, and there are about as many as keep the machine busy: more would make everybody wait behind
+//! everybody, those who are turned away included. A fixed number, because gathered commands take longer the more of them
+//! share a commit: a limit that followed measured times would take that for a queue.
+//!
 //! Always true: nothing was done for whoever is turned away. A place is taken when the body is there, so that nobody
-//! holds one by sending slowly. Channels have places of their own, so that no rush of customers makes a channel repeat
-//! what it has to tell; operators and health checks are never turned away, and who only waits for a change of an order
-//! takes no place.
+//! holds one by sending slowly, and given back while its request waits for a channel or for another request
+//! ([`tasks::away`]), so that one channel that hangs leaves the places to the customers of all others. Whoever comes back
+//! from such a wait goes ahead of newcomers. Channels have places of their own, so that no rush of customers makes a
+//! channel repeat what it has to tell; operators and health checks are never turned away, and who only waits for a
+//! change of an order takes no place.
 
-use std::sync::{Arc, OnceLock};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicU32, AtomicUsize, Ordering};
 
 use axum::extract::{Request, State};
 use axum::http::request::Parts;
 use axum::http::{Method, Uri};
 use axum::middleware::Next;
 use axum::response::{IntoResponse, Response};
-use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 
 use super::Edge;
 use super::error::Problem;
 use crate::infra::tasks;
 
+/// Places of channels for each one of merchants: a callback that is turned away comes again after minutes, so more of
+/// them may wait.
+const CALLBACKS_FOR_EACH: usize = 4;
+/// Those who are turned away are told in turn to come again after 1 s, 2 s … so many, so that they do not all come in the
+/// same instant.
+const LONGEST_AWAY_SECS: u32 = 3;
+
 /// The places of an instance. Cheap to clone.
 #[derive(Clone, Debug)]
 pub struct Places {
-    merchants: Arc<Semaphore>,
-    channels: Arc<Semaphore>,
+    merchants: Arc<Room>,
+    channels: Arc<Room>,
 }
 
 /// Whose requests share places.
@@ -58,14 +71,13 @@ impl Callers {
 }
 
 impl Places {
-    /// So many for merchants, and as many for channels.
+    /// So many for merchants, and more for channels.
     #[must_use]
     pub fn new(count: usize) -> Self {
-        let count = count.min(Semaphore::MAX_PERMITS);
-        Self { merchants: Arc::new(Semaphore::new(count)), channels: Arc::new(Semaphore::new(count)) }
+        Self { merchants: Room::of(count), channels: Room::of(count.saturating_mul(CALLBACKS_FOR_EACH)) }
     }
 
-    fn of(&self, callers: Callers) -> Option<&Arc<Semaphore>> {
+    fn of(&self, callers: Callers) -> Option<&Arc<Room>> {
         match callers {
             Callers::Merchants => Some(&self.merchants),
             Callers::Channels => Some(&self.channels),
@@ -74,20 +86,50 @@ impl Places {
     }
 }
 
+/// Places that are shared. More than its size are taken only by those who come back.
+#[derive(Debug)]
+struct Room {
+    size: usize,
+    taken: AtomicUsize,
+    turned_away: AtomicU32,
+}
+
+impl Room {
+    fn of(size: usize) -> Arc<Self> {
+        Arc::new(Self { size, taken: AtomicUsize::new(0), turned_away: AtomicU32::new(0) })
+    }
+
+    fn is_full(&self) -> bool {
+        self.taken.load(Ordering::Relaxed) >= self.size
+    }
+
+    /// Takes a place, if there is one.
+    fn enter(&self) -> bool {
+        let one_more = |taken| (taken < self.size).then_some(taken + 1);
+        self.taken.fetch_update(Ordering::Relaxed, Ordering::Relaxed, one_more).is_ok()
+    }
+
+    /// When the next one who is turned away may come again.
+    fn next_return_secs(&self) -> u32 {
+        1 + self.turned_away.fetch_add(1, Ordering::Relaxed) % LONGEST_AWAY_SECS
+    }
+}
+
 /// A request's place, once it is taken, until it is answered.
 #[derive(Debug)]
 struct Place {
     callers: Callers,
-    places: Arc<Semaphore>,
-    taken: OnceLock<OwnedSemaphorePermit>,
+    room: Arc<Room>,
+    is_taken: AtomicBool,
 }
 
 impl Place {
     fn take(&self) -> Result<(), Problem> {
-        if self.taken.get().is_none() {
-            let place = Arc::clone(&self.places).try_acquire_owned().map_err(|_| self.none_left())?;
-            // Nobody else takes the place of this request.
-            let _ = self.taken.set(place);
+        if !self.is_taken.load(Ordering::Relaxed) {
+            if !self.room.enter() {
+                return Err(self.none_left());
+            }
+            self.is_taken.store(true, Ordering::Relaxed);
         }
         Ok(())
     }
@@ -96,18 +138,40 @@ impl Place {
         let callers = self.callers.as_str();
         metrics::counter!("payonce_requests_turned_away_total", "callers" => callers).increment(1);
         let detail = "more requests are under way than can be answered in time; nothing was done, ask again";
-        Problem::unavailable("OVERLOADED", detail)
+        Problem::unavailable("OVERLOADED", detail).retry_after(self.room.next_return_secs())
+    }
+}
+
+impl tasks::Place for Place {
+    fn leave(&self) -> bool {
+        let was_taken = self.is_taken.swap(false, Ordering::Relaxed);
+        if was_taken {
+            self.room.taken.fetch_sub(1, Ordering::Relaxed);
+        }
+        was_taken
+    }
+
+    fn come_back(&self) {
+        if !self.is_taken.swap(true, Ordering::Relaxed) {
+            self.room.taken.fetch_add(1, Ordering::Relaxed);
+        }
+    }
+}
+
+impl Drop for Place {
+    fn drop(&mut self) {
+        tasks::Place::leave(self);
     }
 }
 
 /// Lets a request in while there is a place, and turns it away otherwise. What has no body takes its place here.
 pub(super) async fn admit(State(edge): State<Edge>, mut request: Request, next: Next) -> Response {
     let callers = Callers::of(request.method(), request.uri());
-    let Some(places) = edge.places.of(callers) else { return next.run(request).await };
-    let place = Arc::new(Place { callers, places: Arc::clone(places), taken: OnceLock::new() });
+    let Some(room) = edge.places.of(callers) else { return next.run(request).await };
+    let place = Arc::new(Place { callers, room: Arc::clone(room), is_taken: AtomicBool::new(false) });
     let admitted = match *request.method() {
         Method::GET | Method::HEAD => place.take(),
-        _ if place.places.available_permits() == 0 => Err(place.none_left()),
+        _ if place.room.is_full() => Err(place.none_left()),
         _ => Ok(()),
     };
     if let Err(turned_away) = admitted {
@@ -137,5 +201,37 @@ mod tests {
         assert_eq!(of(Method::GET, "/pay/po_1?wait=25"), Callers::Merchants);
         assert_eq!(of(Method::POST, "/webhooks/sandbox"), Callers::Channels);
         assert_eq!(of(Method::GET, "/admin/overview"), Callers::Others);
+    }
+
+    #[test]
+    fn whoever_comes_back_finds_a_place_and_newcomers_none_until_there_are_fewer_again() {
+        let places = Places::new(2);
+        let room = &places.merchants;
+        let place = |room: &Arc<Room>| Place {
+            callers: Callers::Merchants,
+            room: Arc::clone(room),
+            is_taken: AtomicBool::new(false),
+        };
+        let [one, other, third, newcomer] = [(); 4].map(|()| place(room));
+        assert!(one.take().is_ok() && other.take().is_ok() && one.take().is_ok(), "a request has one");
+        assert!(third.take().is_err() && room.is_full());
+
+        assert!(tasks::Place::leave(&one) && !tasks::Place::leave(&one), "given back once");
+        assert!(third.take().is_ok());
+        tasks::Place::come_back(&one);
+        assert_eq!(room.taken.load(Ordering::Relaxed), 3);
+        drop(other);
+        assert!(newcomer.take().is_err(), "two of two are taken");
+        drop((one, third));
+        assert!(newcomer.take().is_ok());
+        drop(newcomer);
+        assert_eq!(room.taken.load(Ordering::Relaxed), 0);
+    }
+
+    #[test]
+    fn those_who_are_turned_away_come_again_in_turn() {
+        let room = Room::of(0);
+        let told: Vec<u32> = std::iter::repeat_with(|| room.next_return_secs()).take(7).collect();
+        assert_eq!(told, [1, 2, 3, 1, 2, 3, 1]);
     }
 }

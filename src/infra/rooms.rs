@@ -4,7 +4,7 @@ use std::collections::HashMap;
 use std::hash::Hash;
 use std::sync::{Arc, Mutex, PoisonError};
 
-use tokio::sync::Semaphore;
+use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 
 /// The rooms, made as they are asked for.
 #[derive(Debug)]
@@ -20,9 +20,12 @@ impl<K: Eq + Hash> Rooms<K> {
         Self { size, by_name: Mutex::default() }
     }
 
-    /// The room of that name.
-    pub fn at(&self, name: K) -> Arc<Semaphore> {
-        let mut by_name = self.by_name.lock().unwrap_or_else(PoisonError::into_inner);
-        by_name.entry(name).or_insert_with(|| Arc::new(Semaphore::new(self.size))).clone()
+    /// A place in the room of that name; nothing when all are taken.
+    pub fn enter(&self, name: K) -> Option<OwnedSemaphorePermit> {
+        let room = {
+            let mut by_name = self.by_name.lock().unwrap_or_else(PoisonError::into_inner);
+            by_name.entry(name).or_insert_with(|| Arc::new(Semaphore::new(self.size))).clone()
+        };
+        room.try_acquire_owned().ok()
     }
 }
