@@ -27,6 +27,9 @@ use crate::outbox::{Relay, RelayParts};
 /// questions a second, one that answers in 100 ms eighty.
 const LOOKS_AT_ONCE: usize = 8;
 
+/// Who waits for one channel at once at most, for each request that may be under way: they hold no place meanwhile.
+const WAITING_FOR_EACH: usize = 4;
+
 /// The service's insides, shared by every handler and duty.
 #[derive(Clone, Debug)]
 pub struct App(Arc<Inside>);
@@ -66,6 +69,8 @@ pub struct Inside {
     pub served: Served,
     /// The rooms of those who look at attempts, by channel.
     pub looks: Rooms<String>,
+    /// The rooms of those who wait for an answer from outside, by channel or URL.
+    pub waiting: Rooms<String>,
     /// Calls the endpoint of rates, where there is one.
     pub rates_http: Option<reqwest::Client>,
     /// Wakes the duty that settles in batches, after a commit that began a run.
@@ -135,6 +140,7 @@ impl App {
             broker: amqp.clone().map(|amqp| Events::new(amqp, &named("events"))),
             lease: config.task_lease,
         });
+        let waiting = Rooms::of(config.http.max_requests.saturating_mul(WAITING_FOR_EACH));
         let rates_http = config.rates.url.is_some().then(|| http_client::builder().build()).transpose()?;
         Ok(Self(Arc::new(Inside {
             config,
@@ -153,6 +159,7 @@ impl App {
             changes: Changes::default(),
             served: Served::default(),
             looks: Rooms::of(LOOKS_AT_ONCE),
+            waiting,
             rates_http,
             settlement_wake: Arc::default(),
             reconciliation_wake: Arc::default(),

@@ -1,32 +1,37 @@
 //! Overload is turned away at the door: a request beyond what can be worked on in time hears so at once, before its
 //! credential and its body are looked at, and costs next to nothing.
 //!
-//! Always true: nothing was done for whoever is turned away. A place is taken when the body is there, so that nobody
-//! holds one by sending slowly. Channels have places of their own, so that no rush of customers makes a channel repeat
-//! what it has to tell; operators and health checks are never turned away, and who only waits for a change of an order
-//! takes no place. As long as a merchant's request is under way, old work makes way for it: see [`Served`].
-//!
-//! [`Served`]: crate::infra::served::Served
+//! Always true: nothing was done for whoever is turned away. A place ([`room`]) stands for work. It is taken when the body
+//! is there, so that nobody holds one by sending slowly, and given back while its request waits for a channel or for
+//! another request ([`tasks::away`]), so that one channel that hangs leaves the places to the customers of all others.
+//! Whoever comes back from such a wait goes ahead of newcomers. Channels have places of their own, so that no rush of
+//! customers makes a channel repeat what it has to tell; operators and health checks are never turned away, and who only
+//! waits for a change of an order takes no place. As long as a merchant's request is under way, old work makes way for it:
+//! see [`Served`](crate::infra::served::Served).
 
-use std::sync::{Arc, OnceLock};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 
 use axum::extract::{Request, State};
 use axum::http::request::Parts;
 use axum::http::{Method, Uri};
 use axum::middleware::Next;
 use axum::response::{IntoResponse, Response};
-use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 
 use super::Edge;
 use super::error::Problem;
 use crate::infra::served::Serving;
 use crate::infra::tasks;
 
+mod room;
+
+use room::Room;
+
 /// The places of an instance. Cheap to clone.
 #[derive(Clone, Debug)]
 pub struct Places {
-    merchants: Arc<Semaphore>,
-    channels: Arc<Semaphore>,
+    merchants: Arc<Room>,
+    channels: Arc<Room>,
 }
 
 /// Whose requests share places.
@@ -64,11 +69,10 @@ impl Places {
     /// So many for merchants, and as many for channels.
     #[must_use]
     pub fn new(count: usize) -> Self {
-        let count = count.min(Semaphore::MAX_PERMITS);
-        Self { merchants: Arc::new(Semaphore::new(count)), channels: Arc::new(Semaphore::new(count)) }
+        Self { merchants: Arc::new(Room::of(count)), channels: Arc::new(Room::always_whole(count)) }
     }
 
-    fn of(&self, callers: Callers) -> Option<&Arc<Semaphore>> {
+    fn of(&self, callers: Callers) -> Option<&Arc<Room>> {
         match callers {
             Callers::Merchants => Some(&self.merchants),
             Callers::Channels => Some(&self.channels),
@@ -81,18 +85,19 @@ impl Places {
 #[derive(Debug)]
 struct Place {
     callers: Callers,
-    places: Arc<Semaphore>,
-    taken: OnceLock<OwnedSemaphorePermit>,
+    room: Arc<Room>,
+    is_taken: AtomicBool,
     /// Old work makes way for merchants. It does not for channels: closing old orders makes those call.
     _serving: Option<Serving>,
 }
 
 impl Place {
     fn take(&self) -> Result<(), Problem> {
-        if self.taken.get().is_none() {
-            let place = Arc::clone(&self.places).try_acquire_owned().map_err(|_| self.none_left())?;
-            // Nobody else takes the place of this request.
-            let _ = self.taken.set(place);
+        if !self.is_taken.load(Ordering::Relaxed) {
+            if !self.room.enter() {
+                return Err(self.none_left());
+            }
+            self.is_taken.store(true, Ordering::Relaxed);
         }
         Ok(())
     }
@@ -101,20 +106,42 @@ impl Place {
         let callers = self.callers.as_str();
         metrics::counter!("payonce_requests_turned_away_total", "callers" => callers).increment(1);
         let detail = "more requests are under way than can be answered in time; nothing was done, ask again";
-        Problem::unavailable("OVERLOADED", detail)
+        Problem::unavailable("OVERLOADED", detail).retry_after(self.room.next_return_secs())
+    }
+}
+
+impl tasks::Place for Place {
+    fn leave(&self) -> bool {
+        let was_taken = self.is_taken.swap(false, Ordering::Relaxed);
+        if was_taken {
+            self.room.leave();
+        }
+        was_taken
+    }
+
+    fn come_back(&self) {
+        if !self.is_taken.swap(true, Ordering::Relaxed) {
+            self.room.come_back();
+        }
+    }
+}
+
+impl Drop for Place {
+    fn drop(&mut self) {
+        tasks::Place::leave(self);
     }
 }
 
 /// Lets a request in while there is a place, and turns it away otherwise. What has no body takes its place here.
 pub(super) async fn admit(State(edge): State<Edge>, mut request: Request, next: Next) -> Response {
     let callers = Callers::of(request.method(), request.uri());
-    let Some(places) = edge.places.of(callers) else { return next.run(request).await };
+    let Some(room) = edge.places.of(callers) else { return next.run(request).await };
     let serving = (callers == Callers::Merchants).then(|| edge.app.served.enter());
-    let place = Place { callers, places: Arc::clone(places), taken: OnceLock::new(), _serving: serving };
-    let place = Arc::new(place);
+    let room = Arc::clone(room);
+    let place = Arc::new(Place { callers, room, is_taken: AtomicBool::new(false), _serving: serving });
     let admitted = match *request.method() {
         Method::GET | Method::HEAD => place.take(),
-        _ if place.places.available_permits() == 0 => Err(place.none_left()),
+        _ if !place.room.has_place() => Err(place.none_left()),
         _ => Ok(()),
     };
     if let Err(turned_away) = admitted {

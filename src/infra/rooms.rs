@@ -4,7 +4,7 @@ use std::collections::HashMap;
 use std::hash::Hash;
 use std::sync::{Arc, Mutex, PoisonError};
 
-use tokio::sync::Semaphore;
+use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 
 /// What so many may be in.
 pub trait Room {
@@ -36,5 +36,12 @@ impl<K: Eq + Hash, R: Room> Rooms<K, R> {
     pub fn at(&self, name: K) -> Arc<R> {
         let mut by_name = self.by_name.lock().unwrap_or_else(PoisonError::into_inner);
         by_name.entry(name).or_insert_with(|| Arc::new(R::of(self.size))).clone()
+    }
+}
+
+impl<K: Eq + Hash> Rooms<K> {
+    /// A place in the room of that name; nothing when all are taken.
+    pub fn enter(&self, name: K) -> Option<OwnedSemaphorePermit> {
+        self.at(name).try_acquire_owned().ok()
     }
 }

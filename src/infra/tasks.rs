@@ -1,6 +1,8 @@
 //! Work that outlives its caller: a client that hangs up cancels only the wait, and equal requests share a run.
+//!
+//! Work may hold a place among so many that are under way. It gives it back while it waits for somebody else: for an
+//! answer from outside, or for the work of another request.
 
-use std::any::Any;
 use std::collections::HashMap;
 use std::hash::Hash;
 use std::sync::{Arc, Mutex, PoisonError};
@@ -23,13 +25,52 @@ pub enum TaskFailed {
     TimedOut,
 }
 
-tokio::task_local! {
-    static HELD: Arc<dyn Any + Send + Sync>;
+/// What work holds for as long as it lasts, but for the time in which it only waits.
+pub trait Place: Send + Sync {
+    /// Gives it back for a while; `false` where there was nothing to give back.
+    fn leave(&self) -> bool;
+    /// Has it again, also where all others are taken: what was begun is not turned away any more.
+    fn come_back(&self);
 }
 
-/// Holds something for as long as `work` takes, and as any work that is begun in it and outlives it.
-pub async fn holding<T>(held: Arc<dyn Any + Send + Sync>, work: impl Future<Output = T>) -> T {
-    HELD.scope(held, work).await
+tokio::task_local! {
+    static HELD: Arc<dyn Place>;
+}
+
+/// Holds a place for as long as `work` takes, and as any work that is begun in it and outlives it.
+pub async fn holding<T>(place: Arc<dyn Place>, work: impl Future<Output = T>) -> T {
+    HELD.scope(place, work).await
+}
+
+/// How long work keeps its place while it waits for an answer from outside.
+const BRIEF: Duration = Duration::from_millis(20);
+
+/// Waits for an answer from outside, which may never come: no place is held after the first 20 ms. A quick answer
+/// leaves no gap for a newcomer, and what answers in this very process is work of this machine.
+pub async fn away_when_long<T>(wait: impl Future<Output = T>) -> T {
+    let mut wait = std::pin::pin!(wait);
+    match tokio::time::timeout(BRIEF, wait.as_mut()).await {
+        Ok(answer) => answer,
+        Err(_) => away(wait).await,
+    }
+}
+
+/// Waits for somebody else: no place is held meanwhile. How many may wait so is for the caller to bound.
+pub async fn away<T>(wait: impl Future<Output = T>) -> T {
+    let held = HELD.try_with(Clone::clone).ok();
+    let _away = Away(held.filter(|place| place.leave()));
+    wait.await
+}
+
+/// Time away from a place, which ends also when the wait is given up.
+struct Away(Option<Arc<dyn Place>>);
+
+impl Drop for Away {
+    fn drop(&mut self) {
+        if let Some(place) = &self.0 {
+            place.come_back();
+        }
+    }
 }
 
 /// Longest life of one piece of work: two calls to a channel and the statements around them.
@@ -77,8 +118,10 @@ impl Tasks {
         let bounded = tokio::time::timeout(self.deadline, work).map_err(|_| TaskFailed::TimedOut);
         let held = HELD.try_with(Clone::clone).ok();
         let holding = async move {
-            let _held = held;
-            bounded.await
+            match held {
+                Some(place) => holding(place, bounded).await,
+                None => bounded.await,
+            }
         };
         // The lines that it logs belong to the request that began it.
         self.tracker.spawn(holding.in_current_span())
@@ -120,18 +163,18 @@ impl<K: Eq + Hash + Clone + Send + 'static, T: Clone + Send + Sync + 'static> Fl
     where
         F: Future<Output = T> + Send + 'static,
     {
-        let flight = {
+        let (flight, is_ours) = {
             let mut flying = self.flying.lock().unwrap_or_else(PoisonError::into_inner);
             match flying.get(&key) {
-                Some(flight) => flight.clone(),
+                Some(flight) => (flight.clone(), false),
                 None => {
                     let flight = self.take_off(key.clone(), Box::pin(work()));
                     flying.insert(key, flight.clone());
-                    flight
+                    (flight, true)
                 }
             }
         };
-        flight.await
+        if is_ours { flight.await } else { away(flight).await }
     }
 
     fn take_off(&self, key: K, work: BoxFuture<'static, T>) -> Flight<T> {
@@ -190,6 +233,38 @@ mod tests {
         });
         assert!(tokio::time::timeout(Duration::from_millis(5), work).await.is_err());
         assert!(is_done.await.is_ok(), "the work went on");
+    }
+
+    #[derive(Default)]
+    struct Counted(AtomicU32);
+
+    impl Place for Counted {
+        fn leave(&self) -> bool {
+            self.0.fetch_sub(1, Ordering::SeqCst) > 0
+        }
+        fn come_back(&self) {
+            self.0.fetch_add(1, Ordering::SeqCst);
+        }
+    }
+
+    #[tokio::test]
+    async fn whoever_waits_for_another_holds_no_place_and_has_it_again_also_when_the_wait_is_given_up() {
+        let place = Arc::new(Counted(AtomicU32::new(1)));
+        let tasks = Tasks::default();
+        let (seen, within) = (place.clone(), Duration::from_millis(5));
+        let work = tasks.run(async move {
+            let meanwhile = away(async { seen.0.load(Ordering::SeqCst) }).await;
+            let is_given_up = tokio::time::timeout(within, away(std::future::pending::<()>())).await.is_err();
+            let long = away_when_long(async {
+                let at_first = seen.0.load(Ordering::SeqCst);
+                tokio::time::sleep(2 * BRIEF).await;
+                (at_first, seen.0.load(Ordering::SeqCst))
+            });
+            (meanwhile, is_given_up, long.await, seen.0.load(Ordering::SeqCst))
+        });
+        let told = holding(place.clone(), work).await;
+        assert!(matches!(told, Ok((0, true, (1, 0), 1))), "{told:?}");
+        assert_eq!(away(async { place.0.load(Ordering::SeqCst) }).await, 1, "who holds none gives none back");
     }
 
     #[tokio::test]

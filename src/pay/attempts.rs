@@ -16,6 +16,7 @@ use crate::ids::MerchantId;
 use crate::infra::crash::effect;
 use crate::infra::db::{Conn, DbError};
 use crate::infra::lock::Scene;
+use crate::infra::tasks;
 use crate::orders::OrderKey;
 
 /// The attempt of that id, if it is this merchant's.
@@ -84,7 +85,7 @@ pub(super) async fn make_link(
         return_url: attempt.return_url.clone(),
         expires_at,
     };
-    match effect!("pay.create", channel.create(&trade).await) {
+    match effect!("pay.create", tasks::away_when_long(channel.create(&trade)).await) {
         Ok(created) => {
             let expires_at = created.expires_at.min(order_expires_at);
             publish_link(app, attempt, CreatedTrade { expires_at, ..created }, keep, LinkFrom::Channel).await
@@ -107,7 +108,7 @@ async fn fail_unless_paid(
     refusal: Refusal,
     keep: Option<&Keep<Outcome>>,
 ) -> Result<Linked, PayError> {
-    match channel.query(&attempt.trade_ref()?).await {
+    match tasks::away_when_long(channel.query(&attempt.trade_ref()?)).await {
         Ok(state @ TradeState::Paid(_)) => {
             report::apply(app, &Report::of_attempt(&attempt, state, Origin::Query)).await?;
             Ok(Linked::Moved)

@@ -10,6 +10,7 @@ use crate::compensation::{self, Action, Drive, NewTask};
 use crate::infra::crash::effect;
 use crate::infra::db::DbError;
 use crate::infra::lock::{LockGuard, Scene};
+use crate::infra::tasks;
 
 /// Closes a live attempt at its channel and then here; when it was paid there already, it pays its order.
 /// Afterwards the attempt is not live any more. Whoever works under a lock names it.
@@ -22,7 +23,7 @@ pub async fn end_attempt(app: &App, attempt: &Attempt, lock: Option<&LockGuard>)
     let channel = channel.ok_or_else(|| PayError::UnknownChannel(attempt.channel.clone()))?;
     write_task(app, attempt).await?;
     lock.map_or(Ok(()), LockGuard::still_held)?;
-    match close_at_channel(channel.as_ref(), attempt).await? {
+    match close_at_channel(app, channel.as_ref(), attempt).await? {
         Ok(state) => {
             let report = Report::of_attempt(attempt, state, Origin::Query);
             report::apply(app, &report).await?;
@@ -64,14 +65,17 @@ async fn write_task(app: &App, attempt: &Attempt) -> Result<(), PayError> {
     Ok(effect!("pay.guard", compensation::append(&mut conn, &task, now).await)?)
 }
 
-/// Closes, and asks for the payment where the channel only says that there was one.
+/// Closes, and asks for the payment where the channel only says that there was one. While too many wait for the channel
+/// it is not asked.
 async fn close_at_channel(
+    app: &App,
     channel: &dyn Channel,
     attempt: &Attempt,
 ) -> Result<Result<TradeState, CallError>, PayError> {
+    let Some(_room) = app.waiting.enter(attempt.channel.clone()) else { return Ok(Err(CallError::NotNow)) };
     let trade = attempt.trade_ref()?;
-    let closing = effect!("pay.close", channel.close(&trade).await);
-    Ok(channels::close_then_ask(closing, || channel.query(&trade)).await)
+    let closing = effect!("pay.close", tasks::away_when_long(channel.close(&trade)).await);
+    Ok(channels::close_then_ask(closing, || tasks::away_when_long(channel.query(&trade))).await)
 }
 
 /// Ends the attempt of that id, for a task.

@@ -10,6 +10,7 @@
 use std::time::Duration;
 
 use time::OffsetDateTime;
+use tokio::sync::OwnedSemaphorePermit;
 
 use super::attempts::{Linked, make_link};
 use super::end::end_attempt;
@@ -24,6 +25,7 @@ use crate::ids::{MerchantId, OrderNo, PayOrderId, UserId};
 use crate::infra::crash::effect;
 use crate::infra::lock::{LockBusy, LockGuard, Scene, Turn};
 use crate::infra::repeat::differing;
+use crate::infra::tasks;
 use crate::money::{Amount, Currency};
 use crate::orders::{self, NewOrder, OrderError, OrderKey, OrderKind, OrderStatus};
 
@@ -228,6 +230,7 @@ async fn make(app: &App, asked: Asked<'_>, mut facts: Facts) -> Result<PayUrl, P
         match decide(&facts, request, app.now())? {
             Step::Answer(link) => return give(app, asked, link).await,
             Step::Begin => {
+                let _room = waiting_room(app, request)?;
                 let attempt = new_attempt(app, request, &facts);
                 if begin(app, &attempt, &facts).await?
                     && let Some(link) = link_of(app, asked, attempt, &facts).await?
@@ -236,6 +239,7 @@ async fn make(app: &App, asked: Asked<'_>, mut facts: Facts) -> Result<PayUrl, P
                 }
             }
             Step::DriveOn(id) => {
+                let _room = waiting_room(app, request)?;
                 if let Some(attempt) = Box::pin(take_over(app, request, &id)).await?
                     && let Some(link) = link_of(app, asked, attempt, &facts).await?
                 {
@@ -251,6 +255,12 @@ async fn make(app: &App, asked: Asked<'_>, mut facts: Facts) -> Result<PayUrl, P
     }
     // Others took the order over again and again.
     Err(PayError::Busy(LockBusy))
+}
+
+/// A place among those who wait for the channel, taken before anything is written: one that hangs makes no more wait
+/// than there is room for, and nobody of another channel.
+fn waiting_room(app: &App, request: &PayUrlRequest) -> Result<OwnedSemaphorePermit, PayError> {
+    app.waiting.enter(request.channel.clone()).ok_or(PayError::ChannelUnavailable)
 }
 
 /// What these facts call for. Pure.
@@ -373,7 +383,7 @@ async fn take_over(app: &App, request: &PayUrlRequest, id: &PayOrderId) -> Resul
             return Ok(Some(attempt));
         }
         drop(conn);
-        tokio::time::sleep(LOOK_EVERY).await;
+        tasks::away(tokio::time::sleep(LOOK_EVERY)).await;
     }
 }
 

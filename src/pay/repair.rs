@@ -37,8 +37,7 @@ pub async fn find_and_repair(
         return Ok(attempt);
     }
     // Before the mark: what found no room may be asked about by the next look.
-    let room = app.looks.at(attempt.channel.clone()).try_acquire_owned();
-    let Ok(room) = room else { return Ok(attempt) };
+    let Some(room) = app.looks.enter(attempt.channel.clone()) else { return Ok(attempt) };
     if !may_ask(app, &attempt).await {
         return Ok(attempt);
     }

@@ -1,13 +1,15 @@
 //! Far more requests than can be worked on: whoever has no place hears so at once, those inside are served as before,
-//! channels, operators and health checks notice nothing, and afterwards all is well again.
+//! channels, operators and health checks notice nothing, and afterwards all is well again. Who only waits, for a channel
+//! or for an equal request, keeps no place from anybody.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::time::{Duration, Instant};
 
 use futures_util::future::join_all;
+use payonce::channels::sandbox::FaultOp;
 use reqwest::Method;
-use serde_json::json;
+use serde_json::{Value, json};
 use tokio::time::sleep;
 
 use crate::support::service::{OPERATOR_OF_PROCESS, Service, Shop};
@@ -24,6 +26,8 @@ struct Crowd {
     is_over: AtomicBool,
     served: AtomicUsize,
     turned_away: AtomicUsize,
+    /// How many were told to come again after 1, 2 and 3 seconds.
+    told: [AtomicUsize; 3],
     /// Longest that somebody waited for being turned away, in microseconds.
     slowest_refusal: AtomicUsize,
 }
@@ -42,7 +46,11 @@ impl Crowd {
                 continue;
             }
             assert_eq!(reply.problem(503), "OVERLOADED", "{}", reply.text);
-            assert_eq!(reply.header("retry-after"), Some("1"));
+            let told: usize =
+                reply.header("retry-after").expect("when to come again").parse().expect("seconds");
+            self.told[told - 1].fetch_add(1, Ordering::Relaxed);
+            // It would be closed for idleness just then.
+            assert_eq!(reply.header("connection"), (told > 1).then_some("close"));
             let took = usize::try_from(asked.elapsed().as_micros()).expect("small");
             self.slowest_refusal.fetch_max(took, Ordering::Relaxed);
             self.turned_away.fetch_add(1, Ordering::Relaxed);
@@ -129,6 +137,8 @@ async fn a_rush_is_turned_away_at_the_door_and_those_inside_are_served() {
         Duration::from_micros(rush.slowest_refusal.load(Ordering::Relaxed) as u64),
     );
     assert!(turned_away > 0 && served > 0, "{served} served, {turned_away} turned away");
+    let told = rush.told.each_ref().map(|told| told.load(Ordering::Relaxed));
+    assert!(told.iter().max().expect("three") - told.iter().min().expect("three") <= 1, "in turn: {told:?}");
     // A connection each, and nothing that piles up behind them.
     assert!(after.grown_since(&before) < 48 * 1024, "{before:?}, {after:?}");
     let recovered = Instant::now();
@@ -144,4 +154,82 @@ async fn a_rush_is_turned_away_at_the_door_and_those_inside_are_served() {
     // What was told by hand the sandbox's books do not know.
     shop.app.assert_books_balance().await;
     shop.app.end().await;
+}
+
+/// A shop with few places, whose channel takes so long for a link.
+async fn slow_shop(places: usize, slow_ms: u32) -> (Shop, Arc<Service>) {
+    let shop = Shop::open().await;
+    let mut command = shop.command("");
+    command.env("HTTP_REQUESTS_MAX", places.to_string()).env("CHANNEL_DEADLINE_MS", "10000");
+    let service = Arc::new(shop.start(command).await);
+    shop.app.watch_calls(FaultOp::Create, slow_ms).await;
+    (shop, service)
+}
+
+fn link_of(order_no: &str) -> Value {
+    json!({"order_no": order_no, "payer_id": "u1", "channel": "sandbox"})
+}
+
+fn order(order_no: &str) -> Value {
+    json!({"order_no": order_no, "user_id": "u1", "currency": "CNY", "amount": 5})
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_channel_that_hangs_takes_no_place_from_anybody_else() {
+    const FEW: usize = 4;
+    // As many as may wait for one channel.
+    const WAITING: usize = 4 * FEW;
+    let (shop, service) = slow_shop(FEW, 6_000).await;
+    for number in 0..=WAITING {
+        service.post("/orders", &order(&format!("slow-{number}"))).await.expect("it lives").expect(201);
+    }
+    let waiting: Vec<_> = (0..WAITING)
+        .map(|number| {
+            let service = service.clone();
+            tokio::spawn(async move { service.post("/pay/url", &link_of(&format!("slow-{number}"))).await })
+        })
+        .collect();
+    let all_wait = async || {
+        shop.app.count_where("pay_orders", "status = 'INIT'").await == i64::try_from(WAITING).expect("small")
+    };
+    service.until("all wait for the channel", all_wait).await.expect("it lives");
+
+    // One after the other they need one place, which there is once the last of those who wait has left its own.
+    service.post("/orders", &order("first")).await.expect("it lives").expect(201);
+    for number in 0..50 {
+        let made = service
+            .ask_once(Method::POST, "/orders", SECRET_KEY, Some(&order(&format!("other-{number}"))))
+            .await;
+        made.expect("it lives").expect(201);
+    }
+    let path = "/pay/url";
+    let one_more =
+        service.ask_once(Method::POST, path, SECRET_KEY, Some(&link_of(&format!("slow-{WAITING}")))).await;
+    assert_eq!(one_more.expect("it lives").problem(503), "CHANNEL_UNAVAILABLE");
+    assert!(all_wait().await, "nothing was begun for one too many, and nobody was answered meanwhile");
+
+    for link in waiting {
+        link.await.expect("no panic").expect("it lives").expect(200);
+    }
+    assert_eq!(shop.app.calls_of(FaultOp::Create).await, i64::try_from(WAITING).expect("small"));
+    let link = service.ask(Method::POST, path, SECRET_KEY, Some(&link_of(&format!("slow-{WAITING}")))).await;
+    link.expect("it lives").expect(200);
+    shop.settle("after the silence").await;
+    Arc::into_inner(service).expect("nobody else has it").kill().await;
+    shop.end().await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_crowd_that_asks_for_the_same_takes_the_place_of_one() {
+    let (shop, service) = slow_shop(4, 1_500).await;
+    service.post("/orders", &order("A1")).await.expect("it lives").expect(201);
+    let link = link_of("A1");
+    let crowd = (0..64).map(|_| service.ask_once(Method::POST, "/pay/url", SECRET_KEY, Some(&link)));
+    for reply in join_all(crowd).await {
+        reply.expect("it lives").expect(200);
+    }
+    assert_eq!(shop.app.calls_of(FaultOp::Create).await, 1, "the channel was called once");
+    shop.settle("after the crowd").await;
+    Arc::into_inner(service).expect("nobody else has it").kill().await;
+    shop.end().await;
 }

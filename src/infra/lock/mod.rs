@@ -26,6 +26,7 @@ pub use backend::{BackendUnavailable, LockBackend, backend_on};
 pub use quorum::QuorumLock;
 pub use redis::RedisLock;
 
+use crate::infra::tasks;
 use crate::infra::words::words;
 use queue::{KeyedQueue, Place};
 
@@ -207,7 +208,7 @@ impl Locks {
             if left.is_zero() {
                 return None;
             }
-            tokio::time::sleep(left.min(LOOK_EVERY)).await;
+            tasks::away(tokio::time::sleep(left.min(LOOK_EVERY))).await;
             if let Some(found) = look().await {
                 return Some(found);
             }

@@ -6,6 +6,8 @@ use std::time::Duration;
 
 use tokio::sync::OwnedMutexGuard;
 
+use crate::infra::tasks;
+
 type Seat = Arc<tokio::sync::Mutex<()>>;
 
 /// A queue per key. Keys that nobody waits for take no memory.
@@ -27,7 +29,8 @@ impl KeyedQueue {
         place.turn = seat.clone().try_lock_owned().ok();
         if place.turn.is_none() {
             place.has_waited = true;
-            place.turn = tokio::time::timeout(deadline, seat.lock_owned()).await.ok();
+            let turn = tasks::away(tokio::time::timeout(deadline, seat.lock_owned()));
+            place.turn = turn.await.ok();
         }
         // A place without a turn is dropped here and tidies up after itself.
         place.turn.is_some().then_some(place)

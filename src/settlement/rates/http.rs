@@ -7,9 +7,11 @@
 use async_trait::async_trait;
 use secrecy::ExposeSecret;
 use serde::{Deserialize, Serialize};
+use tokio::sync::OwnedSemaphorePermit;
 
 use super::{Question, Quote, RateSource, SourceError};
 use crate::config::RatesConfig;
+use crate::infra::tasks;
 use crate::settlement::terms::{Factor, Rate};
 
 /// Bytes of an answer at most: five hundred orders of a hundred lines have less.
@@ -21,6 +23,8 @@ pub(super) struct HttpRates<'a> {
     pub(super) http: &'a reqwest::Client,
     pub(super) url: &'a str,
     pub(super) config: &'a RatesConfig,
+    /// A place among those who wait for it; nothing when too many do.
+    pub(super) room: Option<OwnedSemaphorePermit>,
 }
 
 #[derive(Serialize)]
@@ -71,9 +75,13 @@ impl<'a> From<&'a Question> for AskedOrder<'a> {
 #[async_trait]
 impl RateSource for HttpRates<'_> {
     async fn quotes(&self, questions: &[Question]) -> Result<Vec<Quote>, SourceError> {
+        if self.room.is_none() {
+            return Err(SourceError::Silent("too many wait for it already".to_owned()));
+        }
         let asked = Asked { orders: questions.iter().map(AskedOrder::from).collect() };
-        let bytes = tokio::time::timeout(self.config.deadline, self.ask(&asked)).await;
-        let bytes = bytes.map_err(|_| SourceError::Silent("no answer before the deadline".to_owned()))??;
+        let bytes = tasks::away_when_long(tokio::time::timeout(self.config.deadline, self.ask(&asked)));
+        let bytes =
+            bytes.await.map_err(|_| SourceError::Silent("no answer before the deadline".to_owned()))??;
         read(&bytes, questions)
     }
 }

@@ -68,7 +68,10 @@ pub trait RateSource: Send + Sync {
 /// The source that is configured.
 pub(super) fn source(app: &App) -> Box<dyn RateSource + '_> {
     match (&app.config.rates.url, &app.rates_http) {
-        (Some(url), Some(http)) => Box::new(HttpRates { http, url, config: &app.config.rates }),
+        (Some(url), Some(http)) => {
+            let room = app.waiting.enter(url.clone());
+            Box::new(HttpRates { http, url, config: &app.config.rates, room })
+        }
         _ => Box::new(ListedRates),
     }
 }

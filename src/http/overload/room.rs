@@ -1,0 +1,138 @@
+//! A room: so many places, and who finds none comes again later.
+//!
+//! All of it is for a burst, which is over in a moment. A quarter of it is enough to keep two cores busy: under a load that
+//! lasts, more would only make everybody wait behind everybody, those who are turned away included. So as soon as more than
+//! a quarter have been taken for [`BURST`], a quarter is all that newcomers find, until for [`CALM`] nobody has found it
+//! taken. A fixed share and no limit that follows measured times, because gathered commands take longer the more of them
+//! share a commit: such a limit would take that for a queue.
+
+use std::sync::atomic::{AtomicU32, AtomicU64, AtomicUsize, Ordering};
+use std::time::Duration;
+
+use tokio::time::Instant;
+
+/// How long a burst may last.
+const BURST: Duration = Duration::from_millis(250);
+/// How long there must be room for a new burst to be one.
+const CALM: Duration = Duration::from_millis(500);
+/// A room of so few has no more than it needs.
+const FEW: usize = 64;
+/// Those who are turned away are told in turn to come again after 1 s, 2 s … so many, so that they do not all come in the
+/// same instant.
+const LONGEST_AWAY_SECS: u32 = 3;
+
+/// Places that are shared. More than there are have only those who come back.
+#[derive(Debug)]
+pub(super) struct Room {
+    size: usize,
+    /// What there is under a load that lasts.
+    lasting: usize,
+    taken: AtomicUsize,
+    turned_away: AtomicU32,
+    opened_at: Instant,
+    /// Since when it has been crowded, and when somebody last found it so: milliseconds since it was opened.
+    crowded_since: AtomicU64,
+    crowded_last: AtomicU64,
+}
+
+impl Room {
+    pub(super) fn of(size: usize) -> Self {
+        Self { lasting: (size / 4).max(size.min(FEW)), ..Self::always_whole(size) }
+    }
+
+    /// One whose size is for a load that lasts, too.
+    pub(super) fn always_whole(size: usize) -> Self {
+        Self {
+            size,
+            lasting: size,
+            taken: AtomicUsize::new(0),
+            turned_away: AtomicU32::new(0),
+            opened_at: Instant::now(),
+            crowded_since: AtomicU64::new(0),
+            // Long before it was opened.
+            crowded_last: AtomicU64::new(0),
+        }
+    }
+
+    /// Whether a newcomer would find a place now.
+    pub(super) fn has_place(&self) -> bool {
+        self.is_open_to(self.taken.load(Ordering::Relaxed))
+    }
+
+    /// Takes a place, if there is one.
+    pub(super) fn enter(&self) -> bool {
+        let one_more = |taken| self.is_open_to(taken).then_some(taken + 1);
+        self.taken.fetch_update(Ordering::Relaxed, Ordering::Relaxed, one_more).is_ok()
+    }
+
+    /// Gives a place back.
+    pub(super) fn leave(&self) {
+        self.taken.fetch_sub(1, Ordering::Relaxed);
+    }
+
+    /// Takes a place again, whether or not there is one.
+    pub(super) fn come_back(&self) {
+        self.taken.fetch_add(1, Ordering::Relaxed);
+    }
+
+    /// When the next one who is turned away may come again.
+    pub(super) fn next_return_secs(&self) -> u32 {
+        1 + self.turned_away.fetch_add(1, Ordering::Relaxed) % LONGEST_AWAY_SECS
+    }
+
+    fn is_open_to(&self, taken: usize) -> bool {
+        taken < self.lasting || taken < self.size && self.is_burst_at(Instant::now())
+    }
+
+    /// Whether the crowd that somebody meets now came only just now.
+    fn is_burst_at(&self, now: Instant) -> bool {
+        let millis = |time: Duration| u64::try_from(time.as_millis()).unwrap_or(u64::MAX);
+        // From 1 on: nobody was met at 0.
+        let now = millis(now - self.opened_at).saturating_add(1);
+        let last = self.crowded_last.swap(now, Ordering::Relaxed);
+        if last == 0 || now.saturating_sub(last) > millis(CALM) {
+            self.crowded_since.store(now, Ordering::Relaxed);
+        }
+        now.saturating_sub(self.crowded_since.load(Ordering::Relaxed)) < millis(BURST)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn whoever_comes_back_finds_a_place_and_newcomers_none_until_there_are_fewer_again() {
+        let room = Room::of(2);
+        assert!(room.enter() && room.enter() && !room.enter() && !room.has_place());
+        room.leave();
+        assert!(room.has_place() && room.enter());
+        room.come_back();
+        room.leave();
+        assert!(!room.enter(), "two of two are taken");
+        room.leave();
+        assert!(room.enter());
+    }
+
+    #[test]
+    fn a_burst_finds_all_places_and_a_load_that_lasts_a_quarter() {
+        let (room, ms) = (Room::of(400), Duration::from_millis);
+        let start = room.opened_at;
+        assert_eq!((room.lasting, Room::of(100).lasting, Room::of(8).lasting), (100, 64, 8));
+        assert!(room.is_burst_at(start) && room.is_burst_at(start + BURST - ms(1)));
+        for step in 0..20 {
+            let now = start + BURST + step * CALM;
+            assert!(!room.is_burst_at(now), "it lasts");
+        }
+        let calm = start + BURST + 20 * CALM;
+        assert!(!room.is_burst_at(calm), "not calm for long enough");
+        assert!(room.is_burst_at(calm + CALM + ms(1)), "a new one");
+    }
+
+    #[test]
+    fn those_who_are_turned_away_come_again_in_turn() {
+        let room = Room::of(0);
+        let told: Vec<u32> = std::iter::repeat_with(|| room.next_return_secs()).take(7).collect();
+        assert_eq!(told, [1, 2, 3, 1, 2, 3, 1]);
+    }
+}
