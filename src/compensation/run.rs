@@ -243,7 +243,7 @@ impl<'a> Session<'a> {
         });
         self.is_idle = rows.len() < limit;
         self.claimed += rows.len();
-        self.ahead -= rows.len();
+        self.ahead = self.ahead.saturating_sub(rows.len());
         for row in &rows {
             let late = (now - row.was_due_at).as_seconds_f64().max(0.0);
             metrics::histogram!("payonce_task_lateness_seconds", "lane" => crew.lane.as_str()).record(late);

@@ -288,6 +288,8 @@ async fn a_claim_finds_what_is_due_in_its_lane_past_any_number_of_done_tasks() {
     for (world, seed) in WORLDS {
         let mut tx = enter(&config, seed).await;
         let plan = plan(&mut tx, &claims[0]).await.to_string();
+        // On the inner side of a join it would be carried out for each row of the other, and take a batch each time.
+        assert!(plan.contains("CTE due"), "{world}: what is due is found once: {plan}");
         let cond = plan.split("compensations_due").nth(1).unwrap_or_else(|| panic!("{world}: {plan}"));
         assert!(cond.contains("lane = $3") && cond.contains("due_at <= $1"), "{world}: {plan}");
         let mut found = Vec::new();

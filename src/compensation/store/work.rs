@@ -49,9 +49,8 @@ pub(in crate::compensation) async fn claim_due(
 ) -> Result<Vec<Claimed>, DbError> {
     let tasks = sqlx::query_as!(
         Claimed,
-        r#"UPDATE compensations AS task
-           SET status = 'RUNNING', attempts = task.attempts + 1, due_at = $2, last_error = NULL, updated_at = $1
-           FROM (
+        r#"WITH due AS MATERIALIZED (
+               -- Once: a plan that joined a subquery anew for each row would take another batch each time.
                SELECT id, due_at FROM compensations
                WHERE lane = $3 AND status IN ('READY', 'RUNNING') AND due_at <= $1
                  AND NOT EXISTS (SELECT 1 FROM compensation_lanes AS resting
@@ -60,7 +59,10 @@ pub(in crate::compensation) async fn claim_due(
                LIMIT $4
                -- Any number of instances work side by side.
                FOR UPDATE SKIP LOCKED
-           ) AS due
+           )
+           UPDATE compensations AS task
+           SET status = 'RUNNING', attempts = task.attempts + 1, due_at = $2, last_error = NULL, updated_at = $1
+           FROM due
            WHERE task.id = due.id
            RETURNING task.id, task.action, task.subject, task.merchant_id, task.order_no, task.attempts,
                      task.created_at, due.due_at AS was_due_at,

@@ -97,6 +97,10 @@ async fn old_orders_without_number_delay_no_fresh_one() {
     let (before, since) = (swept(&app).await, Instant::now());
     let storm = latencies(&app, "D", 100).await;
     let (beside, busy) = (swept(&app).await - before, since.elapsed());
+    // Whatever plan a claim is made by, it takes no more than it asked for.
+    let in_hand = app.count_where("compensations", "lane = 'SWEEP' AND status = 'RUNNING'").await;
+    assert!(in_hand <= 32, "{in_hand} old tasks are in the air");
+
     // As many again while nobody is there.
     let served = &app.instance.app.served;
     app.eventually("the last customer has gone", async || !served.is_anybody()).await;
