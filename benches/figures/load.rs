@@ -77,7 +77,7 @@ pub async fn fire(
 }
 
 /// So many clients, spread over these instances.
-async fn connect(addrs: &[SocketAddr], clients: usize) -> io::Result<Vec<Client>> {
+pub async fn connect(addrs: &[SocketAddr], clients: usize) -> io::Result<Vec<Client>> {
     let mut connected = Vec::with_capacity(clients);
     for addr in addrs.iter().cycle().take(clients) {
         connected.push(Client::connect(*addr).await?);
@@ -118,41 +118,6 @@ pub async fn storm(
     }
     latencies.sort_unstable();
     Ok(latencies)
-}
-
-/// What became of a rush.
-#[derive(Debug, Default)]
-pub struct Rush {
-    /// Of each request that was answered, in microseconds, in order of size.
-    pub served: Vec<u32>,
-    /// Of each that was turned away.
-    pub turned_away: Vec<u32>,
-}
-
-/// As [`fire`], from more clients than there are places: who is turned away asks again after a pause.
-pub async fn rush(
-    addr: SocketAddr,
-    requests: &Arc<Vec<Vec<u8>>>,
-    clients: usize,
-    window: Duration,
-    pause: Duration,
-) -> Result<Rush, Failure> {
-    let connected = connect(&[addr], clients).await?;
-    let next = Arc::new(AtomicUsize::new(0));
-    let closes = Instant::now() + window;
-    let running: Vec<_> = connected
-        .into_iter()
-        .map(|client| tokio::spawn(client.insist(Arc::clone(requests), Arc::clone(&next), closes, pause)))
-        .collect();
-    let mut rush = Rush::default();
-    for client in running {
-        let Rush { mut served, mut turned_away } = client.await??;
-        rush.served.append(&mut served);
-        rush.turned_away.append(&mut turned_away);
-    }
-    rush.served.sort_unstable();
-    rush.turned_away.sort_unstable();
-    Ok(rush)
 }
 
 /// Sends one request on a connection of its own.
@@ -205,31 +170,17 @@ impl Client {
         Ok(latencies)
     }
 
-    async fn insist(
-        mut self,
-        requests: Arc<Vec<Vec<u8>>>,
-        next: Arc<AtomicUsize>,
-        closes: Instant,
-        pause: Duration,
-    ) -> Result<Rush, Failure> {
-        let mut rush = Rush::default();
-        while let Some(request) = requests.get(next.fetch_add(1, Ordering::Relaxed)) {
-            let started = Instant::now();
-            if started >= closes {
-                break;
-            }
-            let status = self.call(request).await?;
-            let took = u32::try_from(started.elapsed().as_micros()).unwrap_or(u32::MAX);
-            match status {
-                200 => rush.served.push(took),
-                503 => {
-                    rush.turned_away.push(took);
-                    tokio::time::sleep(pause).await;
-                }
-                other => return Err(format!("in a rush: answered with {other}").into()),
-            }
-        }
-        Ok(rush)
+    /// Connects anew.
+    pub async fn reconnect(&mut self) -> io::Result<()> {
+        self.stream = Self::connect(self.stream.peer_addr()?).await?.stream;
+        Ok(())
+    }
+
+    /// A header of the last answer; its name in lower case.
+    pub fn header(&self, name: &str) -> Option<&str> {
+        let head = &self.answer[..self.filled];
+        let head = std::str::from_utf8(head).ok()?.split("\r\n\r\n").next()?;
+        head.lines().find_map(|line| line.strip_prefix(name)?.strip_prefix(": "))
     }
 
     /// The body of the last answer.

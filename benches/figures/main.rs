@@ -19,6 +19,7 @@
 
 use std::time::Duration;
 
+mod insist;
 mod load;
 mod page;
 mod pgbench;

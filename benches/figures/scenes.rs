@@ -11,6 +11,7 @@ mod instances;
 mod overhead;
 mod refunds;
 mod requests;
+mod rush;
 mod settlements;
 mod timeouts;
 mod usage;
@@ -39,7 +40,7 @@ pub async fn play(stage: &mut Stage, wanted: &[String]) -> Result<(), Failure> {
         crowds::others_beside_a_storm(stage).await?;
     }
     if is_wanted("rush") {
-        crowds::rush(stage).await?;
+        rush::against_the_peak(stage).await?;
     }
     if is_wanted("timeouts") {
         timeouts::all_at_once(stage).await?;

@@ -4,7 +4,7 @@ use std::net::SocketAddr;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use super::requests::{AHEAD_PER_SECOND, pay_url_request};
+use super::requests::pay_url_request;
 use crate::load::{self, Client};
 use crate::stage::Stage;
 use crate::table::{Sample, Target, median};
@@ -18,11 +18,6 @@ const INSTANCES: usize = 4;
 const STORMS: i32 = 5;
 /// Requests on other orders in a round, and the pause before each.
 const OTHERS: (i32, Duration) = (1000, Duration::from_millis(5));
-/// Requests that may be under way by default.
-const PLACES: usize = 1024;
-/// How many times as many ask in a rush, and how soon again.
-const RUSH: usize = 4;
-const ASK_AGAIN: Duration = Duration::from_millis(100);
 /// Pause between two storms beside them.
 const STORM_EVERY: Duration = Duration::from_secs(1);
 
@@ -74,31 +69,6 @@ pub async fn others_beside_a_storm(stage: &mut Stage) -> Result<(), Failure> {
     let ratios = beside.iter().zip(&alone).map(|(beside, alone)| beside.p99_ms / alone.p99_ms);
     let ratio = median(ratios);
     stage.table.value("p99 of others beside storms of 500, over none", ratio, "times", Target::Most(1.2));
-    Ok(())
-}
-
-/// Many more clients than there are places, who ask again ten times sooner than they are told to, over as many as
-/// there are places.
-pub async fn rush(stage: &mut Stage) -> Result<(), Failure> {
-    let ahead = 4 * usize::try_from(AHEAD_PER_SECOND * stage.settings.window.as_secs())?;
-    let (mut kept, mut refused) = (Vec::new(), Vec::new());
-    for round in 0..stage.settings.rounds {
-        let mut per_crowd = Vec::new();
-        for (name, clients) in [("full", PLACES), ("rush", RUSH * PLACES)] {
-            let prefix = format!("{name}{round}_");
-            let count = i32::try_from(ahead)?;
-            seed::fresh_orders(&stage.database_url, stage.clock.now(), &prefix, count).await?;
-            let requests = (1..=count).map(|number| pay_url_request(stage, &prefix, number)).collect();
-            let (requests, window) = (Arc::new(requests), stage.settings.window);
-            per_crowd.push(load::rush(stage.service.addr, &requests, clients, window, ASK_AGAIN).await?);
-        }
-        let [full, rush] = per_crowd.as_slice() else { return Err("two crowds".into()) };
-        kept.push(100.0 * rush.served.len() as f64 / full.served.len() as f64);
-        refused.push(Sample::new(0.0, &rush.turned_away).p99_ms);
-    }
-    let figure = format!("served in a rush of {} clients, over {PLACES}", RUSH * PLACES);
-    stage.table.value(&figure, median(kept), "percent", Target::Least(90.0));
-    stage.table.value("turned away, p99", median(refused), "ms", Target::Most(20.0));
     Ok(())
 }
 

@@ -172,7 +172,8 @@ impl Scene {
         self.prepare_as(stage, &format!("{initial:x}_{round}_")).await
     }
 
-    async fn prepare_as(&self, stage: &Stage, prefix: &str) -> Result<Vec<Vec<u8>>, Failure> {
+    /// The same for orders of that name.
+    pub async fn prepare_as(&self, stage: &Stage, prefix: &str) -> Result<Vec<Vec<u8>>, Failure> {
         let count = i32::try_from(AHEAD_PER_SECOND * stage.settings.window.as_secs())?;
         let skus = if let Work::Webhook(skus) = self.work { skus } else { 0 };
         if self.work == Work::Settle {

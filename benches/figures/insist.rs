@@ -1,0 +1,97 @@
+//! Clients who insist: whoever is turned away asks for the same again, until the window closes.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::time::Duration;
+
+use rand::rngs::StdRng;
+use rand::{Rng, SeedableRng};
+use tokio::time::Instant;
+
+use super::Failure;
+use super::load::{self, Client};
+
+/// When those who are turned away come again.
+#[derive(Clone, Copy, Debug)]
+pub enum Manner {
+    /// When they are told to, and up to half as long again after that, as clients do that spread themselves.
+    AsTold,
+    /// So soon, whatever they are told.
+    After(Duration),
+}
+
+/// What became of a rush.
+#[derive(Debug, Default)]
+pub struct Rush {
+    /// Of each request that was answered, in microseconds, in order of size; of those that were turned away before, from
+    /// the last time they were sent.
+    pub served: Vec<u32>,
+    /// Of each that was turned away.
+    pub turned_away: Vec<u32>,
+}
+
+/// What the clients of a rush share.
+#[derive(Debug)]
+struct Work {
+    requests: Vec<Vec<u8>>,
+    next: AtomicUsize,
+    closes: Instant,
+    manner: Manner,
+}
+
+/// As [`load::fire`], each request once, from more clients than there are places.
+pub async fn rush(
+    addr: std::net::SocketAddr,
+    requests: Vec<Vec<u8>>,
+    clients: usize,
+    window: Duration,
+    manner: Manner,
+) -> Result<Rush, Failure> {
+    let connected = load::connect(&[addr], clients).await?;
+    let work = Work { requests, next: AtomicUsize::new(0), closes: Instant::now() + window, manner };
+    let work = Arc::new(work);
+    let insist = |(seed, client)| tokio::spawn(insist(client, Arc::clone(&work), seed));
+    let running: Vec<_> = (0..).zip(connected).map(insist).collect();
+    let mut rush = Rush::default();
+    for client in running {
+        let Rush { mut served, mut turned_away } = client.await??;
+        rush.served.append(&mut served);
+        rush.turned_away.append(&mut turned_away);
+    }
+    rush.served.sort_unstable();
+    rush.turned_away.sort_unstable();
+    Ok(rush)
+}
+
+async fn insist(mut client: Client, work: Arc<Work>, seed: u64) -> Result<Rush, Failure> {
+    let (mut rush, mut chance) = (Rush::default(), StdRng::seed_from_u64(seed));
+    let mut is_closed = false;
+    while let Some(request) = work.requests.get(work.next.fetch_add(1, Ordering::Relaxed)) {
+        loop {
+            let started = Instant::now();
+            if started >= work.closes {
+                return Ok(rush);
+            }
+            if is_closed {
+                client.reconnect().await?;
+            }
+            let status = client.call(request).await?;
+            let took = u32::try_from(started.elapsed().as_micros()).unwrap_or(u32::MAX);
+            is_closed = client.header("connection") == Some("close");
+            match status {
+                200 => break rush.served.push(took),
+                503 => rush.turned_away.push(took),
+                other => return Err(format!("in a rush: answered with {other}").into()),
+            }
+            let pause = match work.manner {
+                Manner::After(pause) => pause,
+                Manner::AsTold => {
+                    let told = client.header("retry-after").ok_or("not told when to come again")?.parse()?;
+                    Duration::from_secs(told).mul_f64(chance.random_range(1.0..1.5))
+                }
+            };
+            tokio::time::sleep_until(work.closes.min(Instant::now() + pause)).await;
+        }
+    }
+    Err("all requests were sent before the window closed".into())
+}

@@ -1,0 +1,171 @@
+//! Many times the clients that the service works best with: what it gets done all the same, how soon the others hear
+//! that there is no place, what channels notice, and when all is well again.
+
+use std::net::SocketAddr;
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use payonce::infra::descriptors;
+
+use super::requests::{AHEAD_PER_SECOND, WEBHOOK, pay_url_request};
+use crate::insist::{self, Manner, Rush};
+use crate::load::{self, Client, Order};
+use crate::stage::Stage;
+use crate::table::{Sample, Target, median};
+use crate::{Failure, seed};
+
+/// Clients among whom is the number at which the service gets most done.
+const CALM: [usize; 2] = [64, 256];
+/// Clients of the rushes that keep to what they are told.
+const POLITE: [usize; 2] = [4096, 8192];
+/// Those of one that does not, and how soon they ask again.
+const RUDE: (usize, Duration) = (4096, Duration::from_millis(100));
+/// A rush lasts so many windows: those who are turned away first come back a few times.
+const WINDOWS: u32 = 3;
+/// Pause between two callbacks beside a rush.
+const CALLBACK_EVERY: Duration = Duration::from_millis(10);
+/// Seconds within which all must be well again.
+const WELL_WITHIN: u32 = 5;
+/// What part of a calm rate is well.
+const WELL: f64 = 0.9;
+
+/// One round's figures of a rush.
+#[derive(Debug)]
+struct Figures {
+    kept_percent: f64,
+    refusal_p99_ms: f64,
+    callback_p99_ms: f64,
+    grown_mib: f64,
+    well_after_secs: f64,
+}
+
+/// Rushes, over the best of calm crowds.
+pub async fn against_the_peak(stage: &mut Stage) -> Result<(), Failure> {
+    if descriptors::room_for(2 * POLITE[1]) < POLITE[1] {
+        return Err("too few file descriptors for so many clients".into());
+    }
+    for clients in POLITE {
+        let figures = rounds(stage, clients, Manner::AsTold).await?;
+        let name = format!("rush of {clients}");
+        note(stage, &name, &figures, [Target::Least(90.0), Target::Most(20.0)]);
+    }
+    let (clients, pause) = RUDE;
+    let figures = rounds(stage, clients, Manner::After(pause)).await?;
+    let name = format!("rush of {clients} who ask again after {} ms", pause.as_millis());
+    note(stage, &name, &figures, [Target::Information; 2]);
+    Ok(())
+}
+
+fn note(stage: &mut Stage, name: &str, figures: &[Figures], [kept, refused]: [Target; 2]) {
+    let of = |value: fn(&Figures) -> f64| median(figures.iter().map(value));
+    let table = &mut stage.table;
+    table.value(&format!("{name}: served, of the peak"), of(|f| f.kept_percent), "percent", kept);
+    table.value(&format!("{name}: turned away, p99"), of(|f| f.refusal_p99_ms), "ms", refused);
+    table.value(&format!("{name}: callbacks, p99"), of(|f| f.callback_p99_ms), "ms", Target::Information);
+    table.value(&format!("{name}: memory grown by"), of(|f| f.grown_mib), "MiB", Target::Information);
+    let well = Target::Most(WELL_WITHIN.into());
+    table.value(&format!("{name}: well again after"), of(|f| f.well_after_secs), "s", well);
+}
+
+async fn rounds(stage: &Stage, clients: usize, manner: Manner) -> Result<Vec<Figures>, Failure> {
+    let mut figures = Vec::new();
+    for round in 0..stage.settings.rounds {
+        let is_rude = if matches!(manner, Manner::AsTold) { "p" } else { "r" };
+        let name = format!("{is_rude}{clients}_{round}");
+        let mut calm = Vec::new();
+        for calm_clients in CALM {
+            let (name, seconds) = (format!("{name}c{calm_clients}_"), stage.settings.window.as_secs());
+            let requests = Arc::new(pay_urls(stage, &name, seconds).await?);
+            calm.push(Sample::from(&stage.fire(&requests, calm_clients, Order::Once).await?).per_second);
+        }
+        figures.push(round_of(stage, &name, (clients, manner), &calm).await?);
+    }
+    Ok(figures)
+}
+
+async fn round_of(
+    stage: &Stage,
+    name: &str,
+    (clients, manner): (usize, Manner),
+    calm: &[f64],
+) -> Result<Figures, Failure> {
+    let (addr, window) = (stage.service.addr, stage.settings.window * WINDOWS);
+    let asked = pay_urls(stage, &format!("{name}a_"), window.as_secs()).await?;
+    let callbacks = WEBHOOK.prepare_as(stage, &format!("{name}b_")).await?;
+    let mut after = Vec::new();
+    for second in 0..WELL_WITHIN {
+        after.push(Arc::new(pay_urls(stage, &format!("{name}w{second}_"), 1).await?));
+    }
+    seed::settle(&stage.database_url).await?;
+    let before = stage.service.memory_mib("VmRSS")?;
+
+    let rush = insist::rush(addr, asked, clients, window, manner);
+    let (rush, beside) = tokio::try_join!(rush, callbacks_beside(addr, callbacks, window))?;
+    let grown_mib = stage.service.memory_mib("VmRSS")? - before;
+    let well_after_secs = well_again(stage, &after, calm[0]).await?;
+
+    let Rush { served, turned_away } = rush;
+    let per_second = served.len() as f64 / window.as_secs_f64();
+    let refused = Sample::new(0.0, &turned_away);
+    eprintln!(
+        "{clients} clients: {per_second:.0}/s after {calm:.0?}/s in calm; {} turned away, p50 {} ms; served in {} ms (p50)",
+        turned_away.len(),
+        refused.p50_ms,
+        Sample::new(0.0, &served).p50_ms,
+    );
+    Ok(Figures {
+        kept_percent: 100.0 * per_second / calm.iter().copied().fold(1.0, f64::max),
+        refusal_p99_ms: refused.p99_ms,
+        callback_p99_ms: Sample::new(0.0, &beside).p99_ms,
+        grown_mib,
+        well_after_secs,
+    })
+}
+
+/// Requests for the links of orders that nobody asked for before, enough for so many seconds.
+async fn pay_urls(stage: &Stage, prefix: &str, seconds: u64) -> Result<Vec<Vec<u8>>, Failure> {
+    let count = i32::try_from(AHEAD_PER_SECOND * seconds)?;
+    seed::fresh_orders(&stage.database_url, stage.clock.now(), prefix, count).await?;
+    Ok((1..=count).map(|number| pay_url_request(stage, prefix, number)).collect())
+}
+
+/// What a channel and whoever looks after the process notice: their latencies, in order of size.
+async fn callbacks_beside(
+    addr: SocketAddr,
+    callbacks: Vec<Vec<u8>>,
+    window: Duration,
+) -> Result<Vec<u32>, Failure> {
+    let (mut client, closes, alive) =
+        (Client::connect(addr).await?, Instant::now() + window, load::get("/livez"));
+    let mut latencies = Vec::new();
+    for callback in callbacks {
+        let started = Instant::now();
+        if started >= closes {
+            break;
+        }
+        let taken = client.call(&callback).await?;
+        latencies.push(u32::try_from(started.elapsed().as_micros())?);
+        let lives = client.call(&alive).await?;
+        if (taken, lives) != (200, 200) {
+            return Err(
+                format!("beside a rush: a callback was answered with {taken}, /livez with {lives}").into()
+            );
+        }
+        tokio::time::sleep(CALLBACK_EVERY).await;
+    }
+    latencies.sort_unstable();
+    Ok(latencies)
+}
+
+/// The end of the first second of nine tenths of the calm rate, after a rush.
+async fn well_again(stage: &Stage, seconds: &[Arc<Vec<Vec<u8>>>], calm: f64) -> Result<f64, Failure> {
+    let ended = Instant::now();
+    for requests in seconds {
+        let second = Duration::from_secs(1);
+        let run = load::fire(&[stage.service.addr], requests, CALM[0], second, Order::Once).await?;
+        if Sample::from(&run).per_second >= WELL * calm {
+            return Ok(ended.elapsed().as_secs_f64());
+        }
+    }
+    Ok(f64::INFINITY)
+}
