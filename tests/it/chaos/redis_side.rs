@@ -18,7 +18,7 @@ pub enum RedisSide {
     /// One server behind a wire that breaks.
     Alone { server: RedisServer, wire: Proxy },
     /// A master that another server replaces.
-    Watched { group: Watched, has_failed_over: bool },
+    Watched { group: Box<Watched>, has_failed_over: bool },
 }
 
 impl RedisSide {
@@ -29,7 +29,7 @@ impl RedisSide {
     }
 
     pub async fn watched() -> Self {
-        Self::Watched { group: Watched::start().await, has_failed_over: false }
+        Self::Watched { group: Box::new(Watched::start().await), has_failed_over: false }
     }
 
     /// For whoever looks on.
