@@ -43,7 +43,7 @@ macro_rules! find_waiting {
                             OR row_number() OVER (PARTITION BY merchant_id, order_no ORDER BY id) = 1 AS is_first
                  FROM (SELECT id, merchant_id, order_no FROM outbox WHERE "#
                 + $waits
-                + r#" ORDER BY id LIMIT 2 * $1) AS waiting
+                + r#" ORDER BY id LIMIT 2 * $1::bigint) AS waiting
                )
                SELECT event.id, event.merchant_id, event.order_no, event.event AS name, event.event_version AS version,
                   event.payload::text AS "payload!", event.created_at,
