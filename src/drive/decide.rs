@@ -30,6 +30,13 @@ pub(super) enum Remedy {
     Replay,
 }
 
+impl Remedy {
+    /// Whether it sends somebody's money.
+    pub(super) const fn moves_money(self) -> bool {
+        matches!(self, Self::Refund | Self::PayOut)
+    }
+}
+
 pub(super) fn decide(action: Action, facts: &Facts) -> Remedy {
     match action {
         Action::DrivePayOrder => match facts.attempt {

@@ -3,7 +3,7 @@
 //!
 //! The facts of as many tasks as are in the air are read by one statement, so a task whose thing has come to its end
 //! meanwhile, as most have, costs a share of it and no lock. What takes more finds room at its channel, and, where it is
-//! old and somebody is being served, waits for its turn.
+//! old, moves no money, and somebody is being served, waits for its turn.
 
 use std::error::Error;
 use std::sync::Arc;
@@ -58,6 +58,8 @@ const fn look_ahead(lane: Lane) -> usize {
 /// Where the tasks of a lane are worked on.
 struct Floor {
     rooms: Rooms,
+    /// Of refunds and payouts: somebody's money is on its way, and there are never many.
+    of_money: Rooms,
     /// Of what is old. What somebody waits for waits for no turn.
     turns: Option<Turns>,
 }
@@ -68,7 +70,7 @@ impl Floor {
             Lane::Realtime => None,
             Lane::Sweep => Some(Turns::new()),
         };
-        Self { rooms: Rooms::of(room_in(lane)), turns }
+        Self { rooms: Rooms::of(room_in(lane)), of_money: Rooms::of(room_in(lane)), turns }
     }
 }
 
@@ -112,14 +114,15 @@ async fn drive(app: App, task: Task, floor: Arc<Floor>) -> Result<Drive, String>
     if remedy == Remedy::Nothing {
         return Ok(Drive::Done);
     }
-    let _place = match floor.rooms.at(channel).enter(|most| app.ids.between(0, most)).await {
+    let rooms = if remedy.moves_money() { &floor.of_money } else { &floor.rooms };
+    let _place = match rooms.at(channel).enter(|most| app.ids.between(0, most)).await {
         Ok(place) => place,
         Err(away) => return Ok(Drive::Untried("it waits for room".to_owned(), away)),
     };
     // Only with a place in hand: who has the turn begins at once.
     let _turn = match &floor.turns {
-        Some(turns) => Some(turns.take(&app.served).await),
-        None => None,
+        Some(turns) if !remedy.moves_money() => Some(turns.take(&app.served).await),
+        _ => None,
     };
     if app.changes.is_over() {
         return Ok(Drive::Untried("its worker stopped".to_owned(), Duration::ZERO));

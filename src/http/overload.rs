@@ -112,11 +112,11 @@ impl Place {
 
 impl tasks::Place for Place {
     fn leave(&self) -> bool {
-        let was_taken = self.is_taken.swap(false, Ordering::Relaxed);
-        if was_taken {
-            self.room.leave();
+        let may_leave = self.is_taken.load(Ordering::Relaxed) && self.room.leave_for_a_while();
+        if may_leave {
+            self.is_taken.store(false, Ordering::Relaxed);
         }
-        was_taken
+        may_leave
     }
 
     fn come_back(&self) {
@@ -128,7 +128,9 @@ impl tasks::Place for Place {
 
 impl Drop for Place {
     fn drop(&mut self) {
-        tasks::Place::leave(self);
+        if *self.is_taken.get_mut() {
+            self.room.leave();
+        }
     }
 }
 

@@ -27,7 +27,7 @@ pub enum TaskFailed {
 
 /// What work holds for as long as it lasts, but for the time in which it only waits.
 pub trait Place: Send + Sync {
-    /// Gives it back for a while; `false` where there was nothing to give back.
+    /// Gives it back for a while; `false` where there was nothing to give back, or where too many are away already.
     fn leave(&self) -> bool;
     /// Has it again, also where all others are taken: what was begun is not turned away any more.
     fn come_back(&self);
@@ -55,7 +55,7 @@ pub async fn away_when_long<T>(wait: impl Future<Output = T>) -> T {
     }
 }
 
-/// Waits for somebody else: no place is held meanwhile. How many may wait so is for the caller to bound.
+/// Waits for somebody else: no place is held meanwhile.
 pub async fn away<T>(wait: impl Future<Output = T>) -> T {
     let held = HELD.try_with(Clone::clone).ok();
     let _away = Away(held.filter(|place| place.leave()));

@@ -37,6 +37,7 @@ mod tests {
 
     fn event(name: &str, payload: &str) -> NewEvent {
         NewEvent {
+            has_more: false,
             id: 7,
             merchant_id: None,
             order_no: None,

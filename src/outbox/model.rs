@@ -87,6 +87,8 @@ pub(super) struct NewEvent {
     /// When the last earlier event of its order that is still on its way there is due.
     pub(super) callback_behind: Option<OffsetDateTime>,
     pub(super) message_behind: Option<OffsetDateTime>,
+    /// Whether others wait behind the oldest, or behind this turn's first ones of their orders.
+    pub(super) has_more: bool,
 }
 
 /// A delivery to write: where it goes, and how it begins.

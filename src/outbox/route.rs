@@ -67,7 +67,8 @@ impl Relay {
     async fn route_singly_in_tx(&self, tx: &mut Tx, queue: Queue, turn: Turn) -> Result<Routed, DbError> {
         let events =
             store::find_waiting(tx, queue, i64::try_from(SINGLY_AT_ONCE).unwrap_or(1), turn.has_both).await?;
-        let (count, mut at_once) = (events.len(), Vec::new());
+        let has_more = events.len() == SINGLY_AT_ONCE || events.iter().any(|event| event.has_more);
+        let mut at_once = Vec::new();
         for event in events {
             let mut one = vec![(self.destinations(&event, turn.now), event)];
             store::save_point(tx).await?;
@@ -84,7 +85,7 @@ impl Relay {
             }
         }
         // Whatever is left is looked at in the next turn, many at a time again.
-        Ok((count == SINGLY_AT_ONCE, at_once))
+        Ok((has_more, at_once))
     }
 
     async fn route_in_tx(&self, tx: &mut Tx, queue: Queue, turn: Turn) -> Result<Routed, DbError> {
@@ -97,7 +98,8 @@ impl Relay {
         let mut routed: Vec<_> =
             events.into_iter().map(|event| (self.destinations(&event, turn.now), event)).collect();
         let at_once = self.hand_out_in_tx(tx, &mut routed, turn).await?;
-        Ok((routed.len() == queue.at_once(), at_once))
+        let has_more = routed.iter().any(|(_, event)| event.has_more);
+        Ok((has_more || routed.len() == queue.at_once(), at_once))
     }
 
     /// Writes where events go, and gives what is to be sent at once.

@@ -10,7 +10,6 @@
 use std::time::Duration;
 
 use time::OffsetDateTime;
-use tokio::sync::OwnedSemaphorePermit;
 
 use super::attempts::{Linked, make_link};
 use super::end::end_attempt;
@@ -226,11 +225,18 @@ async fn find_or_make_order(app: &App, request: &PayUrlRequest) -> Result<Facts,
 /// write that meets nothing leads back here with fresh ones.
 async fn make(app: &App, asked: Asked<'_>, mut facts: Facts) -> Result<PayUrl, PayError> {
     let request = asked.request;
+    // Taken before anything is written or closed: one that hangs makes no more wait than there is room for, and nobody of
+    // another channel.
+    let mut room = None;
     for _ in 0..MAX_ROUNDS {
-        match decide(&facts, request, app.now())? {
+        let step = decide(&facts, request, app.now())?;
+        if room.is_none() && !matches!(step, Step::Answer(_)) {
+            let place = app.waiting.enter(request.channel.clone());
+            room = Some(place.ok_or(PayError::ChannelUnavailable)?);
+        }
+        match step {
             Step::Answer(link) => return give(app, asked, link).await,
             Step::Begin => {
-                let _room = waiting_room(app, request)?;
                 let attempt = new_attempt(app, request, &facts);
                 if begin(app, &attempt, &facts).await?
                     && let Some(link) = link_of(app, asked, attempt, &facts).await?
@@ -239,7 +245,6 @@ async fn make(app: &App, asked: Asked<'_>, mut facts: Facts) -> Result<PayUrl, P
                 }
             }
             Step::DriveOn(id) => {
-                let _room = waiting_room(app, request)?;
                 if let Some(attempt) = Box::pin(take_over(app, request, &id)).await?
                     && let Some(link) = link_of(app, asked, attempt, &facts).await?
                 {
@@ -255,12 +260,6 @@ async fn make(app: &App, asked: Asked<'_>, mut facts: Facts) -> Result<PayUrl, P
     }
     // Others took the order over again and again.
     Err(PayError::Busy(LockBusy))
-}
-
-/// A place among those who wait for the channel, taken before anything is written: one that hangs makes no more wait
-/// than there is room for, and nobody of another channel.
-fn waiting_room(app: &App, request: &PayUrlRequest) -> Result<OwnedSemaphorePermit, PayError> {
-    app.waiting.enter(request.channel.clone()).ok_or(PayError::ChannelUnavailable)
 }
 
 /// What these facts call for. Pure.

@@ -17,6 +17,8 @@ const BURST: Duration = Duration::from_millis(250);
 const CALM: Duration = Duration::from_millis(500);
 /// A room of so few has no more than it needs.
 const FEW: usize = 64;
+/// Who may be away at once for each place.
+const AWAY_FOR_EACH: usize = 4;
 /// Those who are turned away are told in turn to come again after 1 s, 2 s … so many, so that they do not all come in the
 /// same instant.
 const LONGEST_AWAY_SECS: u32 = 3;
@@ -28,6 +30,8 @@ pub(super) struct Room {
     /// What there is under a load that lasts.
     lasting: usize,
     taken: AtomicUsize,
+    /// Who has given a place back for a while.
+    away: AtomicUsize,
     turned_away: AtomicU32,
     opened_at: Instant,
     /// Since when it has been crowded, and when somebody last found it so: milliseconds since it was opened.
@@ -46,6 +50,7 @@ impl Room {
             size,
             lasting: size,
             taken: AtomicUsize::new(0),
+            away: AtomicUsize::new(0),
             turned_away: AtomicU32::new(0),
             opened_at: Instant::now(),
             crowded_since: AtomicU64::new(0),
@@ -56,12 +61,16 @@ impl Room {
 
     /// Whether a newcomer would find a place now.
     pub(super) fn has_place(&self) -> bool {
-        self.is_open_to(self.taken.load(Ordering::Relaxed))
+        self.is_open_to(self.taken.load(Ordering::Relaxed), Instant::now())
     }
 
     /// Takes a place, if there is one.
     pub(super) fn enter(&self) -> bool {
-        let one_more = |taken| self.is_open_to(taken).then_some(taken + 1);
+        self.enter_at(Instant::now())
+    }
+
+    fn enter_at(&self, now: Instant) -> bool {
+        let one_more = |taken| self.is_open_to(taken, now).then_some(taken + 1);
         self.taken.fetch_update(Ordering::Relaxed, Ordering::Relaxed, one_more).is_ok()
     }
 
@@ -70,8 +79,19 @@ impl Room {
         self.taken.fetch_sub(1, Ordering::Relaxed);
     }
 
+    /// Gives a place back for a while; `false` where too many have done so, who will all come back.
+    pub(super) fn leave_for_a_while(&self) -> bool {
+        let one_more = |away| (away < self.size.saturating_mul(AWAY_FOR_EACH)).then_some(away + 1);
+        let may_leave = self.away.fetch_update(Ordering::Relaxed, Ordering::Relaxed, one_more).is_ok();
+        if may_leave {
+            self.leave();
+        }
+        may_leave
+    }
+
     /// Takes a place again, whether or not there is one.
     pub(super) fn come_back(&self) {
+        self.away.fetch_sub(1, Ordering::Relaxed);
         self.taken.fetch_add(1, Ordering::Relaxed);
     }
 
@@ -80,8 +100,9 @@ impl Room {
         1 + self.turned_away.fetch_add(1, Ordering::Relaxed) % LONGEST_AWAY_SECS
     }
 
-    fn is_open_to(&self, taken: usize) -> bool {
-        taken < self.lasting || taken < self.size && self.is_burst_at(Instant::now())
+    fn is_open_to(&self, taken: usize, now: Instant) -> bool {
+        // Whoever meets a crowd notes it, also where it fills the room.
+        taken < self.lasting || self.is_burst_at(now) && taken < self.size
     }
 
     /// Whether the crowd that somebody meets now came only just now.
@@ -105,13 +126,38 @@ mod tests {
     fn whoever_comes_back_finds_a_place_and_newcomers_none_until_there_are_fewer_again() {
         let room = Room::of(2);
         assert!(room.enter() && room.enter() && !room.enter() && !room.has_place());
-        room.leave();
+        assert!(room.leave_for_a_while());
         assert!(room.has_place() && room.enter());
         room.come_back();
         room.leave();
         assert!(!room.enter(), "two of two are taken");
         room.leave();
         assert!(room.enter());
+    }
+
+    #[test]
+    fn so_many_are_away_at_once_and_the_others_keep_their_places() {
+        let room = Room::of(2);
+        for _ in 0..2 * AWAY_FOR_EACH {
+            assert!(room.enter() && room.leave_for_a_while());
+        }
+        assert!(room.enter() && !room.leave_for_a_while());
+        room.come_back();
+        assert!(!room.enter() && room.leave_for_a_while(), "in place of the one who came back");
+    }
+
+    #[test]
+    fn a_crowd_that_fills_the_room_for_long_is_no_burst_when_the_first_one_leaves() {
+        let room = Room::of(400);
+        let mut now = room.opened_at;
+        while room.enter_at(now) {}
+        assert_eq!(room.taken.load(Ordering::Relaxed), 400);
+        for _ in 0..10 {
+            now += CALM / 2;
+            assert!(!room.enter_at(now));
+        }
+        room.leave();
+        assert!(!room.enter_at(now), "a quarter is all there is");
     }
 
     #[test]

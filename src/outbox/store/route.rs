@@ -52,7 +52,8 @@ macro_rules! find_waiting {
                   EXISTS (SELECT 1 FROM disabled_endpoints AS disabled
                           WHERE disabled.merchant_id = event.merchant_id
                             AND disabled.url = coalesce(orders.notify_url, merchants.notify_url)) AS "is_disabled!",
-                  behind.callback AS callback_behind, behind.message AS message_behind
+                  behind.callback AS callback_behind, behind.message AS message_behind,
+                  (SELECT count(*) = 2 * $1::bigint OR bool_or(NOT is_first) FROM oldest) AS "has_more!"
            FROM outbox AS event
            LEFT JOIN merchants ON merchants.merchant_id = event.merchant_id
            LEFT JOIN orders ON orders.merchant_id = event.merchant_id AND orders.order_no = event.order_no
