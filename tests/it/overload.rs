@@ -221,7 +221,7 @@ async fn a_channel_that_hangs_takes_no_place_from_anybody_else() {
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_crowd_that_asks_for_the_same_takes_the_place_of_one() {
-    let (shop, service) = slow_shop(4, 1_500).await;
+    let (shop, service) = slow_shop(16, 1_500).await;
     service.post("/orders", &order("A1")).await.expect("it lives").expect(201);
     let link = link_of("A1");
     let crowd = (0..64).map(|_| service.ask_once(Method::POST, "/pay/url", SECRET_KEY, Some(&link)));
