@@ -6,7 +6,7 @@
 //! It is booked once for each difference, under its id, in the transaction in which the difference says so. What was not
 //! spent on usage, or on a product that does not allow it, is a person's to see to, and so are a top-up of which anything
 //! was refunded and one whose charge was given back before. What a statement has come to list since it was missed is
-//! charged for by nobody. What was charged for is refunded by nobody: its user would pay twice.
+//! charged for by nobody: a person is shown that the channel says both. What was charged for is refunded by nobody: its user would pay twice.
 
 use time::OffsetDateTime;
 
@@ -65,8 +65,10 @@ async fn charge_in_tx(
     }
     // Looked for behind its own lock: a statement that comes to list it from now on finds it charged.
     store::lock_item(tx, &item.item_id).await?;
-    if let Some(day) = store::find_listing(tx, item).await? {
-        return Ok(Done::Explained(format!("{why}; the statement of {} for {day} lists it", item.channel)));
+    if let Some(listing) = store::find_listing(tx, item).await? {
+        // One of both is wrong, and another statement may take that one's place: it stays open for a person.
+        let (channel, day) = (&item.channel, listing.day);
+        return Ok(Done::GivenUp(format!("{why}; but the statement of {channel} for {day} lists it")));
     }
     let outcome = format!("{why}; user {} was charged for it", spender.user_id);
     if !end_in_tx(app, tx, item, ItemEvent::Applied, &outcome, app.now()).await? {

@@ -216,22 +216,29 @@ async fn walk_ours(
     Ok(false)
 }
 
-/// What an earlier round found and this one did not is no difference any more.
+/// What an earlier round found and this one did not is no difference any more. Where somebody begins the day again
+/// meanwhile, this round says nothing more.
 async fn end(app: &App, run: &Claimed, beside: &Beside) -> Result<Batch, DutyError> {
     loop {
         let now = app.now();
         let mut tx = app.db.begin().await?;
         let resolved = async {
+            // Locks the day: until this commits, nobody begins it again.
+            if !store::note_place(&mut tx, run, now + app.config.task_lease).await? {
+                return Ok(None);
+            }
             let noted = listed::note_in_tx(app, &mut tx, run, ITEMS, now).await?;
             let unseen = store::lock_unseen(&mut tx, run, beside.answers_for(run), ITEMS).await?;
             for item in &unseen {
                 resolve(&mut tx, item, "a later comparison finds no difference", now).await?;
             }
-            Ok::<_, DbError>(noted + unseen.len())
+            Ok::<_, DbError>(Some(noted + unseen.len()))
         }
         .await;
-        if effect!("reconciliation.resolve", tx.finish(resolved).await)? == 0 {
-            break;
+        match effect!("reconciliation.resolve", tx.finish(resolved).await)? {
+            None => return Ok(Batch::MoreWaiting),
+            Some(0) => break,
+            Some(_) => {}
         }
     }
     let unexplained: i64 = run.totals.0.0.values().map(|total| total.unexplained().abs()).sum();

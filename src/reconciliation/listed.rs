@@ -3,9 +3,10 @@
 //! A charge is marked by the comparison that finds its money, and in which round of its day: begun anew with another file,
 //! a day has said nothing yet, and speaks again. Of a charge that was made a person is told, once for a statement; one that
 //! is still to be made is made by nobody, for it looks at its mark (see [`super::charge`]); and of one that was given back
-//! nothing is missing any more. A round that lists it no longer takes all of that back.
+//! nothing is missing any more. A round that lists it no longer takes all of that back, unless another day's statement lists
+//! it too: then it is that one that speaks.
 
-use time::OffsetDateTime;
+use time::{Date, OffsetDateTime};
 
 use super::act::show_in_tx;
 use super::model::{Item, ItemStatus};
@@ -25,7 +26,7 @@ pub(super) async fn note_in_tx(
 ) -> Result<usize, DbError> {
     let listed = store::take_listed_charges(tx, run, limit, now).await?;
     for item in &listed {
-        note_listed_in_tx(app, tx, run, item, now).await?;
+        note_listed_in_tx(app, tx, run.day, item, now).await?;
     }
     // Not before all that this round lists are marked by it.
     if !listed.is_empty() {
@@ -41,12 +42,12 @@ pub(super) async fn note_in_tx(
 async fn note_listed_in_tx(
     app: &App,
     tx: &mut Tx,
-    run: &Claimed,
+    day: Date,
     item: &Item,
     now: OffsetDateTime,
 ) -> Result<(), DbError> {
     match item.status {
-        ItemStatus::Applied => tell_in_tx(app, tx, run, item, now).await,
+        ItemStatus::Applied => tell_in_tx(app, tx, day, item, now).await,
         ItemStatus::Reversed => settle_in_tx(tx, &item.item_id, ExceptionKind::Reconciliation, now).await,
         _ => Ok(()),
     }
@@ -58,9 +59,20 @@ async fn note_unlisted_in_tx(
     item: &Item,
     now: OffsetDateTime,
 ) -> Result<(), DbError> {
-    match item.status {
-        ItemStatus::Applied => settle_in_tx(tx, &item.our_id, ExceptionKind::Contradiction, now).await,
-        ItemStatus::Reversed => show_in_tx(app, tx, item, NOWHERE).await,
+    let listing = store::find_listing(tx, item).await?;
+    if let Some(listing) = &listing {
+        store::set_listed(tx, item, listing, now).await?;
+    }
+    match (item.status, listing) {
+        (ItemStatus::Applied, listing) => {
+            // What is open speaks of a statement that does not count any more.
+            settle_in_tx(tx, &item.our_id, ExceptionKind::Contradiction, now).await?;
+            match listing {
+                Some(listing) => tell_in_tx(app, tx, listing.day, item, now).await,
+                None => Ok(()),
+            }
+        }
+        (ItemStatus::Reversed, None) => show_in_tx(app, tx, item, NOWHERE).await,
         _ => Ok(()),
     }
 }
@@ -78,13 +90,13 @@ async fn settle_in_tx(
 async fn tell_in_tx(
     app: &App,
     tx: &mut Tx,
-    run: &Claimed,
+    day: Date,
     item: &Item,
     now: OffsetDateTime,
 ) -> Result<(), DbError> {
     let detail = format!(
-        "the statement of {} for {} has {} after all; its user was charged for it as {}: give that back",
-        run.channel, run.day, item.channel_id, item.item_id
+        "the statement of {} for {day} has {} after all; its user was charged for it as {}: give that back",
+        item.channel, item.channel_id, item.item_id
     );
     let exception = NewException {
         kind: ExceptionKind::Contradiction,

@@ -63,7 +63,7 @@ async fn reverse_in_tx(
         let by = (by.as_str(), entry.reason.as_str());
         exceptions::settle_by_in_tx(tx, &item.our_id, Some(kind), ExceptionAction::None, by, now).await?;
     }
-    if store::find_listing(tx, &item).await?.is_none() {
+    if !store::is_listed(tx, &item).await? {
         show_in_tx(app, tx, &item, NOWHERE).await?;
     }
     admin_log::append_in_tx(tx, &Entry { order, ..entry.clone() }, now).await?;

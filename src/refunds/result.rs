@@ -66,7 +66,8 @@ pub enum Applied {
     /// It says that a refused refund was made after all, and the channel does not say that it was taken back: nothing
     /// moved, an exception is open.
     Contradiction,
-    /// A callback says so, and the channel cannot be asked now: nothing was written, and it must come again.
+    /// A callback says so, and the channel cannot be asked now: nothing moved, an exception is open until the channel
+    /// answers, and the callback must come again.
     Undecided,
 }
 
@@ -79,10 +80,8 @@ pub async fn apply_result(app: &App, report: &RefundReport<'_>) -> Result<Applie
     if applied != Applied::Contradiction {
         return Ok(applied);
     }
-    match Box::pin(contradiction::ask(app, report)).await? {
-        None => Ok(Applied::Undecided),
-        Some(truth) => app.db.retrying(|| apply_once(app, report, Some(truth))).await,
-    }
+    let truth = Box::pin(contradiction::ask(app, report)).await?;
+    app.db.retrying(|| apply_once(app, report, Some(truth))).await
 }
 
 /// Applies a result. One that says of a failed refund that it was made is written only with what the channel says by now.

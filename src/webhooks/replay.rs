@@ -112,7 +112,24 @@ async fn replay_refund(
     let source = Source::Callback(Claim { channel, money: *money });
     let report = RefundReport { refund_id, state, source };
     let (applied, moves) = refunds::preview_result(app, &report).await?;
-    let outcome = match applied {
+    let would = judge(kept, applied, moves)?;
+    if !would.moves || is_dry {
+        return Ok(would);
+    }
+    // What was foreseen may be outrun, or answered otherwise by the channel: what counts is what was done.
+    let done = match refunds::apply_result(app, &report).await? {
+        Applied::Yes if applied == Applied::Contradiction => {
+            Outcome { verdict: Verdict::Applied, remedy: "NOTHING", moves }
+        }
+        applied => Outcome { moves, ..judge(kept, applied, moves)? },
+    };
+    store::set_verdict(&mut app.db.conn().await?, kept, done.verdict, app.now()).await?;
+    Ok(done)
+}
+
+/// What it means for a callback that its refund came to that, or would come to it.
+fn judge(kept: &Kept, applied: Applied, moves: bool) -> Result<Outcome, ReplayError> {
+    Ok(match applied {
         Applied::Yes if moves => Outcome { verdict: Verdict::Applied, remedy: "END_THE_REFUND", moves },
         Applied::Yes => nothing(Verdict::Repeated),
         Applied::Unknown => nothing(Verdict::Recorded),
@@ -122,13 +139,5 @@ async fn replay_refund(
         // Unless the channel says, when it is asked, that it took the refund back.
         Applied::Contradiction => Outcome { verdict: Verdict::Recorded, remedy: "SHOW_TO_A_PERSON", moves },
         Applied::Undecided => return Err(PayError::ChannelUnavailable.into()),
-    };
-    if outcome.moves && !is_dry {
-        if refunds::apply_result(app, &report).await? == Applied::Undecided {
-            return Err(PayError::ChannelUnavailable.into());
-        }
-        let mut conn = app.db.conn().await?;
-        store::set_verdict(&mut conn, kept, outcome.verdict, app.now()).await?;
-    }
-    Ok(outcome)
+    })
 }

@@ -18,7 +18,7 @@ use crate::money::{Amount, Money};
 use super::callback;
 use super::gateway::{Gateway, Refused};
 use super::link::{Link, Remote};
-use super::protocol::{self, Call, LineKind, PaymentAnswer, TradeAnswer, TransferAnswer};
+use super::protocol::{self, Call, LineKind, PaymentAnswer, PayoutAnswer, RefundAnswer, TradeAnswer};
 use super::signature::{EmptySecret, Keys};
 use super::trades::MAX_LINK_LIFE;
 
@@ -195,19 +195,18 @@ fn money(minor: i64, currency: &str) -> Result<Money, CallError> {
     money.ok_or_else(|| CallError::Silent(format!("no such money: {minor} {currency}")))
 }
 
-fn refund_state(answer: TransferAnswer) -> RefundState {
+fn refund_state(answer: RefundAnswer) -> RefundState {
     match answer {
-        TransferAnswer::Unseen => RefundState::Unseen,
-        TransferAnswer::Succeeded { number } => RefundState::Succeeded { channel_refund_id: number },
-        TransferAnswer::TakenBack => RefundState::Failed(taken_back()),
+        RefundAnswer::Unseen => RefundState::Unseen,
+        RefundAnswer::Succeeded { number } => RefundState::Succeeded { channel_refund_id: number },
+        RefundAnswer::TakenBack => RefundState::Failed(taken_back()),
     }
 }
 
-fn payout_state(answer: TransferAnswer) -> PayoutState {
+fn payout_state(answer: PayoutAnswer) -> PayoutState {
     match answer {
-        TransferAnswer::Unseen => PayoutState::Unseen,
-        TransferAnswer::Succeeded { number } => PayoutState::Succeeded { channel_payout_id: number },
-        TransferAnswer::TakenBack => PayoutState::Failed(taken_back()),
+        PayoutAnswer::Unseen => PayoutState::Unseen,
+        PayoutAnswer::Succeeded { number } => PayoutState::Succeeded { channel_payout_id: number },
     }
 }
 

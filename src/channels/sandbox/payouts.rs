@@ -4,7 +4,7 @@ use crate::money::Currency;
 
 use super::faults::{FaultOp, act_under};
 use super::gateway::{Gateway, GatewayError, Refused};
-use super::protocol::{Call, Payout, QueryPayout, TransferAnswer, payout_number};
+use super::protocol::{Call, Payout, PayoutAnswer, QueryPayout, payout_number};
 use super::store;
 
 /// What of a payout decides whether a call repeats it.
@@ -23,21 +23,21 @@ impl PayoutRow {
 
 impl Call for Payout {
     const OPERATION: &'static str = "payout";
-    type Answer = TransferAnswer;
+    type Answer = PayoutAnswer;
 
-    async fn carry_out(self, gateway: &Gateway) -> Result<TransferAnswer, GatewayError> {
+    async fn carry_out(self, gateway: &Gateway) -> Result<PayoutAnswer, GatewayError> {
         let fault = gateway.claim_fault(FaultOp::Payout).await?;
         act_under(fault, gateway.db().retrying(|| gateway.pay_out(&self))).await
     }
 }
 
 impl Gateway {
-    async fn pay_out(&self, call: &Payout) -> Result<TransferAnswer, GatewayError> {
+    async fn pay_out(&self, call: &Payout) -> Result<PayoutAnswer, GatewayError> {
         let mut conn = self.conn().await?;
         store::payouts::insert(&mut conn, call, self.now()).await?;
         match store::payouts::find(&mut conn, &call.payout_id).await? {
             Some(made) if made.was_made_by(call) => {
-                Ok(TransferAnswer::Succeeded { number: payout_number(&call.payout_id) })
+                Ok(PayoutAnswer::Succeeded { number: payout_number(&call.payout_id) })
             }
             _ => Err(Refused::ParamsDiffer.into()),
         }
@@ -46,13 +46,13 @@ impl Gateway {
 
 impl Call for QueryPayout {
     const OPERATION: &'static str = "query_payout";
-    type Answer = TransferAnswer;
+    type Answer = PayoutAnswer;
 
-    async fn carry_out(self, gateway: &Gateway) -> Result<TransferAnswer, GatewayError> {
+    async fn carry_out(self, gateway: &Gateway) -> Result<PayoutAnswer, GatewayError> {
         let payout = store::payouts::find(&mut gateway.conn().await?, &self.payout_id).await?;
         Ok(match payout {
-            Some(_) => TransferAnswer::Succeeded { number: payout_number(&self.payout_id) },
-            None => TransferAnswer::Unseen,
+            Some(_) => PayoutAnswer::Succeeded { number: payout_number(&self.payout_id) },
+            None => PayoutAnswer::Unseen,
         })
     }
 }

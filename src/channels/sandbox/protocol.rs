@@ -155,10 +155,23 @@ pub(super) struct QueryPayout {
     pub(super) payout_id: String,
 }
 
-/// What became of a refund or a payout: they succeed at once or leave no trace, and a refund may come back.
+/// What became of a payout: it succeeds at once or leaves no trace.
 #[derive(Debug, Serialize, Deserialize)]
 #[serde(tag = "state", rename_all = "snake_case")]
-pub(super) enum TransferAnswer {
+pub(super) enum PayoutAnswer {
+    /// Never taken in.
+    Unseen,
+    /// The money moved.
+    Succeeded {
+        /// The gateway's own number.
+        number: String,
+    },
+}
+
+/// What became of a refund: the same, and it may have come back.
+#[derive(Debug, Serialize, Deserialize)]
+#[serde(tag = "state", rename_all = "snake_case")]
+pub(super) enum RefundAnswer {
     /// Never taken in.
     Unseen,
     /// The money moved.

@@ -8,16 +8,16 @@ use crate::infra::db::Tx;
 use super::books::RefundView;
 use super::faults::{FaultOp, act_under};
 use super::gateway::{Gateway, GatewayError, Refused};
-use super::protocol::{Call, QueryRefund, Refund, TransferAnswer, refund_number};
+use super::protocol::{Call, QueryRefund, Refund, RefundAnswer, refund_number};
 use super::store;
 use super::store::refunds::Give;
 use super::webhooks::{Notice, RefundNotice, announce_in_tx};
 
 impl Call for Refund {
     const OPERATION: &'static str = "refund";
-    type Answer = TransferAnswer;
+    type Answer = RefundAnswer;
 
-    async fn carry_out(self, gateway: &Gateway) -> Result<TransferAnswer, GatewayError> {
+    async fn carry_out(self, gateway: &Gateway) -> Result<RefundAnswer, GatewayError> {
         if Box::pin(gateway.give(&self)).await? {
             return Ok(gateway.given(&self));
         }
@@ -27,7 +27,7 @@ impl Call for Refund {
 }
 
 impl Gateway {
-    async fn refund(&self, call: &Refund) -> Result<TransferAnswer, GatewayError> {
+    async fn refund(&self, call: &Refund) -> Result<RefundAnswer, GatewayError> {
         match self.db().retrying(|| self.refund_once(call)).await {
             // The same id for another trade at the same moment: their row locks do not meet, the key does.
             Err(error) if error.constraint() == Some("sandbox_refunds_pkey") => {
@@ -56,9 +56,9 @@ impl Gateway {
         }
     }
 
-    fn given(&self, call: &Refund) -> TransferAnswer {
+    fn given(&self, call: &Refund) -> RefundAnswer {
         self.something_to_deliver();
-        TransferAnswer::Succeeded { number: refund_number(call.refund_id.as_str()) }
+        RefundAnswer::Succeeded { number: refund_number(call.refund_id.as_str()) }
     }
 
     async fn refund_once(&self, call: &Refund) -> Result<(), GatewayError> {
@@ -100,14 +100,14 @@ fn made_by(earlier: &RefundView, call: &Refund) -> bool {
 
 impl Call for QueryRefund {
     const OPERATION: &'static str = "query_refund";
-    type Answer = TransferAnswer;
+    type Answer = RefundAnswer;
 
-    async fn carry_out(self, gateway: &Gateway) -> Result<TransferAnswer, GatewayError> {
+    async fn carry_out(self, gateway: &Gateway) -> Result<RefundAnswer, GatewayError> {
         let refund = store::refunds::find(&mut gateway.conn().await?, &self.refund_id).await?;
         Ok(match refund {
-            Some(RefundView { taken_back_at: Some(_), .. }) => TransferAnswer::TakenBack,
-            Some(refund) => TransferAnswer::Succeeded { number: refund_number(&refund.refund_id) },
-            None => TransferAnswer::Unseen,
+            Some(RefundView { taken_back_at: Some(_), .. }) => RefundAnswer::TakenBack,
+            Some(refund) => RefundAnswer::Succeeded { number: refund_number(&refund.refund_id) },
+            None => RefundAnswer::Unseen,
         })
     }
 }

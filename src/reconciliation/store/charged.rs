@@ -5,7 +5,7 @@ use time::{Date, Duration, OffsetDateTime};
 use super::items::items;
 use super::runs::Claimed;
 use crate::channels::StatementKind;
-use crate::infra::db::{Conn, DbError, Tx};
+use crate::infra::db::{Conn, DbError, Tx, expect_one_row};
 use crate::money::Currency;
 use crate::reconciliation::model::{Class, Item, ItemAction, ItemStatus};
 
@@ -41,8 +41,9 @@ pub(in crate::reconciliation) async fn find_charged(
     Ok(charged.fetch_optional(conn).await?)
 }
 
-/// Charges, made or still to be made, whose money the day's statement lists, so many at most, locked and marked as listed
-/// by this round of the day. Those that a comparison which still counts has marked are left out: each is given once for a
+/// Payments that were missed, charged for or not, whose money the day's statement lists, so many at most, locked and marked
+/// as listed by this round of the day: also one that nobody has asked about yet may be charged for when the day's lines are
+/// forgotten. What the day itself misses no longer is no difference, and of that only charges are marked. Those that a comparison which still counts has marked are left out: each is given once for a
 /// statement, to whoever tells of it in the same transaction.
 ///
 /// Whoever carries a charge out at this moment is waited for: they have locked it, and looked for its money before this
@@ -58,7 +59,8 @@ pub(in crate::reconciliation) async fn take_listed_charges(
         "UPDATE reconciliation_items SET listed_at = $4, listed_by = $1, listed_round = $5
          WHERE item_id = ANY(ARRAY(
              SELECT item_id FROM reconciliation_items AS item
-             WHERE action = 'CHARGE' AND channel = $2 AND at >= $6 AND at < $7
+             WHERE class = 'MISSING_THERE' AND kind = 'PAYMENT' AND channel = $2 AND at >= $6 AND at < $7
+               AND (action = 'CHARGE' OR reconciliation_id <> $1)
                AND (listed_by IS NULL
                     OR (SELECT round FROM reconciliations AS told WHERE told.reconciliation_id = item.listed_by)
                        <> item.listed_round)
@@ -78,7 +80,7 @@ pub(in crate::reconciliation) async fn take_listed_charges(
     Ok(items.fetch_all(conn).await?)
 }
 
-/// Charges that an earlier round of the day had marked as listed and this one has not, so many at most, with the mark
+/// Payments that an earlier round of the day had marked as listed and this one has not, so many at most, with the mark
 /// taken from them.
 pub(in crate::reconciliation) async fn take_unlisted_charges(
     tx: &mut Tx,
@@ -90,7 +92,7 @@ pub(in crate::reconciliation) async fn take_unlisted_charges(
         "UPDATE reconciliation_items SET listed_at = NULL, listed_by = NULL, listed_round = NULL
          WHERE item_id = ANY(ARRAY(
              SELECT item_id FROM reconciliation_items
-             WHERE action = 'CHARGE' AND channel = $2 AND at >= $5 AND at < $6
+             WHERE class = 'MISSING_THERE' AND kind = 'PAYMENT' AND channel = $2 AND at >= $5 AND at < $6
                AND listed_by = $1 AND listed_round < $4
              ORDER BY item_id LIMIT $3 FOR UPDATE))
          RETURNING",
@@ -105,14 +107,23 @@ pub(in crate::reconciliation) async fn take_unlisted_charges(
     Ok(items.fetch_all(conn).await?)
 }
 
+/// Which day's statement lists the money of a difference.
+#[derive(Debug)]
+pub(in crate::reconciliation) struct Listing {
+    reconciliation_id: String,
+    round: i32,
+    pub(in crate::reconciliation) day: Date,
+}
+
 /// The first day whose statement lists the money of a locked difference: the one that marked it, or one whose lines are
 /// all here. A statement that is still being read, or was refused, says nothing.
 pub(in crate::reconciliation) async fn find_listing(
     conn: &mut Conn,
     item: &Item,
-) -> Result<Option<Date>, DbError> {
-    let day = sqlx::query_scalar!(
-        "SELECT run.day FROM reconciliation_items AS item
+) -> Result<Option<Listing>, DbError> {
+    let listing = sqlx::query_as!(
+        Listing,
+        "SELECT run.reconciliation_id, run.round, run.day FROM reconciliation_items AS item
          JOIN reconciliations AS run
            ON run.channel = item.channel AND run.begins_at <= $2 AND run.ends_at > $3
           AND run.status IN ('MATCHING', 'ACTING', 'DONE')
@@ -126,5 +137,33 @@ pub(in crate::reconciliation) async fn find_listing(
         item.at + LISTED_WITHIN,
         item.at - LISTED_WITHIN,
     );
-    Ok(day.fetch_optional(conn).await?)
+    Ok(listing.fetch_optional(conn).await?)
+}
+
+/// Whether a statement lists the money of a locked difference, or was told of as listing it when it was not written down
+/// which one that is.
+pub(in crate::reconciliation) async fn is_listed(conn: &mut Conn, item: &Item) -> Result<bool, DbError> {
+    let was_told = sqlx::query_scalar!(
+        r#"SELECT listed_at IS NOT NULL AND listed_by IS NULL AS "was_told!" FROM reconciliation_items WHERE item_id = $1"#,
+        item.item_id,
+    );
+    Ok(was_told.fetch_one(&mut *conn).await? || find_listing(conn, item).await?.is_some())
+}
+
+/// Marks a locked difference as listed by that day.
+pub(in crate::reconciliation) async fn set_listed(
+    tx: &mut Tx,
+    item: &Item,
+    listing: &Listing,
+    now: OffsetDateTime,
+) -> Result<(), DbError> {
+    let conn: &mut Conn = tx;
+    let marked = sqlx::query!(
+        "UPDATE reconciliation_items SET listed_by = $2, listed_round = $3, listed_at = $4 WHERE item_id = $1",
+        item.item_id,
+        listing.reconciliation_id,
+        listing.round,
+        now,
+    );
+    expect_one_row(&marked.execute(conn).await?)
 }

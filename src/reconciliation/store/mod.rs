@@ -9,7 +9,9 @@ mod lines;
 mod runs;
 
 pub(super) use charge::{Spender, find_spender, lock_whole};
-pub(super) use charged::{find_charged, find_listing, take_listed_charges, take_unlisted_charges};
+pub(super) use charged::{
+    find_charged, find_listing, is_listed, set_listed, take_listed_charges, take_unlisted_charges,
+};
 pub(super) use compare::{Walk, compare_lines, end_of_range, has_ours, walk_ours};
 pub(super) use files::{delete_old_files, find_part, insert_part, measure};
 pub(super) use items::{

@@ -3,6 +3,7 @@
 
 use std::time::Duration;
 
+use payonce::infra::duty::Batch;
 use payonce::reconciliation;
 use serde_json::{Value, json};
 use time::Date;
@@ -56,10 +57,14 @@ async fn compare_next(app: &TestApp, day: Date, lines: &[Line], mark: &str) -> V
     run
 }
 
-async fn assert_nobody_is_charged(app: &TestApp) {
+/// The channel says both: a person is shown that, and nobody is charged.
+async fn assert_nobody_is_charged(app: &TestApp, run: &Value) {
+    let item = difference_of(app, run).await;
+    assert_eq!((&item["action"], &item["status"]), (&json!("CHARGE"), &json!("ESCALATED")), "{item:#}");
+    let shown = app.open_exception().await;
+    assert_eq!((&shown["kind"], &shown["subject"]), (&json!("RECONCILIATION"), &item["item_id"]));
     assert_eq!(has_and_owes(app, "u1").await, (1_000, 0));
     assert_eq!(app.count_where("ledger_transactions", "kind = 'COMPENSATING_CHARGE'").await, 0);
-    assert!(app.exceptions("status=OPEN").await.is_empty());
 }
 
 #[tokio::test]
@@ -76,8 +81,15 @@ async fn a_charge_that_waits_is_not_made_once_another_statement_lists_its_money(
     let item = difference_of(&app, &run).await;
     let outcome = item["outcome"].as_str().expect("text");
     let next = day.next_day().expect("a day").to_string();
-    assert!(item["status"] == "RESOLVED" && outcome.contains(&next), "{item:#}");
-    assert_nobody_is_charged(&app).await;
+    assert!(outcome.contains(&next), "{item:#}");
+    assert_nobody_is_charged(&app, &run).await;
+    // That statement was wrong, and the person who was shown it knows: who spent the money is charged for it.
+    compare_next(&app, day, &[], "2").await;
+    assert_nobody_is_charged(&app, &run).await;
+    app.decide(&item, "approve").await.expect(200);
+    app.carry_on().await;
+    assert_eq!(difference_of(&app, &run).await["status"], "APPLIED");
+    assert_eq!(has_and_owes(&app, "u1").await, (0, 990));
     app.end().await;
 }
 
@@ -94,12 +106,11 @@ async fn what_a_statement_lists_is_known_when_its_lines_are_forgotten_unless_its
     assert_eq!(app.count("statement_lines").await, 0);
     app.decide(&item, "approve").await.expect(200);
     app.carry_on().await;
-    assert_eq!(difference_of(&app, &run).await["status"], "RESOLVED");
-    assert_nobody_is_charged(&app).await;
+    assert_nobody_is_charged(&app, &run).await;
 
     // Its own day is compared anew, and behind that the other one: with a file that has nothing of it.
     let again = app.reconcile(day).await;
-    assert_eq!(again["differences"], json!({"MISSING_THERE WAITING": 1}), "{again:#}");
+    assert_eq!(again["differences"], json!({"MISSING_THERE ESCALATED": 1}), "{again:#}");
     compare_next(&app, day, &[], "2").await;
     app.decide(&item, "approve").await.expect(200);
     app.carry_on().await;
@@ -131,9 +142,71 @@ async fn a_charge_that_is_being_made_while_a_statement_comes_to_list_its_money_i
     while difference_of(&app, &run).await["status"] == "APPLYING" {
         app.carry_on().await;
     }
-    assert_eq!(difference_of(&app, &run).await["status"], "RESOLVED");
-    assert_nobody_is_charged(&app).await;
+    assert_nobody_is_charged(&app, &run).await;
     app.end().await;
+}
+
+#[tokio::test]
+async fn what_a_statement_lists_before_anybody_asked_about_it_is_known_when_its_lines_are_forgotten() {
+    let app = start("off").await;
+    let (day, line) = spent(&app).await;
+    let run = app.reconcile(day).await;
+    let item = difference(&app, &run).await;
+    assert_eq!((&item["action"], &item["status"]), (&json!("ASK"), &json!("WAITING")));
+    app.sleep_over();
+    compare_next(&app, day, &[line], "1").await;
+    app.clock.advance(Duration::from_secs(9 * 86_400));
+    reconciliation::forget_old(&app.instance.app).await.expect("forgotten");
+    // Asking shows that a charge is to be decided over.
+    for _ in 0..2 {
+        app.decide(&item, "approve").await.expect(200);
+        app.carry_on().await;
+    }
+    assert_nobody_is_charged(&app, &run).await;
+    app.end().await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_day_that_is_begun_again_at_the_end_of_its_comparison_says_nothing_more_of_charges() {
+    let app = start("all").await;
+    let (day, line) = spent(&app).await;
+    let run = app.reconcile(day).await;
+    let item = difference(&app, &run).await;
+    app.sleep_over();
+    let (next, other) = (day.next_day().expect("a day"), app.book_lines(day).await.remove(0));
+    let other =
+        Line { kind: "OTHER".into(), our_id: String::new(), channel_id: "fee".into(), at: line.at, ..other };
+    // Somebody is at the charge, so whoever compares waits at the end of that.
+    let mut held = app.direct_connection().await;
+    let id = item["item_id"].as_str().expect("an id");
+    let hold = format!("BEGIN; SELECT FROM reconciliation_items WHERE item_id = '{id}' FOR UPDATE");
+    sqlx::raw_sql(sqlx::AssertSqlSafe(hold)).execute(&mut held).await.expect("held");
+    app.upload("sandbox", next, sandbox_csv(next, &[line]).as_bytes(), "").await.expect(200);
+    let service = app.instance.app.clone();
+    let comparing = tokio::spawn(async move {
+        while reconciliation::run_due(&service).await.expect("carried on") == Batch::MoreWaiting {}
+    });
+    until_waiting(&app, 1).await;
+    let right = sandbox_csv(next, &[other]);
+    let (uploaded, ()) = tokio::join!(app.upload("sandbox", next, right.as_bytes(), ""), async {
+        until_waiting(&app, 2).await;
+        sqlx::raw_sql("COMMIT").execute(&mut held).await.expect("free");
+    });
+    uploaded.expect(200);
+    let compared = tokio::time::timeout(Duration::from_secs(30), comparing).await;
+    compared.expect("it comes to an end").expect("no panic");
+    let again = uploaded_run(&app, next).await;
+    assert_eq!((&again["round"], &again["status"]), (&json!(2), &json!("DONE")), "{again:#}");
+    assert!(open_of(&app, "CONTRADICTION").await.is_empty(), "no statement that counts lists it");
+    app.end().await;
+}
+
+/// The day, carried out to its end.
+async fn uploaded_run(app: &TestApp, day: Date) -> Value {
+    let days = app.admin_get("/admin/reconciliations?limit=100").await.expect(200).body;
+    let days = days["data"].as_array().expect("days");
+    let run = days.iter().find(|run| run["day"] == day.to_string()).expect("the day");
+    app.carry_out(run["reconciliation_id"].as_str().expect("an id")).await
 }
 
 #[tokio::test]
@@ -181,6 +254,41 @@ async fn what_only_a_wrong_file_said_of_a_charge_is_taken_back_and_another_state
     compare_next(&app, next, &[later], "behind").await;
     assert_eq!(open_of(&app, "CONTRADICTION").await.len(), 1);
     assert_eq!(difference_of(&app, &run).await["status"], "APPLIED");
+    app.end().await;
+}
+
+#[tokio::test]
+async fn where_two_statements_list_a_charge_the_other_speaks_when_one_lists_it_no_longer() {
+    let app = start("all").await;
+    let (day, line) = spent(&app).await;
+    app.reconcile(day).await;
+    app.sleep_over();
+    compare_next(&app, day, std::slice::from_ref(&line), "1").await;
+    app.sleep_over();
+    let next = day.next_day().expect("a day");
+    let later = Line { at: line.at + Duration::from_secs(86_400), ..line };
+    compare_next(&app, next, &[later], "1").await;
+    compare_next(&app, day, &[], "2").await;
+    let told = open_of(&app, "CONTRADICTION").await;
+    let behind = next.next_day().expect("a day").to_string();
+    assert!(told.len() == 1 && told[0]["detail"].as_str().expect("text").contains(&behind), "{told:#?}");
+    compare_next(&app, next, &[], "2").await;
+    assert!(open_of(&app, "CONTRADICTION").await.is_empty(), "neither lists it");
+    app.end().await;
+}
+
+#[tokio::test]
+async fn what_a_statement_was_told_of_as_listing_before_it_was_noted_which_one_counts_as_listed() {
+    let app = start("all").await;
+    let (day, line) = spent(&app).await;
+    let run = app.reconcile(day).await;
+    app.sleep_over();
+    compare_next(&app, day, &[line], "1").await;
+    app.sql("UPDATE reconciliation_items SET listed_by = NULL, listed_round = NULL").await;
+    app.clock.advance(Duration::from_secs(9 * 86_400));
+    reconciliation::forget_old(&app.instance.app).await.expect("forgotten");
+    app.decide(&difference(&app, &run).await, "reverse-charge").await.expect(200);
+    assert!(app.exceptions("status=OPEN").await.is_empty(), "its money is there");
     app.end().await;
 }
 
