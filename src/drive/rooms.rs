@@ -203,7 +203,6 @@ mod tests {
             away.sort_unstable();
             let in_a_second = |from: usize| away[from..].partition_point(|later| *later < away[from] + WAITS);
             let most = (0..COUNT).step_by(100).map(in_a_second).max().expect("some");
-            println!("of {COUNT} at most {most} come back in the same second");
             assert!(most <= 1_700, "{most} of them come back in the same second");
             assert!(away[COUNT - 1] <= LATEST, "{:?}", away[COUNT - 1]);
             assert!(in_a_second(0) >= soon, "a few come back soon: {}", in_a_second(0));

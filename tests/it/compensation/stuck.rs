@@ -47,9 +47,9 @@ async fn latencies(app: &TestApp, prefix: &str, count: usize) -> Vec<Duration> {
 /// Their median and their 99th percentile, and what the calm ones are to them.
 fn in_words(all: &[Duration], calm: &[Duration]) -> String {
     let at = |of: &[Duration], percent: usize| of[(of.len() - 1) * percent / 100];
-    let ratio = |percent| at(all, percent).as_secs_f64() / at(calm, percent).as_secs_f64();
+    let ratio = |percent| 100 * at(all, percent).as_micros() / at(calm, percent).as_micros().max(1);
     format!(
-        "{:?} (p50, {:.1} times the calm) and {:?} (p99, {:.1} times)",
+        "{:?} (p50, {} % of the calm) and {:?} (p99, {} %)",
         at(all, 50),
         ratio(50),
         at(all, 99),
@@ -107,19 +107,21 @@ async fn old_orders_without_number_delay_no_fresh_one() {
     let (before, since) = (swept(&app).await, Instant::now());
     app.eventually("they are swept", async || swept(&app).await >= before + beside.max(20)).await;
     let (alone, quiet) = (swept(&app).await - before, since.elapsed());
-    let rate = |count: i64, took: Duration| count as f64 / took.as_secs_f64();
+    let per_minute = |count: i64, took: Duration| {
+        60_000 * u128::try_from(count).expect("it grows") / took.as_millis().max(1)
+    };
     let left = count - swept(&app).await;
     println!(
         "{count} stuck orders, {left} left: a fresh task was done after {fresh:?}; order and link take {}, while they \
-         are given their tasks {}; {:.0} a second are swept beside customers and {:.0} alone",
+         are given their tasks {}; {} a minute are swept beside customers and {} alone",
         in_words(&storm, &calm),
         in_words(&adopting, &calm),
-        rate(beside, busy),
-        rate(alone, quiet)
+        per_minute(beside, busy),
+        per_minute(alone, quiet)
     );
     assert!(left > 0, "the sweep was over too soon to measure anything");
     assert!(fresh < Duration::from_secs(4), "a retry is due after a second: {fresh:?}");
     assert!(swept(&app).await > 0 && beside > 0, "the sweep goes on meanwhile");
-    assert!(rate(beside, busy) < rate(alone, quiet), "old orders make way for customers");
+    assert!(per_minute(beside, busy) < per_minute(alone, quiet), "old orders make way for customers");
     app.end().await;
 }
