@@ -57,7 +57,7 @@ pub struct Crew<'a> {
     pub lane: Lane,
     /// Tasks in the air at once.
     pub in_flight: usize,
-    /// Tasks that may be claimed and found to have no room in each [`LOOK_EVERY`].
+    /// Tasks that may be claimed and found to have no room in each look, of which there are five a second.
     pub look_ahead: usize,
     /// Rings when something became due.
     pub wake: &'a Notify,
