@@ -12,7 +12,7 @@ use std::time::Duration;
 use tokio::time::Instant;
 
 /// How long a burst may last.
-const BURST: Duration = Duration::from_millis(250);
+const BURST: Duration = Duration::from_secs(1);
 /// How long there must be room for a new burst to be one.
 const CALM: Duration = Duration::from_millis(500);
 /// A room of so few has no more than it needs.
