@@ -6,7 +6,8 @@
 //! It is booked once for each difference, under its id, in the transaction in which the difference says so. What was not
 //! spent on usage, or on a product that does not allow it, is a person's to see to, and so are a top-up of which anything
 //! was refunded and one whose charge was given back before. What a statement has come to list since it was missed is
-//! charged for by nobody: a person is shown that the channel says both. What was charged for is refunded by nobody: its user would pay twice.
+//! charged for by nobody: a person is shown that the channel says both. What was charged for is refunded by nobody: its user
+//! would pay twice.
 
 use time::OffsetDateTime;
 

@@ -76,8 +76,7 @@ pub(super) const CHECKS: &[Definition] = &[
            -- A backlog of orders makes way for merchants, and may last for hours.
            AND NOT (lane = 'SWEEP' AND action IN ('EXPIRE_ORDER', 'CLOSE_PAY_ORDER', 'DRIVE_PAY_ORDER')
                     AND EXISTS (SELECT 1 FROM compensations AS worked
-                                               WHERE worked.lane = 'SWEEP' AND worked.status = 'RUNNING'
-                                                 AND worked.due_at > $1))",
+                                WHERE worked.lane = 'SWEEP' AND worked.status = 'RUNNING' AND worked.due_at > $1))",
     ),
     check!(
         "dead_task_reported",

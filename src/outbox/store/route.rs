@@ -35,7 +35,7 @@ pub(in crate::outbox) async fn what_waits(conn: &mut Conn, now: OffsetDateTime) 
 /// It is found among the oldest themselves, in the words of the queue's own index; nothing else is, because a plan could
 /// walk that index once for each event.
 macro_rules! find_waiting {
-    ($waits:literal, $mark:literal, $limit:expr, $looks_behind:expr) => {
+    ($waits:literal, $mark:literal, $limit:expr, $has_other:expr) => {
         sqlx::query_as!(
             NewEvent,
             r#"WITH oldest AS MATERIALIZED (
@@ -77,7 +77,7 @@ macro_rules! find_waiting {
            -- Any number of relays work side by side.
            FOR UPDATE OF event SKIP LOCKED"#,
             $limit,
-            $looks_behind,
+            $has_other,
         )
     };
 }

@@ -43,8 +43,9 @@ pub(in crate::reconciliation) async fn find_charged(
 
 /// Payments that were missed, charged for or not, whose money the day's statement lists, so many at most, locked and marked
 /// as listed by this round of the day: also one that nobody has asked about yet may be charged for when the day's lines are
-/// forgotten. What the day itself misses no longer is no difference, and of that only charges are marked. Those that a comparison which still counts has marked are left out: each is given once for a
-/// statement, to whoever tells of it in the same transaction.
+/// forgotten. What the day itself misses no longer is no difference, and of that only charges are marked. Those that a
+/// comparison which still counts has marked are left out: each is given once for a statement, to whoever tells of it in the
+/// same transaction.
 ///
 /// Whoever carries a charge out at this moment is waited for: they have locked it, and looked for its money before this
 /// day was compared.

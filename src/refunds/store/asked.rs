@@ -53,8 +53,9 @@ pub(in crate::refunds) async fn list_ids_of_number(
     merchant_id: Option<&MerchantId>,
     refund_no: &RefundNo,
 ) -> Result<Vec<String>, DbError> {
+    // What belongs to no merchant is nobody's number.
     let ids = sqlx::query_scalar!(
-        "SELECT refund_id FROM refunds WHERE refund_no = $2 AND ($1::text IS NULL OR merchant_id = $1) LIMIT 2",
+        "SELECT refund_id FROM refunds WHERE refund_no = $2 AND merchant_id = coalesce($1, merchant_id) LIMIT 2",
         merchant_id.map(MerchantId::as_str),
         refund_no.as_str(),
     )
