@@ -11,6 +11,9 @@ use tokio::time::Instant;
 use super::Failure;
 use super::load::{self, Client};
 
+/// The clients of a rush come one after another within so long: no two customers ask in the same microsecond.
+const GATHERS_WITHIN: Duration = Duration::from_secs(1);
+
 /// When those who are turned away come again.
 #[derive(Clone, Copy, Debug)]
 pub enum Manner {
@@ -66,6 +69,7 @@ pub async fn rush(
 async fn insist(mut client: Client, work: Arc<Work>, seed: u64) -> Result<Rush, Failure> {
     let (mut rush, mut chance) = (Rush::default(), StdRng::seed_from_u64(seed));
     let mut is_closed = false;
+    tokio::time::sleep(GATHERS_WITHIN.mul_f64(chance.random_range(0.0..1.0))).await;
     while let Some(request) = work.requests.get(work.next.fetch_add(1, Ordering::Relaxed)) {
         loop {
             let started = Instant::now();

@@ -1,9 +1,10 @@
 //! Rooms: so much at once for each channel, and no more who wait for it than can expect a place soon.
 //!
 //! A silent channel fills its room. Who would wait behind it for long is sent away at once, with the time to come back:
-//! one after the other, no more than a few for each place that becomes free and no more than 500 a second, so the more
-//! were sent away, the later the next one comes. A backlog of any length costs little while its channel is silent. One
-//! that answers again is asked again by whoever comes, and the last of them come within [`LATEST`].
+//! one after the other, no more than a few for each place that becomes free, so the more were sent away, the later the
+//! next one comes, and of a channel that answers fast they come as fast as it answers. A backlog of any length costs little
+//! while its channel is silent. One that answers again is asked again by whoever comes, and the last of them come within
+//! [`LATEST`].
 
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
@@ -18,14 +19,18 @@ const WAITS: Duration = Duration::from_secs(1);
 /// Of those who wait for a room there are at most so many times its size: with those inside half of what is in the air, so
 /// that one such room keeps no others from being claimed.
 const WAITING: usize = 3;
+/// And so many times where they get in within a quarter of [`WAITS`]: with those inside all that is in the air, because to
+/// be sent away and claimed again costs more than to wait.
+const WAITING_BRIEFLY: usize = 7;
 /// Who finds no place comes back so soon at best.
 const SOONEST: Duration = Duration::from_millis(100);
 /// And so late at worst, in the second half of this time: as late as what was tried seven times.
 const LATEST: Duration = Duration::from_secs(120);
 /// Those who come back, for each place that becomes free.
 const FOR_A_PLACE: u32 = 4;
-/// Who comes back is this long behind the one before: to be claimed and sent away again costs the database two writes.
-const LEAST_STEP: Duration = Duration::from_millis(2);
+/// How long the first ones stay, as far as anybody knows: who is sent away before one of them has left is to come back
+/// neither at once nor late.
+const FIRST_STAY: Duration = Duration::from_millis(300);
 
 /// The rooms of a lane. What speaks to no channel has one too.
 pub(super) type Rooms = rooms::Rooms<Option<String>, Room>;
@@ -59,7 +64,7 @@ impl Pace {
 impl rooms::Room for Room {
     fn of(size: usize) -> Self {
         let now = Instant::now();
-        let pace = Pace { waiting: 0, stay: Duration::ZERO, moved_at: now, last_return: now };
+        let pace = Pace { waiting: 0, stay: FIRST_STAY, moved_at: now, last_return: now };
         Self { size, places: Arc::new(Semaphore::new(size)), pace: Mutex::new(pace) }
     }
 }
@@ -92,9 +97,9 @@ impl Room {
     /// Only where all who wait get in while they wait.
     fn wait(&self) -> Option<Waiting<'_>> {
         let mut pace = self.pace();
-        let turns = WAITS.as_micros() / pace.stay().as_micros().max(1);
-        let most = usize::try_from(turns).map_or(WAITING, |turns| turns.min(WAITING)) * self.size;
-        if pace.waiting >= most {
+        let turns = usize::try_from(WAITS.as_micros() / pace.stay().as_micros().max(1)).unwrap_or(usize::MAX);
+        let most = turns.min(WAITING).max((turns / 4).min(WAITING_BRIEFLY));
+        if pace.waiting >= most * self.size {
             return None;
         }
         pace.waiting += 1;
@@ -105,7 +110,7 @@ impl Room {
     fn time_away(&self, chance: impl FnOnce(u64) -> u64) -> Duration {
         let (mut pace, now) = (self.pace(), Instant::now());
         let returns = u32::try_from(self.size).unwrap_or(u32::MAX).saturating_mul(FOR_A_PLACE);
-        let step = (pace.stay() / returns.max(1)).max(LEAST_STEP);
+        let step = pace.stay() / returns.max(1);
         let returns_at = pace.last_return.max(now + SOONEST) + step;
         if returns_at <= now + LATEST {
             pace.last_return = returns_at;
@@ -186,12 +191,24 @@ mod tests {
     }
 
     #[tokio::test]
+    async fn of_a_channel_that_answers_fast_all_come_back_as_fast_as_it_answers() {
+        let room = Room::of(64);
+        room.pace().stay = Duration::from_millis(30);
+        let last = (0..10_000).map(|_| room.time_away(|most| most)).max().expect("some");
+        assert!(last < Duration::from_secs(2), "{last:?} for what takes it five seconds");
+        assert_eq!(
+            (0..).map_while(|_| room.wait()).take(1_000).collect::<Vec<_>>().len(),
+            64 * WAITING_BRIEFLY
+        );
+    }
+
+    #[tokio::test]
     async fn the_more_were_sent_away_the_later_they_come_back() {
         const COUNT: usize = 100_000;
         // One that has just become full, and one whose channel keeps silent.
-        for (stay, soon) in [(0, 400), (2_500, 90)] {
+        for (stay, soon) in [(FIRST_STAY, 400), (Duration::from_millis(2_500), 90)] {
             let room = Room::of(64);
-            room.pace().stay = Duration::from_millis(stay);
+            room.pace().stay = stay;
             // Scattered evenly, as chance does.
             let mut scatter = 0_u64;
             let mut away: Vec<Duration> = (0..COUNT)

@@ -1,7 +1,6 @@
 //! Problem documents (RFC 9457): which failure is which status and code is decided here and nowhere else.
 
 use std::borrow::Cow;
-use std::time::Duration;
 
 use axum::Json;
 use axum::http::{HeaderValue, StatusCode, header};
@@ -9,7 +8,6 @@ use axum::response::{IntoResponse, Response};
 use serde::Serialize;
 
 use super::idempotency::in_progress;
-use super::server::HEADER_DEADLINE;
 use crate::idempotency::Answer;
 use crate::infra::body::FieldError;
 use crate::infra::db::DbError;
@@ -160,10 +158,6 @@ impl IntoResponse for Problem {
         headers.insert(header::CONTENT_TYPE, HeaderValue::from_static("application/problem+json"));
         if let Some(secs) = retry_after {
             headers.insert(header::RETRY_AFTER, HeaderValue::from(secs));
-            // It would be closed for idleness in the very moment in which its client comes again.
-            if Duration::from_secs(secs.into()) >= HEADER_DEADLINE {
-                headers.insert(header::CONNECTION, HeaderValue::from_static("close"));
-            }
         }
         if status == StatusCode::UNAUTHORIZED {
             headers.insert(header::WWW_AUTHENTICATE, HeaderValue::from_static("Bearer"));

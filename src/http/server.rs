@@ -1,9 +1,9 @@
 //! The HTTP server: hyper's own connection builder, because `axum::serve` never closes a half-sent header.
 //!
-//! Always true: a connection that has not sent a whole header within [`HEADER_DEADLINE`], be it silent, dripping
-//! or idle between requests, is closed, and so is one that takes in nothing of its answer for [`UNREAD_DEADLINE`].
-//! There is a most number of connections; more of them wait in the kernel's queue until one ends, which those
-//! deadlines make soon. A stop lets the requests under way end.
+//! Always true: a connection that has not sent a whole header in time ([`patience`]), be it silent or dripping, is
+//! closed, and so is one that takes in nothing of its answer for [`UNREAD_DEADLINE`]. One that is idle between requests
+//! is kept for long while fewer than half of the connections that there may be are open. More than that wait in the
+//! kernel's queue until one ends, which those deadlines make soon. A stop lets the requests under way end.
 
 use std::io;
 use std::net::SocketAddr;
@@ -15,17 +15,20 @@ use axum::Router;
 use axum::body::Body;
 use hyper::body::Incoming;
 use hyper::server::conn::http1;
-use hyper_util::rt::{TokioIo, TokioTimer};
-use hyper_util::service::TowerToHyperService;
+use hyper::service::service_fn;
+use hyper_util::rt::TokioIo;
 use socket2::SockRef;
 use tokio::net::{TcpListener, TcpSocket, TcpStream};
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
+use tokio_util::io::{InspectReader, InspectWriter};
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
 use tower::ServiceExt;
 
-/// Longest wait for a whole request header.
-pub const HEADER_DEADLINE: Duration = Duration::from_secs(2);
+mod patience;
+
+use patience::Progress;
+
 /// Longest wait for a peer to take in what was sent to it; the kernel closes the connection then.
 const UNREAD_DEADLINE: Duration = Duration::from_secs(10);
 /// Connections that wait in the kernel's queue at most; when it is full, they come again a second later or not at
@@ -63,7 +66,9 @@ pub async fn serve(
 ) {
     let (connections, places) = (TaskTracker::new(), Arc::new(Semaphore::new(max_connections)));
     while let Some(Some((stream, place))) = stopping.run_until_cancelled(accept(&listener, &places)).await {
-        connections.spawn(serve_connection(stream, place, router.clone(), stopping.clone()));
+        let (places, router, stopping) = (Arc::clone(&places), router.clone(), stopping.clone());
+        let is_crowded = move || places.available_permits() < max_connections / 2;
+        connections.spawn(serve_connection(stream, place, router, is_crowded, stopping));
     }
     drop(listener);
     connections.close();
@@ -92,11 +97,12 @@ async fn serve_connection(
     stream: TcpStream,
     place: OwnedSemaphorePermit,
     router: Router,
+    is_crowded: impl Fn() -> bool,
     stopping: CancellationToken,
 ) {
     let open = metrics::gauge!("payonce_http_connections");
     open.increment(1.0);
-    if let Err(error) = serve_stream(stream, router, stopping).await {
+    if let Err(error) = serve_stream(stream, router, is_crowded, stopping).await {
         tracing::debug!(%error, "a connection ended early");
     }
     open.decrement(1.0);
@@ -106,27 +112,34 @@ async fn serve_connection(
 async fn serve_stream(
     stream: TcpStream,
     router: Router,
+    is_crowded: impl Fn() -> bool,
     stopping: CancellationToken,
 ) -> Result<(), hyper::Error> {
     set_options(&stream);
-    let service = TowerToHyperService::new(
-        router.map_request(|request: hyper::Request<Incoming>| request.map(Body::new)),
-    );
+    let progress = Progress::begin();
+    let stream = InspectReader::new(stream, |_: &[u8]| progress.hear());
+    let stream = InspectWriter::new(stream, |_: &[u8]| progress.say());
+    let service = service_fn(|request: hyper::Request<Incoming>| {
+        let (router, request_under_way) = (router.clone(), progress.carry_out());
+        async move {
+            let answer = router.oneshot(request.map(Body::new)).await;
+            drop(request_under_way);
+            answer
+        }
+    });
     let mut connection = http1::Builder::new()
-        .timer(TokioTimer::new())
-        .header_read_timeout(HEADER_DEADLINE)
         .max_headers(MAX_HEADERS)
         .max_buf_size(MAX_HEADER_BYTES)
         .serve_connection(TokioIo::new(stream), service);
-    let Some(ended) = stopping.run_until_cancelled(&mut connection).await else {
+    let driven = progress.drive(&mut connection, &is_crowded);
+    let Some(driven) = stopping.run_until_cancelled(driven).await else {
         Pin::new(&mut connection).graceful_shutdown();
-        return connection.await;
+        return progress.drive(&mut connection, is_crowded).await.unwrap_or(Ok(()));
     };
     // Who let the time run out was told nothing.
-    if !ended.as_ref().is_err_and(hyper::Error::is_timeout) {
-        let stream = connection.into_parts().io.into_inner();
-        stopping.run_until_cancelled(tokio::time::timeout(LINGER, heard_out(&stream))).await;
-    }
+    let Some(ended) = driven else { return Ok(()) };
+    let stream = connection.into_parts().io.into_inner().into_inner().into_inner();
+    stopping.run_until_cancelled(tokio::time::timeout(LINGER, heard_out(&stream))).await;
     ended
 }
 

@@ -41,10 +41,11 @@ impl Served {
         count.under_way > 0 || count.ended_at.is_some_and(|ended_at| now < ended_at + LINGERS)
     }
 
-    /// Where somebody is served, rests as long as the caller has worked: it then takes half of the time at most.
+    /// Where somebody is served, rests three times as long as the caller has worked: it then takes a quarter of the time at
+    /// most.
     pub async fn rest_after(&self, worked: Duration) {
         if self.is_anybody() {
-            tokio::time::sleep(worked).await;
+            tokio::time::sleep(worked * 3).await;
         }
     }
 }

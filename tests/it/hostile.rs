@@ -11,6 +11,7 @@ use crate::support::service::{Service, Shop};
 mod forwarding;
 mod half_open;
 mod headers;
+mod idle;
 mod signatures;
 mod smuggling;
 

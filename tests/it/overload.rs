@@ -26,8 +26,8 @@ struct Crowd {
     is_over: AtomicBool,
     served: AtomicUsize,
     turned_away: AtomicUsize,
-    /// How many were told to come again after 1, 2 and 3 seconds.
-    told: [AtomicUsize; 3],
+    /// How many were told to come again after 1, 2 … 8 seconds.
+    told: [AtomicUsize; 8],
     /// Longest that somebody waited for being turned away, in microseconds.
     slowest_refusal: AtomicUsize,
 }
@@ -49,8 +49,6 @@ impl Crowd {
             let told: usize =
                 reply.header("retry-after").expect("when to come again").parse().expect("seconds");
             self.told[told - 1].fetch_add(1, Ordering::Relaxed);
-            // It would be closed for idleness just then.
-            assert_eq!(reply.header("connection"), (told > 1).then_some("close"));
             let took = usize::try_from(asked.elapsed().as_micros()).expect("small");
             self.slowest_refusal.fetch_max(took, Ordering::Relaxed);
             self.turned_away.fetch_add(1, Ordering::Relaxed);
@@ -138,7 +136,7 @@ async fn a_rush_is_turned_away_at_the_door_and_those_inside_are_served() {
     );
     assert!(turned_away > 0 && served > 0, "{served} served, {turned_away} turned away");
     let told = rush.told.each_ref().map(|told| told.load(Ordering::Relaxed));
-    assert!(told.iter().max().expect("three") - told.iter().min().expect("three") <= 1, "in turn: {told:?}");
+    assert!(told.iter().all(|told| *told > 0), "not all in the same second: {told:?}");
     // A connection each, and nothing that piles up behind them.
     assert!(after.grown_since(&before) < 48 * 1024, "{before:?}, {after:?}");
     let recovered = Instant::now();

@@ -108,9 +108,14 @@ async fn round_of(
     let per_second = served.len() as f64 / window.as_secs_f64();
     let refused = Sample::new(0.0, &turned_away);
     eprintln!(
-        "{clients} clients: {per_second:.0}/s after {calm:.0?}/s in calm; {} turned away, p50 {} ms; served in {} ms (p50)",
+        "{clients} clients: {per_second:.0}/s after {calm:.0?}/s in calm; {} turned away, p50 {} ms, {:?}; served in {} ms (p50)",
         turned_away.len(),
         refused.p50_ms,
+        [0.95f64, 0.97, 0.98, 0.985, 0.99, 0.995, 0.999].map(|q| turned_away
+            .get((turned_away.len() as f64 * q) as usize)
+            .copied()
+            .unwrap_or(0)
+            / 1000),
         Sample::new(0.0, &served).p50_ms,
     );
     Ok(Figures {
@@ -163,6 +168,7 @@ async fn well_again(stage: &Stage, seconds: &[Arc<Vec<Vec<u8>>>], calm: f64) -> 
     for requests in seconds {
         let second = Duration::from_secs(1);
         let run = load::fire(&[stage.service.addr], requests, CALM[0], second, Order::Once).await?;
+        eprintln!("after: {:?}", Sample::from(&run));
         if Sample::from(&run).per_second >= WELL * calm {
             return Ok(ended.elapsed().as_secs_f64());
         }

@@ -6,7 +6,8 @@
 //! taken. A fixed share and no limit that follows measured times, because gathered commands take longer the more of them
 //! share a commit: such a limit would take that for a queue.
 
-use std::sync::atomic::{AtomicU32, AtomicU64, AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
+use std::sync::{Mutex, PoisonError};
 use std::time::Duration;
 
 use tokio::time::Instant;
@@ -19,9 +20,8 @@ const CALM: Duration = Duration::from_millis(500);
 const FEW: usize = 64;
 /// Who may be away at once for each place.
 const AWAY_FOR_EACH: usize = 4;
-/// Those who are turned away are told in turn to come again after 1 s, 2 s … so many, so that they do not all come in the
-/// same instant.
-const LONGEST_AWAY_SECS: u32 = 3;
+/// Nobody is told to come again later than after so many seconds.
+const LONGEST_AWAY_SECS: usize = 8;
 
 /// Places that are shared. More than there are have only those who come back.
 #[derive(Debug)]
@@ -32,7 +32,7 @@ pub(super) struct Room {
     taken: AtomicUsize,
     /// Who has given a place back for a while.
     away: AtomicUsize,
-    turned_away: AtomicU32,
+    returns: Mutex<Returns>,
     opened_at: Instant,
     /// Since when it has been crowded, and when somebody last found it so: milliseconds since it was opened.
     crowded_since: AtomicU64,
@@ -51,7 +51,7 @@ impl Room {
             lasting: size,
             taken: AtomicUsize::new(0),
             away: AtomicUsize::new(0),
-            turned_away: AtomicU32::new(0),
+            returns: Mutex::default(),
             opened_at: Instant::now(),
             crowded_since: AtomicU64::new(0),
             // Long before it was opened.
@@ -95,9 +95,14 @@ impl Room {
         self.taken.fetch_add(1, Ordering::Relaxed);
     }
 
-    /// When the next one who is turned away may come again.
+    /// After how many seconds the next one who is turned away may come again: in each no more than there are places.
     pub(super) fn next_return_secs(&self) -> u32 {
-        1 + self.turned_away.fetch_add(1, Ordering::Relaxed) % LONGEST_AWAY_SECS
+        self.next_return_secs_at(Instant::now())
+    }
+
+    fn next_return_secs_at(&self, now: Instant) -> u32 {
+        let mut returns = self.returns.lock().unwrap_or_else(PoisonError::into_inner);
+        returns.next((now - self.opened_at).as_secs(), self.size)
     }
 
     fn is_open_to(&self, taken: usize, now: Instant) -> bool {
@@ -115,6 +120,34 @@ impl Room {
             self.crowded_since.store(now, Ordering::Relaxed);
         }
         now.saturating_sub(self.crowded_since.load(Ordering::Relaxed)) < millis(BURST)
+    }
+}
+
+/// How many were told to come again in which second, so that they come one after the other and not all at once: to turn
+/// them away again would cost those inside their share of the machine.
+#[derive(Debug, Default)]
+struct Returns {
+    second: u64,
+    /// Of the seconds after that one.
+    told: [usize; LONGEST_AWAY_SECS],
+}
+
+impl Returns {
+    /// How long until the first second for which fewer than `most` were told; where there is none, until that of the
+    /// fewest.
+    fn next(&mut self, second: u64, most: usize) -> u32 {
+        let passed = usize::try_from(second.saturating_sub(self.second)).unwrap_or(usize::MAX);
+        self.told.rotate_left(passed.min(LONGEST_AWAY_SECS) % LONGEST_AWAY_SECS);
+        let is_new = LONGEST_AWAY_SECS.saturating_sub(passed);
+        self.told[is_new..].fill(0);
+        self.second = self.second.max(second);
+
+        let seconds = self.told.iter_mut().zip(1..);
+        let by_crowd = |(told, _): &(&mut usize, u32)| (**told).max(most.saturating_sub(1));
+        seconds.min_by_key(by_crowd).map_or(1, |(told, after)| {
+            *told += 1;
+            after
+        })
     }
 }
 
@@ -175,9 +208,20 @@ mod tests {
     }
 
     #[test]
-    fn those_who_are_turned_away_come_again_in_turn() {
-        let room = Room::of(0);
-        let told: Vec<u32> = std::iter::repeat_with(|| room.next_return_secs()).take(7).collect();
-        assert_eq!(told, [1, 2, 3, 1, 2, 3, 1]);
+    fn no_more_are_told_to_come_in_the_same_second_than_there_are_places() {
+        let room = Room::of(100);
+        let told_at = |second, count| {
+            let now = room.opened_at + Duration::from_secs(second);
+            let mut told = vec![0; LONGEST_AWAY_SECS];
+            for _ in 0..count {
+                told[room.next_return_secs_at(now) as usize - 1] += 1;
+            }
+            told
+        };
+        assert_eq!(told_at(0, 250), [100, 100, 50, 0, 0, 0, 0, 0]);
+        assert_eq!(told_at(1, 250), [0, 50, 100, 100, 0, 0, 0, 0], "beside those who were told before");
+        assert_eq!(told_at(1, 480), [10, 10, 10, 10, 110, 110, 110, 110], "more than there is room for");
+        assert_eq!(told_at(60, 101), [100, 1, 0, 0, 0, 0, 0, 0], "all of them have come");
+        assert_eq!(Room::of(0).next_return_secs(), 1);
     }
 }

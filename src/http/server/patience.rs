@@ -1,0 +1,191 @@
+//! How long a connection may keep us waiting: not long in the middle of a header, and longer between two requests.
+//!
+//! hyper has one clock for both. A pool of connections wants the second time to be long, because a request that meets its
+//! connection's close is lost, and for all that the client knows it was carried out. Whoever holds connections open to do
+//! harm wants the first to be long. So the stream notes what comes and goes, the service notes when a request begins and
+//! ends, and whoever drives the connection asks here how long there is still time.
+
+use std::future::poll_fn;
+use std::pin::{Pin, pin};
+use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::task::Poll;
+use std::time::Duration;
+
+use tokio::time::{Instant, sleep_until};
+
+/// Longest wait for a whole request header, from its first byte on, and after the connection was made.
+pub(super) const HEADER: Duration = Duration::from_secs(2);
+/// Longest wait for the next request: longer than a balancer or a proxy keeps its own connections (60 s, by their
+/// defaults), so that it is they who close.
+const IDLE: Duration = Duration::from_secs(75);
+/// The same where connections are becoming few. It ends between the whole seconds after which somebody who was turned
+/// away comes again.
+const IDLE_IN_A_CROWD: Duration = Duration::from_millis(2_500);
+
+/// What a connection is at.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum At {
+    /// It was made, and nothing was asked yet.
+    Beginning,
+    /// A request was heard in part.
+    Header,
+    /// It is being carried out.
+    Request,
+    /// It was answered.
+    Idle,
+}
+
+/// What a connection is at, and since when.
+#[derive(Debug)]
+pub(super) struct Progress(Mutex<(At, Instant)>);
+
+impl Progress {
+    /// Of a connection that was made just now.
+    pub(super) fn begin() -> Self {
+        Self(Mutex::new((At::Beginning, Instant::now())))
+    }
+
+    fn at(&self) -> MutexGuard<'_, (At, Instant)> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Something was heard.
+    pub(super) fn hear(&self) {
+        let mut at = self.at();
+        if at.0 == At::Idle {
+            *at = (At::Header, Instant::now());
+        }
+    }
+
+    /// Something was said. An answer may be long: it is idle behind the end of it.
+    pub(super) fn say(&self) {
+        let mut at = self.at();
+        if at.0 == At::Idle {
+            at.1 = Instant::now();
+        }
+    }
+
+    /// A request is carried out for as long as this lives.
+    pub(super) fn carry_out(&self) -> Request<'_> {
+        *self.at() = (At::Request, Instant::now());
+        Request(self)
+    }
+
+    /// Until when there is time. As long as a request is carried out there is: that has deadlines of its own.
+    fn ends_at(&self, is_crowded: bool) -> Option<Instant> {
+        let (at, since) = *self.at();
+        match at {
+            At::Beginning | At::Header => Some(since + HEADER),
+            At::Idle if is_crowded => Some(since + IDLE_IN_A_CROWD),
+            At::Idle => Some(since + IDLE),
+            At::Request => None,
+        }
+    }
+
+    /// Drives a connection to its end; nothing where it kept us waiting for too long.
+    pub(super) async fn drive<C: Future + Unpin>(
+        &self,
+        connection: &mut C,
+        is_crowded: impl Fn() -> bool,
+    ) -> Option<C::Output> {
+        let mut alarm = pin!(sleep_until(Instant::now() + HEADER));
+        poll_fn(|context| {
+            if let Poll::Ready(ended) = Pin::new(&mut *connection).poll(context) {
+                return Poll::Ready(Some(ended));
+            }
+            // Most of the time the end has only moved away: that is looked at when the alarm rings.
+            let ends_at = self.ends_at(is_crowded());
+            if ends_at.is_some_and(|ends_at| ends_at < alarm.deadline()) {
+                alarm.as_mut().reset(ends_at.unwrap_or_else(Instant::now));
+            }
+            while alarm.as_mut().poll(context).is_ready() {
+                let (now, ends_at) = (Instant::now(), self.ends_at(is_crowded()));
+                if ends_at.is_some_and(|ends_at| ends_at <= now) {
+                    return Poll::Ready(None);
+                }
+                alarm.as_mut().reset(ends_at.unwrap_or(now + HEADER));
+            }
+            Poll::Pending
+        })
+        .await
+    }
+}
+
+/// A request that is carried out.
+#[derive(Debug)]
+pub(super) struct Request<'a>(&'a Progress);
+
+impl Drop for Request<'_> {
+    fn drop(&mut self) {
+        *self.0.at() = (At::Idle, Instant::now());
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const SECOND: Duration = Duration::from_secs(1);
+
+    #[test]
+    fn there_is_little_time_for_a_header_and_more_between_requests() {
+        let progress = Progress::begin();
+        // How long there is from what happened last, a second ago, to the end.
+        let second_later = || progress.at().1 -= SECOND;
+        let time = |is_crowded| progress.ends_at(is_crowded).map(|ends_at| ends_at - progress.at().1);
+        second_later();
+        let since = progress.at().1;
+        progress.hear();
+        assert_eq!(
+            (time(false), progress.at().1),
+            (Some(HEADER), since),
+            "from the connection's beginning on"
+        );
+        let request = progress.carry_out();
+        progress.hear();
+        progress.say();
+        assert_eq!(time(true), None);
+        drop(request);
+        assert_eq!((time(false), time(true)), (Some(IDLE), Some(IDLE_IN_A_CROWD)));
+        second_later();
+        let since = progress.at().1;
+        progress.say();
+        assert!(time(false) == Some(IDLE) && progress.at().1 > since, "from the last of the answer on");
+        second_later();
+        progress.hear();
+        let since = progress.at().1;
+        progress.hear();
+        assert_eq!((time(true), progress.at().1), (Some(HEADER), since), "from its first byte on");
+    }
+
+    #[tokio::test]
+    async fn who_keeps_silent_is_left_when_the_time_is_over_and_no_sooner() {
+        let progress = Progress::begin();
+        let began = Instant::now();
+        let mut silent = std::future::pending::<()>();
+        assert_eq!(progress.drive(&mut silent, || false).await, None);
+        assert!((HEADER..2 * HEADER).contains(&began.elapsed()), "{:?}", began.elapsed());
+
+        let request = progress.carry_out();
+        let mut answers = Box::pin(async {
+            tokio::time::sleep(HEADER + SECOND).await;
+            drop(request);
+            std::future::pending::<()>().await;
+        });
+        let began = Instant::now();
+        assert_eq!(progress.drive(&mut answers, || true).await, None);
+        let least = HEADER + SECOND + IDLE_IN_A_CROWD;
+        assert!((least..2 * least).contains(&began.elapsed()), "{:?}", began.elapsed());
+
+        let mut heard = Box::pin(async {
+            tokio::time::sleep(SECOND).await;
+            progress.hear();
+            std::future::pending::<()>().await;
+        });
+        let began = Instant::now();
+        drop(progress.carry_out());
+        assert_eq!(progress.drive(&mut heard, || false).await, None);
+        assert!((SECOND + HEADER..IDLE).contains(&began.elapsed()), "{:?}", began.elapsed());
+        assert_eq!(progress.drive(&mut std::future::ready(7), || false).await, Some(7));
+    }
+}
