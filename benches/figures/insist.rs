@@ -31,6 +31,8 @@ pub struct Rush {
     pub served: Vec<u32>,
     /// Of each that was turned away.
     pub turned_away: Vec<u32>,
+    /// How late the clients' own side is: between the time when a timer was due and the time when it was noticed.
+    pub late: Vec<u32>,
 }
 
 /// What the clients of a rush share.
@@ -55,20 +57,33 @@ pub async fn rush(
     let work = Arc::new(work);
     let insist = |(seed, client)| tokio::spawn(insist(client, Arc::clone(&work), seed));
     let running: Vec<_> = (0..).zip(connected).map(insist).collect();
+    let late = tokio::spawn(late_until(work.closes));
     let mut rush = Rush::default();
     for client in running {
-        let Rush { mut served, mut turned_away } = client.await??;
+        let Rush { mut served, mut turned_away, .. } = client.await??;
         rush.served.append(&mut served);
         rush.turned_away.append(&mut turned_away);
     }
+    rush.late = late.await??;
     rush.served.sort_unstable();
     rush.turned_away.sort_unstable();
     Ok(rush)
 }
 
+/// How late this side is, every few milliseconds, in order of size.
+async fn late_until(closes: Instant) -> Result<Vec<u32>, Failure> {
+    let mut late = Vec::new();
+    while Instant::now() < closes {
+        let due = Instant::now() + Duration::from_millis(5);
+        tokio::time::sleep_until(due).await;
+        late.push(u32::try_from(due.elapsed().as_micros())?);
+    }
+    late.sort_unstable();
+    Ok(late)
+}
+
 async fn insist(mut client: Client, work: Arc<Work>, seed: u64) -> Result<Rush, Failure> {
     let (mut rush, mut chance) = (Rush::default(), StdRng::seed_from_u64(seed));
-    let mut is_closed = false;
     tokio::time::sleep(GATHERS_WITHIN.mul_f64(chance.random_range(0.0..1.0))).await;
     while let Some(request) = work.requests.get(work.next.fetch_add(1, Ordering::Relaxed)) {
         loop {
@@ -76,12 +91,8 @@ async fn insist(mut client: Client, work: Arc<Work>, seed: u64) -> Result<Rush, 
             if started >= work.closes {
                 return Ok(rush);
             }
-            if is_closed {
-                client.reconnect().await?;
-            }
-            let status = client.call(request).await?;
+            let status = client.call_after_rest(request).await?;
             let took = u32::try_from(started.elapsed().as_micros()).unwrap_or(u32::MAX);
-            is_closed = client.header("connection") == Some("close");
             match status {
                 200 => break rush.served.push(took),
                 503 => rush.turned_away.push(took),

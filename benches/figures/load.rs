@@ -170,10 +170,28 @@ impl Client {
         Ok(latencies)
     }
 
-    /// Connects anew.
-    pub async fn reconnect(&mut self) -> io::Result<()> {
-        self.stream = Self::connect(self.stream.peer_addr()?).await?.stream;
+    /// Connects anew where the other end has closed meanwhile, as a pool does before it takes a connection.
+    async fn revive(&mut self) -> io::Result<()> {
+        if !matches!(self.stream.try_read(&mut [0]), Err(error) if error.kind() == io::ErrorKind::WouldBlock)
+        {
+            self.stream = Self::connect(self.stream.peer_addr()?).await?.stream;
+        }
         Ok(())
+    }
+
+    /// The same as [`Self::call`] after a rest: a connection that is closed in the very moment of the request is another
+    /// reason to connect anew and to send it again.
+    pub async fn call_after_rest(&mut self, request: &[u8]) -> io::Result<u16> {
+        self.revive().await?;
+        match self.call(request).await {
+            Err(error)
+                if matches!(error.kind(), io::ErrorKind::UnexpectedEof | io::ErrorKind::ConnectionReset) =>
+            {
+                self.revive().await?;
+                self.call(request).await
+            }
+            answered => answered,
+        }
     }
 
     /// A header of the last answer; its name in lower case.

@@ -2,8 +2,8 @@
 //!
 //! Always true: a connection that has not sent a whole header in time ([`patience`]), be it silent or dripping, is
 //! closed, and so is one that takes in nothing of its answer for [`UNREAD_DEADLINE`]. One that is idle between requests
-//! is kept for long while fewer than half of the connections that there may be are open. More than that wait in the
-//! kernel's queue until one ends, which those deadlines make soon. A stop lets the requests under way end.
+//! is kept for long while fewer than half of the connections that there may be are open. Those above all of them wait in
+//! the kernel's queue until one ends, which those deadlines make soon. A stop lets the requests under way end.
 
 use std::io;
 use std::net::SocketAddr;
@@ -20,14 +20,13 @@ use hyper_util::rt::TokioIo;
 use socket2::SockRef;
 use tokio::net::{TcpListener, TcpSocket, TcpStream};
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
-use tokio_util::io::{InspectReader, InspectWriter};
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
 use tower::ServiceExt;
 
 mod patience;
 
-use patience::Progress;
+use patience::{Answer, Noted, Progress};
 
 /// Longest wait for a peer to take in what was sent to it; the kernel closes the connection then.
 const UNREAD_DEADLINE: Duration = Duration::from_secs(10);
@@ -117,20 +116,17 @@ async fn serve_stream(
 ) -> Result<(), hyper::Error> {
     set_options(&stream);
     let progress = Progress::begin();
-    let stream = InspectReader::new(stream, |_: &[u8]| progress.hear());
-    let stream = InspectWriter::new(stream, |_: &[u8]| progress.say());
     let service = service_fn(|request: hyper::Request<Incoming>| {
-        let (router, request_under_way) = (router.clone(), progress.carry_out());
+        let (router, under_way) = (router.clone(), progress.carry_out());
         async move {
             let answer = router.oneshot(request.map(Body::new)).await;
-            drop(request_under_way);
-            answer
+            answer.map(|answer| answer.map(|body| Answer { body, _request: under_way }))
         }
     });
     let mut connection = http1::Builder::new()
         .max_headers(MAX_HEADERS)
         .max_buf_size(MAX_HEADER_BYTES)
-        .serve_connection(TokioIo::new(stream), service);
+        .serve_connection(TokioIo::new(Noted { stream, progress: Arc::clone(&progress) }), service);
     let driven = progress.drive(&mut connection, &is_crowded);
     let Some(driven) = stopping.run_until_cancelled(driven).await else {
         Pin::new(&mut connection).graceful_shutdown();
@@ -138,7 +134,7 @@ async fn serve_stream(
     };
     // Who let the time run out was told nothing.
     let Some(ended) = driven else { return Ok(()) };
-    let stream = connection.into_parts().io.into_inner().into_inner().into_inner();
+    let Noted { stream, .. } = connection.into_parts().io.into_inner();
     stopping.run_until_cancelled(tokio::time::timeout(LINGER, heard_out(&stream))).await;
     ended
 }

@@ -33,7 +33,10 @@ const WELL: f64 = 0.9;
 #[derive(Debug)]
 struct Figures {
     kept_percent: f64,
+    refusal_p95_ms: f64,
     refusal_p99_ms: f64,
+    /// Of the clients' side by itself.
+    late_p99_ms: f64,
     callback_p99_ms: f64,
     grown_mib: f64,
     well_after_secs: f64,
@@ -60,7 +63,14 @@ fn note(stage: &mut Stage, name: &str, figures: &[Figures], [kept, refused]: [Ta
     let of = |value: fn(&Figures) -> f64| median(figures.iter().map(value));
     let table = &mut stage.table;
     table.value(&format!("{name}: served, of the peak"), of(|f| f.kept_percent), "percent", kept);
+    table.value(&format!("{name}: turned away, p95"), of(|f| f.refusal_p95_ms), "ms", Target::Information);
     table.value(&format!("{name}: turned away, p99"), of(|f| f.refusal_p99_ms), "ms", refused);
+    table.value(
+        &format!("{name}: its clients' own delay, p99"),
+        of(|f| f.late_p99_ms),
+        "ms",
+        Target::Information,
+    );
     table.value(&format!("{name}: callbacks, p99"), of(|f| f.callback_p99_ms), "ms", Target::Information);
     table.value(&format!("{name}: memory grown by"), of(|f| f.grown_mib), "MiB", Target::Information);
     let well = Target::Most(WELL_WITHIN.into());
@@ -104,23 +114,21 @@ async fn round_of(
     let grown_mib = stage.service.memory_mib("VmRSS")? - before;
     let well_after_secs = well_again(stage, &after, calm[0]).await?;
 
-    let Rush { served, turned_away } = rush;
+    let Rush { served, turned_away, late } = rush;
     let per_second = served.len() as f64 / window.as_secs_f64();
     let refused = Sample::new(0.0, &turned_away);
     eprintln!(
-        "{clients} clients: {per_second:.0}/s after {calm:.0?}/s in calm; {} turned away, p50 {} ms, {:?}; served in {} ms (p50)",
+        "{clients} clients: {per_second:.0}/s after {calm:.0?}/s in calm; {} turned away, p50 {} ms; served in {} ms (p50)",
         turned_away.len(),
         refused.p50_ms,
-        [0.95f64, 0.97, 0.98, 0.985, 0.99, 0.995, 0.999].map(|q| turned_away
-            .get((turned_away.len() as f64 * q) as usize)
-            .copied()
-            .unwrap_or(0)
-            / 1000),
         Sample::new(0.0, &served).p50_ms,
     );
     Ok(Figures {
         kept_percent: 100.0 * per_second / calm.iter().copied().fold(1.0, f64::max),
+        refusal_p95_ms: f64::from(turned_away.get(turned_away.len() * 95 / 100).copied().unwrap_or(0))
+            / 1000.0,
         refusal_p99_ms: refused.p99_ms,
+        late_p99_ms: Sample::new(0.0, &late).p99_ms,
         callback_p99_ms: Sample::new(0.0, &beside).p99_ms,
         grown_mib,
         well_after_secs,
@@ -168,7 +176,6 @@ async fn well_again(stage: &Stage, seconds: &[Arc<Vec<Vec<u8>>>], calm: f64) -> 
     for requests in seconds {
         let second = Duration::from_secs(1);
         let run = load::fire(&[stage.service.addr], requests, CALM[0], second, Order::Once).await?;
-        eprintln!("after: {:?}", Sample::from(&run));
         if Sample::from(&run).per_second >= WELL * calm {
             return Ok(ended.elapsed().as_secs_f64());
         }

@@ -52,7 +52,7 @@ impl Client {
         clock: Clock,
         ids: Ids,
     ) -> Result<Self, CliError> {
-        // The service closes connections that rest for two seconds.
+        // Of connections that rest the service may have to close some when there are many.
         let http =
             http_client::builder().timeout(PATIENCE).pool_idle_timeout(Duration::from_millis(500)).build()?;
         let signer = Keys::new(std::slice::from_ref(sandbox_secret))?;

@@ -95,7 +95,8 @@ impl Room {
         self.taken.fetch_add(1, Ordering::Relaxed);
     }
 
-    /// After how many seconds the next one who is turned away may come again: in each no more than there are places.
+    /// After how many seconds the next one who is turned away may come again: in each no more than there are places, as
+    /// long as there is such a second.
     pub(super) fn next_return_secs(&self) -> u32 {
         self.next_return_secs_at(Instant::now())
     }

@@ -3,14 +3,20 @@
 //! hyper has one clock for both. A pool of connections wants the second time to be long, because a request that meets its
 //! connection's close is lost, and for all that the client knows it was carried out. Whoever holds connections open to do
 //! harm wants the first to be long. So the stream notes what comes and goes, the service notes when a request begins and
-//! ends, and whoever drives the connection asks here how long there is still time.
+//! when its answer is out, and whoever drives the connection asks here how long there is still time. The beginning of a
+//! header that came along with the request before it counts as nothing heard.
 
 use std::future::poll_fn;
+use std::io;
 use std::pin::{Pin, pin};
-use std::sync::{Mutex, MutexGuard, PoisonError};
-use std::task::Poll;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::task::{Context, Poll, ready};
 use std::time::Duration;
 
+use axum::body::Body;
+use hyper::body::{Body as HttpBody, Frame, SizeHint};
+use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
+use tokio::net::TcpStream;
 use tokio::time::{Instant, sleep_until};
 
 /// Longest wait for a whole request header, from its first byte on, and after the connection was made.
@@ -29,8 +35,10 @@ enum At {
     Beginning,
     /// A request was heard in part.
     Header,
-    /// It is being carried out.
+    /// It is being carried out, or its answer is being made.
     Request,
+    /// The other end has yet to take what was said: the kernel knows for how long.
+    Blocked,
     /// It was answered.
     Idle,
 }
@@ -41,44 +49,42 @@ pub(super) struct Progress(Mutex<(At, Instant)>);
 
 impl Progress {
     /// Of a connection that was made just now.
-    pub(super) fn begin() -> Self {
-        Self(Mutex::new((At::Beginning, Instant::now())))
+    pub(super) fn begin() -> Arc<Self> {
+        Arc::new(Self(Mutex::new((At::Beginning, Instant::now()))))
+    }
+
+    /// A request is carried out for as long as this lives.
+    pub(super) fn carry_out(self: &Arc<Self>) -> UnderWay {
+        *self.at() = (At::Request, Instant::now());
+        UnderWay(Arc::clone(self))
     }
 
     fn at(&self) -> MutexGuard<'_, (At, Instant)> {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Something was heard.
-    pub(super) fn hear(&self) {
+    fn hear(&self) {
         let mut at = self.at();
         if at.0 == At::Idle {
             *at = (At::Header, Instant::now());
         }
     }
 
-    /// Something was said. An answer may be long: it is idle behind the end of it.
-    pub(super) fn say(&self) {
+    fn say(&self, is_taken: bool) {
         let mut at = self.at();
-        if at.0 == At::Idle {
-            at.1 = Instant::now();
+        if matches!(at.0, At::Idle | At::Blocked) {
+            *at = (if is_taken { At::Idle } else { At::Blocked }, Instant::now());
         }
     }
 
-    /// A request is carried out for as long as this lives.
-    pub(super) fn carry_out(&self) -> Request<'_> {
-        *self.at() = (At::Request, Instant::now());
-        Request(self)
-    }
-
-    /// Until when there is time. As long as a request is carried out there is: that has deadlines of its own.
+    /// Until when there is time. For a request and for an answer that is not taken there are deadlines elsewhere.
     fn ends_at(&self, is_crowded: bool) -> Option<Instant> {
         let (at, since) = *self.at();
         match at {
             At::Beginning | At::Header => Some(since + HEADER),
             At::Idle if is_crowded => Some(since + IDLE_IN_A_CROWD),
             At::Idle => Some(since + IDLE),
-            At::Request => None,
+            At::Request | At::Blocked => None,
         }
     }
 
@@ -111,13 +117,101 @@ impl Progress {
     }
 }
 
-/// A request that is carried out.
+/// A request that is carried out, and its answer, until the last of it is on its way.
 #[derive(Debug)]
-pub(super) struct Request<'a>(&'a Progress);
+pub(super) struct UnderWay(Arc<Progress>);
 
-impl Drop for Request<'_> {
+impl Drop for UnderWay {
     fn drop(&mut self) {
         *self.0.at() = (At::Idle, Instant::now());
+    }
+}
+
+/// The body of an answer.
+#[derive(Debug)]
+pub(super) struct Answer {
+    pub(super) body: Body,
+    pub(super) _request: UnderWay,
+}
+
+impl HttpBody for Answer {
+    type Data = <Body as HttpBody>::Data;
+    type Error = <Body as HttpBody>::Error;
+
+    fn poll_frame(
+        mut self: Pin<&mut Self>,
+        context: &mut Context<'_>,
+    ) -> Poll<Option<Result<Frame<Self::Data>, Self::Error>>> {
+        Pin::new(&mut self.body).poll_frame(context)
+    }
+
+    fn is_end_stream(&self) -> bool {
+        self.body.is_end_stream()
+    }
+
+    fn size_hint(&self) -> SizeHint {
+        self.body.size_hint()
+    }
+}
+
+/// A stream that notes what comes and goes.
+#[derive(Debug)]
+pub(super) struct Noted {
+    pub(super) stream: TcpStream,
+    pub(super) progress: Arc<Progress>,
+}
+
+impl Noted {
+    fn said<T>(&self, written: Poll<T>) -> Poll<T> {
+        self.progress.say(written.is_ready());
+        written
+    }
+}
+
+impl AsyncRead for Noted {
+    fn poll_read(
+        mut self: Pin<&mut Self>,
+        context: &mut Context<'_>,
+        buffer: &mut ReadBuf<'_>,
+    ) -> Poll<io::Result<()>> {
+        let before = buffer.filled().len();
+        ready!(Pin::new(&mut self.stream).poll_read(context, buffer))?;
+        if buffer.filled().len() > before {
+            self.progress.hear();
+        }
+        Poll::Ready(Ok(()))
+    }
+}
+
+impl AsyncWrite for Noted {
+    fn poll_write(
+        mut self: Pin<&mut Self>,
+        context: &mut Context<'_>,
+        bytes: &[u8],
+    ) -> Poll<io::Result<usize>> {
+        let written = Pin::new(&mut self.stream).poll_write(context, bytes);
+        self.said(written)
+    }
+
+    fn poll_write_vectored(
+        mut self: Pin<&mut Self>,
+        context: &mut Context<'_>,
+        pieces: &[io::IoSlice<'_>],
+    ) -> Poll<io::Result<usize>> {
+        let written = Pin::new(&mut self.stream).poll_write_vectored(context, pieces);
+        self.said(written)
+    }
+
+    fn is_write_vectored(&self) -> bool {
+        self.stream.is_write_vectored()
+    }
+
+    fn poll_flush(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<io::Result<()>> {
+        Pin::new(&mut self.stream).poll_flush(context)
+    }
+
+    fn poll_shutdown(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<io::Result<()>> {
+        Pin::new(&mut self.stream).poll_shutdown(context)
     }
 }
 
@@ -143,13 +237,17 @@ mod tests {
         );
         let request = progress.carry_out();
         progress.hear();
-        progress.say();
+        progress.say(true);
         assert_eq!(time(true), None);
         drop(request);
+        progress.say(false);
+        progress.hear();
+        assert_eq!(time(true), None, "its answer is not taken");
+        progress.say(true);
         assert_eq!((time(false), time(true)), (Some(IDLE), Some(IDLE_IN_A_CROWD)));
         second_later();
         let since = progress.at().1;
-        progress.say();
+        progress.say(true);
         assert!(time(false) == Some(IDLE) && progress.at().1 > since, "from the last of the answer on");
         second_later();
         progress.hear();

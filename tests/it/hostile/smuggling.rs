@@ -6,7 +6,7 @@ use std::time::Duration;
 use futures_util::future::join_all;
 use futures_util::stream::{self, StreamExt};
 
-use crate::support::raw::{Closed, say};
+use crate::support::raw::{Closed, say, say_and_leave};
 use crate::support::{SECRET_KEY, TestApp};
 
 /// What becomes of a form.
@@ -294,7 +294,7 @@ async fn a_request_in_the_body_of_another_is_never_carried_out() {
              http2-settings: AAMAAABkAARAAAAAAAIAAAAA\r\ncontent-length: {length}\r\n\r\n{hidden}"
         ),
     ];
-    let said = cases.iter().map(|case| say(app.instance.addr, case.as_bytes()));
+    let said = cases.iter().map(|case| say_and_leave(app.instance.addr, case.as_bytes()));
     for (case, closed) in cases.iter().zip(join_all(said).await) {
         let (head, _) = case.split_once("\r\n\r\n").expect("a head");
         assert_eq!(answers(&closed).len(), 1, "{head}: {closed:?}");

@@ -43,7 +43,7 @@ impl Default for TestOptions {
     }
 }
 
-/// The server closes connections that rest for two seconds; a call must not meet that moment.
+/// In a crowd the server closes connections that rest; a call must not meet that moment.
 fn http_client() -> reqwest::Client {
     payonce::infra::http_client::builder()
         .pool_idle_timeout(Duration::from_millis(500))

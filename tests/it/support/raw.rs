@@ -27,8 +27,24 @@ pub async fn say(addr: SocketAddr, bytes: &[u8]) -> Closed {
     say_slowly(addr, bytes, &[], Duration::ZERO).await
 }
 
+/// Sends bytes at once and says a while later that no more will come, as one who leaves a connection on which more could
+/// be asked.
+pub async fn say_and_leave(addr: SocketAddr, bytes: &[u8]) -> Closed {
+    talk(addr, bytes, &[], Duration::ZERO, Some(Duration::from_secs(2))).await
+}
+
 /// Sends bytes at once and more of them one by one, with a pause before each, until the other end closes.
 pub async fn say_slowly(addr: SocketAddr, bytes: &[u8], dripping: &[u8], pause: Duration) -> Closed {
+    talk(addr, bytes, dripping, pause, None).await
+}
+
+async fn talk(
+    addr: SocketAddr,
+    bytes: &[u8],
+    dripping: &[u8],
+    pause: Duration,
+    leaves_after: Option<Duration>,
+) -> Closed {
     let stream = TcpStream::connect(addr).await.expect("a connection");
     let (mut hears, mut says) = stream.into_split();
     let since = Instant::now();
@@ -40,6 +56,10 @@ pub async fn say_slowly(addr: SocketAddr, bytes: &[u8], dripping: &[u8], pause: 
             if says.write_all(&[*byte]).await.is_err() {
                 break;
             }
+        }
+        if let Some(leaves_after) = leaves_after {
+            tokio::time::sleep(leaves_after).await;
+            let _ = says.shutdown().await;
         }
         std::future::pending::<()>().await;
     };
