@@ -70,11 +70,12 @@ pub async fn rush(
     Ok(rush)
 }
 
-/// How late this side is, every few milliseconds, in order of size.
+/// How late this side is, every few milliseconds, in order of size; a moment that was slept through counts as late as it
+/// was noticed.
 async fn late_until(closes: Instant) -> Result<Vec<u32>, Failure> {
-    let mut late = Vec::new();
-    while Instant::now() < closes {
-        let due = Instant::now() + Duration::from_millis(5);
+    let (mut due, mut late) = (Instant::now(), Vec::new());
+    while due < closes {
+        due += Duration::from_millis(5);
         tokio::time::sleep_until(due).await;
         late.push(u32::try_from(due.elapsed().as_micros())?);
     }

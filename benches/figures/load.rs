@@ -128,6 +128,7 @@ pub async fn call(addr: SocketAddr, request: &[u8]) -> io::Result<u16> {
 /// One kept-alive connection.
 #[derive(Debug)]
 pub struct Client {
+    addr: SocketAddr,
     stream: TcpStream,
     answer: Vec<u8>,
     /// Bytes of the answer in all.
@@ -139,7 +140,7 @@ impl Client {
     pub async fn connect(addr: SocketAddr) -> io::Result<Self> {
         let stream = TcpStream::connect(addr).await?;
         stream.set_nodelay(true)?;
-        Ok(Self { stream, answer: vec![0; MAX_ANSWER], filled: 0 })
+        Ok(Self { addr, stream, answer: vec![0; MAX_ANSWER], filled: 0 })
     }
 
     async fn run(
@@ -174,7 +175,7 @@ impl Client {
     async fn revive(&mut self) -> io::Result<()> {
         if !matches!(self.stream.try_read(&mut [0]), Err(error) if error.kind() == io::ErrorKind::WouldBlock)
         {
-            self.stream = Self::connect(self.stream.peer_addr()?).await?.stream;
+            self.stream = Self::connect(self.addr).await?.stream;
         }
         Ok(())
     }

@@ -13,7 +13,6 @@ mod refunds;
 mod requests;
 mod rush;
 mod settlements;
-mod stuck;
 mod timeouts;
 mod usage;
 
@@ -57,9 +56,6 @@ pub async fn play(stage: &mut Stage, wanted: &[String]) -> Result<(), Failure> {
     }
     if is_wanted("compensation") {
         compensation::tasks_at_once(stage).await?;
-    }
-    if is_wanted("stuck") {
-        stuck::old_orders_beside_new_ones(stage).await?;
     }
     if is_wanted("lateness") {
         timeouts::lateness(stage).await?;

@@ -199,6 +199,8 @@ mod tests {
         for (stay, waiting) in [(30, 64 * WAITING_BRIEFLY), (100, 64 * WAITING), (400, 64 * 2)] {
             let room = Room::of(64);
             room.pace().stay = Duration::from_millis(stay);
+            // However long this takes, it is not the room that stands still.
+            room.pace().moved_at = Instant::now() + LATEST;
             let last = (0..10_000).map(|_| room.time_away(|most| most)).max().expect("some");
             // What they take once they are inside.
             let takes = Duration::from_millis(10_000 * stay / 64);

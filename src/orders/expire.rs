@@ -80,9 +80,15 @@ pub async fn sweep_due_within(app: &App, within: Within) -> Result<bool, DutyErr
         let (mut conn, since) = (app.db.conn().await?, Instant::now());
         let page = store::list_due_after(&mut conn, after, until, page_size).await?;
         drop(conn);
-        app.served.rest_after(since.elapsed()).await;
         let Some(last) = page.last else { return Ok(true) };
         after = last;
+        if app.changes.is_over() {
+            return Ok(false);
+        }
+        // Whose time is over still reads on to what is left alone, and rests no more.
+        if !within.is_over() {
+            app.served.rest_after(since.elapsed()).await;
+        }
         let batches = page.with_attempt.chunks(BATCH).map(|keys| (keys, Means::Tasks));
         for (keys, means) in batches.chain(page.closable.chunks(BATCH).map(|keys| (keys, Means::Close))) {
             let since = Instant::now();

@@ -46,6 +46,8 @@ pub async fn sweep_dead_links_within(app: &App, within: Within) -> Result<bool, 
         if written > 0 && within.is_over() || app.changes.is_over() {
             return Ok(false);
         }
-        app.served.rest_after(since.elapsed()).await;
+        if !within.is_over() {
+            app.served.rest_after(since.elapsed()).await;
+        }
     }
 }

@@ -117,7 +117,7 @@ async fn a_broker_that_is_killed_keeps_the_timers_and_refuses_no_order() {
     assert!(app.closed().await >= 10, "the sweep is the net");
 
     server.restart().await.expect("restarted");
-    for _ in 0..6 {
+    for _ in 0..20 {
         if app.closed().await == 11 && readiness(&app).await == "ready" {
             break;
         }

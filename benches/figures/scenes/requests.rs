@@ -66,10 +66,6 @@ pub const WEBHOOK: Scene = Scene {
     repeats: Some(Target::Least(2.0)),
 };
 
-/// The pay URL of an order that is made on the way.
-pub const PAY_URL_WITH_ORDER: Scene =
-    Scene { work: Work::PayUrlWithOrder, ..more(PAY_URL, "pay_url, order made on the way", 32, 32) };
-
 const SETTLE: Scene = Scene {
     name: "settlement",
     work: Work::Settle,
@@ -90,7 +86,7 @@ pub const SCENES: [Scene; 14] = [
     more(PAY_URL, "pay_url at 8", 8, 8),
     more(PAY_URL, "pay_url at 64", 64, 64),
     Scene { target: Target::Least(1.2), ..more(PAY_URL, "pay_url at 256", 256, 32) },
-    PAY_URL_WITH_ORDER,
+    Scene { work: Work::PayUrlWithOrder, ..more(PAY_URL, "pay_url, order made on the way", 32, 32) },
     WEBHOOK,
     more(WEBHOOK, "webhook at 8", 8, 8),
     more(WEBHOOK, "webhook at 64", 64, 64),

@@ -9,6 +9,7 @@
 use std::future::poll_fn;
 use std::io;
 use std::pin::{Pin, pin};
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::task::{Context, Poll, ready};
 use std::time::Duration;
@@ -45,22 +46,27 @@ enum At {
 
 /// What a connection is at, and since when.
 #[derive(Debug)]
-pub(super) struct Progress(Mutex<(At, Instant)>);
+pub(super) struct Progress {
+    at: Mutex<(At, Instant)>,
+    /// Requests so far.
+    begun: AtomicU64,
+}
 
 impl Progress {
     /// Of a connection that was made just now.
     pub(super) fn begin() -> Arc<Self> {
-        Arc::new(Self(Mutex::new((At::Beginning, Instant::now()))))
+        Arc::new(Self { at: Mutex::new((At::Beginning, Instant::now())), begun: AtomicU64::new(0) })
     }
 
     /// A request is carried out for as long as this lives.
     pub(super) fn carry_out(self: &Arc<Self>) -> UnderWay {
         *self.at() = (At::Request, Instant::now());
-        UnderWay(Arc::clone(self))
+        let number = self.begun.fetch_add(1, Ordering::Relaxed) + 1;
+        UnderWay { progress: Arc::clone(self), number }
     }
 
     fn at(&self) -> MutexGuard<'_, (At, Instant)> {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+        self.at.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     fn hear(&self) {
@@ -99,7 +105,7 @@ impl Progress {
             if let Poll::Ready(ended) = Pin::new(&mut *connection).poll(context) {
                 return Poll::Ready(Some(ended));
             }
-            // Most of the time the end has only moved away: that is looked at when the alarm rings.
+            // Most of the time the end has only moved away: that is looked at when the alarm rings, which is soon.
             let ends_at = self.ends_at(is_crowded());
             if ends_at.is_some_and(|ends_at| ends_at < alarm.deadline()) {
                 alarm.as_mut().reset(ends_at.unwrap_or_else(Instant::now));
@@ -109,7 +115,9 @@ impl Progress {
                 if ends_at.is_some_and(|ends_at| ends_at <= now) {
                     return Poll::Ready(None);
                 }
-                alarm.as_mut().reset(ends_at.unwrap_or(now + HEADER));
+                // A crowd may come meanwhile.
+                let look_again = now + IDLE_IN_A_CROWD;
+                alarm.as_mut().reset(ends_at.map_or(look_again, |ends_at| ends_at.min(look_again)));
             }
             Poll::Pending
         })
@@ -119,11 +127,17 @@ impl Progress {
 
 /// A request that is carried out, and its answer, until the last of it is on its way.
 #[derive(Debug)]
-pub(super) struct UnderWay(Arc<Progress>);
+pub(super) struct UnderWay {
+    progress: Arc<Progress>,
+    number: u64,
+}
 
 impl Drop for UnderWay {
     fn drop(&mut self) {
-        *self.0.at() = (At::Idle, Instant::now());
+        // The end of an answer may be noticed when the next request has begun.
+        if self.progress.begun.load(Ordering::Relaxed) == self.number {
+            *self.progress.at() = (At::Idle, Instant::now());
+        }
     }
 }
 
@@ -282,6 +296,10 @@ mod tests {
         });
         let began = Instant::now();
         drop(progress.carry_out());
+        let (one, next) = (progress.carry_out(), progress.carry_out());
+        drop(one);
+        assert_eq!(progress.at().0, At::Request, "of the next one");
+        drop(next);
         assert_eq!(progress.drive(&mut heard, || false).await, None);
         assert!((SECOND + HEADER..IDLE).contains(&began.elapsed()), "{:?}", began.elapsed());
         assert_eq!(progress.drive(&mut std::future::ready(7), || false).await, Some(7));
