@@ -17,11 +17,7 @@ pub struct Sample {
 impl Sample {
     /// A sample from latencies in microseconds, in order of size.
     pub fn new(per_second: f64, latencies: &[u32]) -> Self {
-        let at = |percent: usize| {
-            let index = (latencies.len() * percent / 100).min(latencies.len().saturating_sub(1));
-            latencies.get(index).map_or(0.0, |micros| f64::from(*micros) / 1000.0)
-        };
-        Self { per_second, p50_ms: at(50), p99_ms: at(99) }
+        Self { per_second, p50_ms: percentile_ms(latencies, 50), p99_ms: percentile_ms(latencies, 99) }
     }
 
     /// Of the same work in other units, such as batches of a hundred.
@@ -35,6 +31,12 @@ impl From<&Run> for Sample {
         let done = f64::from(u32::try_from(run.done).unwrap_or(u32::MAX));
         Self::new(done / run.elapsed.as_secs_f64(), &run.latencies)
     }
+}
+
+/// Milliseconds within which so many of 100 were answered, from latencies in microseconds, in order of size.
+pub fn percentile_ms(latencies: &[u32], percent: usize) -> f64 {
+    let index = (latencies.len() * percent / 100).min(latencies.len().saturating_sub(1));
+    latencies.get(index).map_or(0.0, |micros| f64::from(*micros) / 1000.0)
 }
 
 /// The median of some values.

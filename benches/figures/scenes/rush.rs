@@ -11,7 +11,7 @@ use super::requests::{AHEAD_PER_SECOND, WEBHOOK, pay_url_request};
 use crate::insist::{self, Manner, Rush};
 use crate::load::{self, Client, Order};
 use crate::stage::Stage;
-use crate::table::{Sample, Target, median};
+use crate::table::{Sample, Target, median, percentile_ms};
 use crate::{Failure, seed};
 
 /// Clients among whom is the number at which the service gets most done.
@@ -116,20 +116,18 @@ async fn round_of(
 
     let Rush { served, turned_away, late } = rush;
     let per_second = served.len() as f64 / window.as_secs_f64();
-    let refused = Sample::new(0.0, &turned_away);
     eprintln!(
         "{clients} clients: {per_second:.0}/s after {calm:.0?}/s in calm; {} turned away, p50 {} ms; served in {} ms (p50)",
         turned_away.len(),
-        refused.p50_ms,
-        Sample::new(0.0, &served).p50_ms,
+        percentile_ms(&turned_away, 50),
+        percentile_ms(&served, 50),
     );
     Ok(Figures {
         kept_percent: 100.0 * per_second / calm.iter().copied().fold(1.0, f64::max),
-        refusal_p95_ms: f64::from(turned_away.get(turned_away.len() * 95 / 100).copied().unwrap_or(0))
-            / 1000.0,
-        refusal_p99_ms: refused.p99_ms,
-        late_p99_ms: Sample::new(0.0, &late).p99_ms,
-        callback_p99_ms: Sample::new(0.0, &beside).p99_ms,
+        refusal_p95_ms: percentile_ms(&turned_away, 95),
+        refusal_p99_ms: percentile_ms(&turned_away, 99),
+        late_p99_ms: percentile_ms(&late, 99),
+        callback_p99_ms: percentile_ms(&beside, 99),
         grown_mib,
         well_after_secs,
     })

@@ -9,7 +9,6 @@
 use std::future::poll_fn;
 use std::io;
 use std::pin::{Pin, pin};
-use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::task::{Context, Poll, ready};
 use std::time::Duration;
@@ -46,52 +45,64 @@ enum At {
 
 /// What a connection is at, and since when.
 #[derive(Debug)]
-pub(super) struct Progress {
-    at: Mutex<(At, Instant)>,
+pub(super) struct Progress(Mutex<Step>);
+
+#[derive(Debug)]
+struct Step {
+    at: At,
+    since: Instant,
     /// Requests so far.
-    begun: AtomicU64,
+    begun: u64,
+}
+
+impl Step {
+    fn to(&mut self, at: At) {
+        (self.at, self.since) = (at, Instant::now());
+    }
 }
 
 impl Progress {
     /// Of a connection that was made just now.
     pub(super) fn begin() -> Arc<Self> {
-        Arc::new(Self { at: Mutex::new((At::Beginning, Instant::now())), begun: AtomicU64::new(0) })
+        Arc::new(Self(Mutex::new(Step { at: At::Beginning, since: Instant::now(), begun: 0 })))
     }
 
     /// A request is carried out for as long as this lives.
     pub(super) fn carry_out(self: &Arc<Self>) -> UnderWay {
-        *self.at() = (At::Request, Instant::now());
-        let number = self.begun.fetch_add(1, Ordering::Relaxed) + 1;
-        UnderWay { progress: Arc::clone(self), number }
+        let mut step = self.step();
+        step.to(At::Request);
+        step.begun += 1;
+        UnderWay { progress: Arc::clone(self), number: step.begun }
     }
 
-    fn at(&self) -> MutexGuard<'_, (At, Instant)> {
-        self.at.lock().unwrap_or_else(PoisonError::into_inner)
+    fn step(&self) -> MutexGuard<'_, Step> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     fn hear(&self) {
-        let mut at = self.at();
-        if at.0 == At::Idle {
-            *at = (At::Header, Instant::now());
+        let mut step = self.step();
+        if step.at == At::Idle {
+            step.to(At::Header);
         }
     }
 
     fn say(&self, is_taken: bool) {
-        let mut at = self.at();
-        if matches!(at.0, At::Idle | At::Blocked) {
-            *at = (if is_taken { At::Idle } else { At::Blocked }, Instant::now());
+        let mut step = self.step();
+        if matches!(step.at, At::Idle | At::Blocked) {
+            step.to(if is_taken { At::Idle } else { At::Blocked });
         }
     }
 
     /// Until when there is time. For a request and for an answer that is not taken there are deadlines elsewhere.
     fn ends_at(&self, is_crowded: bool) -> Option<Instant> {
-        let (at, since) = *self.at();
-        match at {
-            At::Beginning | At::Header => Some(since + HEADER),
-            At::Idle if is_crowded => Some(since + IDLE_IN_A_CROWD),
-            At::Idle => Some(since + IDLE),
-            At::Request | At::Blocked => None,
-        }
+        let step = self.step();
+        let time = match step.at {
+            At::Beginning | At::Header => HEADER,
+            At::Idle if is_crowded => IDLE_IN_A_CROWD,
+            At::Idle => IDLE,
+            At::Request | At::Blocked => return None,
+        };
+        Some(step.since + time)
     }
 
     /// Drives a connection to its end; nothing where it kept us waiting for too long.
@@ -106,9 +117,10 @@ impl Progress {
                 return Poll::Ready(Some(ended));
             }
             // Most of the time the end has only moved away: that is looked at when the alarm rings, which is soon.
-            let ends_at = self.ends_at(is_crowded());
-            if ends_at.is_some_and(|ends_at| ends_at < alarm.deadline()) {
-                alarm.as_mut().reset(ends_at.unwrap_or_else(Instant::now));
+            if let Some(ends_at) = self.ends_at(is_crowded())
+                && ends_at < alarm.deadline()
+            {
+                alarm.as_mut().reset(ends_at);
             }
             while alarm.as_mut().poll(context).is_ready() {
                 let (now, ends_at) = (Instant::now(), self.ends_at(is_crowded()));
@@ -135,8 +147,9 @@ pub(super) struct UnderWay {
 impl Drop for UnderWay {
     fn drop(&mut self) {
         // The end of an answer may be noticed when the next request has begun.
-        if self.progress.begun.load(Ordering::Relaxed) == self.number {
-            *self.progress.at() = (At::Idle, Instant::now());
+        let mut step = self.progress.step();
+        if step.begun == self.number {
+            step.to(At::Idle);
         }
     }
 }
@@ -239,13 +252,13 @@ mod tests {
     fn there_is_little_time_for_a_header_and_more_between_requests() {
         let progress = Progress::begin();
         // How long there is from what happened last, a second ago, to the end.
-        let second_later = || progress.at().1 -= SECOND;
-        let time = |is_crowded| progress.ends_at(is_crowded).map(|ends_at| ends_at - progress.at().1);
+        let second_later = || progress.step().since -= SECOND;
+        let time = |is_crowded| progress.ends_at(is_crowded).map(|ends_at| ends_at - progress.step().since);
         second_later();
-        let since = progress.at().1;
+        let since = progress.step().since;
         progress.hear();
         assert_eq!(
-            (time(false), progress.at().1),
+            (time(false), progress.step().since),
             (Some(HEADER), since),
             "from the connection's beginning on"
         );
@@ -260,14 +273,14 @@ mod tests {
         progress.say(true);
         assert_eq!((time(false), time(true)), (Some(IDLE), Some(IDLE_IN_A_CROWD)));
         second_later();
-        let since = progress.at().1;
+        let since = progress.step().since;
         progress.say(true);
-        assert!(time(false) == Some(IDLE) && progress.at().1 > since, "from the last of the answer on");
+        assert!(time(false) == Some(IDLE) && progress.step().since > since, "from the last of the answer on");
         second_later();
         progress.hear();
-        let since = progress.at().1;
+        let since = progress.step().since;
         progress.hear();
-        assert_eq!((time(true), progress.at().1), (Some(HEADER), since), "from its first byte on");
+        assert_eq!((time(true), progress.step().since), (Some(HEADER), since), "from its first byte on");
     }
 
     #[tokio::test]
@@ -298,7 +311,7 @@ mod tests {
         drop(progress.carry_out());
         let (one, next) = (progress.carry_out(), progress.carry_out());
         drop(one);
-        assert_eq!(progress.at().0, At::Request, "of the next one");
+        assert_eq!(progress.step().at, At::Request, "of the next one");
         drop(next);
         assert_eq!(progress.drive(&mut heard, || false).await, None);
         assert!((SECOND + HEADER..IDLE).contains(&began.elapsed()), "{:?}", began.elapsed());
