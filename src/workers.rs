@@ -55,8 +55,8 @@ pub fn duties(app: &App) -> Vec<Duty> {
         duty(app, "settlement.run", at_times, |app| async move { settlement::run_due(&app).await })
             .woken_by(app.settlement_wake.clone()),
         duty(app, "outbox.relay", SOONER, |app| async move { app.relay.run_once().await })
-            .woken_by(app.db.bell().clone())
-            .pausing(RELAY_PAUSE),
+            .woken_after(RELAY_PAUSE, app.db.bell().clone())
+            .woken_by(app.relay.has_room()),
         duty(
             app,
             "outbox.age",

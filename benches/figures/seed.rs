@@ -102,9 +102,6 @@ const PAID: [&str; 8] = [
     "INSERT INTO trades (channel, transaction_id, pay_order_id, created_at)
      SELECT 'sandbox', 'txn_' || $2 || g, 'po_' || lpad($2 || g, 26, '0'), $5
      FROM generate_series(1, $3) AS g WHERE $1 <> '' AND $4::bigint > 0",
-    // Told long ago.
-    "INSERT INTO outbox (merchant_id, order_no, event, event_version, payload, created_at, open_deliveries, published_at)
-     SELECT $1, $2 || g, 'order.paid', 1, '{}', $5, 0, $5 FROM generate_series(1, $3) AS g WHERE $4::bigint > 0",
     "INSERT INTO accounts (account_id, created_at, updated_at)
      SELECT account_id, $5, $5
      FROM (VALUES ('CHANNEL:sandbox:CNY'), ('MERCHANT:' || $1 || ':CNY')) AS account (account_id)
@@ -117,6 +114,10 @@ const PAID: [&str; 8] = [
      SELECT 'PAYMENT:po_' || lpad($2 || g, 26, '0'), account_id, amount
      FROM generate_series(1, $3) AS g,
           (VALUES ('CHANNEL:sandbox:CNY', $4), ('MERCHANT:' || $1 || ':CNY', -$4)) AS entry (account_id, amount)",
+    // Told long ago: the trigger that has them told is off until the end of the transaction.
+    "WITH quiet AS MATERIALIZED (SELECT set_config('session_replication_role', 'replica', true))
+     INSERT INTO outbox (merchant_id, order_no, event, event_version, payload, created_at)
+     SELECT $1, $2 || g, 'order.paid', 1, '{}', $5 FROM quiet, generate_series(1, $3) AS g WHERE $4::bigint > 0",
 ];
 
 /// Orders without items that were paid at that instant, of which a tenth is earned.

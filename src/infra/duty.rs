@@ -3,8 +3,9 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use futures_util::FutureExt;
 use futures_util::future::BoxFuture;
+use futures_util::stream::FuturesUnordered;
+use futures_util::{FutureExt, StreamExt};
 use tokio::sync::Notify;
 use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
@@ -59,8 +60,8 @@ type Run = Box<dyn Fn() -> BoxFuture<'static, Result<Batch, DutyError>> + Send +
 pub struct Duty {
     name: &'static str,
     every: Duration,
-    wake: Option<Arc<Notify>>,
-    pause: Duration,
+    /// Each with how long the duty rests before it hears it.
+    bells: Vec<(Duration, Arc<Notify>)>,
     run_once: Run,
 }
 
@@ -80,26 +81,19 @@ impl Duty {
     where
         F: Future<Output = Result<Batch, DutyError>> + Send + 'static,
     {
-        Self {
-            name,
-            every,
-            wake: None,
-            pause: Duration::ZERO,
-            run_once: Box::new(move || run_once().boxed()),
-        }
+        Self { name, every, bells: Vec::new(), run_once: Box::new(move || run_once().boxed()) }
     }
 
     /// Also runs as soon as it is woken.
     #[must_use]
-    pub fn woken_by(mut self, wake: Arc<Notify>) -> Self {
-        self.wake = Some(wake);
-        self
+    pub fn woken_by(self, bell: Arc<Notify>) -> Self {
+        self.woken_after(Duration::ZERO, bell)
     }
 
-    /// Rests at least so long between two batches, so that what wakes it meanwhile shares the next one.
+    /// Also runs when it is woken, but rests at least so long before, so that what rings meanwhile shares a batch.
     #[must_use]
-    pub const fn pausing(mut self, pause: Duration) -> Self {
-        self.pause = pause;
+    pub fn woken_after(mut self, pause: Duration, bell: Arc<Notify>) -> Self {
+        self.bells.push((pause, bell));
         self
     }
 
@@ -140,17 +134,18 @@ impl Duty {
     }
 
     async fn rest(&self, stopping: &CancellationToken) {
-        let woken = async {
-            tokio::time::sleep(self.pause).await;
-            match &self.wake {
-                Some(wake) => wake.notified().await,
-                None => std::future::pending().await,
-            }
-        };
+        let mut rung: FuturesUnordered<_> = self.bells.iter().map(hear).collect();
         tokio::select! {
             () = tokio::time::sleep(self.every) => {}
-            () = woken => {}
+            Some(()) = rung.next() => {}
             () = stopping.cancelled() => {}
         }
     }
+}
+
+async fn hear((pause, bell): &(Duration, Arc<Notify>)) {
+    if !pause.is_zero() {
+        tokio::time::sleep(*pause).await;
+    }
+    bell.notified().await;
 }

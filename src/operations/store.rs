@@ -93,10 +93,9 @@ pub(super) async fn count_unfinished(conn: &mut Conn) -> Result<Vec<Counted>, Db
              (SELECT 'callback', verdict, received_at FROM webhook_inbox
               WHERE verdict = 'UNMATCHED' AND verdict <> 'APPLIED' ORDER BY received_at LIMIT 100000)
              UNION ALL
-             (SELECT 'event', 'NEW', created_at FROM outbox WHERE open_deliveries IS NULL ORDER BY id LIMIT 100000)
+             (SELECT 'event', 'NEW', queued_at FROM outbox_queue WHERE NOT is_again ORDER BY event_id LIMIT 100000)
              UNION ALL
-             (SELECT 'event', 'NEW', coalesce(again_at, created_at) FROM outbox WHERE open_deliveries = -1
-              ORDER BY id LIMIT 100000)
+             (SELECT 'event', 'NEW', queued_at FROM outbox_queue WHERE is_again ORDER BY event_id LIMIT 100000)
              UNION ALL
              (SELECT 'delivery', status, created_at FROM deliveries WHERE status = 'PENDING' LIMIT 100000)
              UNION ALL

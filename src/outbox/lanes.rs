@@ -26,7 +26,7 @@ const FOR_FAILING: usize = IN_HAND / 2;
 const MAX_REMEMBERED: usize = 4096;
 
 /// The lanes of this process. Cheap to clone.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, Default)]
 pub(super) struct Lanes {
     known: Arc<Mutex<Known>>,
     /// The last lane that was looked at; empty when the next turn begins with the first.
@@ -122,9 +122,9 @@ impl Known {
 }
 
 impl Lanes {
-    /// Lanes that ring this bell when there is room for more.
-    pub(super) fn new(bell: Arc<Notify>) -> Self {
-        Self { known: Arc::default(), turn: Arc::default(), bell }
+    /// Rings when there is room for more.
+    pub(super) const fn bell(&self) -> &Arc<Notify> {
+        &self.bell
     }
 
     fn known(&self) -> MutexGuard<'_, Known> {
@@ -274,7 +274,7 @@ mod tests {
 
     #[test]
     fn a_lane_that_fails_narrows_and_leaves_the_others_alone() {
-        let lanes = Lanes::new(Arc::default());
+        let lanes = Lanes::default();
         let places = fill(&lanes, "dead");
         assert_eq!(places.len(), FIRST);
         for mut place in places {
@@ -286,8 +286,7 @@ mod tests {
 
     #[test]
     fn a_lane_that_is_filled_while_others_leave_it_rings_all_the_same() {
-        let bell = Arc::new(Notify::new());
-        let lanes = Lanes::new(bell.clone());
+        let lanes = Lanes::default();
         let early: Vec<_> = (0..4).map(|_| lanes.enter_anyway("well")).collect();
         let room = lanes.room();
         early.into_iter().for_each(|mut place| place.note(true));
@@ -296,20 +295,19 @@ mod tests {
         lanes.note_full(&room, names.iter().copied());
         taken.iter_mut().for_each(|place| place.note(true));
         taken.truncate(1);
-        let rang = futures_util::FutureExt::now_or_never(bell.notified()).is_some();
+        let rang = futures_util::FutureExt::now_or_never(lanes.bell().notified()).is_some();
         assert!(rang, "there is room, and there was more than it could hold");
     }
 
     #[test]
     fn a_lane_that_does_well_widens_and_rings_when_it_is_half_empty() {
-        let bell = Arc::new(Notify::new());
-        let lanes = Lanes::new(bell.clone());
+        let lanes = Lanes::default();
         for _ in 0..200 {
             lanes.enter("well").expect("room").note(true);
         }
         assert_eq!(room_of(&lanes, "well"), count(MOST));
         let mut places = fill(&lanes, "well");
-        let rang = || futures_util::FutureExt::now_or_never(bell.notified()).is_some();
+        let rang = || futures_util::FutureExt::now_or_never(lanes.bell().notified()).is_some();
         assert!(!rang());
         for mut place in places.drain(..MOST / 2 + 1) {
             place.note(true);
@@ -319,7 +317,7 @@ mod tests {
 
     #[test]
     fn all_lanes_together_have_so_many_places_and_those_that_fail_half_of_them() {
-        let lanes = Lanes::new(Arc::default());
+        let lanes = Lanes::default();
         for number in 0..2 * IN_HAND {
             for mut place in fill(&lanes, &format!("dead {number}")) {
                 place.note(false);

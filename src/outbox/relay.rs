@@ -12,6 +12,7 @@ use std::time::Duration;
 use reqwest::Client;
 use secrecy::SecretString;
 use time::OffsetDateTime;
+use tokio::sync::Notify;
 
 use super::deliver;
 use super::lane::{self, BROKER};
@@ -104,8 +105,14 @@ impl Relay {
     #[must_use]
     pub fn new(parts: RelayParts) -> Self {
         let RelayParts { db, clock, ids, secrets, tasks, outside, http, lookup, broker, lease } = parts;
-        let lanes = Lanes::new(db.bell().clone());
+        let lanes = Lanes::default();
         Self(Arc::new(Inside { db, clock, ids, secrets, tasks, outside, http, lookup, broker, lanes, lease }))
+    }
+
+    /// Rings when a lane behind which more is waiting has room again.
+    #[must_use]
+    pub fn has_room(&self) -> Arc<Notify> {
+        self.lanes.bell().clone()
     }
 
     /// Longest try: well within the lease, so that a sender that is alive keeps what it holds.

@@ -35,6 +35,7 @@ pub async fn send_again_in_tx(
     now: OffsetDateTime,
 ) -> Result<Option<(Option<String>, Option<String>)>, DbError> {
     let Some(order) = store::lock(tx, id).await? else { return Ok(None) };
+    store::lock_ways(tx, &[id]).await?;
     let revived = store::send_again(tx, &[id], false, now).await?;
     store::make_due(tx, id, now).await?;
     settle_in_tx(tx, &revived, now).await?;
@@ -90,6 +91,7 @@ pub async fn send_all_again_in_tx(
     let events = store::lock_all(tx, merchant_id, *since, after, *only_undelivered, MOST_AGAIN).await?;
     let ids: Vec<i64> = events.iter().map(|(_, id)| *id).collect();
     if !is_dry_run {
+        store::lock_ways(tx, &ids).await?;
         let revived = store::send_again(tx, &ids, *only_undelivered, now).await?;
         settle_in_tx(tx, &revived, now).await?;
     }

@@ -66,7 +66,7 @@ impl Relay {
     /// The same, so that an event which cannot be handed out becomes a dead letter and stops no other.
     async fn route_singly_in_tx(&self, tx: &mut Tx, queue: Queue, turn: Turn) -> Result<Routed, DbError> {
         let events =
-            store::find_waiting(tx, queue, i64::try_from(SINGLY_AT_ONCE).unwrap_or(1), turn.has_both).await?;
+            store::take_waiting(tx, queue, i64::try_from(SINGLY_AT_ONCE).unwrap_or(1), turn.has_both).await?;
         let has_more = events.len() == SINGLY_AT_ONCE || events.iter().any(|event| event.has_more);
         let mut at_once = Vec::new();
         for event in events {
@@ -90,7 +90,7 @@ impl Relay {
 
     async fn route_in_tx(&self, tx: &mut Tx, queue: Queue, turn: Turn) -> Result<Routed, DbError> {
         let events =
-            store::find_waiting(tx, queue, i64::try_from(queue.at_once()).unwrap_or(1), turn.has_both)
+            store::take_waiting(tx, queue, i64::try_from(queue.at_once()).unwrap_or(1), turn.has_both)
                 .await?;
         if events.is_empty() {
             return Ok((false, Vec::new()));

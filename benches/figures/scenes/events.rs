@@ -62,6 +62,10 @@ impl Sink {
         }
     }
 
+    fn count(&self) -> usize {
+        self.calls.load(std::sync::atomic::Ordering::Relaxed)
+    }
+
     fn note(&self, call: &[u8]) {
         self.calls.fetch_add(1, std::sync::atomic::Ordering::Relaxed);
         let text = String::from_utf8_lossy(call);
@@ -109,15 +113,15 @@ async fn append(stage: &Stage, merchant: &str, prefix: &str, count: i32) -> Resu
     Ok(connection.close().await?)
 }
 
-/// How long it takes until everything of that prefix is published.
-async fn told_after(stage: &Stage, prefix: &str, began: Instant) -> Result<Duration, Failure> {
+/// How long it takes until everything of that merchant is told.
+async fn told_after(stage: &Stage, merchant: &str, began: Instant) -> Result<Duration, Failure> {
     let mut connection = PgConnection::connect(&stage.database_url).await?;
     loop {
         tokio::time::sleep(Duration::from_millis(10)).await;
-        let is_waiting = "SELECT EXISTS (SELECT 1 FROM outbox WHERE open_deliveries IS NULL AND order_no LIKE $1)
-                              OR EXISTS (SELECT 1 FROM deliveries WHERE status = 'PENDING' AND order_no LIKE $1)";
+        let is_waiting = "SELECT EXISTS (SELECT FROM outbox_queue WHERE NOT is_again)
+                              OR EXISTS (SELECT FROM deliveries WHERE status = 'PENDING' AND merchant_id = $1)";
         let is_waiting: bool =
-            sqlx::query_scalar(is_waiting).bind(format!("{prefix}%")).fetch_one(&mut connection).await?;
+            sqlx::query_scalar(is_waiting).bind(merchant).fetch_one(&mut connection).await?;
         if !is_waiting {
             connection.close().await?;
             return Ok(began.elapsed());
@@ -139,17 +143,21 @@ pub async fn throughput(stage: &mut Stage) -> Result<(), Failure> {
         }
         let (mut ours, mut other) = (Vec::new(), Vec::new());
         for round in 0..stage.settings.rounds {
+            let (before, expected) = (sink.count(), usize::try_from(count)?);
             let prefix = format!("told{}_{round}_", u8::from(is_beside));
             seed::settle(&stage.database_url).await?;
             let began = Instant::now();
             append(stage, seed::MERCHANT, &prefix, count).await?;
-            let took = told_after(stage, &prefix, began).await?;
+            while sink.count() < before + expected && began.elapsed() < TOLD_WITHIN {
+                tokio::time::sleep(Duration::from_millis(1)).await;
+            }
+            let took = told_after(stage, seed::MERCHANT, began).await?;
             ours.push(Sample::new(f64::from(count) / took.as_secs_f64(), &[]));
             other.push(stage.pgbench.run(OTHER.0, OTHER.1, stage.settings.window).await?);
         }
         stage.table.ratio(name, OTHER.1, &ours, &other, Target::Least(0.40));
     }
-    let told = sink.calls.load(std::sync::atomic::Ordering::Relaxed);
+    let told = sink.count();
     eprintln!("{told} calls for {} events", 2 * stage.settings.rounds * usize::try_from(count)?);
     tell_at(stage, seed::MERCHANT, None).await
 }

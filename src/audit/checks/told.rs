@@ -7,9 +7,8 @@ pub(super) const CHECKS: &[Definition] = &[
         "event_relayed",
         Eventual,
         "no event waits 60 s for the relay to look where it goes",
-        "SELECT format('event %s: %s of %s, not looked at since %s', id, event, coalesce(order_no, 'no order'),
-                       created_at)
-         FROM outbox WHERE open_deliveries IS NULL AND created_at < $1 - interval '60 s'",
+        "SELECT format('event %s of %s: not looked at since %s', event_id, coalesce(order_no, 'no order'), queued_at)
+         FROM outbox_queue WHERE NOT is_again AND queued_at < $1 - interval '60 s'",
     ),
     check!(
         "delivery_late",
@@ -41,17 +40,17 @@ pub(super) const CHECKS: &[Definition] = &[
            AND coalesce(greatest(tried_at, rests_until) < $1 - interval '60 s', true)",
     ),
     check!(
-        "event_deliveries_counted",
+        "event_in_one_place",
         Always,
-        "an event is published exactly when none of its deliveries is under way",
-        "SELECT format('event %s: %s destinations open, %s under way, published at %s', coalesce(id, event_id),
-                       open_deliveries, coalesce(waiting, 0), published_at)
-         FROM (SELECT id, open_deliveries, published_at FROM outbox
-               WHERE open_deliveries NOT IN (0, -1) OR published_at IS NOT NULL) AS event
-         FULL JOIN (SELECT event_id, count(*) AS waiting FROM deliveries WHERE status = 'PENDING'
-                    GROUP BY event_id) AS under_way ON event_id = id
-         WHERE coalesce(waiting, 0) IS DISTINCT FROM open_deliveries
-            OR published_at IS NOT NULL AND open_deliveries IS DISTINCT FROM 0",
+        "an event is there, and waits to be looked at once or is on its way, never both",
+        "SELECT format('event %s: %s queues, %s deliveries under way, %s', event_id, count(*) FILTER (WHERE is_queued),
+                       count(*) FILTER (WHERE NOT is_queued), CASE WHEN bool_and(id IS NULL) THEN 'no event' ELSE 'there' END)
+         FROM (SELECT event_id, true AS is_queued FROM outbox_queue
+               UNION ALL
+               SELECT event_id, false FROM deliveries WHERE status = 'PENDING') AS open
+         LEFT JOIN outbox ON id = event_id
+         GROUP BY event_id
+         HAVING count(*) FILTER (WHERE is_queued) > 1 OR count(DISTINCT is_queued) > 1 OR bool_and(id IS NULL)",
     ),
     check!(
         "dead_delivery_reported",

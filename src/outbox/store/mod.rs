@@ -1,4 +1,4 @@
-//! The rows of `outbox` and `deliveries`, and what is read of merchants to reach them.
+//! The rows of `outbox`, `outbox_queue` and `deliveries`, and what is read of merchants to reach them.
 
 use time::OffsetDateTime;
 
@@ -19,9 +19,9 @@ pub(super) use claim::claim_due;
 pub(super) use disable::{disable, enable, is_still_of_version};
 pub(super) use look::{delete_old, find, list, measure};
 pub(super) use record::{Ending, Record};
-pub(super) use resend::{lock, lock_all, make_due, send_again};
+pub(super) use resend::{lock, lock_all, lock_ways, make_due, send_again};
 pub(super) use rest::{delete_over, find_resting};
-pub(super) use route::{back_to_save_point, find_waiting, hand_out, save_point, what_waits};
+pub(super) use route::{back_to_save_point, hand_out, save_point, take_waiting, what_waits};
 
 /// Appends an event to the transaction of its fact.
 pub(crate) async fn append_in_tx(

@@ -20,8 +20,8 @@ pub(in crate::outbox) struct Ending {
     pub(in crate::outbox) counts: bool,
 }
 
-/// Writes down what a try came to, with the last destination also that the event is published. `false` when the
-/// delivery is in somebody else's hand by now: then that one's outcome counts.
+/// Writes down what a try came to. `false` when the delivery is in somebody else's hand by now: then that one's outcome
+/// counts.
 #[derive(Clone, Debug)]
 pub(in crate::outbox) struct Record {
     pub(in crate::outbox) delivery: Delivery,
@@ -35,7 +35,7 @@ impl Command for Record {
     const NAME: &'static str = "outbox.record";
     type Outcome = bool;
 
-    /// Two destinations of one event never share a batch, and every batch writes to events in their order.
+    /// Every batch locks deliveries in the order of their events, as whoever has them sent again does.
     fn order(&self) -> Option<String> {
         Some(format!("{:020}", self.delivery.event_id))
     }
@@ -45,7 +45,7 @@ impl Command for Record {
             r#"WITH patient AS MATERIALIZED (
                  -- A crash of the database may take this back: then the delivery is tried once more when its lease is
                  -- over, which is harmless, as it may always arrive more than once.
-                 SELECT set_config('lock_timeout', $11, true), set_config('synchronous_commit', 'off', true)
+                 SELECT set_config('lock_timeout', $10, true), set_config('synchronous_commit', 'off', true)
                ), ended AS (
                  UPDATE deliveries AS delivery
                  SET status = new.status, attempts = delivery.attempts + new.counts,
@@ -64,12 +64,7 @@ impl Command for Record {
                                  AND held.leased_until = new.lease
                                LIMIT 1 FOR UPDATE) AS held
                  WHERE delivery.ctid = held.place_of_row
-                 RETURNING delivery.event_id, delivery.status, new.now, new.place
-               ), published AS (
-                 UPDATE outbox
-                 SET open_deliveries = outbox.open_deliveries - 1,
-                     published_at = CASE outbox.open_deliveries WHEN 1 THEN ended.now END
-                 FROM ended WHERE outbox.id = ended.event_id AND ended.status <> $10
+                 RETURNING new.place
                )
                SELECT place AS "place!" FROM ended"#,
             &column(batch, |new| new.delivery.event_id),
@@ -81,7 +76,6 @@ impl Command for Record {
             &column(batch, |new| i32::from(new.ending.counts)),
             &column(batch, |new| new.attempt.clone()),
             &column(batch, |new| new.now),
-            EventDeliveryStatus::Pending.as_str(),
             patience.millis(),
         )
         .fetch_all(&mut *conn)

@@ -5,7 +5,7 @@ use time::OffsetDateTime;
 use crate::infra::db::{Conn, DbError, Tx};
 use crate::outbox::lane;
 
-/// Locks an event, and says whose it is.
+/// Locks an event, and says whose it is: of those who want it sent again one comes after the other.
 pub(in crate::outbox) async fn lock(
     tx: &mut Tx,
     id: i64,
@@ -15,6 +15,22 @@ pub(in crate::outbox) async fn lock(
         .fetch_optional(conn)
         .await?;
     Ok(row.map(|row| (row.merchant_id, row.order_no)))
+}
+
+/// Locks where locked events stand, so that it stays as the next statement sees it: the relay has looked at them or will,
+/// and what came of their deliveries is written down or waits.
+pub(in crate::outbox) async fn lock_ways(tx: &mut Tx, ids: &[i64]) -> Result<(), DbError> {
+    let conn: &mut Conn = tx;
+    sqlx::query!(
+        "SELECT FROM outbox_queue WHERE is_again = ANY('{false,true}') AND event_id = ANY($1) ORDER BY event_id FOR UPDATE",
+        ids
+    )
+    .execute(&mut *conn)
+    .await?;
+    sqlx::query!("SELECT FROM deliveries WHERE event_id = ANY($1) ORDER BY event_id, kind FOR UPDATE", ids)
+        .execute(conn)
+        .await?;
+    Ok(())
 }
 
 /// Has locked events sent again, in order and in lanes of their own: one that is published to wherever it goes now, one
@@ -28,31 +44,36 @@ pub(in crate::outbox) async fn send_again(
 ) -> Result<Vec<i64>, DbError> {
     tx.ring_after_commit();
     let conn: &mut Conn = tx;
-    // Locked before this statement began, so that it sees where each of them has ended meanwhile.
+    // Locked before this statement began, so that it sees where each of them has ended meanwhile. No joins: their plans
+    // could walk.
     let revived = sqlx::query_scalar!(
         r#"WITH again AS (
-             UPDATE outbox SET open_deliveries = -1, published_at = NULL, again_at = $3
-             WHERE id = ANY($1) AND open_deliveries = 0
-             RETURNING id
+             UPDATE outbox SET again_at = $3
+             WHERE id = ANY($1)
+               AND (SELECT queue.event_id FROM outbox_queue AS queue
+                    WHERE queue.is_again = ANY('{false,true}') AND queue.event_id = outbox.id LIMIT 1) IS NULL
+               AND (SELECT way.event_id FROM deliveries AS way
+                    WHERE way.event_id = outbox.id AND way.status = 'PENDING' LIMIT 1) IS NULL
+             RETURNING id, merchant_id, order_no
+           ), queued AS (
+             INSERT INTO outbox_queue (is_again, event_id, merchant_id, order_no, queued_at)
+             SELECT true, id, merchant_id, order_no, $3 FROM again
            ), revived AS (
              UPDATE deliveries AS delivery
              SET status = 'PENDING', attempts = 0, due_at = $3, leased_until = NULL, last_error = NULL, created_at = $3,
                  updated_at = $3,
                  lane = CASE WHEN right(lane, length($4)) = $4 THEN lane ELSE lane || $4 END
              WHERE delivery.event_id = ANY($1)
-               -- No join: its plan could walk.
-               AND (SELECT event.open_deliveries FROM outbox AS event WHERE event.id = delivery.event_id) > 0
+               AND (SELECT way.event_id FROM deliveries AS way
+                    WHERE way.event_id = delivery.event_id AND way.status = 'PENDING' LIMIT 1) IS NOT NULL
                AND (delivery.status IN ('DEAD', 'DROPPED') OR delivery.status = 'DELIVERED' AND NOT $2)
                -- What could not be told has nothing to be sent until the relay looks at it anew.
                AND delivery.body <> ''
              RETURNING delivery.event_id
-           ), counted AS (
-             SELECT event_id, count(*)::smallint AS count FROM revived GROUP BY event_id
-           ), reopened AS (
-             UPDATE outbox SET open_deliveries = open_deliveries + counted.count, again_at = $3
-             FROM counted WHERE outbox.id = counted.event_id
+           ), wished AS (
+             UPDATE outbox SET again_at = $3 WHERE id = ANY (ARRAY(SELECT event_id FROM revived))
            )
-           SELECT id AS "id!" FROM again UNION ALL SELECT event_id FROM counted"#,
+           SELECT id AS "id!" FROM again UNION SELECT event_id FROM revived"#,
         ids,
         only_undelivered,
         now,
@@ -105,14 +126,17 @@ pub(in crate::outbox) async fn lock_all(
              WHERE event.merchant_id = $1 AND event.created_at >= $2
                AND (event.created_at, event.id)
                    > (coalesce((SELECT last.created_at FROM outbox AS last WHERE last.id = $3), $2), $3)
-               AND (event.open_deliveries = 0 AND NOT $4
-                    OR event.open_deliveries >= 0
-                       AND EXISTS (SELECT FROM deliveries
-                                   WHERE event_id = event.id AND deliveries.status IN ('DEAD', 'DROPPED')))
+               -- No joins: their plans could walk.
+               AND (SELECT queue.event_id FROM outbox_queue AS queue
+                    WHERE queue.is_again = ANY('{false,true}') AND queue.event_id = event.id LIMIT 1) IS NULL
+               AND (NOT $4 AND (SELECT way.event_id FROM deliveries AS way
+                                WHERE way.event_id = event.id AND way.status = 'PENDING' LIMIT 1) IS NULL
+                    OR (SELECT way.event_id FROM deliveries AS way
+                        WHERE way.event_id = event.id AND way.status IN ('DEAD', 'DROPPED') LIMIT 1) IS NOT NULL)
              ORDER BY event.created_at, event.id LIMIT $5
            )
            SELECT locked.created_at AS "created_at!", locked.id AS "id!"
-           -- By their ids, as whoever writes down what came of them does.
+           -- By their ids, as by everybody.
            FROM (SELECT id FROM chosen ORDER BY id) AS one,
                 -- A look-up for each: as a join its plan could walk.
                 LATERAL (SELECT event.created_at, event.id FROM outbox AS event WHERE event.id = one.id

@@ -7,6 +7,7 @@ use reqwest::Method;
 use serde_json::{Value, json};
 use tokio::sync::OnceCell;
 
+use crate::support::UNTOLD;
 use crate::support::receiver::{Manner, Receiver};
 use crate::support::servers::Broker;
 use crate::support::service::{Gone, OPERATOR_OF_PROCESS, Service, Shop};
@@ -107,11 +108,10 @@ impl Telling {
             Self::Again | Self::AllAgain => ("DELIVERED", 1, "now()"),
             _ => return,
         };
-        let open = i32::from(status == "PENDING");
         app.sql(&format!(
             "WITH event AS (
-                 INSERT INTO outbox (merchant_id, order_no, event, event_version, payload, created_at, open_deliveries)
-                 VALUES ('demo', '{number}', 'story.told', 1, '{{\"order_no\": \"{number}\"}}', now(), {open})
+                 INSERT INTO outbox (merchant_id, order_no, event, event_version, payload, created_at)
+                 VALUES ('demo', '{number}', 'story.told', 1, '{{\"order_no\": \"{number}\"}}', now())
                  RETURNING id
              )
              INSERT INTO deliveries (event_id, kind, event, merchant_id, order_no, lane, body, status, attempts, due_at,
@@ -119,7 +119,8 @@ impl Telling {
              SELECT id, 'REPLAY_CALLBACK', 'story.told', 'demo', '{number}', 'demo',
                     '{{\"type\":\"story.told\",\"data\":{{\"order_no\":\"{number}\"}}}}', '{status}', {attempts}, now(),
                     {born}, {born}
-             FROM event"
+             FROM event;
+             DELETE FROM outbox_queue"
         ))
         .await;
     }
@@ -168,7 +169,7 @@ impl Telling {
 
     pub async fn has_ended(self, shop: &Shop, number: &str) -> bool {
         let app = &shop.app;
-        let is_published = app.count_where("outbox", "open_deliveries IS DISTINCT FROM 0").await == 0;
+        let is_published = app.count_where("outbox", UNTOLD).await == 0;
         match self {
             Self::Endpoint | Self::Waiting | Self::Again | Self::AllAgain => {
                 is_published && !receiver().await.told_of(number).is_empty()

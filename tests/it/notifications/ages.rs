@@ -24,9 +24,9 @@ async fn the_oldest_that_waits_is_found_behind_any_number_of_others() {
     // Those of the first lanes are young, and more than are counted.
     app.sql(
         "SET session_replication_role = replica;
-         INSERT INTO outbox (id, event, event_version, payload, created_at, open_deliveries) OVERRIDING SYSTEM VALUE
+         INSERT INTO outbox (id, event, event_version, payload, created_at) OVERRIDING SYSTEM VALUE
          SELECT g, 'story.told', 1, '{}',
-                now() - CASE g WHEN 7 THEN interval '9000000 s' ELSE interval '1 s' END, 1
+                now() - CASE g WHEN 7 THEN interval '9000000 s' ELSE interval '1 s' END
          FROM generate_series(1, 100010) AS g;
          INSERT INTO deliveries (event_id, kind, event, lane, body, status, due_at, created_at, updated_at)
          SELECT id, 'REPLAY_CALLBACK', 'story.told', CASE id WHEN 7 THEN 'z' ELSE 'a' END, '{}', 'PENDING',

@@ -316,7 +316,7 @@ impl TestApp {
             "leased_until > $1 OR due_at <= $1 AND (kind <> 'RESEND_EVENT' OR {has_broker}) AND NOT {rests}"
         );
         self.count_where("deliveries", &format!("status = 'PENDING' AND ({due})")).await
-            + self.count_where("outbox", "open_deliveries IS NULL OR open_deliveries = -1").await
+            + self.count("outbox_queue").await
     }
 
     /// Tells the outside everything that is due, as a worker does.

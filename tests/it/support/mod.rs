@@ -34,6 +34,9 @@ pub use cluster::Cluster;
 pub use crash::Doomed;
 pub use reply::Reply;
 
+/// Of `outbox`: what somebody is still to be told of.
+pub const UNTOLD: &str = "id IN (SELECT event_id FROM outbox_queue UNION SELECT event_id FROM deliveries WHERE status = 'PENDING')";
+
 /// So many minutes, for a hand-moved clock.
 pub const fn minutes(count: u64) -> std::time::Duration {
     std::time::Duration::from_secs(60 * count)

@@ -5,7 +5,8 @@ use super::{Seed, seed};
 pub(super) const SEEDS: &[Seed] = &[
     seed(
         "event_relayed",
-        "UPDATE outbox SET open_deliveries = NULL, published_at = NULL WHERE order_no = 'D' AND event = 'order.paid'",
+        "INSERT INTO outbox_queue SELECT false, id, merchant_id, order_no, created_at FROM outbox
+         WHERE order_no = 'D' AND event = 'order.paid'",
     ),
     seed(
         "lane_tried",
@@ -13,8 +14,7 @@ pub(super) const SEEDS: &[Seed] = &[
                                  updated_at)
          SELECT id, 'REPLAY_CALLBACK', event, merchant_id, order_no, merchant_id, '{}', 'PENDING', '2029-12-31 12:00',
                 '2029-12-31 12:00', '2029-12-31 12:00'
-         FROM outbox WHERE order_no = 'D' AND event = 'order.paid';
-         UPDATE outbox SET open_deliveries = 1, published_at = NULL WHERE order_no = 'D' AND event = 'order.paid'",
+         FROM outbox WHERE order_no = 'D' AND event = 'order.paid'",
     ),
     // Its endpoint was failing, and its pause is over.
     seed(
@@ -24,8 +24,7 @@ pub(super) const SEEDS: &[Seed] = &[
                                  log, created_at, updated_at)
          SELECT id, 'REPLAY_CALLBACK', event, 'm', order_no, 'm', '{}', 'PENDING', '2029-12-31 12:30', 'no',
                 '[{\"at\": \"2029-12-31T12:00:00Z\"}]', '2029-12-31 12:00', '2029-12-31 12:00'
-         FROM outbox WHERE order_no = 'D' AND event = 'order.paid';
-         UPDATE outbox SET open_deliveries = 1, published_at = NULL WHERE order_no = 'D' AND event = 'order.paid'",
+         FROM outbox WHERE order_no = 'D' AND event = 'order.paid'",
     ),
     seed(
         "delivery_late",
@@ -33,16 +32,22 @@ pub(super) const SEEDS: &[Seed] = &[
                                  created_at, updated_at)
          SELECT id, 'RESEND_EVENT', event, '*', '{}', 'PENDING', '2029-12-31 12:00', '2029-12-31 12:01', 'away',
                 '2029-12-31 12:00', '2029-12-31 12:00'
+         FROM outbox WHERE order_no = 'D' AND event = 'order.paid'",
+    ),
+    seed(
+        "event_in_one_place",
+        "INSERT INTO outbox_queue SELECT true, max(id) + 1, NULL, NULL, '2030-01-01' FROM outbox",
+    ),
+    seed(
+        "event_in_one_place",
+        "INSERT INTO outbox_queue SELECT is_again, id, merchant_id, order_no, '2030-01-01'
+         FROM outbox, (VALUES (false), (true)) AS queue (is_again) WHERE order_no = 'D' AND event = 'order.paid'",
+    ),
+    seed(
+        "event_in_one_place",
+        "INSERT INTO outbox_queue SELECT true, id, merchant_id, order_no, '2030-01-01'
          FROM outbox WHERE order_no = 'D' AND event = 'order.paid';
-         UPDATE outbox SET open_deliveries = 1, published_at = NULL WHERE order_no = 'D' AND event = 'order.paid'",
-    ),
-    seed(
-        "event_deliveries_counted",
-        "UPDATE outbox SET open_deliveries = 2, published_at = NULL WHERE order_no = 'D' AND event = 'order.paid'",
-    ),
-    seed(
-        "event_deliveries_counted",
-        "INSERT INTO deliveries (event_id, kind, event, lane, body, status, due_at, created_at, updated_at)
+         INSERT INTO deliveries (event_id, kind, event, lane, body, status, due_at, created_at, updated_at)
          SELECT id, 'RESEND_EVENT', event, '*', '{}', 'PENDING', '2030-01-02', '2029-12-31 12:00', '2029-12-31 12:00'
          FROM outbox WHERE order_no = 'D' AND event = 'order.paid'",
     ),
