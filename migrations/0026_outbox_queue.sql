@@ -17,6 +17,9 @@ INSERT INTO outbox_queue (is_again, event_id, merchant_id, order_no, queued_at)
 SELECT open_deliveries IS NOT NULL, id, merchant_id, order_no, coalesce(again_at, created_at)
 FROM outbox WHERE coalesce(open_deliveries, -1) = -1;
 
+-- Before the columns, because rights to a column outlive it.
+UPDATE service_rules SET rights = '{SELECT, INSERT, UPDATE(again_at)}' WHERE table_name = 'public.outbox';
+SELECT grant_service_rights();
 -- With them go the indexes that name them.
 ALTER TABLE outbox DROP COLUMN open_deliveries, DROP COLUMN published_at;
 ALTER TABLE outbox RESET (fillfactor);
@@ -31,5 +34,4 @@ END $$;
 CREATE TRIGGER outbox_is_queued AFTER INSERT ON outbox
     REFERENCING NEW TABLE AS appended FOR EACH STATEMENT EXECUTE FUNCTION queue_events();
 
-UPDATE service_rules SET rights = '{SELECT, INSERT, UPDATE(again_at)}' WHERE table_name = 'public.outbox';
 SELECT grant_service_rights();

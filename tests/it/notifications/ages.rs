@@ -46,7 +46,12 @@ async fn what_is_sent_again_is_as_old_as_the_wish() {
     app.closed_order("A1").await;
     app.run_until_idle().await;
     app.closed_order("A2").await;
-    app.sql("UPDATE outbox SET created_at = created_at - interval '7000000 s'; UPDATE deliveries SET created_at = created_at - interval '7000000 s'").await;
+    app.sql(
+        "UPDATE outbox SET created_at = created_at - interval '7000000 s';
+         UPDATE outbox_queue SET queued_at = queued_at - interval '7000000 s';
+         UPDATE deliveries SET created_at = created_at - interval '7000000 s'",
+    )
+    .await;
     until_measured(&app, "nobody was told of the second", 7_000_000.0..7_001_000.0).await;
     app.run_until_idle().await;
 

@@ -15,9 +15,9 @@ async fn endpoints_without_number(app: &TestApp, merchant: &str, count: usize) {
          SELECT '{merchant}', 'H' || g, 'u1', 'CLOSED', 'CANCELLED', 1, 'CNY', '{now}',
                 'http://127.1.' || g / 250 || '.' || g % 250 + 1 || ':9/', '{now}', '{now}'
          FROM generate_series(1, {count}) AS g;
+         SET session_replication_role = origin;
          INSERT INTO outbox (merchant_id, order_no, event, event_version, payload, created_at)
-         SELECT '{merchant}', 'H' || g, 'story.told', 1, '{{}}', '{now}' FROM generate_series(1, {count}) AS g;
-         SET session_replication_role = origin"
+         SELECT '{merchant}', 'H' || g, 'story.told', 1, '{{}}', '{now}' FROM generate_series(1, {count}) AS g"
     ))
     .await;
 }
