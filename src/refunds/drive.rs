@@ -1,6 +1,6 @@
 //! Driving a refund to its end: asked for once, then asked about, under the same number.
 //!
-//! Round trips of a plain one, beside the channel's: 7 (read, begin, and the end, see [`super::result`]); commits: 2.
+//! Round trips of a plain one, beside the channel's: 6 (begin, and the end, see [`super::result`]); commits: 2.
 //! All are shared with the refunds that are driven at the same time.
 
 use time::OffsetDateTime;
@@ -36,7 +36,15 @@ pub(super) async fn append_task_in_tx(
 /// # Errors
 /// When the database is away: the task tries again.
 pub async fn drive(app: &App, refund_id: &str) -> Result<Drive, PayError> {
-    let Some(facts) = find(app, refund_id).await? else {
+    // From here on the channel may have been asked.
+    let begin = Begin { refund_id: refund_id.to_owned(), now: app.now() };
+    let begun = effect!("refunds.begin", app.db.gather(begin).await)?;
+    let is_first = begun.is_some();
+    let facts = match begun {
+        Some(facts) => Some(facts),
+        None => find(app, refund_id).await?,
+    };
+    let Some(facts) = facts else {
         return Ok(Drive::Never("there is no such refund, or no payment that it gives back".to_owned()));
     };
     let Some(channel) = app.channels.get(&facts.channel) else {
@@ -47,15 +55,9 @@ pub async fn drive(app: &App, refund_id: &str) -> Result<Drive, PayError> {
         return Ok(Drive::Done);
     };
     let (source, state) = match facts.status {
-        RefundStatus::Pending => {
-            // From here on the channel may have been asked.
-            let begin = Begin { refund_id: refund_id.to_owned(), now: app.now() };
-            if !effect!("refunds.begin", app.db.gather(begin).await)? {
-                return Ok(Drive::Again("another worker is at it".into()));
-            }
-            make_and_ask(channel.as_ref(), &call).await
-        }
+        RefundStatus::Processing if is_first => make_and_ask(channel.as_ref(), &call).await,
         RefundStatus::Processing => ask_redo_ask(channel.as_ref(), &call).await,
+        RefundStatus::Pending => return Ok(Drive::Again("an operator let it go in this moment".into())),
         RefundStatus::AwaitingApproval | RefundStatus::Succeeded | RefundStatus::Failed => {
             return Ok(Drive::Done);
         }

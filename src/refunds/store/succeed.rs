@@ -17,7 +17,6 @@ use crate::refunds::plain::{Locked, Sheet, Standing, Succeed};
 /// The orders are locked first and the refunds then, as by everybody, so what is decided on is as it stays.
 impl Command for Succeed {
     const NAME: &'static str = "refunds.succeed";
-    const AT_ONCE: usize = 2;
     type Outcome = bool;
 
     fn order(&self) -> Option<String> {
