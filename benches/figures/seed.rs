@@ -130,6 +130,44 @@ pub async fn paid_orders(
     paid(database_url, &PAID, paid_at, (prefix, count, AMOUNT)).await
 }
 
+/// What was told and done, each statement with the same parameters: merchant, prefix, count, an instant.
+const DONE: [&str; 2] = [
+    "WITH quiet AS MATERIALIZED (SELECT set_config('session_replication_role', 'replica', true)), event AS (
+         INSERT INTO outbox (merchant_id, order_no, event, event_version, payload, created_at)
+         SELECT $1, $2 || g, 'order.paid', 1, jsonb_build_object('order_no', $2 || g), $4
+         FROM quiet, generate_series(1, $3) AS g
+         RETURNING id, merchant_id, order_no, event, payload, created_at
+     )
+     INSERT INTO deliveries (event_id, kind, event, merchant_id, order_no, lane, body, status, attempts, due_at, log,
+                             created_at, updated_at)
+     SELECT id, 'REPLAY_CALLBACK', event, merchant_id, order_no, merchant_id,
+            jsonb_build_object('type', event, 'timestamp', created_at, 'data', payload)::text, 'DELIVERED', 1, created_at,
+            jsonb_build_array(jsonb_build_object('at', created_at, 'url', 'https://shop', 'status', 204, 'latency_ms', 1)),
+            created_at, created_at
+     FROM event",
+    "INSERT INTO compensations (kind, action, subject, merchant_id, order_no, status, due_at, attempts, created_at,
+                                updated_at)
+     SELECT 'REDO_BUSINESS', 'DRIVE_PAY_ORDER', 'po_' || lpad($2 || g, 26, '0'), $1, $2 || g, 'DONE', $4, 1, $4, $4
+     FROM generate_series(1, $3) AS g",
+];
+
+/// Events that arrived and tasks that were done, so many of each.
+pub async fn done(
+    database_url: &str,
+    done_at: OffsetDateTime,
+    prefix: &str,
+    count: i32,
+) -> Result<(), Failure> {
+    let mut connection = PgConnection::connect(database_url).await?;
+    let mut tx = connection.begin().await?;
+    for statement in DONE {
+        let statement = sqlx::query(statement).bind(MERCHANT).bind(prefix).bind(count).bind(done_at);
+        statement.execute(&mut *tx).await?;
+    }
+    tx.commit().await?;
+    Ok(connection.close().await?)
+}
+
 async fn paid(
     database_url: &str,
     statements: &[&'static str],

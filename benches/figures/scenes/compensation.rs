@@ -8,7 +8,7 @@ use time::OffsetDateTime;
 use crate::Failure;
 use crate::seed::{self, MERCHANT};
 use crate::stage::Stage;
-use crate::table::{Sample, Target};
+use crate::table::{Sample, Target, median};
 
 /// Clients of the updates on the other side.
 const OTHER: (&str, usize) = ("floor_update1", 8);
@@ -24,10 +24,23 @@ const TASKS: &str = "INSERT INTO compensations
 
 /// Drives many tasks to their ends.
 pub async fn tasks_at_once(stage: &mut Stage) -> Result<(), Failure> {
+    let (ours, other) = rounds(stage, "task").await?;
+    stage.table.ratio("compensation tasks done", 1, &ours, &other, Target::Least(0.30));
+    Ok(())
+}
+
+/// How the worker stands beside its equivalent.
+pub async fn rate(stage: &Stage, prefix: &str) -> Result<f64, Failure> {
+    let (ours, other) = rounds(stage, prefix).await?;
+    Ok(median(ours.iter().zip(&other).map(|(ours, other)| ours.per_second / other.per_second)))
+}
+
+/// Our rates and those of the other side, in turns.
+async fn rounds(stage: &Stage, prefix: &str) -> Result<(Vec<Sample>, Vec<Sample>), Failure> {
     let count = 3 * stage.settings.timeouts;
     let (mut ours, mut other) = (Vec::new(), Vec::new());
     for round in 0..stage.settings.rounds {
-        let prefix = format!("task{round}_");
+        let prefix = format!("{prefix}{round}_");
         seed::paid_orders(&stage.database_url, stage.clock.now() - AGE, &prefix, count).await?;
         let due_at = stage.clock.now() + time::Duration::seconds(3);
         let mut connection = PgConnection::connect(&stage.database_url).await?;
@@ -41,8 +54,7 @@ pub async fn tasks_at_once(stage: &mut Stage) -> Result<(), Failure> {
         ours.push(Sample::new(f64::from(count) / took.as_secs_f64(), &[]));
         other.push(stage.pgbench.run(OTHER.0, OTHER.1, stage.settings.window).await?);
     }
-    stage.table.ratio("compensation tasks done", 1, &ours, &other, Target::Least(0.30));
-    Ok(())
+    Ok((ours, other))
 }
 
 /// How long after that instant the last task due then was done.

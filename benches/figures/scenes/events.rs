@@ -13,7 +13,7 @@ use tokio::net::{TcpListener, TcpStream};
 use crate::load::{self, Client};
 use crate::service::ADMIN_TOKEN;
 use crate::stage::Stage;
-use crate::table::{Sample, Target};
+use crate::table::{Sample, Target, median};
 use crate::{Failure, seed};
 
 /// Clients of the other side.
@@ -141,25 +141,40 @@ pub async fn throughput(stage: &mut Stage) -> Result<(), Failure> {
         if is_beside {
             beside_a_dead_one(stage, count).await?;
         }
-        let (mut ours, mut other) = (Vec::new(), Vec::new());
-        for round in 0..stage.settings.rounds {
-            let (before, expected) = (sink.count(), usize::try_from(count)?);
-            let prefix = format!("told{}_{round}_", u8::from(is_beside));
-            seed::settle(&stage.database_url).await?;
-            let began = Instant::now();
-            append(stage, seed::MERCHANT, &prefix, count).await?;
-            while sink.count() < before + expected && began.elapsed() < TOLD_WITHIN {
-                tokio::time::sleep(Duration::from_millis(1)).await;
-            }
-            let took = told_after(stage, seed::MERCHANT, began).await?;
-            ours.push(Sample::new(f64::from(count) / took.as_secs_f64(), &[]));
-            other.push(stage.pgbench.run(OTHER.0, OTHER.1, stage.settings.window).await?);
-        }
+        let (ours, other) = rounds(stage, &sink, &format!("told{}_", u8::from(is_beside))).await?;
         stage.table.ratio(name, OTHER.1, &ours, &other, Target::Least(0.40));
     }
     let told = sink.count();
     eprintln!("{told} calls for {} events", 2 * stage.settings.rounds * usize::try_from(count)?);
     tell_at(stage, seed::MERCHANT, None).await
+}
+
+/// Our rates and those of the other side, in turns.
+async fn rounds(stage: &Stage, sink: &Sink, prefix: &str) -> Result<(Vec<Sample>, Vec<Sample>), Failure> {
+    let count = 3 * stage.settings.timeouts;
+    let (mut ours, mut other) = (Vec::new(), Vec::new());
+    for round in 0..stage.settings.rounds {
+        let expected = sink.count() + usize::try_from(count)?;
+        seed::settle(&stage.database_url).await?;
+        let began = Instant::now();
+        append(stage, seed::MERCHANT, &format!("{prefix}{round}_"), count).await?;
+        while sink.count() < expected && began.elapsed() < TOLD_WITHIN {
+            tokio::time::sleep(Duration::from_millis(1)).await;
+        }
+        let took = told_after(stage, seed::MERCHANT, began).await?;
+        ours.push(Sample::new(f64::from(count) / took.as_secs_f64(), &[]));
+        other.push(stage.pgbench.run(OTHER.0, OTHER.1, stage.settings.window).await?);
+    }
+    Ok((ours, other))
+}
+
+/// How the relay stands beside its equivalent.
+pub async fn rate(stage: &Stage, prefix: &str) -> Result<f64, Failure> {
+    let sink = Sink::open().await?;
+    tell_at(stage, seed::MERCHANT, Some(&format!("http://{}/hook", sink.addr))).await?;
+    let (ours, other) = rounds(stage, &sink, prefix).await?;
+    tell_at(stage, seed::MERCHANT, None).await?;
+    Ok(median(ours.iter().zip(&other).map(|(ours, other)| ours.per_second / other.per_second)))
 }
 
 /// A merchant whose endpoint refuses connections, with as many events.

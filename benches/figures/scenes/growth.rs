@@ -1,4 +1,4 @@
-//! Growth: what tables that are large and timers that wait take of the rate.
+//! Growth: what tables that are large, timers that wait and work that is done take of the rate.
 //!
 //! Both sides are measured before and after, in turns, and the ratios compared: what the machine is slower by at the
 //! end of a long run is no loss of the service.
@@ -8,7 +8,7 @@ use crate::table::{Target, median};
 use crate::{Failure, seed};
 
 use super::requests::{self, PAY_URL, WEBHOOK};
-use super::timeouts;
+use super::{compensation, events, timeouts};
 
 /// Orders that are made in one transaction.
 const CHUNK: i32 = 500_000;
@@ -34,6 +34,26 @@ pub async fn of_timeouts(stage: &mut Stage) -> Result<(), Failure> {
     timeouts::pend(stage, TIMEOUTS).await?;
     let after = rates(stage, "waiting_").await?;
     note(stage, &format!("with {TIMEOUTS} pending timeouts"), (before, after), Target::Information);
+    Ok(())
+}
+
+/// The rates of events and tasks with so many that are told and done in the tables, over those without them.
+pub async fn of_what_is_done(stage: &mut Stage) -> Result<(), Failure> {
+    let before = [events::rate(stage, "few_").await?, compensation::rate(stage, "few_").await?];
+    let (count, done_at) = (stage.settings.growth, stage.clock.now() - time::Duration::days(1));
+    for (number, begin) in (0..count).step_by(usize::try_from(CHUNK)?).enumerate() {
+        let prefix = format!("done{number}_");
+        seed::done(&stage.database_url, done_at, &prefix, CHUNK.min(count - begin)).await?;
+    }
+    let after = [events::rate(stage, "many_").await?, compensation::rate(stage, "many_").await?];
+    for ((name, before), after) in ["events", "compensation tasks"].into_iter().zip(before).zip(after) {
+        stage.table.value(
+            &format!("{name} with {count} done ones"),
+            after / before,
+            "times",
+            Target::Least(0.85),
+        );
+    }
     Ok(())
 }
 

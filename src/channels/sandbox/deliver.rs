@@ -32,13 +32,10 @@ const RETRY_AFTER: [Duration; 15] = [
     Duration::hours(6),
 ];
 
-/// Most events of one batch.
-const BATCH: i64 = 64;
+/// Most events of one batch; all of them are under way at once, so that what is written down of them is gathered.
+const BATCH: usize = 64;
 
-/// Events under way at once.
-const CONCURRENCY: usize = 16;
-
-/// How long a claim holds: a whole batch of receivers that let us wait for 5 s each takes 20 s.
+/// How long a claim holds: far longer than any receiver lets us wait.
 const LEASE: Duration = Duration::seconds(60);
 
 /// Most bytes read of an answer: seven are expected.
@@ -65,10 +62,11 @@ impl Gateway {
     /// # Errors
     /// When the books cannot be reached.
     pub async fn deliver_due(&self) -> Result<usize, GatewayError> {
-        let batch = store::deliveries::claim_due(&mut self.conn().await?, BATCH, LEASE, self.now()).await?;
+        let limit = i64::try_from(BATCH).unwrap_or(i64::MAX);
+        let batch = store::deliveries::claim_due(&mut self.conn().await?, limit, LEASE, self.now()).await?;
         let claimed = batch.len();
         futures_util::stream::iter(batch)
-            .for_each_concurrent(CONCURRENCY, |delivery| async move {
+            .for_each_concurrent(BATCH, |delivery| async move {
                 if let Err(error) = self.deliver(&delivery).await {
                     // The lease brings the event back; the receiver may see it twice.
                     tracing::warn!(
