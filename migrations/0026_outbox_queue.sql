@@ -1,5 +1,8 @@
--- What the relay has yet to look at waits in a queue of its own, and the outbox only grows: that an event was looked at and
--- arrived cost it two new versions and six index entries. Where it stands is said by the queue and by its deliveries.
+-- What the relay has yet to look at waits in a queue of its own, and events stay as they were written: that one was looked
+-- at and arrived cost it two new versions and six index entries. Where it stands is said by the queue and by its deliveries.
+
+-- Nothing is appended or handed out between the look at what waits and the end.
+LOCK TABLE outbox, deliveries IN ACCESS EXCLUSIVE MODE;
 
 CREATE TABLE outbox_queue (
     -- What is sent again waits in a row of its own, so that new events, whose ids are higher, do not wait behind it.
@@ -15,7 +18,7 @@ CREATE TABLE outbox_queue (
 
 INSERT INTO outbox_queue (is_again, event_id, merchant_id, order_no, queued_at)
 SELECT open_deliveries IS NOT NULL, id, merchant_id, order_no, coalesce(again_at, created_at)
-FROM outbox WHERE coalesce(open_deliveries, -1) = -1;
+FROM outbox WHERE open_deliveries IS NULL OR open_deliveries = -1;
 
 -- Before the columns, because rights to a column outlive it.
 UPDATE service_rules SET rights = '{SELECT, INSERT, UPDATE(again_at)}' WHERE table_name = 'public.outbox';
@@ -33,5 +36,3 @@ BEGIN
 END $$;
 CREATE TRIGGER outbox_is_queued AFTER INSERT ON outbox
     REFERENCING NEW TABLE AS appended FOR EACH STATEMENT EXECUTE FUNCTION queue_events();
-
-SELECT grant_service_rights();

@@ -16,6 +16,8 @@ use crate::{ledger, operations, orders, outbox, pay, reconciliation, settlement,
 const SOON: Duration = Duration::from_millis(200);
 /// Every commit that appends an event wakes the relay: those of so short a while share its turn.
 const RELAY_PAUSE: Duration = Duration::from_millis(10);
+/// What is filled again shares a turn where many endpoints take what they are told.
+const ROOM_PAUSE: Duration = Duration::from_millis(2);
 /// For what other instances write.
 const SOONER: Duration = Duration::from_millis(100);
 /// For what readers add up by themselves until then.
@@ -56,7 +58,7 @@ pub fn duties(app: &App) -> Vec<Duty> {
             .woken_by(app.settlement_wake.clone()),
         duty(app, "outbox.relay", SOONER, |app| async move { app.relay.run_once().await })
             .woken_after(RELAY_PAUSE, app.db.bell().clone())
-            .woken_by(app.relay.has_room()),
+            .woken_after(ROOM_PAUSE, app.relay.has_room()),
         duty(
             app,
             "outbox.age",

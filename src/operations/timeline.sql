@@ -110,12 +110,13 @@ FROM (
    WHERE merchant_id = $1 AND order_no = $2 AND step.at IS NOT NULL ORDER BY step.at LIMIT $3)
   UNION ALL
   (SELECT step.at, 9, id, 'EVENT', id::text, outbox.event, step.status, payload, NULL
-   FROM outbox,
-        LATERAL (SELECT max(updated_at) AS at FROM deliveries WHERE event_id = outbox.id
-                 HAVING bool_and(status <> 'PENDING')
-                    AND NOT EXISTS (SELECT FROM outbox_queue WHERE is_again = ANY('{false,true}') AND event_id = outbox.id)
-                 UNION ALL SELECT NULL LIMIT 1) AS published,
-        LATERAL (VALUES (created_at, 'WRITTEN'), (published.at, 'PUBLISHED')) AS step (at, status)
+   FROM outbox
+   LEFT JOIN LATERAL (SELECT max(updated_at) AS at FROM deliveries WHERE event_id = outbox.id
+                      HAVING bool_and(status <> 'PENDING')
+                         AND NOT EXISTS (SELECT FROM outbox_queue
+                                         WHERE is_again = ANY('{false,true}') AND event_id = outbox.id)
+                     ) AS published ON true
+   CROSS JOIN LATERAL (VALUES (created_at, 'WRITTEN'), (published.at, 'PUBLISHED')) AS step (at, status)
    WHERE merchant_id = $1 AND order_no = $2 AND step.at IS NOT NULL ORDER BY step.at LIMIT $3)
 ) AS entry
 ORDER BY at, rank, seq, subject LIMIT $3

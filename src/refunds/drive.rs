@@ -36,7 +36,8 @@ pub(super) async fn append_task_in_tx(
 /// # Errors
 /// When the database is away: the task tries again.
 pub async fn drive(app: &App, refund_id: &str) -> Result<Drive, PayError> {
-    // From here on the channel may have been asked.
+    // From here on the channel may have been asked, also where it turns out that there is none here: whoever has it asks
+    // it what became of the refund first.
     let begin = Begin { refund_id: refund_id.to_owned(), now: app.now() };
     let begun = effect!("refunds.begin", app.db.gather(begin).await)?;
     let is_first = begun.is_some();

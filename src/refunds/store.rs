@@ -14,7 +14,6 @@ mod facts;
 mod succeed;
 
 pub(super) use asked::{find_by_number, is_stock_wanted_back, list_ids_of_number, list_refunds};
-
 pub(super) use facts::{Begin, Facts, FindFacts};
 
 /// Every column of a refund, of what follows.

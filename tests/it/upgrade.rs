@@ -15,6 +15,8 @@ use crate::support::{TestApp, TestOptions, stores};
 const BOOKS: i64 = 8;
 /// The migration that counts what was charged without a quota.
 const COUNTS: i64 = 18;
+/// The migration that lets events wait in a queue of their own.
+const QUEUE: i64 = 26;
 
 /// A healthy world of the version before: one thing in every state.
 fn world_before_the_books() -> &'static str {
@@ -105,4 +107,23 @@ async fn what_was_charged_without_a_quota_counts_from_then_on() {
     assert_eq!(counted, [7, 5, 0, 1, 0, 0]);
     owner.close().await.expect("close");
     stores::drop_database(&url).await;
+}
+
+#[tokio::test]
+async fn events_that_nobody_has_looked_at_wait_in_the_queue_from_then_on() {
+    let world =
+        "INSERT INTO outbox (merchant_id, order_no, event, event_version, payload, created_at, again_at,
+                                     open_deliveries)
+                 SELECT 'm', coalesce(open::text, 'new'), 'story.told', 1, '{}', '2029-12-31', again_at, open
+                 FROM (VALUES (NULL::smallint, NULL::timestamptz), (-1, '2030-01-02'), (0, NULL), (1, NULL))
+                      AS event (open, again_at)";
+    let url = database_before(QUEUE, world).await;
+    let mut owner = PgConnection::connect(&url).await.expect("connect");
+    sqlx::migrate!().run_direct(None, &mut owner, false).await.expect("this version");
+    let waiting =
+        "SELECT is_again, order_no, extract(year FROM queued_at)::integer FROM outbox_queue ORDER BY 1";
+    let waiting: Vec<(bool, String, i32)> =
+        sqlx::query_as(waiting).fetch_all(&mut owner).await.expect("the queue");
+    assert_eq!(waiting, [(false, "new".to_owned(), 2029), (true, "-1".to_owned(), 2030)]);
+    owner.close().await.expect("close");
 }

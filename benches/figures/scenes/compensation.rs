@@ -30,13 +30,13 @@ pub async fn tasks_at_once(stage: &mut Stage) -> Result<(), Failure> {
 }
 
 /// How the worker stands beside its equivalent.
-pub async fn rate(stage: &Stage, prefix: &str) -> Result<f64, Failure> {
+pub async fn rate(stage: &mut Stage, prefix: &str) -> Result<f64, Failure> {
     let (ours, other) = rounds(stage, prefix).await?;
     Ok(median(ours.iter().zip(&other).map(|(ours, other)| ours.per_second / other.per_second)))
 }
 
 /// Our rates and those of the other side, in turns.
-async fn rounds(stage: &Stage, prefix: &str) -> Result<(Vec<Sample>, Vec<Sample>), Failure> {
+async fn rounds(stage: &mut Stage, prefix: &str) -> Result<(Vec<Sample>, Vec<Sample>), Failure> {
     let count = 3 * stage.settings.timeouts;
     let (mut ours, mut other) = (Vec::new(), Vec::new());
     for round in 0..stage.settings.rounds {

@@ -150,7 +150,7 @@ pub async fn throughput(stage: &mut Stage) -> Result<(), Failure> {
 }
 
 /// Our rates and those of the other side, in turns.
-async fn rounds(stage: &Stage, sink: &Sink, prefix: &str) -> Result<(Vec<Sample>, Vec<Sample>), Failure> {
+async fn rounds(stage: &mut Stage, sink: &Sink, prefix: &str) -> Result<(Vec<Sample>, Vec<Sample>), Failure> {
     let count = 3 * stage.settings.timeouts;
     let (mut ours, mut other) = (Vec::new(), Vec::new());
     for round in 0..stage.settings.rounds {
@@ -169,7 +169,7 @@ async fn rounds(stage: &Stage, sink: &Sink, prefix: &str) -> Result<(Vec<Sample>
 }
 
 /// How the relay stands beside its equivalent.
-pub async fn rate(stage: &Stage, prefix: &str) -> Result<f64, Failure> {
+pub async fn rate(stage: &mut Stage, prefix: &str) -> Result<f64, Failure> {
     let sink = Sink::open().await?;
     tell_at(stage, seed::MERCHANT, Some(&format!("http://{}/hook", sink.addr))).await?;
     let (ours, other) = rounds(stage, &sink, prefix).await?;

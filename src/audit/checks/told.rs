@@ -53,6 +53,21 @@ pub(super) const CHECKS: &[Definition] = &[
          HAVING count(*) FILTER (WHERE is_queued) > 1 OR count(DISTINCT is_queued) > 1 OR bool_and(id IS NULL)",
     ),
     check!(
+        "event_handed_out",
+        Eventual,
+        "an event of the last day whose merchant had an endpoint by then waits to be looked at, or was handed out",
+        "SELECT format('event %s: %s of %s went nowhere', event.id, event.event, coalesce(event.order_no, 'no order'))
+         FROM merchants
+         CROSS JOIN LATERAL (SELECT id, event, order_no FROM outbox
+                             WHERE outbox.merchant_id = merchants.merchant_id
+                               AND outbox.created_at > greatest(merchants.updated_at, $1 - interval '1 day')
+                               AND outbox.created_at < $1 - interval '60 s') AS event
+         WHERE merchants.notify_url IS NOT NULL
+           AND (SELECT event_id FROM deliveries WHERE event_id = event.id LIMIT 1) IS NULL
+           AND (SELECT event_id FROM outbox_queue
+                WHERE is_again = ANY('{false,true}') AND event_id = event.id LIMIT 1) IS NULL",
+    ),
+    check!(
         "dead_delivery_reported",
         Always,
         "every delivery that was given up was shown to a person",

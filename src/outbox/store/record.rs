@@ -35,7 +35,7 @@ impl Command for Record {
     const NAME: &'static str = "outbox.record";
     type Outcome = bool;
 
-    /// Every batch locks deliveries in the order of their events, as whoever has them sent again does.
+    /// Every batch ends deliveries in the order of their events, as whoever has them sent again locks them.
     fn order(&self) -> Option<String> {
         Some(format!("{:020}", self.delivery.event_id))
     }
@@ -108,7 +108,8 @@ async fn hold_back(batch: &[Record], met: &[bool], conn: &mut Conn) -> Result<()
                        WHERE waiting.merchant_id = failed.merchant_id AND waiting.order_no = failed.order_no
                          AND waiting.kind = failed.kind AND waiting.event_id > failed.event_id
                          AND waiting.status = 'PENDING' AND waiting.due_at < failed.due_at
-                       LIMIT 1000) AS behind
+                       -- Whoever has one of them knows better; it is tried in vain at worst.
+                       LIMIT 1000 FOR UPDATE SKIP LOCKED) AS behind
          WHERE later.ctid = behind.place",
         &column(&failed, |record| record.delivery.merchant_id.as_deref()) as &[Option<&str>],
         &column(&failed, |record| record.delivery.order_no.as_deref()) as &[Option<&str>],

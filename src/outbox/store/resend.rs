@@ -18,7 +18,7 @@ pub(in crate::outbox) async fn lock(
 }
 
 /// Locks where locked events stand, so that it stays as the next statement sees it: the relay has looked at them or will,
-/// and what came of their deliveries is written down or waits.
+/// and what came of their deliveries is written down or waits. What has ended is moved by nobody but who has the event.
 pub(in crate::outbox) async fn lock_ways(tx: &mut Tx, ids: &[i64]) -> Result<(), DbError> {
     let conn: &mut Conn = tx;
     sqlx::query!(
@@ -27,9 +27,13 @@ pub(in crate::outbox) async fn lock_ways(tx: &mut Tx, ids: &[i64]) -> Result<(),
     )
     .execute(&mut *conn)
     .await?;
-    sqlx::query!("SELECT FROM deliveries WHERE event_id = ANY($1) ORDER BY event_id, kind FOR UPDATE", ids)
-        .execute(conn)
-        .await?;
+    sqlx::query!(
+        "SELECT FROM deliveries WHERE event_id = ANY($1) AND deliveries.status = 'PENDING'
+         ORDER BY event_id, kind FOR UPDATE",
+        ids
+    )
+    .execute(conn)
+    .await?;
     Ok(())
 }
 
@@ -98,7 +102,7 @@ pub(in crate::outbox) async fn make_due(tx: &mut Tx, id: i64, now: OffsetDateTim
                  AND (waiting.event_id = $1
                       OR waiting.merchant_id = (SELECT merchant_id FROM outbox WHERE id = $1)
                          AND waiting.order_no = (SELECT order_no FROM outbox WHERE id = $1))
-               -- Whoever has one of them is writing down what came of it, and may want the event next.
+               -- Whoever has one of them is writing down what came of it, and holds back what is behind it.
                FOR UPDATE OF waiting SKIP LOCKED) AS waiting
          WHERE delivery.ctid = waiting.place",
         id,

@@ -114,7 +114,7 @@ impl Command for FindFacts {
 }
 
 /// A channel is about to be asked for it: `PENDING → PROCESSING`. Gives the same as [`FindFacts`]; nothing, and nothing
-/// was changed, where the refund does not stand there (any more).
+/// was changed, where the refund does not stand there (any more) or its money is not there.
 #[derive(Clone, Debug)]
 pub(in crate::refunds) struct Begin {
     pub(in crate::refunds) refund_id: String,
@@ -140,6 +140,10 @@ impl Command for Begin {
                  FROM unnest($1::text[], $2::timestamptz[]) WITH ORDINALITY AS new (refund_id, now, place), patient
                  -- A parameter, because the word would let the plan walk the index of all unfinished refunds.
                  WHERE refunds.refund_id = new.refund_id AND refunds.status = $4
+                   -- A look-up, and none that a plan could walk.
+                   AND (refunds.stray_id IS NOT NULL
+                        OR (SELECT paid.pay_order_id FROM pay_orders AS paid
+                            WHERE paid.pay_order_id = refunds.pay_order_id) IS NOT NULL)
                  RETURNING new.place, refunds.*
                )"#,
             &column(batch, |new| new.refund_id.as_str()) as &[&str],

@@ -7,7 +7,7 @@ use serde_json::json;
 use super::relays::append_many;
 use super::telling;
 use crate::support::receiver::{Manner, Receiver};
-use crate::support::seconds;
+use crate::support::{TestApp, TestOptions, UNTOLD, seconds};
 
 #[tokio::test]
 async fn a_new_event_does_not_wait_behind_a_thousand_that_are_sent_again() {
@@ -89,5 +89,28 @@ async fn what_happened_since_then_is_sent_page_by_page_each_event_once() {
     assert_eq!(app.count_where("outbox_queue", "is_again AND merchant_id = 'demo'").await, 12_000);
     assert_eq!(app.count("outbox_queue").await, 12_000);
     app.sql("TRUNCATE outbox, outbox_queue").await;
+    app.end().await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn what_is_sent_again_while_it_is_told_is_told_and_nobody_is_in_the_way() {
+    let receiver = Receiver::start().await;
+    let options = TestOptions { workers: true, ..TestOptions::default() };
+    let app = TestApp::start_with(options).await;
+    app.tell_at(Some(&receiver.url)).await;
+    receiver.behaves((0..60).map(|number| Manner::status(if number % 2 == 0 { 500 } else { 204 })));
+    append_many(&app, "demo", "raced-", 60, 3).await;
+    for round in 0..20 {
+        let wish = json!({"merchant_id": "demo", "since": "2026-01-01T00:00:00Z", "only_undelivered": round % 2 == 0,
+                          "reason": "the shop is impatient"});
+        app.admin_post("/admin/outbox/resend", wish).await.expect(200);
+    }
+    app.eventually("all of it is told", async || {
+        // Towards the ends of the pauses between two tries.
+        app.clock.advance(seconds(10));
+        app.count_where("outbox", UNTOLD).await == 0
+    })
+    .await;
+    assert!((1..=60).all(|number| receiver.told_of(&format!("raced-{number}")).len() >= 3));
     app.end().await;
 }
