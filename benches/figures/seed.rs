@@ -134,7 +134,7 @@ pub async fn paid_orders(
 const DONE: [&str; 2] = [
     "WITH quiet AS MATERIALIZED (SELECT set_config('session_replication_role', 'replica', true)), event AS (
          INSERT INTO outbox (merchant_id, order_no, event, event_version, payload, created_at)
-         SELECT $1, $2 || g, 'order.paid', 1, jsonb_build_object('order_no', $2 || g), $4
+         SELECT $1, $2 || g, 'bench.told', 1, jsonb_build_object('order_no', $2 || g), $4
          FROM quiet, generate_series(1, $3) AS g
          RETURNING id, merchant_id, order_no, event, payload, created_at
      )
