@@ -1,9 +1,9 @@
 //! The relay: from the outbox to the endpoints of merchants, and to the broker.
 //!
-//! Round trips of a turn: 1 to claim what is due, 1 for the merchants that it goes to, 1 to see
-//! whether there is anything new, and 4 for the new events (BEGIN, look, hand out, COMMIT), 5 while some lane rests; none of
-//! them for a single event. What came of each try is gathered
-//! ([`crate::infra::gather`]), so that many share a statement and its commit.
+//! Round trips of a turn: 1 to claim what is due, 1 for the merchants that it goes to, 1 to see whether there is anything
+//! new, and 4 for the new events (BEGIN, take, hand out, COMMIT), 3 where nobody is to be told of them, 5 while some lane
+//! rests; none of them for a single event. What came of each try is gathered ([`crate::infra::gather`]), so that many share
+//! a statement and its commit.
 
 use std::collections::{BTreeSet, HashMap};
 use std::sync::Arc;
