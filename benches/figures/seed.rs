@@ -77,10 +77,14 @@ const ATTEMPTS: [&str; 2] = [
      WHERE $4::timestamptz IS NOT NULL AND $5 + $6 + $7 >= 0",
 ];
 
-/// Paid orders, each statement with the same parameters: merchant, prefix, count, amount, instant of payment.
-const PAID: [&str; 8] = [
-    "INSERT INTO rebate_rules (merchant_id, rate, created_at, updated_at)
-     SELECT $1, 0.1, $5::timestamptz, $5 WHERE $2 <> '' AND $3::integer + $4::bigint > 0 ON CONFLICT DO NOTHING",
+// Statements with the same parameters: merchant, prefix, count, amount, an instant. See [`fill`].
+
+/// What is earned by sales.
+const RULE: &str = "INSERT INTO rebate_rules (merchant_id, rate, created_at, updated_at)
+     SELECT $1, 0.1, $5::timestamptz, $5 WHERE $2 <> '' AND $3::integer + $4::bigint > 0 ON CONFLICT DO NOTHING";
+
+/// Paid orders, without their bookings.
+const PAID: [&str; 4] = [
     "INSERT INTO orders (merchant_id, order_no, user_id, status, amount, currency, paid_by, paid_at, expires_at, attempts,
                          created_at, updated_at, version)
      SELECT $1, $2 || g, 'u' || g % 100000, 'PAID', $4, 'CNY', 'po_' || lpad($2 || g, 26, '0'),
@@ -102,6 +106,10 @@ const PAID: [&str; 8] = [
     "INSERT INTO trades (channel, transaction_id, pay_order_id, created_at)
      SELECT 'sandbox', 'txn_' || $2 || g, 'po_' || lpad($2 || g, 26, '0'), $5
      FROM generate_series(1, $3) AS g WHERE $1 <> '' AND $4::bigint > 0",
+];
+
+/// The bookings of sales.
+const SALES: [&str; 2] = [
     "INSERT INTO accounts (account_id, created_at, updated_at)
      SELECT account_id, $5, $5
      FROM (VALUES ('CHANNEL:sandbox:CNY'), ('MERCHANT:' || $1 || ':CNY')) AS account (account_id)
@@ -114,11 +122,13 @@ const PAID: [&str; 8] = [
      SELECT 'PAYMENT:po_' || lpad($2 || g, 26, '0'), account_id, amount
      FROM generate_series(1, $3) AS g,
           (VALUES ('CHANNEL:sandbox:CNY', $4), ('MERCHANT:' || $1 || ':CNY', -$4)) AS entry (account_id, amount)",
-    // Told long ago: the trigger that has them told is off until the end of the transaction.
-    "WITH quiet AS MATERIALIZED (SELECT set_config('session_replication_role', 'replica', true))
-     INSERT INTO outbox (merchant_id, order_no, event, event_version, payload, created_at)
-     SELECT $1, $2 || g, 'order.paid', 1, '{}', $5 FROM quiet, generate_series(1, $3) AS g WHERE $4::bigint > 0",
 ];
+
+/// What was told of paid orders long ago. The last statement of its transaction: until the end of it the trigger that has
+/// events told is off, and so is every other one.
+const TOLD: &str = "WITH quiet AS MATERIALIZED (SELECT set_config('session_replication_role', 'replica', true))
+     INSERT INTO outbox (merchant_id, order_no, event, event_version, payload, created_at)
+     SELECT $1, $2 || g, 'order.paid', 1, '{}', $5 FROM quiet, generate_series(1, $3) AS g WHERE $4::bigint > 0";
 
 /// Orders without items that were paid at that instant, of which a tenth is earned.
 pub async fn paid_orders(
@@ -127,15 +137,20 @@ pub async fn paid_orders(
     prefix: &str,
     count: i32,
 ) -> Result<(), Failure> {
-    paid(database_url, &PAID, paid_at, (prefix, count, AMOUNT)).await
+    let statements = [&[RULE][..], &PAID, &SALES, &[TOLD]].concat();
+    fill(database_url, &statements, paid_at, (prefix, count, AMOUNT)).await
 }
 
-/// What was told and done, each statement with the same parameters: merchant, prefix, count, an instant.
+/// What was told and done; the tasks first, because of the trigger.
 const DONE: [&str; 2] = [
+    "INSERT INTO compensations (kind, action, subject, merchant_id, order_no, status, due_at, attempts, created_at,
+                                updated_at)
+     SELECT 'REDO_BUSINESS', 'DRIVE_PAY_ORDER', 'po_' || lpad($2 || g, 26, '0'), $1, $2 || g, 'DONE', $5, 1, $5, $5
+     FROM generate_series(1, $3) AS g WHERE $4::bigint > 0",
     "WITH quiet AS MATERIALIZED (SELECT set_config('session_replication_role', 'replica', true)), event AS (
          INSERT INTO outbox (merchant_id, order_no, event, event_version, payload, created_at)
-         SELECT $1, $2 || g, 'bench.told', 1, jsonb_build_object('order_no', $2 || g), $4
-         FROM quiet, generate_series(1, $3) AS g
+         SELECT $1, $2 || g, 'bench.told', 1, jsonb_build_object('order_no', $2 || g), $5
+         FROM quiet, generate_series(1, $3) AS g WHERE $4::bigint > 0
          RETURNING id, merchant_id, order_no, event, payload, created_at
      )
      INSERT INTO deliveries (event_id, kind, event, merchant_id, order_no, lane, body, status, attempts, due_at, log,
@@ -145,10 +160,6 @@ const DONE: [&str; 2] = [
             jsonb_build_array(jsonb_build_object('at', created_at, 'url', 'https://shop', 'status', 204, 'latency_ms', 1)),
             created_at, created_at
      FROM event",
-    "INSERT INTO compensations (kind, action, subject, merchant_id, order_no, status, due_at, attempts, created_at,
-                                updated_at)
-     SELECT 'REDO_BUSINESS', 'DRIVE_PAY_ORDER', 'po_' || lpad($2 || g, 26, '0'), $1, $2 || g, 'DONE', $4, 1, $4, $4
-     FROM generate_series(1, $3) AS g",
 ];
 
 /// Events that arrived and tasks that were done, so many of each.
@@ -158,27 +169,20 @@ pub async fn done(
     prefix: &str,
     count: i32,
 ) -> Result<(), Failure> {
-    let mut connection = PgConnection::connect(database_url).await?;
-    let mut tx = connection.begin().await?;
-    for statement in DONE {
-        let statement = sqlx::query(statement).bind(MERCHANT).bind(prefix).bind(count).bind(done_at);
-        statement.execute(&mut *tx).await?;
-    }
-    tx.commit().await?;
-    Ok(connection.close().await?)
+    fill(database_url, &DONE, done_at, (prefix, count, AMOUNT)).await
 }
 
-async fn paid(
+/// Carries the statements out in one transaction.
+async fn fill(
     database_url: &str,
     statements: &[&'static str],
-    paid_at: OffsetDateTime,
+    at: OffsetDateTime,
     (prefix, count, amount): (&str, i32, i64),
 ) -> Result<(), Failure> {
     let mut connection = PgConnection::connect(database_url).await?;
     let mut tx = connection.begin().await?;
     for statement in statements {
-        let statement =
-            sqlx::query(*statement).bind(MERCHANT).bind(prefix).bind(count).bind(amount).bind(paid_at);
+        let statement = sqlx::query(*statement).bind(MERCHANT).bind(prefix).bind(count).bind(amount).bind(at);
         statement.execute(&mut *tx).await?;
     }
     tx.commit().await?;
@@ -213,7 +217,7 @@ pub async fn sandbox_payments(
     Ok(connection.close().await?)
 }
 
-/// What makes top-ups of [`PAID`] without its bookings, and books them; with the same parameters.
+/// What makes top-ups of [`PAID`], and books them.
 const WALLETS: [&str; 3] = [
     "UPDATE orders SET kind = 'TOPUP'
      WHERE merchant_id = $1 AND order_no = ANY (ARRAY(SELECT $2 || g FROM generate_series(1, $3) AS g))
@@ -239,9 +243,8 @@ const WALLET: i64 = 1_000_000_000;
 
 /// Users u0, u1 … with something to spend.
 pub async fn wallets(database_url: &str, now: OffsetDateTime, count: i32) -> Result<(), Failure> {
-    // Without the rule before them, and without the bookings of sales.
-    let statements: Vec<&'static str> = PAID[1..6].iter().chain(&WALLETS).copied().collect();
-    paid(database_url, &statements, now, ("wallet_", count, WALLET)).await
+    let statements = [&PAID[..], &WALLETS, &[TOLD]].concat();
+    fill(database_url, &statements, now, ("wallet_", count, WALLET)).await
 }
 
 /// A product at one minor unit each.

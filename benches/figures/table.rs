@@ -46,6 +46,11 @@ pub fn median(values: impl IntoIterator<Item = f64>) -> f64 {
     values.get(values.len() / 2).copied().unwrap_or(0.0)
 }
 
+/// The median of our rates over those of the other side, round by round.
+pub fn median_ratio<'a>(rounds: impl IntoIterator<Item = (&'a Sample, &'a Sample)>) -> f64 {
+    median(rounds.into_iter().map(|(ours, other)| ours.per_second / other.per_second))
+}
+
 fn medians(samples: &[Sample]) -> Sample {
     let of = |value: fn(&Sample) -> f64| median(samples.iter().map(value));
     Sample { per_second: of(|s| s.per_second), p50_ms: of(|s| s.p50_ms), p99_ms: of(|s| s.p99_ms) }

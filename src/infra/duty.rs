@@ -149,3 +149,82 @@ async fn hear((pause, bell): &(Duration, Arc<Notify>)) {
     }
     bell.notified().await;
 }
+
+#[cfg(test)]
+mod tests {
+    use std::sync::atomic::{AtomicUsize, Ordering};
+
+    use super::*;
+
+    const FAR: Duration = Duration::from_secs(3_600);
+
+    /// A duty that counts its runs.
+    fn counting(bells: &[(Duration, &Arc<Notify>)]) -> (Duty, Arc<AtomicUsize>) {
+        let runs = Arc::new(AtomicUsize::new(0));
+        let counted = runs.clone();
+        let duty = Duty::new("counting", FAR, move || {
+            counted.fetch_add(1, Ordering::SeqCst);
+            async { Ok(Batch::Done) }
+        });
+        let duty = bells.iter().fold(duty, |duty, (pause, bell)| duty.woken_after(*pause, Arc::clone(bell)));
+        (duty, runs)
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn each_bell_is_heard_after_its_own_pause_and_none_is_lost() {
+        let (soon, late) = (Arc::new(Notify::new()), Arc::new(Notify::new()));
+        let (short, long) = (Duration::from_millis(2), Duration::from_millis(10));
+        let (duty, runs) = counting(&[(long, &late), (short, &soon)]);
+        let stopping = CancellationToken::new();
+        let running = tokio::spawn(duty.run_until(stopping.clone()));
+        let until = async |count: usize| {
+            let since = Instant::now();
+            while runs.load(Ordering::SeqCst) < count {
+                tokio::time::sleep(Duration::from_millis(1)).await;
+            }
+            since.elapsed()
+        };
+        until(1).await;
+
+        late.notify_one();
+        assert!((long..long * 2).contains(&until(2).await), "it rests before it hears the late bell");
+        soon.notify_one();
+        assert!((short..long).contains(&until(3).await), "and less before it hears the other");
+        late.notify_one();
+        soon.notify_one();
+        until(4).await;
+        assert!(until(5).await <= long * 2, "what rang while another one was heard is heard next");
+
+        stopping.cancel();
+        running.await.unwrap();
+        assert_eq!(runs.load(Ordering::SeqCst), 5);
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_batch_that_fails_or_panics_is_followed_by_another() {
+        let (bell, runs) = (Arc::new(Notify::new()), Arc::new(AtomicUsize::new(0)));
+        let counted = runs.clone();
+        let duty = Duty::new("failing", FAR, move || {
+            let run = counted.fetch_add(1, Ordering::SeqCst);
+            async move {
+                match run {
+                    0 => panic!("as a bug would"),
+                    1 => Err("the database is away".into()),
+                    2 => Ok(Batch::MoreWaiting),
+                    _ => Ok(Batch::Done),
+                }
+            }
+        });
+        let stopping = CancellationToken::new();
+        let running = tokio::spawn(duty.woken_by(bell.clone()).run_until(stopping.clone()));
+        for expected in [1, 2, 4] {
+            tokio::time::sleep(Duration::from_millis(1)).await;
+            assert_eq!(runs.load(Ordering::SeqCst), expected, "a full batch goes on by itself");
+            bell.notify_one();
+        }
+        tokio::time::sleep(Duration::from_millis(1)).await;
+        stopping.cancel();
+        running.await.unwrap();
+        assert_eq!(runs.load(Ordering::SeqCst), 5);
+    }
+}

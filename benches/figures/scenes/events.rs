@@ -13,7 +13,7 @@ use tokio::net::{TcpListener, TcpStream};
 use crate::load::{self, Client};
 use crate::service::ADMIN_TOKEN;
 use crate::stage::Stage;
-use crate::table::{Sample, Target, median};
+use crate::table::{Sample, Target, median_ratio};
 use crate::{Failure, seed};
 
 /// Clients of the other side.
@@ -174,7 +174,7 @@ pub async fn rate(stage: &mut Stage, prefix: &str) -> Result<f64, Failure> {
     tell_at(stage, seed::MERCHANT, Some(&format!("http://{}/hook", sink.addr))).await?;
     let (ours, other) = rounds(stage, &sink, prefix).await?;
     tell_at(stage, seed::MERCHANT, None).await?;
-    Ok(median(ours.iter().zip(&other).map(|(ours, other)| ours.per_second / other.per_second)))
+    Ok(median_ratio(ours.iter().zip(&other)))
 }
 
 /// A merchant whose endpoint refuses connections, with as many events.

@@ -4,14 +4,16 @@
 //! end of a long run is no loss of the service.
 
 use crate::stage::Stage;
-use crate::table::{Target, median};
+use crate::table::{Target, median_ratio};
 use crate::{Failure, seed};
 
 use super::requests::{self, PAY_URL, WEBHOOK};
 use super::{compensation, events, timeouts};
 
-/// Orders that are made in one transaction.
+/// Rows of a kind that are made in one transaction.
 const CHUNK: i32 = 500_000;
+/// What is measured of requests.
+const REQUESTS: [&str; 2] = ["pay_url", "webhook"];
 /// Timers that wait.
 const TIMEOUTS: i32 = 1_000_000;
 
@@ -19,12 +21,17 @@ const TIMEOUTS: i32 = 1_000_000;
 pub async fn of_tables(stage: &mut Stage) -> Result<(), Failure> {
     let before = rates(stage, "small_").await?;
     let (count, paid_at) = (stage.settings.growth, stage.clock.now() - time::Duration::hours(1));
-    for (number, begin) in (0..count).step_by(usize::try_from(CHUNK)?).enumerate() {
-        let (prefix, count) = (format!("old{number}_"), CHUNK.min(count - begin));
+    for (prefix, count) in chunks(count, "old")? {
         seed::paid_orders(&stage.database_url, paid_at, &prefix, count).await?;
     }
     let after = rates(stage, "large_").await?;
-    note(stage, &format!("with {count} orders in the tables"), (before, after), Target::Least(0.85));
+    note(
+        stage,
+        REQUESTS,
+        &format!("with {count} orders in the tables"),
+        (before, after),
+        Target::Least(0.85),
+    );
     Ok(())
 }
 
@@ -33,7 +40,7 @@ pub async fn of_timeouts(stage: &mut Stage) -> Result<(), Failure> {
     let before = rates(stage, "calm_").await?;
     timeouts::pend(stage, TIMEOUTS).await?;
     let after = rates(stage, "waiting_").await?;
-    note(stage, &format!("with {TIMEOUTS} pending timeouts"), (before, after), Target::Information);
+    note(stage, REQUESTS, &format!("with {TIMEOUTS} pending timeouts"), (before, after), Target::Information);
     Ok(())
 }
 
@@ -41,24 +48,29 @@ pub async fn of_timeouts(stage: &mut Stage) -> Result<(), Failure> {
 pub async fn of_what_is_done(stage: &mut Stage) -> Result<(), Failure> {
     let before = [events::rate(stage, "few_").await?, compensation::rate(stage, "few_").await?];
     let (count, done_at) = (stage.settings.growth, stage.clock.now() - time::Duration::days(1));
-    for (number, begin) in (0..count).step_by(usize::try_from(CHUNK)?).enumerate() {
-        let prefix = format!("done{number}_");
-        seed::done(&stage.database_url, done_at, &prefix, CHUNK.min(count - begin)).await?;
+    for (prefix, count) in chunks(count, "done")? {
+        seed::done(&stage.database_url, done_at, &prefix, count).await?;
     }
     let after = [events::rate(stage, "many_").await?, compensation::rate(stage, "many_").await?];
-    for ((name, before), after) in ["events", "compensation tasks"].into_iter().zip(before).zip(after) {
-        stage.table.value(
-            &format!("{name} with {count} done ones"),
-            after / before,
-            "times",
-            Target::Least(0.85),
-        );
-    }
+    let (names, what) = (["events", "compensation tasks"], format!("with {count} done ones"));
+    note(stage, names, &what, (before, after), Target::Least(0.85));
     Ok(())
 }
 
-fn note(stage: &mut Stage, what: &str, (before, after): ([f64; 2], [f64; 2]), target: Target) {
-    for ((name, before), after) in ["pay_url", "webhook"].into_iter().zip(before).zip(after) {
+/// The parts that so many are made in, each with its prefix.
+fn chunks(count: i32, name: &str) -> Result<impl Iterator<Item = (String, i32)>, Failure> {
+    let begins = (0..count).step_by(usize::try_from(CHUNK)?).enumerate();
+    Ok(begins.map(move |(number, begin)| (format!("{name}{number}_"), CHUNK.min(count - begin))))
+}
+
+fn note(
+    stage: &mut Stage,
+    names: [&str; 2],
+    what: &str,
+    (before, after): ([f64; 2], [f64; 2]),
+    target: Target,
+) {
+    for ((name, before), after) in names.into_iter().zip(before).zip(after) {
         stage.table.value(&format!("{name} {what}"), after / before, "times", target);
     }
 }
@@ -68,7 +80,7 @@ async fn rates(stage: &mut Stage, prefix: &str) -> Result<[f64; 2], Failure> {
     let mut rates = [0.0; 2];
     for (scene, rate) in [PAY_URL, WEBHOOK].iter().zip(&mut rates) {
         let samples = requests::samples(stage, scene, &format!("{prefix}{}_", scene.name)).await?;
-        *rate = median(samples.iter().map(|(ours, other)| ours.per_second / other.per_second));
+        *rate = median_ratio(samples.iter().map(|(ours, other)| (ours, other)));
     }
     Ok(rates)
 }
