@@ -15,6 +15,7 @@ use crate::infra::clock::Clock;
 use crate::infra::db::Db;
 use crate::infra::http_client;
 use crate::infra::lock::{LockSettings, Locks, backend_on};
+use crate::infra::low_water::LowWater;
 use crate::infra::outside::{self, SharedLookup, SystemLookup};
 use crate::infra::redis::Redis;
 use crate::infra::rooms::Rooms;
@@ -83,6 +84,10 @@ pub struct Inside {
     pub compensation_wake: Arc<Notify>,
     /// The same for those of the lane of the sweep.
     pub sweep_wake: Arc<Notify>,
+    /// When the first compensation task that waits is due.
+    pub compensation_low: LowWater<OffsetDateTime>,
+    /// The same of the lane of the sweep.
+    pub sweep_low: LowWater<OffsetDateTime>,
 }
 
 /// Why the service cannot be put together.
@@ -166,6 +171,8 @@ impl App {
             reconciliation_act_wake: Arc::default(),
             compensation_wake: Arc::default(),
             sweep_wake: Arc::default(),
+            compensation_low: LowWater::default(),
+            sweep_low: LowWater::default(),
         })))
     }
 

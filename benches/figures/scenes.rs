@@ -64,6 +64,9 @@ pub async fn play(stage: &mut Stage, wanted: &[String]) -> Result<(), Failure> {
     if is_wanted("pending timeouts") {
         growth::of_timeouts(stage).await?;
     }
+    if is_wanted("a long look") {
+        growth::of_a_long_look(stage).await?;
+    }
     if is_wanted("done rows") {
         growth::of_what_is_done(stage).await?;
     }

@@ -79,8 +79,8 @@ impl Stage {
             ..Options::default()
         };
         let stores = LocalStores::start(&dir, &options).await?;
-        // Both sides go through the unix socket, as `payonce dev` does.
-        let (database_url, redis_url) = (stores.postgres.socket_url(), stores.redis_url());
+        // Both sides go through unix sockets, as `payonce dev` does.
+        let (database_url, redis_url) = (stores.postgres.socket_url(), stores.redis.socket_url());
         fresh_databases(&database_url).await?;
 
         eprintln!("making the minimal schema …");

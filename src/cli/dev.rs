@@ -42,7 +42,7 @@ async fn private_stores(env: &mut Env) -> Result<Option<LocalStores>, CliError> 
     print("Starting a private PostgreSQL and Redis (data in .dev/) …");
     let stores = LocalStores::start(Path::new(DATA_DIR), &Options::default()).await?;
     env.set("DATABASE_URL", stores.postgres.socket_url());
-    env.set("REDIS_URL", stores.redis_url());
+    env.set("REDIS_URL", stores.redis.socket_url());
     Ok(Some(stores))
 }
 

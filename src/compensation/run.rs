@@ -16,6 +16,7 @@ use std::panic::AssertUnwindSafe;
 use std::time::Duration;
 
 use futures_util::FutureExt;
+use time::OffsetDateTime;
 use tokio::sync::Notify;
 use tokio::task::JoinSet;
 use tokio::time::{Instant, MissedTickBehavior, interval_at};
@@ -30,6 +31,7 @@ use crate::infra::clock::Clock;
 use crate::infra::crash::effect;
 use crate::infra::db::{Db, DbError};
 use crate::infra::duty::Batch;
+use crate::infra::low_water::LowWater;
 
 /// Tasks after which a session ends, as soon as nothing is in the air.
 const SESSION: usize = 10_000;
@@ -61,6 +63,8 @@ pub struct Crew<'a> {
     pub look_ahead: usize,
     /// Rings when something became due.
     pub wake: &'a Notify,
+    /// When the first one that waits is due.
+    pub low: &'a LowWater<OffsetDateTime>,
     /// Whether the process stops: then nothing new is claimed.
     pub is_stopping: &'a (dyn Fn() -> bool + Sync),
 }
@@ -234,10 +238,14 @@ impl<'a> Session<'a> {
         let now = crew.clock.now();
         let claimed = async {
             let (mut conn, limit) = (crew.db.conn().await?, i64::try_from(limit).unwrap_or(1));
-            let until = now + crew.lease;
-            effect!("tasks.claim", store::claim_due(&mut conn, crew.lane, now, until, limit).await)
+            let (look, until) = (crew.low.look(), now + crew.lease);
+            let due = (look.from.unwrap_or(OffsetDateTime::UNIX_EPOCH), now);
+            let rows =
+                effect!("tasks.claim", store::claim_due(&mut conn, crew.lane, due, until, limit).await)?;
+            crew.low.found(&look, rows.iter().map(|row| row.was_due_at).min());
+            Ok(rows)
         };
-        let rows = claimed.await.unwrap_or_else(|error| {
+        let rows = claimed.await.unwrap_or_else(|error: DbError| {
             self.failure = Some(error);
             Vec::new()
         });

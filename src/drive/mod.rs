@@ -80,6 +80,10 @@ impl Floor {
 /// When the database cannot be reached.
 pub async fn run_due(app: &App, lane: Lane) -> Result<Batch, DutyError> {
     let is_stopping = || app.changes.is_over();
+    let (wake, low) = match lane {
+        Lane::Realtime => (&app.compensation_wake, &app.compensation_low),
+        Lane::Sweep => (&app.sweep_wake, &app.sweep_low),
+    };
     let crew = Crew {
         db: &app.db,
         clock: &app.clock,
@@ -88,10 +92,8 @@ pub async fn run_due(app: &App, lane: Lane) -> Result<Batch, DutyError> {
         lane,
         in_flight: in_flight(lane),
         look_ahead: look_ahead(lane),
-        wake: match lane {
-            Lane::Realtime => &app.compensation_wake,
-            Lane::Sweep => &app.sweep_wake,
-        },
+        wake,
+        low,
         is_stopping: &is_stopping,
     };
     let floor = Arc::new(Floor::of(lane));

@@ -14,6 +14,7 @@ pub(crate) mod fuzz;
 pub mod gather;
 pub mod http_client;
 pub mod lock;
+pub mod low_water;
 pub(crate) mod numeric;
 pub mod outside;
 pub mod redis;

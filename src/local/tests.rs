@@ -102,11 +102,14 @@ async fn data_stay_and_the_second_start_is_quick() {
     execute(&stores.postgres.socket_url(), "CREATE TABLE kept AS SELECT 7::bigint AS n").await;
     assert_eq!(query(&stores.database_url(), "SELECT n FROM kept").await.unwrap(), 7);
     assert_eq!(ping(&stores.redis_url()).await.unwrap(), "PONG");
+    assert_eq!(ping(&stores.redis.socket_url()).await.unwrap(), "PONG");
 
     // The password is really asked for, on both.
     let no_password = format!("postgres://postgres:wrong@127.0.0.1:{}/payonce", stores.postgres.port());
     assert!(query(&no_password, "SELECT 1::bigint").await.is_err());
     assert!(ping(&format!("redis://127.0.0.1:{}/", stores.redis.port())).await.is_err());
+    let socket_url = stores.redis.socket_url();
+    assert!(ping(socket_url.split('?').next().unwrap()).await.is_err());
 
     let second = LocalStores::start(&dir.0, &options()).await.unwrap_err();
     let LocalError::AlreadyRunning { pid, .. } = &second else { panic!("{second}") };

@@ -97,7 +97,8 @@ pub(super) async fn count_unfinished(conn: &mut Conn) -> Result<Vec<Counted>, Db
              UNION ALL
              (SELECT 'event', 'NEW', queued_at FROM outbox_queue WHERE is_again ORDER BY event_id LIMIT 100000)
              UNION ALL
-             (SELECT 'delivery', status, created_at FROM deliveries WHERE status = 'PENDING' LIMIT 100000)
+             (SELECT 'delivery', status, created_at FROM deliveries WHERE coalesce(status, 'age') = 'PENDING'
+              LIMIT 100000)
              UNION ALL
              (SELECT 'delivery', status, created_at FROM deliveries WHERE status = 'DEAD' LIMIT 100000)
            ) AS unfinished

@@ -28,6 +28,7 @@ use crate::infra::clock::Clock;
 use crate::infra::crash::effect;
 use crate::infra::db::{Db, DbError, Tx};
 use crate::infra::duty::{Batch, DutyError};
+use crate::infra::low_water::LowWater;
 use crate::infra::outside::{Outside, SharedLookup, SystemLookup};
 use crate::infra::secret_box::SecretBox;
 use crate::infra::tasks::Tasks;
@@ -54,6 +55,8 @@ pub struct Inside {
     pub(super) lookup: SharedLookup<SystemLookup>,
     pub(super) broker: Option<Events>,
     pub(super) lanes: Lanes,
+    /// The first event that nobody has looked at yet.
+    first_new: LowWater<i64>,
     pub(super) lease: Duration,
 }
 
@@ -105,8 +108,21 @@ impl Relay {
     #[must_use]
     pub fn new(parts: RelayParts) -> Self {
         let RelayParts { db, clock, ids, secrets, tasks, outside, http, lookup, broker, lease } = parts;
-        let lanes = Lanes::default();
-        Self(Arc::new(Inside { db, clock, ids, secrets, tasks, outside, http, lookup, broker, lanes, lease }))
+        let (lanes, first_new) = (Lanes::default(), LowWater::default());
+        Self(Arc::new(Inside {
+            db,
+            clock,
+            ids,
+            secrets,
+            tasks,
+            outside,
+            http,
+            lookup,
+            broker,
+            lanes,
+            first_new,
+            lease,
+        }))
     }
 
     /// Rings when a lane behind which more is waiting has room again.
@@ -133,13 +149,16 @@ impl Relay {
             due.into_iter().map(|delivery| (self.lanes.enter_anyway(&delivery.lane), delivery)).collect();
         self.send_all(due, now).await?;
         // Most of the time there is nothing, and nothing is begun.
-        let waiting = store::what_waits(&mut self.db.conn().await?, now).await?;
-        let has_both = waiting.has_new && waiting.has_again;
-        let turn = Turn { now, leased_until, has_rests: waiting.has_rests, has_both };
+        let mut conn = self.db.conn().await?;
+        let look = self.first_new.look();
+        let waiting = store::what_waits(&mut conn, look.from.unwrap_or(i64::MIN), now).await?;
+        self.first_new.found(&look, waiting.first_new);
+        drop(conn);
         // Behind the lanes of this turn there are others; where no place is left, the next one that is free rings.
         let mut is_half_way = self.lanes.has_room() && !self.lanes.turn().is_empty();
-        for (queue, has_any) in [(Queue::New, waiting.has_new), (Queue::Again, waiting.has_again)] {
-            if has_any {
+        for (queue, first) in [(Queue::New, waiting.first_new), (Queue::Again, waiting.first_again)] {
+            if let Some(first) = first {
+                let turn = Turn { now, leased_until, has_rests: waiting.has_rests, first };
                 let (is_full, begun) = self.route(queue, turn).await?;
                 self.send_all(begun, now).await?;
                 is_half_way |= is_full;

@@ -35,8 +35,8 @@ pub(super) struct Turn {
     pub(super) leased_until: OffsetDateTime,
     /// Whether some lane is left alone.
     pub(super) has_rests: bool,
-    /// Whether events wait in both queues.
-    pub(super) has_both: bool,
+    /// The first event that was found waiting in the queue.
+    pub(super) first: i64,
 }
 
 /// Whether more may be waiting, and what is to be sent at once.
@@ -65,8 +65,8 @@ impl Relay {
 
     /// The same, so that an event which cannot be handed out becomes a dead letter and stops no other.
     async fn route_singly_in_tx(&self, tx: &mut Tx, queue: Queue, turn: Turn) -> Result<Routed, DbError> {
-        let events =
-            store::take_waiting(tx, queue, i64::try_from(SINGLY_AT_ONCE).unwrap_or(1), turn.has_both).await?;
+        let most = i64::try_from(SINGLY_AT_ONCE).unwrap_or(1);
+        let events = store::take_waiting(tx, queue, turn.first, most).await?;
         let has_more = events.len() == SINGLY_AT_ONCE || events.iter().any(|event| event.has_more);
         let mut at_once = Vec::new();
         for event in events {
@@ -89,9 +89,8 @@ impl Relay {
     }
 
     async fn route_in_tx(&self, tx: &mut Tx, queue: Queue, turn: Turn) -> Result<Routed, DbError> {
-        let events =
-            store::take_waiting(tx, queue, i64::try_from(queue.at_once()).unwrap_or(1), turn.has_both)
-                .await?;
+        let most = i64::try_from(queue.at_once()).unwrap_or(1);
+        let events = store::take_waiting(tx, queue, turn.first, most).await?;
         if events.is_empty() {
             return Ok((false, Vec::new()));
         }

@@ -119,7 +119,7 @@ async fn told_after(stage: &Stage, merchant: &str, began: Instant) -> Result<Dur
     loop {
         tokio::time::sleep(Duration::from_millis(10)).await;
         let is_waiting = "SELECT EXISTS (SELECT FROM outbox_queue WHERE NOT is_again)
-                              OR EXISTS (SELECT FROM deliveries WHERE status = 'PENDING' AND merchant_id = $1)";
+                              OR EXISTS (SELECT FROM deliveries WHERE coalesce(status, 'age') = 'PENDING' AND merchant_id = $1)";
         let is_waiting: bool =
             sqlx::query_scalar(is_waiting).bind(merchant).fetch_one(&mut connection).await?;
         if !is_waiting {

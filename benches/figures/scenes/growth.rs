@@ -3,6 +3,8 @@
 //! Both sides are measured before and after, in turns, and the ratios compared: what the machine is slower by at the
 //! end of a long run is no loss of the service.
 
+use sqlx::{Connection, PgConnection};
+
 use crate::stage::Stage;
 use crate::table::{Target, median_ratio};
 use crate::{Failure, seed};
@@ -54,6 +56,21 @@ pub async fn of_what_is_done(stage: &mut Stage) -> Result<(), Failure> {
     let after = [events::rate(stage, "many_").await?, compensation::rate(stage, "many_").await?];
     let (names, what) = (["events", "compensation tasks"], format!("with {count} done ones"));
     note(stage, names, &what, (before, after), Target::Least(0.85));
+    Ok(())
+}
+
+/// The rates of events and tasks beside a snapshot that stays open, as that of an audit or a backup does, over those
+/// without one: what is taken from a queue meanwhile stays in its tables.
+pub async fn of_a_long_look(stage: &mut Stage) -> Result<(), Failure> {
+    let before = [events::rate(stage, "free_").await?, compensation::rate(stage, "free_").await?];
+    let mut looking = PgConnection::connect(&stage.database_url).await?;
+    let look = "BEGIN ISOLATION LEVEL REPEATABLE READ; SELECT count(*) FROM orders";
+    sqlx::raw_sql(look).execute(&mut looking).await?;
+    let after = [events::rate(stage, "beside_").await?, compensation::rate(stage, "beside_").await?];
+    sqlx::raw_sql("COMMIT").execute(&mut looking).await?;
+    looking.close().await?;
+    let names = ["events", "compensation tasks"];
+    note(stage, names, "beside a long look", (before, after), Target::Least(0.85));
     Ok(())
 }
 

@@ -16,7 +16,7 @@ pub(super) const CHECKS: &[Definition] = &[
         "no delivery waits 60 s past its lease: a dead sender's delivery is taken over",
         "SELECT format('delivery of event %s: %s in lane %s, leased until %s', event_id, kind, lane, leased_until)
          FROM deliveries
-         WHERE status = 'PENDING' AND leased_until < $1 - interval '60 s'",
+         WHERE coalesce(status, 'due') = 'PENDING' AND leased_until < $1 - interval '60 s'",
     ),
     check!(
         "lane_tried",
@@ -29,7 +29,7 @@ pub(super) const CHECKS: &[Definition] = &[
                             order_no IS NULL
                             OR row_number() OVER (PARTITION BY merchant_id, order_no, kind ORDER BY event_id) = 1
                             AS is_first
-                     FROM deliveries WHERE status = 'PENDING') AS delivery
+                     FROM deliveries WHERE coalesce(status, 'due') = 'PENDING') AS delivery
                WHERE is_first GROUP BY lane) AS waiting
          -- What ended before says nothing of the last minute.
          LEFT JOIN (SELECT lane, max((log -> -1 ->> 'at')::timestamptz) AS tried_at FROM deliveries
@@ -47,7 +47,7 @@ pub(super) const CHECKS: &[Definition] = &[
                        count(*) FILTER (WHERE NOT is_queued), CASE WHEN bool_and(id IS NULL) THEN 'no event' ELSE 'there' END)
          FROM (SELECT event_id, true AS is_queued FROM outbox_queue
                UNION ALL
-               SELECT event_id, false FROM deliveries WHERE status = 'PENDING') AS open
+               SELECT event_id, false FROM deliveries WHERE coalesce(status, 'due') = 'PENDING') AS open
          LEFT JOIN outbox ON id = event_id
          GROUP BY event_id
          HAVING count(*) FILTER (WHERE is_queued) > 1 OR count(DISTINCT is_queued) > 1 OR bool_and(id IS NULL)",

@@ -38,12 +38,12 @@ impl Claimed {
     }
 }
 
-/// Takes up to `limit` due tasks of a lane for a worker, those of dead workers included; none while the lane is
-/// paused.
+/// Takes up to `limit` tasks of a lane that are due between these instants for a worker, those of dead workers included;
+/// none while the lane is paused.
 pub(in crate::compensation) async fn claim_due(
     conn: &mut Conn,
     lane: Lane,
-    now: OffsetDateTime,
+    (from, now): (OffsetDateTime, OffsetDateTime),
     lease_until: OffsetDateTime,
     limit: i64,
 ) -> Result<Vec<Claimed>, DbError> {
@@ -52,7 +52,7 @@ pub(in crate::compensation) async fn claim_due(
         r#"WITH due AS MATERIALIZED (
                -- Once: a plan that joined a subquery anew for each row would take another batch each time.
                SELECT id, due_at FROM compensations
-               WHERE lane = $3 AND status IN ('READY', 'RUNNING') AND due_at <= $1
+               WHERE lane = $3 AND status IN ('READY', 'RUNNING') AND due_at >= $5 AND due_at <= $1
                  AND NOT EXISTS (SELECT 1 FROM compensation_lanes AS resting
                                  WHERE resting.lane = $3 AND resting.paused_at IS NOT NULL)
                ORDER BY due_at
@@ -72,6 +72,7 @@ pub(in crate::compensation) async fn claim_due(
         lease_until,
         lane.as_str(),
         limit,
+        from,
     )
     .fetch_all(conn)
     .await?;

@@ -1,11 +1,14 @@
 -- `claim_due`: takes what is due, each lane its share, each order in its turn.
-WITH RECURSIVE lane (name, place) AS (
-  SELECT (SELECT lane FROM deliveries WHERE status = 'PENDING' AND lane > $7 ORDER BY lane LIMIT 1), 1
+WITH RECURSIVE lane (name, first_due_at, place) AS (
+  (SELECT lane, due_at, 1 FROM deliveries WHERE coalesce(status, 'due') = 'PENDING' AND lane > $7
+   ORDER BY lane, due_at LIMIT 1)
   UNION ALL
   -- From one lane to the next, whatever waits in them.
-  SELECT (SELECT next.lane FROM deliveries AS next
-          WHERE next.status = 'PENDING' AND next.lane > lane.name ORDER BY next.lane LIMIT 1), place + 1
-  FROM lane WHERE lane.name IS NOT NULL AND place < $6
+  SELECT next.name, next.first_due_at, place + 1
+  FROM lane, LATERAL (SELECT delivery.lane, delivery.due_at FROM deliveries AS delivery
+                      WHERE coalesce(delivery.status, 'due') = 'PENDING' AND delivery.lane > lane.name
+                      ORDER BY delivery.lane, delivery.due_at LIMIT 1) AS next (name, first_due_at)
+  WHERE place < $6
 ), due AS MATERIALIZED (
   SELECT one.place_of_row
   FROM lane
@@ -13,14 +16,16 @@ WITH RECURSIVE lane (name, place) AS (
   CROSS JOIN LATERAL (
       SELECT delivery.ctid AS place_of_row
       FROM deliveries AS delivery
-      WHERE delivery.lane = lane.name AND delivery.status = 'PENDING' AND delivery.due_at <= $1
+      WHERE delivery.lane = lane.name AND coalesce(delivery.status, 'due') = 'PENDING'
+        -- What came before was walked past to find the lane.
+        AND delivery.due_at >= lane.first_due_at AND delivery.due_at <= $1
         AND (delivery.leased_until IS NULL OR delivery.leased_until <= $1)
         -- No joins: their plans could walk.
         AND (SELECT resting.lane FROM resting_lanes AS resting
              WHERE resting.lane = lane.name AND resting.rests_until > $1) IS NULL
         AND (SELECT ahead.event_id FROM deliveries AS ahead
              WHERE ahead.merchant_id = delivery.merchant_id AND ahead.order_no = delivery.order_no
-               AND ahead.kind = delivery.kind AND ahead.status = 'PENDING'
+               AND ahead.kind = delivery.kind AND coalesce(ahead.status, 'order') = 'PENDING'
                AND ahead.event_id < delivery.event_id LIMIT 1) IS NULL
       ORDER BY delivery.due_at, delivery.event_id
       LIMIT coalesce(known.room, $5)

@@ -92,11 +92,15 @@ pub(in crate::outbox) async fn list(
                 AND (SELECT event_id FROM deliveries AS way
                      WHERE way.event_id = event.id AND way.status IN ('PENDING', 'DEAD') LIMIT 1) IS NULL",
         ),
-        // A word of ours and no text from outside; the plan must see it to take the index.
-        Some(status @ (EventStatus::Pending | EventStatus::Dead)) => query.push(format_args!(
-            " JOIN (SELECT DISTINCT event_id FROM deliveries WHERE status = '{status}') AS one
-              ON one.event_id = event.id WHERE true"
-        )),
+        // The plan must see these words to take the indexes.
+        Some(EventStatus::Pending) => query.push(
+            " JOIN (SELECT DISTINCT event_id FROM deliveries WHERE coalesce(status, 'age') = 'PENDING') AS one
+              ON one.event_id = event.id WHERE true",
+        ),
+        Some(EventStatus::Dead) => query.push(
+            " JOIN (SELECT DISTINCT event_id FROM deliveries WHERE status = 'DEAD') AS one
+              ON one.event_id = event.id WHERE true",
+        ),
         None => query.push(" WHERE true"),
     };
     if let Some(merchant_id) = filter.merchant_id {
@@ -132,11 +136,11 @@ pub(in crate::outbox) async fn measure(conn: &mut Conn) -> Result<Age, DbError> 
                         -- sent again has waited since the event happened.
                         (SELECT CASE WHEN waiting.created_at >= event.again_at THEN event.again_at
                                      ELSE event.created_at END
-                         FROM (SELECT event_id, created_at FROM deliveries WHERE coalesce(status, '') = 'PENDING'
+                         FROM (SELECT event_id, created_at FROM deliveries WHERE coalesce(status, 'age') = 'PENDING'
                                ORDER BY created_at LIMIT 1) AS waiting
                          JOIN outbox AS event ON event.id = waiting.event_id)) AS oldest_at,
                   count(*) AS "pending!"
-           FROM (SELECT FROM deliveries WHERE status = 'PENDING' LIMIT 100000) AS waiting"#,
+           FROM (SELECT FROM deliveries WHERE coalesce(status, 'age') = 'PENDING' LIMIT 100000) AS waiting"#,
     )
     .fetch_one(conn)
     .await?;

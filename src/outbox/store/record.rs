@@ -107,7 +107,7 @@ async fn hold_back(batch: &[Record], met: &[bool], conn: &mut Conn) -> Result<()
               LATERAL (SELECT waiting.ctid AS place FROM deliveries AS waiting
                        WHERE waiting.merchant_id = failed.merchant_id AND waiting.order_no = failed.order_no
                          AND waiting.kind = failed.kind AND waiting.event_id > failed.event_id
-                         AND waiting.status = 'PENDING' AND waiting.due_at < failed.due_at
+                         AND coalesce(waiting.status, 'order') = 'PENDING' AND waiting.due_at < failed.due_at
                        -- Whoever has one of them knows better; it is tried in vain at worst.
                        LIMIT 1000 FOR UPDATE SKIP LOCKED) AS behind
          WHERE later.ctid = behind.place",

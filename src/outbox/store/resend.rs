@@ -98,10 +98,14 @@ pub(in crate::outbox) async fn make_due(tx: &mut Tx, id: i64, now: OffsetDateTim
          FROM (SELECT waiting.ctid AS place
                FROM deliveries AS waiting
                WHERE waiting.status = 'PENDING' AND waiting.due_at > $2
-                 -- No join: its plan could walk.
-                 AND (waiting.event_id = $1
-                      OR waiting.merchant_id = (SELECT merchant_id FROM outbox WHERE id = $1)
-                         AND waiting.order_no = (SELECT order_no FROM outbox WHERE id = $1))
+                 -- Two look-ups: a plan of both at once, or of a join, could walk.
+                 AND waiting.ctid = ANY (ARRAY(
+                     SELECT ctid FROM deliveries WHERE event_id = $1
+                     UNION ALL
+                     SELECT ctid FROM deliveries
+                     WHERE coalesce(status, 'order') = 'PENDING'
+                       AND merchant_id = (SELECT merchant_id FROM outbox WHERE id = $1)
+                       AND order_no = (SELECT order_no FROM outbox WHERE id = $1)))
                -- Whoever has one of them is writing down what came of it, and holds back what is behind it.
                FOR UPDATE OF waiting SKIP LOCKED) AS waiting
          WHERE delivery.ctid = waiting.place",

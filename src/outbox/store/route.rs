@@ -11,42 +11,47 @@ use crate::outbox::model::{DeliveryKind, NewDelivery, NewEvent, Queue};
 /// What a turn has before it.
 #[derive(Clone, Copy, Debug)]
 pub(in crate::outbox) struct Waiting {
-    /// Whether there is an event that nobody has looked at yet.
-    pub(in crate::outbox) has_new: bool,
-    /// Whether there is one that is to be sent again.
-    pub(in crate::outbox) has_again: bool,
+    /// The first event that nobody has looked at yet.
+    pub(in crate::outbox) first_new: Option<i64>,
+    /// The first that is to be sent again.
+    pub(in crate::outbox) first_again: Option<i64>,
     /// Whether some lane is left alone.
     pub(in crate::outbox) has_rests: bool,
 }
 
-/// Looks at what a turn has before it.
-pub(in crate::outbox) async fn what_waits(conn: &mut Conn, now: OffsetDateTime) -> Result<Waiting, DbError> {
+/// Looks at what a turn has before it, at new events from this one on.
+pub(in crate::outbox) async fn what_waits(
+    conn: &mut Conn,
+    from: i64,
+    now: OffsetDateTime,
+) -> Result<Waiting, DbError> {
     let waiting = sqlx::query_as!(
         Waiting,
-        r#"SELECT EXISTS (SELECT FROM outbox_queue WHERE NOT is_again) AS "has_new!",
-                  EXISTS (SELECT FROM outbox_queue WHERE is_again) AS "has_again!",
+        r#"SELECT (SELECT event_id FROM outbox_queue WHERE NOT is_again AND event_id >= $2
+                   ORDER BY event_id LIMIT 1) AS first_new,
+                  (SELECT event_id FROM outbox_queue WHERE is_again ORDER BY event_id LIMIT 1) AS first_again,
                   EXISTS (SELECT FROM resting_lanes WHERE rests_until > $1) AS "has_rests!""#,
         now,
+        from,
     );
     Ok(waiting.fetch_one(conn).await?)
 }
 
-/// Takes up to `limit` events from a queue, the oldest first; of an order only the first, because the next one must see
-/// where this one goes. Whether anything waits in the other queue is to be known; what comes to wait there in this moment
-/// was told before.
+/// Takes up to `limit` events from a queue, the oldest first, from this one on; of an order only the first, because the
+/// next one must see where this one goes.
 pub(in crate::outbox) async fn take_waiting(
     tx: &mut Tx,
     queue: Queue,
+    from: i64,
     limit: i64,
-    has_other: bool,
 ) -> Result<Vec<NewEvent>, DbError> {
     let conn: &mut Conn = tx;
     let events = sqlx::query_file_as!(
         NewEvent,
         "src/outbox/store/take_waiting.sql",
         limit,
-        has_other,
-        queue == Queue::Again
+        queue == Queue::Again,
+        from
     );
     Ok(events.fetch_all(conn).await?)
 }

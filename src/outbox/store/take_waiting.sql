@@ -7,18 +7,20 @@ WITH relaxed AS MATERIALIZED (
   SELECT place, order_no IS NULL
                 OR row_number() OVER (PARTITION BY merchant_id, order_no ORDER BY event_id) = 1 AS is_first
   FROM (SELECT ctid AS place, event_id, merchant_id, order_no FROM outbox_queue
-        WHERE is_again = $3 ORDER BY event_id LIMIT 2 * $1::bigint) AS waiting
+        WHERE is_again = $2 AND event_id >= $3 ORDER BY event_id LIMIT 2 * $1::bigint) AS waiting
 ), chosen AS MATERIALIZED (
   SELECT queue.ctid AS place
   FROM outbox_queue AS queue
   WHERE queue.ctid = ANY (ARRAY(SELECT place FROM oldest WHERE is_first))
-    -- Behind what waits in the other queue.
-    AND (NOT $2 OR (SELECT earlier.id FROM outbox AS earlier
-                    WHERE earlier.merchant_id = queue.merchant_id AND earlier.order_no = queue.order_no
-                      AND earlier.id < queue.event_id
-                      AND (SELECT other.event_id FROM outbox_queue AS other
-                           WHERE other.is_again = NOT $3 AND other.event_id = earlier.id) IS NOT NULL
-                    LIMIT 1) IS NULL)
+    -- Behind what waits in the other queue, and in this one before what is looked at.
+    AND (SELECT earlier.id FROM outbox AS earlier
+         WHERE earlier.merchant_id = queue.merchant_id AND earlier.order_no = queue.order_no
+           AND earlier.id < queue.event_id
+           AND (SELECT other.event_id FROM outbox_queue AS other
+                WHERE other.is_again = ANY('{false,true}') AND other.event_id = earlier.id
+                  AND (other.is_again <> $2 OR other.event_id < $3)
+                LIMIT 1) IS NOT NULL
+         LIMIT 1) IS NULL
   ORDER BY queue.event_id
   LIMIT $1
   -- Any number of relays work side by side.
@@ -30,7 +32,7 @@ WITH relaxed AS MATERIALIZED (
   RETURNING queue.event_id
 )
 SELECT event.id, event.merchant_id, event.order_no, event.event AS name, event.event_version AS version,
-       event.payload AS "payload!", event.created_at, $3 AS "is_again!",
+       event.payload AS "payload!", event.created_at, $2 AS "is_again!",
        orders.notify_url AS "order_url?", merchants.notify_url AS "merchant_url?",
        EXISTS (SELECT 1 FROM disabled_endpoints AS disabled
                WHERE disabled.merchant_id = event.merchant_id
@@ -50,5 +52,5 @@ CROSS JOIN LATERAL (SELECT max(due_at) FILTER (WHERE kind = 'REPLAY_CALLBACK') A
                            max(due_at) FILTER (WHERE kind = 'RESEND_EVENT') AS message
                     FROM deliveries AS ahead
                     WHERE ahead.merchant_id = event.merchant_id AND ahead.order_no = event.order_no
-                      AND ahead.status = 'PENDING' AND ahead.event_id < event.id) AS behind
+                      AND coalesce(ahead.status, 'order') = 'PENDING' AND ahead.event_id < event.id) AS behind
 ORDER BY event.id
