@@ -6,6 +6,7 @@ use std::time::{Duration, Instant};
 use lapin::options::{BasicGetOptions, QueueBindOptions, QueueDeclareOptions};
 use lapin::types::FieldTable;
 use serde_json::json;
+use sqlx::{AssertSqlSafe, PgConnection};
 
 use crate::support::receiver::{Manner, Receiver};
 use crate::support::servers::{Broker, private_rabbitmq};
@@ -57,6 +58,43 @@ async fn two_relays_at_once_lose_nothing_and_keep_the_order_of_every_order() {
     println!("{} calls for 1200 events", receiver.calls().len());
     assert_eq!(app.count_where("deliveries", "status = 'DELIVERED'").await, 1200);
     cluster.end().await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn what_is_committed_late_is_told_in_its_turn_also_beside_a_snapshot_that_stays_open() {
+    let receiver = Receiver::start().await;
+    let app = TestApp::start_working().await;
+    app.tell_at(Some(&receiver.url)).await;
+    let (mut looking, mut late) = (app.direct_connection().await, app.direct_connection().await);
+    run(&mut looking, "BEGIN ISOLATION LEVEL REPEATABLE READ; SELECT count(*) FROM outbox").await;
+    run(&mut late, "BEGIN").await;
+    run(&mut late, &appended("late-1", 1)).await;
+    // For so long that looks begin behind it.
+    for number in 1..=70 {
+        append_many(&app, "demo", &format!("flow-{number}-"), 1, 1).await;
+        tokio::time::sleep(Duration::from_millis(50)).await;
+    }
+    let since = Instant::now();
+    run(&mut late, "COMMIT").await;
+    run(&mut late, &appended("late-1", 2)).await;
+    app.eventually("all of it is told", async || app.count_where("outbox", UNTOLD).await == 0).await;
+    println!("what was committed late was told after {:?}", since.elapsed());
+    assert_in_order(&receiver, "late-", 1, 2);
+    assert_in_order(&receiver, "flow-", 70, 1);
+    run(&mut looking, "COMMIT").await;
+    app.end().await;
+}
+
+/// An event of an order.
+fn appended(order_no: &str, seq: usize) -> String {
+    format!(
+        "INSERT INTO outbox (merchant_id, order_no, event, event_version, payload, created_at)
+         VALUES ('demo', '{order_no}', 'story.told', 1, jsonb_build_object('order_no', '{order_no}', 'seq', {seq}), now())"
+    )
+}
+
+async fn run(connection: &mut PgConnection, sql: &str) {
+    sqlx::raw_sql(AssertSqlSafe(sql.to_owned())).execute(connection).await.expect(sql);
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
