@@ -214,8 +214,13 @@ async fn payers_who_quarrel_over_an_order_never_have_two_live_attempts() {
         }
         assert!(replies.iter().any(|reply| reply.status == 200));
         app.run_until_idle().await;
+        assert!(app.count_where("pay_orders", "is_live").await <= 1);
         // Whatever an attempt of ours left behind at the channel is closed there too: at once, or by its guard where nobody
         // was left to say so.
+        let forgotten = "status = 'OPEN'
+            AND pay_order_id NOT IN (SELECT pay_order_id FROM pay_orders WHERE is_live)
+            AND pay_order_id NOT IN (SELECT subject FROM compensations WHERE status IN ('READY', 'RUNNING'))";
+        assert_eq!(app.count_where("sandbox.trades", forgotten).await, 0, "trades that nobody will close");
         app.clock.advance(Duration::from_secs(7));
         app.run_until_idle().await;
         let open = app.count_where("sandbox.trades", "status = 'OPEN'").await;
