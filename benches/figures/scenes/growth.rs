@@ -16,6 +16,8 @@ use super::{compensation, events, timeouts};
 const CHUNK: i32 = 500_000;
 /// What is measured of requests.
 const REQUESTS: [&str; 2] = ["pay_url", "webhook"];
+/// What is measured of work that nobody waits for at the door.
+const BACKGROUND: [&str; 2] = ["events", "compensation tasks"];
 /// Timers that wait.
 const TIMEOUTS: i32 = 1_000_000;
 
@@ -48,29 +50,27 @@ pub async fn of_timeouts(stage: &mut Stage) -> Result<(), Failure> {
 
 /// The rates of events and tasks with so many that are told and done in the tables, over those without them.
 pub async fn of_what_is_done(stage: &mut Stage) -> Result<(), Failure> {
-    let before = [events::rate(stage, "few_").await?, compensation::rate(stage, "few_").await?];
+    let before = background_rates(stage, "few_").await?;
     let (count, done_at) = (stage.settings.growth, stage.clock.now() - time::Duration::days(1));
     for (prefix, count) in chunks(count, "done")? {
         seed::done(&stage.database_url, done_at, &prefix, count).await?;
     }
-    let after = [events::rate(stage, "many_").await?, compensation::rate(stage, "many_").await?];
-    let (names, what) = (["events", "compensation tasks"], format!("with {count} done ones"));
-    note(stage, names, &what, (before, after), Target::Least(0.85));
+    let after = background_rates(stage, "many_").await?;
+    note(stage, BACKGROUND, &format!("with {count} done ones"), (before, after), Target::Least(0.85));
     Ok(())
 }
 
 /// The rates of events and tasks beside a snapshot that stays open, as that of an audit or a backup does, over those
 /// without one: what is taken from a queue meanwhile stays in its tables.
 pub async fn of_a_long_look(stage: &mut Stage) -> Result<(), Failure> {
-    let before = [events::rate(stage, "free_").await?, compensation::rate(stage, "free_").await?];
+    let before = background_rates(stage, "free_").await?;
     let mut looking = PgConnection::connect(&stage.database_url).await?;
     let look = "BEGIN ISOLATION LEVEL REPEATABLE READ; SELECT count(*) FROM orders";
     sqlx::raw_sql(look).execute(&mut looking).await?;
-    let after = [events::rate(stage, "beside_").await?, compensation::rate(stage, "beside_").await?];
+    let after = background_rates(stage, "beside_").await?;
     sqlx::raw_sql("COMMIT").execute(&mut looking).await?;
     looking.close().await?;
-    let names = ["events", "compensation tasks"];
-    note(stage, names, "beside a long look", (before, after), Target::Information);
+    note(stage, BACKGROUND, "beside a long look", (before, after), Target::Information);
     Ok(())
 }
 
@@ -100,4 +100,9 @@ async fn rates(stage: &mut Stage, prefix: &str) -> Result<[f64; 2], Failure> {
         *rate = median_ratio(samples.iter().map(|(ours, other)| (ours, other)));
     }
     Ok(rates)
+}
+
+/// How events and tasks stand beside their equivalents.
+async fn background_rates(stage: &mut Stage, prefix: &str) -> Result<[f64; 2], Failure> {
+    Ok([events::rate(stage, prefix).await?, compensation::rate(stage, prefix).await?])
 }
