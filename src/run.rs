@@ -1,18 +1,19 @@
 //! Wiring: configuration in, a running instance out, by role.
 
+use std::convert::Infallible;
 use std::net::SocketAddr;
 use std::sync::Arc;
 use std::time::Duration;
 
-use tokio::task::JoinHandle;
-use tokio_util::sync::CancellationToken;
+use tokio::sync::oneshot;
+use tokio_util::sync::{CancellationToken, DropGuard};
 use tokio_util::task::TaskTracker;
 
 use crate::app::{App, SetupError};
 use crate::channels::sandbox::{self, AdapterSettings, Gateway, GatewaySettings, SandboxChannel};
 use crate::channels::{Channel, Channels};
 use crate::config::Config;
-use crate::http::{self, Edge, Readiness};
+use crate::http::{self, Door, Edge, Readiness};
 use crate::ids::Ids;
 use crate::infra::clock::Clock;
 use crate::infra::db::{Db, DbError};
@@ -62,6 +63,9 @@ pub enum StartError {
     /// The address cannot be listened on.
     #[error("BIND_ADDR: cannot listen on {0}")]
     Bind(SocketAddr, #[source] std::io::Error),
+    /// The thread that has the connections cannot be started.
+    #[error("the thread that has the connections cannot be started")]
+    Door(#[source] std::io::Error),
     /// The sandbox cannot be put together.
     #[error("the sandbox cannot be set up")]
     Sandbox(#[source] Box<dyn std::error::Error + Send + Sync>),
@@ -85,7 +89,10 @@ pub struct Instance {
     readiness: Readiness,
     stopping: CancellationToken,
     duties: TaskTracker,
-    server: JoinHandle<()>,
+    /// Ends with the last connection.
+    served: oneshot::Receiver<Infallible>,
+    /// The door is open no longer than this lives.
+    _closes_with_it: DropGuard,
     /// Without the role `api` it cannot know whether others serve anybody on the same stores: they always might.
     _elsewhere: Option<Serving>,
 }
@@ -116,11 +123,22 @@ pub async fn open(mut config: Config, roles: Roles, clock: Clock, ids: Ids) -> R
     let (readiness, stopping, duties) = (Readiness::default(), CancellationToken::new(), TaskTracker::new());
     let edge = Edge::new(app.clone(), readiness.clone());
     let sandbox = gateway.as_ref().map(|gateway| sandbox::routes(gateway.clone(), Arc::new(edge.clone())));
-    let router = http::router(edge, sandbox, roles.api);
+    let door = Door::new(http::router(edge.clone(), sandbox, roles.api), edge);
     let elsewhere = (!roles.api).then(|| app.served.enter());
-    let server = tokio::spawn(http::serve(listener, router, max_connections, stopping.clone()));
+    let closing = stopping.child_token();
+    let served = door.open(listener, max_connections, closing.clone()).await.map_err(StartError::Door)?;
     tracing::info!(%addr, ?roles, "listening on {addr}");
-    Ok(Instance { addr, app, gateway, readiness, stopping, duties, server, _elsewhere: elsewhere })
+    Ok(Instance {
+        addr,
+        app,
+        gateway,
+        readiness,
+        stopping,
+        duties,
+        served,
+        _closes_with_it: closing.drop_guard(),
+        _elsewhere: elsewhere,
+    })
 }
 
 /// Puts the insides together without listening: also for a command that works on the database itself.
@@ -206,7 +224,7 @@ impl Instance {
         self.duties.close();
         let drained = async {
             // The server lets the requests under way end; the work that they left behind ends after them.
-            let _ = self.server.await;
+            let _ = self.served.await;
             self.duties.wait().await;
             self.app.tasks.drained().await;
         };

@@ -20,6 +20,7 @@ use crate::money::{Currency, Money};
 pub mod bills;
 mod closing;
 pub mod sandbox;
+mod text;
 mod unknown;
 
 pub use closing::close_then_ask;

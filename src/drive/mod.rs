@@ -138,8 +138,8 @@ async fn drive(app: App, task: Task, floor: Arc<Floor>) -> Result<Drive, String>
             Some(key) => orders::expire_one(app, &key).await.map_err(Into::into),
             None => Ok(Drive::Never(format!("{subject} is no order"))),
         },
-        Remedy::Refund => refunds::drive(app, subject).await.map_err(Into::into),
-        Remedy::PayOut => withdrawals::drive(app, subject).await.map_err(Into::into),
+        Remedy::Refund => refunds::drive(app, &task).await.map_err(Into::into),
+        Remedy::PayOut => withdrawals::drive(app, &task).await.map_err(Into::into),
         Remedy::Rematch => webhooks::rematch(app, subject).await.map_err(Into::into),
         Remedy::Replay => replay::replay(app, &task).await,
     };

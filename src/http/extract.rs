@@ -10,7 +10,7 @@ use super::error::Problem;
 use super::overload::take_place;
 use crate::infra::body::{self, BadJson, MAX_BODY, Unreadable};
 
-/// A body as it came, up to [`MAX_BODY`] bytes. With it the request takes its place among those under way.
+/// A body as it came, up to [`MAX_BODY`] bytes. With it the request has its place among those under way.
 pub(super) async fn read_body(parts: &Parts, body: Body) -> Result<Bytes, Problem> {
     let read = body::read(body).await.map_err(|unreadable| match unreadable {
         Unreadable::TooLarge => {

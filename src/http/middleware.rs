@@ -17,13 +17,17 @@ use crate::infra::request;
 const REQUEST_ID: HeaderName = HeaderName::from_static("x-request-id");
 const MAX_REQUEST_ID: usize = 128;
 
+/// When a request came to the door.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct ArrivedAt(pub(super) Instant);
+
 /// Gives the request an id (the caller's own, where it is a sane one), a span, and a line in the figures.
 pub(super) async fn observe(State(edge): State<Edge>, request: Request, next: Next) -> Response {
     let id = callers_id(&request).unwrap_or_else(|| edge.app.ids.uuid().simple().to_string());
     let method = known_method(request.method());
     let route = request.extensions().get::<MatchedPath>().map_or("unmatched", MatchedPath::as_str).to_owned();
     let span = tracing::info_span!("request", id, method, route);
-    let started = Instant::now();
+    let arrived_at = request.extensions().get().map_or_else(Instant::now, |&ArrivedAt(instant)| instant);
 
     let mut response = request::within(id.clone(), next.run(request)).instrument(span.clone()).await;
 
@@ -32,7 +36,7 @@ pub(super) async fn observe(State(edge): State<Edge>, request: Request, next: Ne
     let labels = [("method", method.to_owned()), ("route", route), ("status", status.as_str().to_owned())];
     metrics::counter!("payonce_http_requests_total", &labels).increment(1);
     metrics::histogram!("payonce_http_request_seconds", "route" => labels[1].1.clone())
-        .record(started.elapsed());
+        .record(arrived_at.elapsed());
     if let Ok(value) = HeaderValue::from_str(&id) {
         response.headers_mut().insert(REQUEST_ID, value);
     }

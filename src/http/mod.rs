@@ -21,6 +21,7 @@ use error::Problem;
 mod admin;
 mod ambiguity;
 mod auth;
+mod door;
 mod error;
 mod extract;
 mod health;
@@ -41,11 +42,12 @@ mod webhooks;
 mod withdrawals;
 mod within;
 
+pub use door::Door;
 pub use health::Readiness;
 pub use openapi::document;
 pub use overload::Places;
 pub use router::router;
-pub use server::{listen, serve};
+pub use server::listen;
 pub use within::{Answer, BadCall, answer_within, read_answer};
 
 /// Longest run of an audit, which walks whole tables.

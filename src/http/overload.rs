@@ -1,5 +1,5 @@
-//! Overload is turned away at the door: a request beyond what can be worked on in time hears so at once, before its
-//! credential and its body are looked at, and costs next to nothing.
+//! Overload is turned away at the [`door`](super::door): a request beyond what can be worked on in time hears so at once,
+//! before its credential is looked at, and costs next to nothing.
 //!
 //! Always true: nothing was done for whoever is turned away. A place ([`room`]) stands for work. It is taken when the body
 //! is there, so that nobody holds one by sending slowly, and given back while its request waits for a channel or for
@@ -10,22 +10,27 @@
 //! see [`Served`](crate::infra::served::Served).
 
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
 
-use axum::extract::{Request, State};
+use axum::body::HttpBody;
+use axum::extract::Request;
 use axum::http::request::Parts;
-use axum::http::{Method, Uri};
+use axum::http::{Method, Uri, header};
 use axum::middleware::Next;
 use axum::response::{IntoResponse, Response};
 
 use super::Edge;
 use super::error::Problem;
-use crate::infra::served::Serving;
+use crate::infra::body;
 use crate::infra::tasks;
 
+mod place;
 mod room;
 
+use place::Place;
 use room::Room;
+
+/// Largest body that is waited for at the door, in bytes: no more than a connection reads ahead anyway.
+const SMALL: u64 = 8 * 1024;
 
 /// The places of an instance. Cheap to clone.
 #[derive(Clone, Debug)]
@@ -49,10 +54,14 @@ impl Callers {
         let waits =
             || uri.query().is_some_and(|query| query.split('&').any(|part| part.starts_with("wait=")));
         match first {
+            // A browser's question whether it may ask at all is answered before everything else.
+            _ if *method == Method::OPTIONS => Self::Others,
             "webhooks" => Self::Channels,
-            "admin" => Self::Others,
             "orders" if *method == Method::GET && waits() => Self::Others,
-            _ => Self::Merchants,
+            "orders" | "pay" | "refunds" | "settlements" | "usage" | "users" | "withdrawals" => {
+                Self::Merchants
+            }
+            _ => Self::Others,
         }
     }
 
@@ -81,82 +90,65 @@ impl Places {
     }
 }
 
-/// A request's place, once it is taken, until it is answered.
-#[derive(Debug)]
-struct Place {
-    callers: Callers,
-    room: Arc<Room>,
-    is_taken: AtomicBool,
-    /// Old work makes way for merchants. It does not for channels: closing old orders makes those call.
-    _serving: Option<Serving>,
+/// There was no place.
+#[derive(Clone, Debug)]
+struct NoPlace(Arc<Place>);
+
+/// A request at the door.
+pub(super) enum Asked {
+    /// It needs no place, has one, or takes it once its body is there.
+    In(Request),
+    /// To be answered with as little work as that takes.
+    TurnedAway(Request),
 }
 
-impl Place {
-    fn take(&self) -> Result<(), Problem> {
-        if !self.is_taken.load(Ordering::Relaxed) {
-            if !self.room.enter() {
-                return Err(self.none_left());
-            }
-            self.is_taken.store(true, Ordering::Relaxed);
-        }
-        Ok(())
-    }
-
-    fn none_left(&self) -> Problem {
-        let callers = self.callers.as_str();
-        metrics::counter!("payonce_requests_turned_away_total", "callers" => callers).increment(1);
-        let detail = "more requests are under way than can be answered in time; nothing was done, ask again";
-        Problem::unavailable("OVERLOADED", detail).retry_after(self.room.next_return_secs())
-    }
-}
-
-impl tasks::Place for Place {
-    fn leave(&self) -> bool {
-        let may_leave = self.is_taken.load(Ordering::Relaxed) && self.room.leave_for_a_while();
-        if may_leave {
-            self.is_taken.store(false, Ordering::Relaxed);
-        }
-        may_leave
-    }
-
-    fn come_back(&self) {
-        if !self.is_taken.swap(true, Ordering::Relaxed) {
-            self.room.come_back();
-        }
-    }
-}
-
-impl Drop for Place {
-    fn drop(&mut self) {
-        if *self.is_taken.get_mut() {
-            self.room.leave();
-        }
-    }
-}
-
-/// Lets a request in while there is a place, and turns it away otherwise. What has no body takes its place here.
-pub(super) async fn admit(State(edge): State<Edge>, mut request: Request, next: Next) -> Response {
+/// Finds a place for a request that needs one. A small body is waited for at the door: it mostly came along with its
+/// header, and who then finds no place is turned away here.
+pub(super) async fn ask_in(edge: &Edge, mut request: Request) -> Asked {
     let callers = Callers::of(request.method(), request.uri());
-    let Some(room) = edge.places.of(callers) else { return next.run(request).await };
+    let Some(room) = edge.places.of(callers) else { return Asked::In(request) };
     let serving = (callers == Callers::Merchants).then(|| edge.app.served.enter());
-    let room = Arc::clone(room);
-    let place = Arc::new(Place { callers, room, is_taken: AtomicBool::new(false), _serving: serving });
-    let admitted = match *request.method() {
+    let place = Arc::new(Place::new(callers, Arc::clone(room), serving));
+    let is_let_in = match *request.method() {
         Method::GET | Method::HEAD => place.take(),
-        _ if !place.room.has_place() => Err(place.none_left()),
-        _ => Ok(()),
+        _ if !place.is_left() => false,
+        _ if is_small(&request) => {
+            let body = std::mem::take(request.body_mut());
+            *request.body_mut() = body::arrived(body).await;
+            place.take()
+        }
+        _ => true,
     };
-    if let Err(turned_away) = admitted {
-        return turned_away.into_response();
+    if is_let_in {
+        request.extensions_mut().insert(place);
+        Asked::In(request)
+    } else {
+        request.extensions_mut().insert(NoPlace(place));
+        Asked::TurnedAway(request)
     }
-    request.extensions_mut().insert(Arc::clone(&place));
-    // What outlives a client that hung up keeps the place.
-    tasks::holding(place, next.run(request)).await
 }
 
-/// Takes the place of a request whose body is there.
+/// Whether a request's body is at most [`SMALL`], and on its way without being asked for.
+fn is_small(request: &Request) -> bool {
+    let length = request.body().size_hint().exact();
+    length.is_some_and(|length| length <= SMALL) && !request.headers().contains_key(header::EXPECT)
+}
+
+/// Takes the place of a request whose body is there, where it has none yet.
 pub(super) fn take_place(parts: &Parts) -> Result<(), Problem> {
-    parts.extensions.get::<Arc<Place>>().map_or(Ok(()), |place| place.take())
+    let place = parts.extensions.get::<Arc<Place>>();
+    place.map_or(Ok(()), |place| if place.take() { Ok(()) } else { Err(place.none_left()) })
+}
+
+/// Answers who found no place. Where there is one, what outlives a client that hung up keeps it.
+pub(super) async fn admit(request: Request, next: Next) -> Response {
+    if let Some(no_place) = request.extensions().get::<NoPlace>() {
+        return no_place.0.none_left().into_response();
+    }
+    match request.extensions().get::<Arc<Place>>().cloned() {
+        Some(place) => tasks::holding(place, next.run(request)).await,
+        None => next.run(request).await,
+    }
 }
 
 #[cfg(test)]
@@ -173,5 +165,16 @@ mod tests {
         assert_eq!(of(Method::GET, "/pay/po_1?wait=25"), Callers::Merchants);
         assert_eq!(of(Method::POST, "/webhooks/sandbox"), Callers::Channels);
         assert_eq!(of(Method::GET, "/admin/overview"), Callers::Others);
+    }
+
+    #[test]
+    fn every_route_of_merchants_and_channels_is_bounded() {
+        for path in crate::http::document()["paths"].as_object().unwrap().keys() {
+            let callers = Callers::of(&Method::POST, &path.replace(['{', '}'], "").parse().unwrap());
+            let is_bounded = !["/admin/", "/livez", "/metrics", "/readyz", "/sandbox/"]
+                .iter()
+                .any(|other| path.starts_with(other));
+            assert_eq!(callers != Callers::Others, is_bounded, "{path}");
+        }
     }
 }

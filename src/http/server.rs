@@ -11,7 +11,6 @@ use std::pin::Pin;
 use std::sync::Arc;
 use std::time::Duration;
 
-use axum::Router;
 use axum::body::Body;
 use hyper::body::Incoming;
 use hyper::server::conn::http1;
@@ -22,7 +21,8 @@ use tokio::net::{TcpListener, TcpSocket, TcpStream};
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
-use tower::ServiceExt;
+
+use super::door::Door;
 
 mod patience;
 
@@ -48,26 +48,26 @@ const MAX_UNHEARD: usize = 256;
 ///
 /// # Errors
 /// When the address cannot be listened on.
-pub fn listen(addr: SocketAddr) -> io::Result<TcpListener> {
+pub fn listen(addr: SocketAddr) -> io::Result<std::net::TcpListener> {
     let socket = if addr.is_ipv4() { TcpSocket::new_v4()? } else { TcpSocket::new_v6()? };
     // Connections of a process that was here before may still be ending.
     socket.set_reuseaddr(true)?;
     socket.bind(addr)?;
-    socket.listen(BACKLOG)
+    socket.listen(BACKLOG)?.into_std()
 }
 
 /// Serves so many connections at once until `stopping`, then lets each finish the request it is in.
-pub async fn serve(
+pub(super) async fn serve(
     listener: TcpListener,
-    router: Router,
+    door: Door,
     max_connections: usize,
     stopping: CancellationToken,
 ) {
     let (connections, places) = (TaskTracker::new(), Arc::new(Semaphore::new(max_connections)));
     while let Some(Some((stream, place))) = stopping.run_until_cancelled(accept(&listener, &places)).await {
-        let (places, router, stopping) = (Arc::clone(&places), router.clone(), stopping.clone());
+        let (places, door, stopping) = (Arc::clone(&places), door.clone(), stopping.clone());
         let is_crowded = move || places.available_permits() < max_connections / 2;
-        connections.spawn(serve_connection(stream, place, router, is_crowded, stopping));
+        connections.spawn(serve_connection(stream, place, door, is_crowded, stopping));
     }
     drop(listener);
     connections.close();
@@ -95,13 +95,13 @@ async fn accept(
 async fn serve_connection(
     stream: TcpStream,
     place: OwnedSemaphorePermit,
-    router: Router,
+    door: Door,
     is_crowded: impl Fn() -> bool,
     stopping: CancellationToken,
 ) {
     let open = metrics::gauge!("payonce_http_connections");
     open.increment(1.0);
-    if let Err(error) = serve_stream(stream, router, is_crowded, stopping).await {
+    if let Err(error) = serve_stream(stream, door, is_crowded, stopping).await {
         tracing::debug!(%error, "a connection ended early");
     }
     open.decrement(1.0);
@@ -110,18 +110,15 @@ async fn serve_connection(
 
 async fn serve_stream(
     stream: TcpStream,
-    router: Router,
+    door: Door,
     is_crowded: impl Fn() -> bool,
     stopping: CancellationToken,
 ) -> Result<(), hyper::Error> {
     set_options(&stream);
     let progress = Progress::begin();
     let service = service_fn(|request: hyper::Request<Incoming>| {
-        let (router, under_way) = (router.clone(), progress.carry_out());
-        async move {
-            let answer = router.oneshot(request.map(Body::new)).await;
-            answer.map(|answer| answer.map(|body| Answer { body, _request: under_way }))
-        }
+        let (answer, under_way) = (door.clone().carry_out(request.map(Body::new)), progress.carry_out());
+        async move { answer.await.map(|answer| answer.map(|body| Answer { body, _request: under_way })) }
     });
     let mut connection = http1::Builder::new()
         .max_headers(MAX_HEADERS)

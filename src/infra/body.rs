@@ -4,6 +4,7 @@ use std::time::Duration;
 
 use axum::body::{Body, Bytes, to_bytes};
 use axum::http::{HeaderMap, header};
+use futures_util::stream;
 use serde::Serialize;
 use serde::de::{DeserializeOwned, IgnoredAny};
 
@@ -13,13 +14,16 @@ pub const MAX_BODY: usize = 64 * 1024;
 const BODY_DEADLINE: Duration = Duration::from_secs(5);
 
 /// Why a body could not be read.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum Unreadable {
     /// More than [`MAX_BODY`].
+    #[error("the body is too large")]
     TooLarge,
     /// It ended early.
+    #[error("the body ended early")]
     Incomplete,
     /// It did not arrive in time.
+    #[error("the body did not arrive in time")]
     Late,
 }
 
@@ -30,21 +34,31 @@ pub enum Unreadable {
 pub async fn read(body: Body) -> Result<Bytes, Unreadable> {
     match tokio::time::timeout(BODY_DEADLINE, to_bytes(body, MAX_BODY)).await {
         Ok(Ok(bytes)) => Ok(bytes),
-        Ok(Err(error)) if is_too_large(&error) => Err(Unreadable::TooLarge),
-        Ok(Err(_)) => Err(Unreadable::Incomplete),
+        Ok(Err(error)) => Err(why(&error)),
         Err(_) => Err(Unreadable::Late),
     }
 }
 
-fn is_too_large(error: &axum::Error) -> bool {
-    let mut source = std::error::Error::source(error);
-    while let Some(error) = source {
-        if error.to_string().contains("length limit exceeded") {
-            return true;
-        }
-        source = error.source();
+/// Waits for a body, so that whoever reads what is given need not: its bytes, or why there are none.
+pub async fn arrived(body: Body) -> Body {
+    match read(body).await {
+        Ok(bytes) => Body::from(bytes),
+        Err(unreadable) => Body::from_stream(stream::iter([Err::<Bytes, _>(unreadable)])),
     }
-    error.to_string().contains("length limit exceeded")
+}
+
+fn why(error: &axum::Error) -> Unreadable {
+    let mut cause: Option<&dyn std::error::Error> = Some(error);
+    while let Some(error) = cause {
+        if let Some(unreadable) = error.downcast_ref() {
+            return *unreadable;
+        }
+        if error.to_string().contains("length limit exceeded") {
+            return Unreadable::TooLarge;
+        }
+        cause = error.source();
+    }
+    Unreadable::Incomplete
 }
 
 /// Whether the headers announce JSON.

@@ -10,6 +10,7 @@ use std::time::Duration;
 
 use futures_util::future::{BoxFuture, Shared};
 use futures_util::{FutureExt, TryFutureExt};
+use tokio::runtime::Handle;
 use tokio::task::JoinHandle;
 use tokio_util::task::TaskTracker;
 use tracing::Instrument;
@@ -125,6 +126,15 @@ impl Tasks {
         };
         // The lines that it logs belong to the request that began it.
         self.tracker.spawn(holding.in_current_span())
+    }
+
+    /// Begins work there, which a stop waits for as well.
+    pub fn track<T: Send + 'static>(
+        &self,
+        work: impl Future<Output = T> + Send + 'static,
+        there: &Handle,
+    ) -> JoinHandle<T> {
+        self.tracker.spawn_on(work, there)
     }
 
     /// Runs work that nobody waits for.

@@ -105,9 +105,8 @@ async fn ask_about_payout(app: &App, channel: &dyn Channel, item: &Item) -> Resu
         (Class::MissingThere, PayoutState::Succeeded { channel_payout_id }) => {
             Ok(Done::Explained(format!("the channel confirms it as {channel_payout_id}")))
         }
-        (Class::StatusDiffers, PayoutState::Succeeded { .. }) if is_under_way => {
-            // Asks the same, and writes its end.
-            withdrawals::drive(app, &item.our_id).await?;
+        (Class::StatusDiffers, PayoutState::Succeeded { channel_payout_id }) if is_under_way => {
+            withdrawals::replay(app, &item.our_id, channel_payout_id.clone()).await?;
             Ok(Done::Applied("the channel says that it was made".to_owned()))
         }
         (_, PayoutState::Processing) => Ok(Done::Later("the channel is at it".to_owned())),

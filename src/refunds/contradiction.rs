@@ -37,7 +37,7 @@ pub(super) async fn ask(app: &App, report: &RefundReport<'_>) -> Result<Truth, D
         Ok(RefundState::Succeeded { .. } | RefundState::Unseen) => Truth::Made,
         Ok(RefundState::Processing) | Err(_) => match report.source {
             Source::Callback(_) => Truth::Unknown,
-            Source::Call | Source::Query => Truth::Made,
+            Source::Call(_) | Source::Query => Truth::Made,
         },
     })
 }

@@ -10,7 +10,7 @@ use super::result::{RefundReport, Source, apply_result};
 use super::store::{Begin, Facts, FindFacts};
 use crate::app::App;
 use crate::channels::{self, Answerer, CallError, Channel, RefundCall, RefundState, Refusal, TradeRef};
-use crate::compensation::{self, Action, Drive, NewTask, Update, spill_if_lost};
+use crate::compensation::{self, Action, Drive, NewTask, Task, Update, spill_if_lost};
 use crate::infra::crash::effect;
 use crate::infra::db::{DbError, Tx};
 use crate::pay::{self, PayError};
@@ -31,11 +31,12 @@ pub(super) async fn append_task_in_tx(
     compensation::append(tx, &task, now).await
 }
 
-/// Drives one refund a step further.
+/// Drives the refund of a task a step further.
 ///
 /// # Errors
 /// When the database is away: the task tries again.
-pub async fn drive(app: &App, refund_id: &str) -> Result<Drive, PayError> {
+pub async fn drive(app: &App, task: &Task) -> Result<Drive, PayError> {
+    let refund_id = task.subject.as_str();
     // From here on the channel may have been asked, also where it turns out that there is none here: whoever has it asks
     // it what became of the refund first.
     let begin = Begin { refund_id: refund_id.to_owned(), now: app.now() };
@@ -52,10 +53,10 @@ pub async fn drive(app: &App, refund_id: &str) -> Result<Drive, PayError> {
         return Ok(Drive::Again(format!("there is no channel {} here", facts.channel)));
     };
     let Some(call) = call(&facts)? else {
-        learn(app, refund_id, &RefundState::Failed(not_ours(&facts)), Source::Call).await?;
+        learn(app, refund_id, &RefundState::Failed(not_ours(&facts)), Source::Call(task)).await?;
         return Ok(Drive::Done);
     };
-    let (source, state) = match facts.status {
+    let (answerer, state) = match facts.status {
         RefundStatus::Processing if is_first => make_and_ask(channel.as_ref(), &call).await,
         RefundStatus::Processing => ask_redo_ask(channel.as_ref(), &call).await,
         RefundStatus::Pending => return Ok(Drive::Again("an operator let it go in this moment".into())),
@@ -65,12 +66,16 @@ pub async fn drive(app: &App, refund_id: &str) -> Result<Drive, PayError> {
     };
     match state {
         Ok(state @ (RefundState::Succeeded { .. } | RefundState::Failed(_))) => {
+            let source = match answerer {
+                Answerer::Call => Source::Call(task),
+                Answerer::Query => Source::Query,
+            };
             learn(app, refund_id, &state, source).await?;
             Ok(Drive::Done)
         }
         Ok(RefundState::Processing | RefundState::Unseen) => Ok(Drive::Again("the channel is at it".into())),
         Err(CallError::Refused(refusal)) => {
-            learn(app, refund_id, &RefundState::Failed(refusal), Source::Call).await?;
+            learn(app, refund_id, &RefundState::Failed(refusal), Source::Call(task)).await?;
             Ok(Drive::Done)
         }
         Err(error) => Ok(Drive::Again(error.to_string())),
@@ -118,27 +123,20 @@ async fn learn(app: &App, refund_id: &str, state: &RefundState, source: Source<'
 async fn make_and_ask(
     channel: &dyn Channel,
     call: &RefundCall,
-) -> (Source<'static>, Result<RefundState, CallError>) {
+) -> (Answerer, Result<RefundState, CallError>) {
     let make = || async { effect!("refunds.make", channel.refund(call).await) };
     let ask = || channel.query_refund(call);
-    of_answerer(channels::make_then_ask(make, ask, |state| *state == RefundState::Unseen).await)
+    channels::make_then_ask(make, ask, |state| *state == RefundState::Unseen).await
 }
 
 /// A refund whose result is unknown.
 async fn ask_redo_ask(
     channel: &dyn Channel,
     call: &RefundCall,
-) -> (Source<'static>, Result<RefundState, CallError>) {
+) -> (Answerer, Result<RefundState, CallError>) {
     let ask = || channel.query_refund(call);
     let redo = || async { effect!("refunds.remake", channel.refund(call).await) };
-    of_answerer(channels::ask_redo_ask(ask, redo, |state| *state == RefundState::Unseen).await)
-}
-
-fn of_answerer<T>((answerer, state): (Answerer, T)) -> (Source<'static>, T) {
-    match answerer {
-        Answerer::Call => (Source::Call, state),
-        Answerer::Query => (Source::Query, state),
-    }
+    channels::ask_redo_ask(ask, redo, |state| *state == RefundState::Unseen).await
 }
 
 /// Money of a trade whose name cannot be one of ours: no channel call can name it, so a person must see to it.

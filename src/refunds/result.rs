@@ -15,6 +15,7 @@ use super::store::FindFacts;
 use super::{book, payment, store, stray};
 use crate::app::App;
 use crate::channels::RefundState;
+use crate::compensation::{self, Task};
 use crate::exceptions::{self, ExceptionAction, ExceptionKind, NewException};
 use crate::infra::crash::effect;
 use crate::infra::db::{DbError, Tx};
@@ -36,9 +37,9 @@ pub struct RefundReport<'a> {
 /// How we know what a channel says of a refund.
 #[derive(Clone, Copy, Debug)]
 pub enum Source<'a> {
-    /// The answer to the call that makes it. A refusal of that call says nothing of one that succeeded under the same
-    /// number before.
-    Call,
+    /// The answer to the call that makes it, of whoever has this task. A refusal of that call says nothing of one that
+    /// succeeded under the same number before, or of one that somebody makes who has the task by now.
+    Call(&'a Task),
     /// We asked what became of it, under our own reference.
     Query,
     /// The channel called us.
@@ -66,8 +67,8 @@ pub enum Applied {
     /// It says that a refused refund was made after all, and the channel does not say that it was taken back: nothing
     /// moved, an exception is open.
     Contradiction,
-    /// A callback says so, and the channel cannot be asked now: nothing moved, an exception is open until the channel
-    /// answers, and the callback must come again.
+    /// Nothing moved. A callback says so, and the channel cannot be asked now: an exception is open until it answers, and
+    /// the callback must come again. Or a call was refused, and somebody else has its task by now.
     Undecided,
 }
 
@@ -125,7 +126,7 @@ impl<'a> RefundReport<'a> {
     const fn claim(&self) -> Option<Claim<'a>> {
         match self.source {
             Source::Callback(claim) => Some(claim),
-            Source::Call | Source::Query => None,
+            Source::Call(_) | Source::Query => None,
         }
     }
 
@@ -188,6 +189,11 @@ async fn apply_in_tx(
         }
     };
 
+    if let (RefundEvent::Failed, Source::Call(task)) = (event, report.source)
+        && !compensation::is_held_in_tx(tx, task).await?
+    {
+        return Ok(Applied::Undecided);
+    }
     store::set_result(tx, &refund, to, channel_refund_id, failure.as_deref(), now).await?;
     match &collected {
         Collected::Stray(stray) => stray::end_refund_in_tx(app, tx, stray, failure.as_deref(), now).await?,
@@ -221,7 +227,7 @@ pub(super) fn is_as_asked(
 
 fn next(refund: &Refund, event: RefundEvent, source: Source<'_>) -> Next {
     let was_made = refund.channel_refund_id.is_some();
-    Next::of(refund.status, was_made, event, matches!(source, Source::Call))
+    Next::of(refund.status, was_made, event, matches!(source, Source::Call(_)))
 }
 
 pub(super) async fn announce_in_tx(
@@ -254,7 +260,7 @@ async fn open_mismatch_in_tx(
     let claimed = match report.source {
         Source::Callback(Claim { channel, money: Some(money) }) => format!("{channel} says {money}"),
         Source::Callback(Claim { channel, money: None }) => format!("{channel} speaks of it"),
-        Source::Call | Source::Query => String::new(),
+        Source::Call(_) | Source::Query => String::new(),
     };
     let detail = format!(
         "a callback does not fit refund {} of {} {} (minor units): {claimed}",

@@ -8,18 +8,28 @@ use super::model::{LegKind, LegStatus, Withdrawal, WithdrawalEvent, WithdrawalSt
 use super::store::{self, Move};
 use crate::app::App;
 use crate::channels::{self, CallError, Channel, PayoutCall, PayoutState, Refusal};
-use crate::compensation::{Drive, Update, spill_if_lost};
+use crate::compensation::{self, Drive, Task, Update, spill_if_lost};
 use crate::exceptions::{self, ExceptionAction, ExceptionKind, NewException};
 use crate::infra::crash::effect;
 use crate::infra::db::{DbError, Tx};
 use crate::ledger;
 use crate::outbox::{self, Event};
 
-/// Drives one withdrawal a step further.
+/// How a payout ended.
+#[derive(Debug)]
+enum End<'a> {
+    /// Under this number of the channel's.
+    Made(String),
+    /// So whoever has the task was told; somebody who has it after them may have more luck.
+    Refused(Refusal, &'a Task),
+}
+
+/// Drives the withdrawal of a task a step further.
 ///
 /// # Errors
 /// When the database is away: the task tries again.
-pub async fn drive(app: &App, withdrawal_id: &str) -> Result<Drive, WithdrawalError> {
+pub async fn drive(app: &App, task: &Task) -> Result<Drive, WithdrawalError> {
+    let withdrawal_id = task.subject.as_str();
     let found = store::find(&mut app.db.conn().await?, withdrawal_id).await?;
     let Some(withdrawal) = found else { return Ok(Drive::Done) };
     let Some(channel) = app.channels.get(&withdrawal.channel) else {
@@ -42,10 +52,10 @@ pub async fn drive(app: &App, withdrawal_id: &str) -> Result<Drive, WithdrawalEr
     };
     match state {
         Ok(PayoutState::Succeeded { channel_payout_id }) => {
-            finish(app, withdrawal_id, &Ok(channel_payout_id)).await
+            finish(app, withdrawal_id, &End::Made(channel_payout_id)).await
         }
         Ok(PayoutState::Failed(refusal)) | Err(CallError::Refused(refusal)) => {
-            finish(app, withdrawal_id, &Err(refusal)).await
+            finish(app, withdrawal_id, &End::Refused(refusal, task)).await
         }
         Ok(PayoutState::Processing | PayoutState::Unseen) => Ok(Drive::Again("the channel is at it".into())),
         Err(error) => Ok(Drive::Again(error.to_string())),
@@ -114,7 +124,7 @@ async fn ask_redo_ask(channel: &dyn Channel, call: &PayoutCall) -> Result<Payout
     channels::ask_redo_ask(ask, redo, |state| *state == PayoutState::Unseen).await.1
 }
 
-/// Writes down that a payout was made, as the channel had answered when it could not be written.
+/// Writes down that a payout was made, as the channel has answered.
 ///
 /// # Errors
 /// When the database is away: the task tries again.
@@ -123,31 +133,30 @@ pub async fn replay(
     withdrawal_id: &str,
     channel_payout_id: String,
 ) -> Result<Drive, WithdrawalError> {
-    write_end(app, withdrawal_id, &Ok(channel_payout_id)).await?;
+    write_end(app, withdrawal_id, &End::Made(channel_payout_id)).await?;
     Ok(Drive::Done)
 }
 
 /// Writes the end; one that is there already stays. One that was made and cannot be written is put aside.
-async fn finish(
-    app: &App,
-    withdrawal_id: &str,
-    result: &Result<String, Refusal>,
-) -> Result<Drive, WithdrawalError> {
-    let finished = write_end(app, withdrawal_id, result).await;
-    let made = || {
-        let channel_payout_id = result.as_ref().ok()?.clone();
-        Some(Update::PayoutMade { withdrawal_id: withdrawal_id.to_owned(), channel_payout_id })
+async fn finish(app: &App, withdrawal_id: &str, end: &End<'_>) -> Result<Drive, WithdrawalError> {
+    let finished = write_end(app, withdrawal_id, end).await;
+    let made = || match end {
+        End::Made(number) => Some(Update::PayoutMade {
+            withdrawal_id: withdrawal_id.to_owned(),
+            channel_payout_id: number.clone(),
+        }),
+        End::Refused(..) => None,
     };
     spill_if_lost(&app.redis, &finished, made).await;
     finished?;
     Ok(Drive::Done)
 }
 
-async fn write_end(app: &App, withdrawal_id: &str, result: &Result<String, Refusal>) -> Result<(), DbError> {
+async fn write_end(app: &App, withdrawal_id: &str, end: &End<'_>) -> Result<(), DbError> {
     app.db
         .retrying(|| async {
             let mut tx = app.db.begin().await?;
-            let finished = finish_in_tx(app, &mut tx, withdrawal_id, result, app.now()).await;
+            let finished = finish_in_tx(app, &mut tx, withdrawal_id, end, app.now()).await;
             effect!("withdrawals.finish", tx.finish(finished).await)
         })
         .await
@@ -157,23 +166,25 @@ async fn finish_in_tx(
     app: &App,
     tx: &mut Tx,
     withdrawal_id: &str,
-    result: &Result<String, Refusal>,
+    end: &End<'_>,
     now: OffsetDateTime,
 ) -> Result<(), DbError> {
     let Some(withdrawal) = store::lock(tx, withdrawal_id).await? else { return Ok(()) };
-    match (withdrawal.status, result) {
+    match (withdrawal.status, end) {
         (WithdrawalStatus::Paying, _) => {}
-        (WithdrawalStatus::Reversed, Ok(channel_payout_id)) => {
+        (WithdrawalStatus::Reversed, End::Made(channel_payout_id)) => {
             return open_contradiction_in_tx(app, tx, &withdrawal, channel_payout_id, now).await;
         }
         _ => return Ok(()),
     }
-    let (status, failure) = match result {
-        Ok(channel_payout_id) => {
+    let (status, failure) = match end {
+        End::Made(channel_payout_id) => {
             succeed_in_tx(tx, &withdrawal, channel_payout_id, now).await?;
             (WithdrawalStatus::Succeeded, None)
         }
-        Err(refusal) => {
+        // Whoever has the task by now may have made it since.
+        End::Refused(_, task) if !compensation::is_held_in_tx(tx, task).await? => return Ok(()),
+        End::Refused(refusal, _) => {
             let failure = refusal.to_string();
             give_back_in_tx(tx, &withdrawal, &failure, now).await?;
             (WithdrawalStatus::Reversed, Some(failure))

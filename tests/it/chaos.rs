@@ -1,6 +1,8 @@
-//! Chaos: three instances behind wires that break and by clocks that are off, over stores that crash and fail over, with
-//! a channel that hangs, and merchants who ask until they know. Afterwards everything comes to its end by itself, every
-//! invariant holds, the channel's books and ours agree both ways, and what the merchants were told is so.
+//! Chaos: three instances that answer merchants, and work or leave that to others, and one that only works, behind wires
+//! that break and by clocks that are off, over stores that crash and fail over, with a channel that hangs, rivals for the
+//! same orders, an endpoint that is not always well, and merchants who ask until they know. Afterwards everything comes to
+//! its end by itself, every invariant holds, the channel's books and ours agree both ways, and what the merchants were told
+//! is so.
 //!
 //! Twenty kills by default, half of them around one Redis and half around a master, a replica and sentinels, with a crash
 //! of PostgreSQL there and a failover here; `PAYONCE_KILLS=…` any other number, each twenty of a world with one crash and
@@ -16,6 +18,7 @@ mod callbacks;
 mod client;
 mod clocks;
 mod faults;
+mod heard;
 mod instances;
 mod judge;
 mod judged;
@@ -23,7 +26,11 @@ mod life;
 mod metering;
 mod proxy;
 mod redis_side;
+mod rest;
+mod rivals;
+mod seeded;
 mod there;
+mod told;
 mod world;
 
 use self::faults::Turns;

@@ -14,6 +14,7 @@ use crate::support::{TestApp, TestOptions, seconds};
 mod leases;
 mod many;
 mod poison;
+mod refused;
 mod silence;
 mod stuck;
 

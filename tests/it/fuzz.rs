@@ -7,6 +7,7 @@
 use crate::support::fuzz::cases;
 
 mod addresses;
+mod answers;
 mod bodies;
 mod names;
 mod numbers;

@@ -222,11 +222,24 @@ async fn a_crowd_that_asks_for_the_same_takes_the_place_of_one() {
     let (shop, service) = slow_shop(16, 1_500).await;
     service.post("/orders", &order("A1")).await.expect("it lives").expect(201);
     let link = link_of("A1");
-    let crowd = (0..64).map(|_| service.ask_once(Method::POST, "/pay/url", SECRET_KEY, Some(&link)));
+    // No more at once than there are places, and all of them within the time that the first one waits.
+    let crowd = (0..64).map(async |number| {
+        sleep(Duration::from_millis(number / 8 * 50)).await;
+        service.ask_once(Method::POST, "/pay/url", SECRET_KEY, Some(&link)).await
+    });
     for reply in join_all(crowd).await {
         reply.expect("it lives").expect(200);
     }
     assert_eq!(shop.app.calls_of(FaultOp::Create).await, 1, "the channel was called once");
+
+    // More than that in the same moment may find all places taken by those who have not joined the first one yet.
+    service.post("/orders", &order("A2")).await.expect("it lives").expect(201);
+    let link = link_of("A2");
+    let crowd = (0..64).map(|_| service.ask(Method::POST, "/pay/url", SECRET_KEY, Some(&link)));
+    for reply in join_all(crowd).await {
+        reply.expect("it lives").expect(200);
+    }
+    assert_eq!(shop.app.calls_of(FaultOp::Create).await, 2, "and for these once more");
     shop.settle("after the crowd").await;
     Arc::into_inner(service).expect("nobody else has it").kill().await;
     shop.end().await;

@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use payonce::channels::sandbox::{FaultKind, FaultOp};
 use payonce::channels::{RefundCall, RefundState, TradeRef};
-use payonce::compensation::Drive;
+use payonce::compensation::{Action, Drive};
 use payonce::money::{Amount, Money};
 use payonce::refunds;
 use serde_json::json;
@@ -38,7 +38,10 @@ async fn pending_refund(app: &TestApp, order_no: &str) -> RefundCall {
 }
 
 async fn drive(app: &TestApp, call: &RefundCall) -> Drive {
-    refunds::drive(&app.instance.app, call.refund_id.as_str()).await.expect("a worker")
+    let task = app.take_task(Action::DriveRefund, call.refund_id.as_str()).await;
+    let driven = refunds::drive(&app.instance.app, &task).await.expect("a worker");
+    app.put_back(&task).await;
+    driven
 }
 
 /// Waits until the channel has this many faults left.
@@ -158,7 +161,9 @@ async fn a_refund_whose_payment_is_not_there_is_shown_to_a_person_and_spoils_no_
     app.sql("UPDATE refunds SET pay_order_id = 'po_gone' WHERE refund_no = 'LOST'").await;
     // Asked about by whoever drives it, and told of by its channel.
     let (refund_id, other_id) = (app.refund_id("LOST").await, app.refund_id("FINE").await);
-    let driven = refunds::drive(&app.instance.app, &refund_id).await.expect("an answer");
+    let task = app.take_task(Action::DriveRefund, &refund_id).await;
+    let driven = refunds::drive(&app.instance.app, &task).await.expect("an answer");
+    app.put_back(&task).await;
     assert!(matches!(driven, Drive::Never(_)), "{driven:?}");
     let told = async |refund_id: &str, pay_order_id: &str| {
         app.tell_refund(&format!("e-{refund_id}"), refund_id, pay_order_id, 90, "SUCCEEDED").await;

@@ -1,7 +1,7 @@
 //! Withdrawals whose worker was given up, or overtaken: the money goes out once, and a person hears of what is wrong.
 
 use payonce::channels::sandbox::{FaultKind, FaultOp};
-use payonce::compensation::Drive;
+use payonce::compensation::{Action, Drive};
 use payonce::withdrawals;
 use serde_json::{Value, json};
 
@@ -22,7 +22,10 @@ async fn status(app: &TestApp) -> Value {
 }
 
 async fn drive(app: &TestApp, id: &str) -> Drive {
-    withdrawals::drive(&app.instance.app, id).await.expect("a worker")
+    let task = app.take_task(Action::DriveWithdrawal, id).await;
+    let driven = withdrawals::drive(&app.instance.app, &task).await.expect("a worker");
+    app.put_back(&task).await;
+    driven
 }
 
 #[tokio::test]

@@ -10,7 +10,7 @@ use time::{Date, OffsetDateTime};
 use crate::channels::{
     Acknowledgement, CallError, Callback, CallbackError, Channel, Closing, CreatedTrade, LinkLife, NewTrade,
     Payment, PayoutCall, PayoutState, RawCallback, Reception, RefundCall, RefundState, Refusal,
-    StatementKind, StatementLine, StatementPage, TradeRef, TradeState,
+    StatementKind, StatementLine, StatementPage, TradeRef, TradeState, text,
 };
 use crate::infra::clock::Clock;
 use crate::money::{Amount, Money};
@@ -97,7 +97,8 @@ impl Channel for SandboxChannel {
             expires_at: trade.expires_at,
         };
         let created = self.call(call).await?;
-        Ok(CreatedTrade { pay_url: created.pay_url, channel_ref: None, expires_at: created.expires_at })
+        let pay_url = believed(text::link(&created.pay_url), "link")?;
+        Ok(CreatedTrade { pay_url, channel_ref: None, expires_at: created.expires_at })
     }
 
     async fn query(&self, trade: &TradeRef) -> Result<TradeState, CallError> {
@@ -130,12 +131,12 @@ impl Channel for SandboxChannel {
             currency: refund.money.currency,
             reason: refund.reason.clone(),
         };
-        Ok(refund_state(self.call(call).await?))
+        refund_state(self.call(call).await?)
     }
 
     async fn query_refund(&self, refund: &RefundCall) -> Result<RefundState, CallError> {
         let call = protocol::QueryRefund { refund_id: refund.refund_id.clone() };
-        Ok(refund_state(self.call(call).await?))
+        refund_state(self.call(call).await?)
     }
 
     async fn payout(&self, payout: &PayoutCall) -> Result<PayoutState, CallError> {
@@ -145,12 +146,12 @@ impl Channel for SandboxChannel {
             currency: payout.money.currency,
             account: payout.account.clone(),
         };
-        Ok(payout_state(self.call(call).await?))
+        payout_state(self.call(call).await?)
     }
 
     async fn query_payout(&self, payout: &PayoutCall) -> Result<PayoutState, CallError> {
         let call = protocol::QueryPayout { payout_id: payout.payout_id.clone() };
-        Ok(payout_state(self.call(call).await?))
+        payout_state(self.call(call).await?)
     }
 
     /// The day is a UTC day; a place in it is the gateway's own, kept as text.
@@ -185,29 +186,42 @@ impl Channel for SandboxChannel {
 
 fn payment(answer: PaymentAnswer) -> Result<Payment, CallError> {
     let money = money(answer.amount, &answer.currency)?;
-    Ok(Payment { transaction_id: answer.transaction_id, money, paid_at: answer.paid_at })
+    Ok(Payment { transaction_id: number(&answer.transaction_id)?, money, paid_at: answer.paid_at })
 }
 
 /// Money that cannot be is an answer that cannot be believed.
 fn money(minor: i64, currency: &str) -> Result<Money, CallError> {
     let amount = Amount::try_from(minor).ok();
     let money = amount.zip(currency.parse().ok()).map(|(amount, currency)| Money { amount, currency });
-    money.ok_or_else(|| CallError::Silent(format!("no such money: {minor} {currency}")))
+    money.ok_or_else(|| CallError::Silent(format!("no such money: {minor} {currency:.3}")))
 }
 
-fn refund_state(answer: RefundAnswer) -> RefundState {
-    match answer {
+fn number(text: &str) -> Result<String, CallError> {
+    believed(text::number(text), "number")
+}
+
+/// What cannot be stored is an answer that cannot be believed either.
+fn believed(text: Option<String>, what: &str) -> Result<String, CallError> {
+    text.ok_or_else(|| CallError::Silent(format!("a {what} that is empty, too long or no plain text")))
+}
+
+fn refund_state(answer: RefundAnswer) -> Result<RefundState, CallError> {
+    Ok(match answer {
         RefundAnswer::Unseen => RefundState::Unseen,
-        RefundAnswer::Succeeded { number } => RefundState::Succeeded { channel_refund_id: number },
+        RefundAnswer::Succeeded { number: given } => {
+            RefundState::Succeeded { channel_refund_id: number(&given)? }
+        }
         RefundAnswer::TakenBack => RefundState::Failed(taken_back()),
-    }
+    })
 }
 
-fn payout_state(answer: PayoutAnswer) -> PayoutState {
-    match answer {
+fn payout_state(answer: PayoutAnswer) -> Result<PayoutState, CallError> {
+    Ok(match answer {
         PayoutAnswer::Unseen => PayoutState::Unseen,
-        PayoutAnswer::Succeeded { number } => PayoutState::Succeeded { channel_payout_id: number },
-    }
+        PayoutAnswer::Succeeded { number: given } => {
+            PayoutState::Succeeded { channel_payout_id: number(&given)? }
+        }
+    })
 }
 
 fn taken_back() -> Refusal {

@@ -6,13 +6,10 @@
 use serde::Deserialize;
 use time::OffsetDateTime;
 
-use crate::channels::{CallbackError, CallbackEvent, Payment, RefundState, Refusal, TradeState};
+use crate::channels::{CallbackError, CallbackEvent, Payment, RefundState, Refusal, TradeState, text};
 use crate::money::{Amount, Currency, Money};
 
 use super::protocol::refund_number;
-
-/// Longest text that we store of what comes from outside.
-const MAX_TEXT_LEN: usize = 128;
 
 /// The fields of both kinds of body. Fields we do not know are tolerated.
 #[derive(Debug, Deserialize)]
@@ -40,7 +37,7 @@ pub(super) fn read(
     received_at: OffsetDateTime,
 ) -> Result<(String, CallbackEvent), CallbackError> {
     let body: Body = serde_json::from_slice(body).map_err(|_| CallbackError::Malformed)?;
-    let event_id = text(Some(&body.event_id))?;
+    let event_id = number(Some(&body.event_id))?;
     let event = match body.kind.as_deref() {
         None | Some("PAYMENT") => trade_event(&body, received_at)?,
         Some("REFUND") => refund_event(&body)?,
@@ -53,7 +50,7 @@ pub(super) fn read(
 fn trade_event(body: &Body, received_at: OffsetDateTime) -> Result<CallbackEvent, CallbackError> {
     let state = match body.trade_status.as_deref() {
         Some("SUCCESS") => TradeState::Paid(Payment {
-            transaction_id: text(body.transaction_id.as_ref())?,
+            transaction_id: number(body.transaction_id.as_ref())?,
             money: money(body.total_fee, body.currency.as_deref())?,
             paid_at: body.paid_at.unwrap_or(received_at),
         }),
@@ -64,11 +61,11 @@ fn trade_event(body: &Body, received_at: OffsetDateTime) -> Result<CallbackEvent
         Some("CLOSED") => TradeState::Closed,
         _ => return Err(CallbackError::Malformed),
     };
-    Ok(CallbackEvent::Trade { pay_order_id: text(body.out_trade_no.as_ref())?, state })
+    Ok(CallbackEvent::Trade { pay_order_id: number(body.out_trade_no.as_ref())?, state })
 }
 
 fn refund_event(body: &Body) -> Result<CallbackEvent, CallbackError> {
-    let refund_id = text(body.refund_id.as_ref())?;
+    let refund_id = number(body.refund_id.as_ref())?;
     let money = Some(money(body.refund_fee, body.currency.as_deref())?);
     let state = match body.status.as_deref() {
         Some("SUCCEEDED") => RefundState::Succeeded { channel_refund_id: refund_number(&refund_id) },
@@ -81,11 +78,8 @@ fn refund_event(body: &Body) -> Result<CallbackEvent, CallbackError> {
     Ok(CallbackEvent::Refund { refund_id, money, state })
 }
 
-fn text(value: Option<&String>) -> Result<String, CallbackError> {
-    value
-        .filter(|text| (1..=MAX_TEXT_LEN).contains(&text.len()) && !text.chars().any(char::is_control))
-        .cloned()
-        .ok_or(CallbackError::Malformed)
+fn number(value: Option<&String>) -> Result<String, CallbackError> {
+    value.and_then(|text| text::number(text)).ok_or(CallbackError::Malformed)
 }
 
 fn money(minor: Option<i64>, currency: Option<&str>) -> Result<Money, CallbackError> {

@@ -3,7 +3,7 @@
 use reqwest::StatusCode;
 use reqwest::header::CONTENT_TYPE;
 
-use crate::channels::{CallError, Refusal};
+use crate::channels::{CallError, text};
 use crate::infra::clock::Clock;
 
 use super::deliver::read_at_most;
@@ -41,7 +41,7 @@ impl Link {
         };
         match outcome {
             Outcome::Done { answer } => Ok(answer),
-            Outcome::Refused { code, message } => Err(Refusal { code, message }.into()),
+            Outcome::Refused { code, message } => Err(text::refusal(&code, &message).into()),
         }
     }
 }

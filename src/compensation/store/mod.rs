@@ -10,6 +10,7 @@ mod operate;
 mod work;
 
 pub(crate) use operate::{count, exists, list, revive, revive_many, set_paused, stand_of_lanes};
+pub(crate) use work::is_held_in_tx;
 pub(super) use work::{Claimed, End, claim_due, finish, renew, replay_all, set_dead};
 
 /// Writes a task, unless one for the same thing is alive already.

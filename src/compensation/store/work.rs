@@ -105,6 +105,19 @@ pub(in crate::compensation) async fn renew(
     Ok(kept)
 }
 
+/// Whether its worker still has a task; then nobody else takes it before the transaction ends.
+pub(crate) async fn is_held_in_tx(tx: &mut Tx, task: &Task) -> Result<bool, DbError> {
+    let conn: &mut Conn = tx;
+    let held = sqlx::query!(
+        "SELECT 1 AS one FROM compensations WHERE id = $1 AND attempts = $2 AND status = 'RUNNING' FOR UPDATE",
+        task.id,
+        task.attempts,
+    )
+    .fetch_optional(conn)
+    .await?;
+    Ok(held.is_some())
+}
+
 /// How a try ended that gave nothing up: the task is done, or waits for its next try.
 #[derive(Clone, Debug)]
 pub(in crate::compensation) struct End {

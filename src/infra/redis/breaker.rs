@@ -53,11 +53,14 @@ impl Breaker {
         }
     }
 
-    pub(super) fn failed(&self) {
-        if self.failures.fetch_add(1, Ordering::Relaxed) + 1 >= FAILURES_TO_OPEN {
+    /// Counts a failure; gives whether the server is left alone now.
+    pub(super) fn failed(&self) -> bool {
+        let is_open = self.failures.fetch_add(1, Ordering::Relaxed) + 1 >= FAILURES_TO_OPEN;
+        if is_open {
             let until = self.elapsed_millis() + u64::try_from(OPEN_FOR.as_millis()).unwrap_or(0);
             self.shut_until_millis.store(until.max(1), Ordering::Relaxed);
         }
+        is_open
     }
 }
 
@@ -68,9 +71,9 @@ mod tests {
     #[test]
     fn the_breaker_opens_after_three_failures_and_lets_one_try() {
         let breaker = Breaker::default();
-        for _ in 0..FAILURES_TO_OPEN {
+        for failure in 1..=FAILURES_TO_OPEN {
             assert!(breaker.admits());
-            breaker.failed();
+            assert_eq!(breaker.failed(), failure == FAILURES_TO_OPEN);
         }
         assert!(!breaker.admits());
 

@@ -34,6 +34,7 @@ struct Inside {
 #[derive(Clone)]
 struct Server {
     name: String,
+    client: Client,
     manager: ConnectionManager,
 }
 
@@ -49,7 +50,8 @@ pub struct NodeState {
 impl Server {
     fn connect(client: Client, settings: &ConnectionManagerConfig) -> Result<Self, RedisError> {
         let name = name_of(client.get_connection_info().addr());
-        Ok(Self { name, manager: ConnectionManager::new_lazy_with_config(client, settings.clone())? })
+        let manager = ConnectionManager::new_lazy_with_config(client.clone(), settings.clone())?;
+        Ok(Self { name, client, manager })
     }
 }
 
@@ -109,7 +111,9 @@ impl Node {
     pub async fn state(&self) -> NodeState {
         let is_up = match self.0.server() {
             Some(Server { mut manager, .. }) => {
-                redis::cmd("PING").query_async::<String>(&mut manager).await.is_ok()
+                let pong = redis::cmd("PING").query_async::<String>(&mut manager).await;
+                self.0.doubt(pong.as_ref().err());
+                pong.is_ok()
             }
             None => false,
         };
@@ -134,7 +138,9 @@ impl Node {
                 Ok(value)
             }
             Err(error) => {
-                self.0.breaker.failed();
+                if self.0.breaker.failed() {
+                    self.0.doubt(Some(&error));
+                }
                 metrics::counter!("payonce_redis_failures_total").increment(1);
                 // READONLY, a broken connection or silence: perhaps another one is the master by now.
                 self.look_for_the_master();
@@ -154,6 +160,20 @@ impl Node {
 impl Inside {
     fn server(&self) -> Option<Server> {
         self.server.read().unwrap_or_else(PoisonError::into_inner).clone()
+    }
+
+    /// Connects anew after a silence: of a machine that is gone, or behind a wall that has forgotten the connection, nothing
+    /// else tells. A connection that is closed mends itself.
+    fn doubt(&self, error: Option<&RedisError>) {
+        if !error.is_some_and(RedisError::is_timeout) {
+            return;
+        }
+        let mut server = self.server.write().unwrap_or_else(PoisonError::into_inner);
+        let client = server.as_ref().map(|server| server.client.clone());
+        match client.map(|client| Server::connect(client, &self.settings)).transpose() {
+            Ok(fresh) => *server = fresh,
+            Err(error) => tracing::debug!(%error, "no fresh connection to Redis"),
+        }
     }
 
     /// Goes over to this master, unless it is the one that is in use: that connection mends itself.

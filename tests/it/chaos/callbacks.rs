@@ -7,7 +7,8 @@ use serde_json::{Value, json};
 use time::Duration;
 
 use super::life::Seller;
-use crate::support::SANDBOX_SECRET;
+use super::told::CALLBACKS;
+use crate::support::{Reply, SANDBOX_SECRET};
 
 /// What a right clock takes, an old callback, and one from the future.
 const DATED_SECS: [i64; 6] = [0, 0, -200, 200, -900, 900];
@@ -28,8 +29,8 @@ impl Callback {
 }
 
 impl Seller {
-    /// Tells of it once or several times at once, by clocks that agree or not. Whatever comes of it, the payment is
-    /// true, so the order is paid once, by this or when the channel is asked.
+    /// Tells of it once or several times at once, by clocks that agree or not, and notes what was answered. Whatever comes
+    /// of it, the payment is true, so the order is paid once, by this or when the channel is asked.
     pub async fn call_back(&mut self, callback: &Callback) {
         let body = serde_json::to_vec(&callback.0).expect("json");
         let keys = Keys::new(&[SANDBOX_SECRET.into()]).expect("a secret");
@@ -39,8 +40,9 @@ impl Seller {
             let signature = keys.sign(&body, self.shop.app.clock.now() + Duration::seconds(*dated));
             self.deliver(turn, &body, signature)
         });
-        for status in join_all(sent).await.into_iter().flatten() {
-            assert!(matches!(status, 200 | 400 | 429 | 500 | 503), "{status}");
+        for reply in join_all(sent).await.into_iter().flatten() {
+            assert!(matches!(reply.status, 200 | 400 | 429 | 500 | 503), "{}", reply.status);
+            self.merchant.note(self.merchant.noted(), CALLBACKS, "", callback.0.clone(), &reply);
         }
     }
 
@@ -51,18 +53,17 @@ impl Seller {
         let body = serde_json::to_vec(&app.success(&event, attempt, &event, 1990)).expect("json");
         let signature = forged(&app.sign(&body));
         for turn in 0..self.merchant.urls.len() {
-            if let Some(status) = self.deliver(turn, &body, signature.clone()).await {
-                assert!(matches!(status, 400 | 429 | 503), "{status}");
+            if let Some(reply) = self.deliver(turn, &body, signature.clone()).await {
+                assert!(matches!(reply.status, 400 | 429 | 503), "{}", reply.status);
             }
         }
     }
 
-    /// The status of the answer, if there is one.
-    async fn deliver(&self, turn: usize, body: &[u8], signature: String) -> Option<u16> {
+    /// The answer, if there is one.
+    async fn deliver(&self, turn: usize, body: &[u8], signature: String) -> Option<Reply> {
         let url = &self.merchant.urls[turn % self.merchant.urls.len()];
-        let request = self.shop.app.http.post(format!("{url}/webhooks/sandbox")).body(body.to_vec());
-        let answer = request.header(HEADER, signature).send().await.ok()?;
-        Some(answer.status().as_u16())
+        let request = self.shop.app.http.post(format!("{url}{CALLBACKS}")).body(body.to_vec());
+        Some(Reply::of(request.header(HEADER, signature).send().await.ok()?).await)
     }
 }
 

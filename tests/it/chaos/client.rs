@@ -9,20 +9,23 @@ use reqwest::Method;
 use serde_json::{Value, json};
 use tokio::time::sleep;
 
-use super::judge::Told;
+use super::told::Told;
 use crate::support::{Reply, SECRET_KEY};
 
 /// Longest that something may stay unknown.
 const PATIENCE: Duration = Duration::from_secs(90);
+/// One wish of so many is told to two instances at once, under one key.
+const TWICE_ONE_IN: usize = 8;
 
 /// The merchant, its instances, and its log.
 pub struct Merchant {
     pub urls: Vec<String>,
     http: reqwest::Client,
-    /// Every answer in its order, those that were asked for once more among them.
+    /// Every answer in its order, those that were asked for once more among them, and what was acknowledged to the channel.
     pub log: Mutex<Vec<Told>>,
     pub is_over: AtomicBool,
     turn: AtomicUsize,
+    wishes: AtomicUsize,
     /// Questions that nobody answered for good: lost, or told to come back.
     pub unknown: AtomicUsize,
 }
@@ -41,6 +44,7 @@ impl Merchant {
             log: Mutex::default(),
             is_over: AtomicBool::new(false),
             turn: AtomicUsize::new(0),
+            wishes: AtomicUsize::new(0),
             unknown: AtomicUsize::new(0),
         }
     }
@@ -60,27 +64,47 @@ impl Merchant {
         (reply.body != Value::Null).then_some(reply)
     }
 
-    /// Asks until it is known, and notes what that was.
+    /// Asks one instance, or two at once, until it is known; gives one of the answers.
     pub async fn post(&self, path: &str, key: &str, body: Value) -> Told {
+        if self.wishes.fetch_add(1, Ordering::Relaxed).is_multiple_of(TWICE_ONE_IN) {
+            let (first, second) =
+                tokio::join!(self.post_once(path, key, body.clone()), self.post_once(path, key, body));
+            return if first.is_done() { first } else { second };
+        }
+        self.post_once(path, key, body).await
+    }
+
+    /// Asks until it is known, and notes what that was.
+    async fn post_once(&self, path: &str, key: &str, body: Value) -> Told {
+        let after = self.noted();
         let reply = self.until_known(Method::POST, path, key, &body).await;
-        let told = Told {
-            path: path.to_owned(),
-            key: key.to_owned(),
-            body,
-            status: reply.status,
-            answer: reply.text,
-        };
-        self.log.lock().expect("no panic").push(told.clone());
-        told
+        self.note(after, path, key, body, &reply)
     }
 
     /// Asks the same again, under the same key.
     pub async fn ask_again(&self, told: &Told) -> Told {
-        self.post(&told.path, &told.key, told.body.clone()).await
+        self.post_once(&told.path, &told.key, told.body.clone()).await
     }
 
+    /// Looks until it is known, and notes what was seen.
     pub async fn get(&self, path: &str) -> Reply {
-        self.until_known(Method::GET, path, "", &json!({})).await
+        let after = self.noted();
+        let reply = self.until_known(Method::GET, path, "", &json!({})).await;
+        self.note(after, path, "", Value::Null, &reply);
+        reply
+    }
+
+    /// How many answers there are by now.
+    pub fn noted(&self) -> usize {
+        self.log.lock().expect("no panic").len()
+    }
+
+    /// Notes an answer to what was asked when there were so many.
+    pub fn note(&self, after: usize, path: &str, key: &str, body: Value, reply: &Reply) -> Told {
+        let (path, key, answer) = (path.to_owned(), key.to_owned(), reply.text.clone());
+        let told = Told { path, key, body, status: reply.status, answer, after };
+        self.log.lock().expect("no panic").push(told.clone());
+        told
     }
 
     async fn until_known(&self, method: Method, path: &str, key: &str, body: &Value) -> Reply {

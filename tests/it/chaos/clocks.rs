@@ -52,9 +52,9 @@ impl WallClock {
         assert!(ahead.abs() < Duration::seconds(10), "{ahead} from what it was set to");
     }
 
-    /// The service as a command that goes by this clock. The shell before it does not.
-    pub fn command(&self, shop: &Shop) -> Command {
-        let mut command = shop.command(&format!("export LD_PRELOAD='{}'", self.library.display()));
+    /// The service as a command that goes by this clock. The shell before it, which does what is asked, does not.
+    pub fn command(&self, shop: &Shop, before: &str) -> Command {
+        let mut command = shop.command(&format!("{before}\nexport LD_PRELOAD='{}'", self.library.display()));
         command.env("FAKETIME_TIMESTAMP_FILE", &self.file).env("FAKETIME_NO_CACHE", "1");
         command.env("FAKETIME_DONT_FAKE_MONOTONIC", "1").env("NO_FAKE_STAT", "1");
         command

@@ -6,21 +6,70 @@ use std::time::Duration;
 
 use payonce::channels::sandbox::{FaultKind, FaultOp};
 use payonce::local::PostgresServer;
-use serde_json::json;
 use tokio::time::sleep;
 
 use super::instances::Instances;
-use super::proxy::Proxy;
+use super::proxy::{Met, Proxy, Silence};
 use super::redis_side::RedisSide;
+use crate::support::Chance;
 use crate::support::service::Shop;
-use crate::support::{Chance, OPERATOR};
+
+mod channel;
+mod round;
+
+pub use self::round::Round;
 
 /// Kills after which it begins anew what is broken with them.
 const TURN: usize = 20;
+/// Kills after which there has been everything: each store was lost five times, and each small kind twice.
+const ENOUGH: usize = 5 * TURN;
 /// Furthest that a clock may be off for the channel to listen still.
 const NEARLY_RIGHT_SECS: usize = 240;
 /// Furthest that one is off at all.
-const MOST_OFF_SECS: usize = 3_600;
+pub const MOST_OFF_SECS: usize = 3_600;
+
+const ONE: &str = "one killed";
+const TWO: &str = "two killed at once";
+const ALL_THAT_ANSWER: &str = "all that answer killed at once";
+const ALL_THAT_WORK: &str = "all that work killed at once";
+const ALL: &str = "all killed at once";
+const VICTIMS: [&str; 9] = [ONE, ONE, ONE, ONE, TWO, TWO, ALL_THAT_ANSWER, ALL_THAT_WORK, ALL];
+
+const POSTGRES_CRASHED: &str = "PostgreSQL crashed";
+const REDIS_LOST: &str = "Redis lost";
+const COMMITS_TO_BE_LOST: &str = "answers to commits to be lost";
+const CUT: &str = "connections to PostgreSQL cut";
+const SILENT: &str = "PostgreSQL silent";
+const SILENT_ONE_WAY: &str = "PostgreSQL silent one way";
+const TORN: &str = "PostgreSQL gone without a word";
+const TERMINATED: &str = "backends terminated";
+const FAR_AWAY: &str = "PostgreSQL far away";
+const REDIS_STUMBLES: &str = "Redis stumbled";
+const CLOCK_JUMPS: &str = "a clock jumped";
+const CHANNEL_MISBEHAVES: &str = "the channel misbehaved";
+const SMALL: [&str; 16] = [
+    COMMITS_TO_BE_LOST,
+    COMMITS_TO_BE_LOST,
+    CUT,
+    SILENT,
+    SILENT_ONE_WAY,
+    TORN,
+    TERMINATED,
+    FAR_AWAY,
+    REDIS_STUMBLES,
+    REDIS_STUMBLES,
+    REDIS_STUMBLES,
+    CLOCK_JUMPS,
+    CLOCK_JUMPS,
+    CHANNEL_MISBEHAVES,
+    CHANNEL_MISBEHAVES,
+    CHANNEL_MISBEHAVES,
+];
+
+const CAME_BACK_OFF: &str = "came back with a clock that is off";
+const CAME_BACK_TO_WORK: &str = "came back to answer and to work";
+const CAME_BACK_TO_ANSWER: &str = "came back to answer only";
+const COMMITS_CUT: &str = "commits cut";
 
 /// At which kill of each turn a store is lost.
 #[derive(Clone, Copy)]
@@ -34,149 +83,205 @@ pub struct Faults {
     pub shop: Arc<Shop>,
     pub instances: Instances,
     pub postgres: PostgresServer,
-    pub before_postgres: Proxy,
+    before_postgres: Proxy,
     pub redis: RedisSide,
-    pub chance: Chance,
-    pub turns: Turns,
+    chance: Chance,
+    turns: Turns,
     /// Those that there were.
-    pub kills: usize,
-    pub counts: BTreeMap<&'static str, usize>,
+    kills: usize,
+    counts: BTreeMap<&'static str, usize>,
+    victims: Round<&'static str>,
+    small: Round<&'static str>,
+    misdeeds: Round<(FaultOp, FaultKind)>,
 }
 
 impl Faults {
-    /// Lets so many instances be killed, and other things go wrong in between.
-    pub async fn rage(&mut self, kills: usize) {
-        for _ in 0..kills {
-            self.kills += 1;
-            sleep(self.chance.pause(600_000)).await;
-            let victim = self.chance.one_of(self.instances.len());
-            self.instances.kill(victim).await;
-            self.count("an instance killed");
-            match self.kills % TURN {
-                turn if turn == self.turns.postgres_crashes => self.crash_postgres().await,
-                turn if turn == self.turns.redis_is_lost => {
-                    let what = self.redis.lose(&mut self.chance).await;
-                    self.count(what);
-                }
-                _ => self.something_small().await,
-            }
-            self.come_back_at_some_time(victim);
-            self.instances.serve_again(victim).await;
+    /// A shop over these stores, with nothing wrong yet.
+    pub async fn around(
+        shop: Arc<Shop>,
+        postgres: PostgresServer,
+        redis: RedisSide,
+        chance: Chance,
+        turns: Turns,
+    ) -> Self {
+        let before_postgres = Proxy::before_postgres(postgres.port()).await;
+        let database_url = before_postgres.before_url(&postgres.url(), postgres.port());
+        Self {
+            instances: Instances::start(&shop, database_url, redis.url_through_the_wire()).await,
+            shop,
+            postgres,
+            before_postgres,
+            redis,
+            chance,
+            turns,
+            kills: 0,
+            counts: BTreeMap::new(),
+            victims: Round::of(&VICTIMS),
+            small: Round::of(&SMALL),
+            misdeeds: Round::of(&channel::MISDEEDS),
         }
+    }
+
+    /// Lets so many instances be killed, one or several at once, and other things go wrong in between.
+    pub async fn rage(&mut self, kills: usize) {
+        let end = self.kills + kills;
+        while self.kills < end {
+            sleep(self.chance.pause(600_000)).await;
+            let victims = self.victims(end - self.kills);
+            for &victim in &victims {
+                self.instances.kill(victim).await;
+            }
+            let turns: Vec<_> = (0..victims.len()).map(|more| (self.kills + 1 + more) % TURN).collect();
+            self.kills += victims.len();
+            let is_small = !self.lose_a_store(&turns).await;
+            // What goes wrong where nobody lives is met by nobody.
+            let is_at_once = victims.len() < self.instances.len() && self.chance.one_of(2) == 0;
+            if is_small && is_at_once {
+                self.something_small().await;
+            }
+            self.bring_back(&victims).await;
+            if is_small && !is_at_once {
+                self.something_small().await;
+            }
+        }
+    }
+
+    /// Where it is a store's turn; gives whether it was.
+    async fn lose_a_store(&mut self, turns: &[usize]) -> bool {
+        if turns.contains(&self.turns.postgres_crashes) {
+            self.crash_postgres().await;
+        } else if turns.contains(&self.turns.redis_is_lost) {
+            let what = self.redis.lose(&mut self.chance).await;
+            self.count(what);
+            self.count(REDIS_LOST);
+        } else {
+            return false;
+        }
+        true
+    }
+
+    /// One, sometimes two, sometimes all of a kind, and sometimes all, as when a machine fails.
+    fn victims(&mut self, most: usize) -> Vec<usize> {
+        let what = self.victims.draw(&mut self.chance);
+        let all = self.instances.len();
+        let first = self.chance.one_of(all);
+        let second = (first + 1 + self.chance.one_of(all - 1)) % all;
+        let mut victims = match what {
+            ONE => vec![first],
+            TWO => vec![first, second],
+            ALL_THAT_ANSWER => self.instances.those_that_answer(),
+            ALL_THAT_WORK => self.instances.those_that_work(),
+            _ => (0..all).collect(),
+        };
+        self.count(if victims.len() > most { "as many killed as were left to kill" } else { what });
+        victims.truncate(most);
+        victims
     }
 
     fn count(&mut self, what: &'static str) {
         *self.counts.entry(what).or_default() += 1;
     }
 
+    async fn bring_back(&mut self, victims: &[usize]) {
+        for &victim in victims {
+            self.come_back_at_some_time(victim);
+            self.come_back_as_something(victim);
+        }
+        self.instances.serve_again(victims).await;
+    }
+
     /// A clock that was off is mostly put right by a restart; one that was right may come back wrong.
     fn come_back_at_some_time(&mut self, index: usize) {
         if self.chance.one_of(3) > 0 {
             self.instances.set_clock(index, 0);
-        } else {
-            self.shift_clock(index, "came back with a clock that is off");
+        } else if self.shift_clock(index) {
+            self.count(CAME_BACK_OFF);
         }
     }
 
-    /// Somewhere a clock jumps under whoever goes by it: away from the right time, or back to it.
-    fn a_clock_jumps(&mut self) {
+    /// Who answers merchants may leave the work to others.
+    fn come_back_as_something(&mut self, index: usize) {
+        if self.instances.answers(index) {
+            let works = self.chance.one_of(2) == 0;
+            self.count(if works { CAME_BACK_TO_WORK } else { CAME_BACK_TO_ANSWER });
+            self.instances.let_work(index, works);
+        }
+    }
+
+    /// Somewhere a clock jumps under whoever goes by it: away from the right time, or back to it. Gives whether it did.
+    fn a_clock_jumps(&mut self) -> bool {
         let index = self.chance.one_of(self.instances.len());
-        if self.instances.is_off(index) {
-            self.count("a clock set right");
-            self.instances.set_clock(index, 0);
-        } else {
-            self.shift_clock(index, "a clock jumped");
+        if !self.instances.is_off(index) {
+            return self.shift_clock(index);
         }
+        self.instances.set_clock(index, 0);
+        true
     }
 
-    fn shift_clock(&mut self, index: usize, what: &'static str) {
+    /// Sets a clock off, where that may be; gives whether it was.
+    fn shift_clock(&mut self, index: usize) -> bool {
         let (furthest, sign) = (self.chance.one_of(3), self.chance.one_of(2));
         let furthest = if furthest == 0 { NEARLY_RIGHT_SECS } else { MOST_OFF_SECS };
         let by = i64::try_from(1 + self.chance.one_of(furthest)).expect("small");
-        if self.instances.may_be_off(index) {
-            self.count(what);
+        let may_be = self.instances.may_be_off(index);
+        if may_be {
             self.instances.set_clock(index, if sign == 0 { by } else { -by });
         }
+        may_be
     }
 
     /// Ends PostgreSQL as a crash does.
     async fn crash_postgres(&mut self) {
-        self.count("PostgreSQL crashed");
+        self.count(POSTGRES_CRASHED);
         self.postgres.kill().await.expect("killed");
         sleep(self.chance.pause(1_000_000)).await;
         self.postgres.restart().await.expect("restarted");
     }
 
     async fn something_small(&mut self) {
-        match self.chance.one_of(12) {
-            0 => {
-                self.count("answers of PostgreSQL lost");
-                let count = 1 + u32::try_from(self.chance.one_of(6)).expect("small");
-                self.before_postgres.lose_answers(count);
+        let what = self.small.draw(&mut self.chance);
+        let is_so = match what {
+            REDIS_STUMBLES => {
+                let how = self.redis.stumble(&mut self.chance).await;
+                self.count(how);
+                true
             }
-            1 => {
-                self.count("connections to PostgreSQL cut");
-                self.before_postgres.cut();
+            CLOCK_JUMPS => self.a_clock_jumps(),
+            CHANNEL_MISBEHAVES => self.channel_misbehaves().await,
+            _ => {
+                self.postgres_stumbles(what).await;
+                true
             }
-            2 => {
-                self.count("PostgreSQL silent");
-                self.before_postgres.silence(true);
-                sleep(Duration::from_millis(1_500)).await;
-                self.before_postgres.heal();
-            }
-            3 => {
-                self.count("backends terminated");
-                let end =
-                    "SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE pid <> pg_backend_pid()
-                           AND backend_type = 'client backend'";
-                let pool = self.shop.app.instance.app.db.pool();
-                // It may end the connection that says so.
-                drop(sqlx::query(end).execute(pool).await);
-            }
-            4 => {
-                self.count("PostgreSQL far away");
-                self.before_postgres.delay(Duration::from_millis(15));
-                sleep(Duration::from_millis(400)).await;
-                self.before_postgres.heal();
-            }
-            5 | 6 => {
-                let what = self.redis.stumble(&mut self.chance).await;
-                self.count(what);
-            }
-            7 | 8 => self.a_clock_jumps(),
-            _ => self.channel_misbehaves().await,
+        };
+        if is_so {
+            self.count(what);
         }
     }
 
-    /// The channel acts and hangs, hangs without acting, refuses, loses callbacks, repeats and reorders them, and takes
-    /// money before it has given the link away or after it has closed the trade.
-    async fn channel_misbehaves(&mut self) {
-        // None is dropped: of money that came behind a close, and was told of to nobody, only a statement tells.
-        const FAULTS: [(FaultOp, FaultKind); 16] = [
-            (FaultOp::Create, FaultKind::TimeoutAfter),
-            (FaultOp::Create, FaultKind::TimeoutBefore),
-            (FaultOp::Create, FaultKind::Refuse),
-            (FaultOp::Create, FaultKind::Reorder),
-            (FaultOp::Query, FaultKind::TimeoutBefore),
-            (FaultOp::Close, FaultKind::TimeoutAfter),
-            (FaultOp::Close, FaultKind::TimeoutBefore),
-            (FaultOp::Close, FaultKind::PayAfterClose),
-            (FaultOp::Refund, FaultKind::TimeoutAfter),
-            (FaultOp::Refund, FaultKind::TimeoutBefore),
-            (FaultOp::Refund, FaultKind::Refuse),
-            (FaultOp::Payout, FaultKind::TimeoutAfter),
-            (FaultOp::Payout, FaultKind::TimeoutBefore),
-            (FaultOp::Payout, FaultKind::Refuse),
-            (FaultOp::Webhook, FaultKind::Repeat),
-            (FaultOp::Webhook, FaultKind::Reorder),
-        ];
-        self.count("the channel misbehaved");
-        let (op, fault) = FAULTS[self.chance.one_of(FAULTS.len())];
-        let app = &self.shop.app;
-        let body = json!({"op": op, "fault": fault, "times": 2, "ms": 1_000});
-        // Its database may just be away: then it goes on to behave.
-        let order = app.http.put(format!("{}/sandbox/faults", app.url)).bearer_auth(OPERATOR).json(&body);
-        drop(order.send().await);
+    async fn postgres_stumbles(&mut self, what: &str) {
+        let (wire, chance) = (&self.before_postgres, &mut self.chance);
+        match what {
+            COMMITS_TO_BE_LOST => wire.lose_answers(1 + u32::try_from(chance.one_of(6)).expect("small")),
+            CUT => wire.cut(),
+            SILENT => wire.be_silent(Silence::Both, chance).await,
+            SILENT_ONE_WAY => wire.be_silent_one_way(chance).await,
+            TORN => wire.be_torn(chance).await,
+            TERMINATED => self.terminate_backends().await,
+            FAR_AWAY => {
+                wire.delay(Duration::from_millis(15));
+                sleep(Duration::from_millis(400)).await;
+                wire.heal();
+            }
+            other => panic!("PostgreSQL cannot stumble so: {other}"),
+        }
+    }
+
+    async fn terminate_backends(&self) {
+        let end = "SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE pid <> pg_backend_pid()
+                           AND backend_type = 'client backend'";
+        let pool = self.shop.app.instance.app.db.pool();
+        // It may end the connection that says so.
+        drop(sqlx::query(end).execute(pool).await);
     }
 
     /// Everything as it should be again.
@@ -187,5 +292,36 @@ impl Faults {
             self.instances.set_clock(index, 0);
         }
         self.shop.app.gateway.clear_faults().await.expect("no faults");
+    }
+
+    /// Tells what there was. Where enough were killed, everything must have been there, and have been met.
+    pub fn tell(&mut self) {
+        let wire = self.before_postgres.met();
+        self.counts.insert(COMMITS_CUT, wire.lost);
+        let wires: Vec<Met> = [Some(wire), self.redis.met()].into_iter().flatten().collect();
+        println!("{} kills; on the wires {wires:?}; {:?}", self.kills, self.counts);
+        if self.kills < ENOUGH {
+            return;
+        }
+        let expected = self.expected().into_iter();
+        let missing: Vec<_> = expected.filter(|(what, least)| self.counted(what) < *least).collect();
+        assert!(missing.is_empty(), "too few {missing:?} of {:?}", self.counts);
+        let was_quiet = |met: &Met| [met.lost, met.held, met.cut, met.torn].contains(&0);
+        assert!(!wires.iter().any(was_quiet), "something was met by nobody: {wires:?}");
+    }
+
+    fn counted(&self, what: &str) -> usize {
+        self.counts.get(what).copied().unwrap_or_default()
+    }
+
+    /// What there must have been, and how often at least.
+    fn expected(&self) -> Vec<(&'static str, usize)> {
+        let small = [&SMALL[..], self.redis.stumbles()].concat();
+        let came_back = [CAME_BACK_OFF, CAME_BACK_TO_WORK, CAME_BACK_TO_ANSWER];
+        let once = [&VICTIMS[..], &small, self.redis.losses(), &came_back, &[COMMITS_CUT]].concat();
+        let mut expected: Vec<_> = once.into_iter().map(|what| (what, 1)).collect();
+        expected.push((POSTGRES_CRASHED, self.kills / TURN));
+        expected.push((REDIS_LOST, self.kills / TURN));
+        expected
     }
 }

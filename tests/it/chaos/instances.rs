@@ -1,15 +1,23 @@
-//! Equal instances, which die and come back at the same addresses, by clocks that may be off.
+//! Instances of one shop, which die and come back at the same addresses, by clocks that may be off: some answer merchants
+//! and may work besides, one only works.
 
 use std::sync::Arc;
 use std::time::Duration;
 
+use futures_util::future::join_all;
+
 use super::clocks::{WallClock, clear_after};
+use super::faults::MOST_OFF_SECS;
+use super::life::LONGEST_LIFE_SECS;
 use crate::support::service::{Service, Shop};
 
-const INSTANCES: u16 = 3;
+/// Those that answer merchants. Behind them is one that only works, so that somebody does whatever the others come back as.
+const ANSWERING: usize = 3;
+const INSTANCES: usize = ANSWERING + 1;
 const FIRST_PORT: u16 = 8080;
-/// Time that passes after a storm: more than any clock was ahead, so that all show a time that none has shown yet.
-const PASSES: Duration = Duration::from_secs(75 * 60);
+/// Time that passes after a storm: more than any clock was ahead and any order lives, so that all show a time that none
+/// has shown yet, and an order whose only callback was lost runs out, which is when the channel is asked about it.
+const PASSES: Duration = Duration::from_secs(MOST_OFF_SECS as u64 + LONGEST_LIFE_SECS + 5 * 60);
 
 /// The instances of a shop, and the wires to their stores.
 pub struct Instances {
@@ -25,19 +33,31 @@ struct Instance {
     service: Option<Service>,
     clock: WallClock,
     is_off: bool,
+    answers: bool,
+    works: bool,
+}
+
+impl Instance {
+    fn roles(&self) -> &'static str {
+        match (self.answers, self.works) {
+            (true, true) => "api,workers",
+            (true, false) => "api",
+            (false, _) => "workers",
+        }
+    }
 }
 
 impl Instances {
     /// All of them, ready.
     pub async fn start(shop: &Arc<Shop>, database_url: String, redis_url: String) -> Self {
         let mut each = Vec::new();
-        for _ in 0..INSTANCES {
-            each.push(Instance { service: None, clock: WallClock::new().await, is_off: false });
+        for index in 0..INSTANCES {
+            let (clock, answers) = (WallClock::new().await, index < ANSWERING);
+            each.push(Instance { service: None, clock, is_off: false, answers, works: true });
         }
         let mut instances = Self { shop: shop.clone(), each, database_url, redis_url, passed_secs: 0 };
-        for index in 0..instances.len() {
-            instances.serve_again(index).await;
-        }
+        let all: Vec<_> = (0..instances.len()).collect();
+        instances.serve_again(&all).await;
         instances
     }
 
@@ -45,8 +65,28 @@ impl Instances {
         self.each.len()
     }
 
+    /// Where merchants are answered.
     pub fn urls(&self) -> Vec<String> {
-        self.each.iter().filter_map(|one| one.service.as_ref()).map(|service| service.url.clone()).collect()
+        let answering = self.each.iter().filter(|one| one.answers);
+        answering.filter_map(|one| one.service.as_ref()).map(|service| service.url.clone()).collect()
+    }
+
+    pub fn answers(&self, index: usize) -> bool {
+        self.each[index].answers
+    }
+
+    pub fn those_that_answer(&self) -> Vec<usize> {
+        (0..self.len()).filter(|&index| self.each[index].answers).collect()
+    }
+
+    pub fn those_that_work(&self) -> Vec<usize> {
+        (0..self.len()).filter(|&index| self.each[index].works).collect()
+    }
+
+    /// From its next start on one that answers works besides, or leaves that to others.
+    pub fn let_work(&mut self, index: usize, works: bool) {
+        assert!(self.each[index].answers, "{index} has nothing else to do");
+        self.each[index].works = works;
     }
 
     pub async fn kill(&mut self, index: usize) {
@@ -63,21 +103,32 @@ impl Instances {
         }
     }
 
-    pub async fn serve_again(&mut self, index: usize) {
-        let one = &mut self.each[index];
-        let mut command = one.clock.command(&self.shop);
+    /// Starts those that are dead; they get ready side by side.
+    pub async fn serve_again(&mut self, indexes: &[usize]) {
+        let started = join_all(indexes.iter().map(|&index| self.serve(index))).await;
+        for (&index, service) in indexes.iter().zip(started) {
+            self.each[index].service = Some(service);
+        }
+    }
+
+    async fn serve(&self, index: usize) -> Service {
+        let one = &self.each[index];
+        // The channel tells those that answer: whoever only works gives their address.
+        let before = format!("export PUBLIC_URL=\"${{PUBLIC_URL%:*}}:{FIRST_PORT}\"");
+        let mut command = one.clock.command(&self.shop, if one.answers { "" } else { &before });
+        command.env("PAYONCE_ROLES", one.roles());
         command.env("DATABASE_URL", &self.database_url).env("REDIS_URL", &self.redis_url);
         command.env("DATABASE_STATEMENT_MS", "2000");
         let port = FIRST_PORT + u16::try_from(index).expect("few");
         let service = self.shop.start_at(command, port).await;
         one.clock.assert_goes_by_it(&service).await;
-        one.service = Some(service);
+        service
     }
 
-    /// Whether another one's clock is right: a channel listens to nobody whose clock is far off, so somebody must keep
-    /// the time for merchants to hear an answer at all.
+    /// Whether the clock of another one that answers is right: a channel listens to nobody whose clock is far off, so
+    /// somebody must keep the time for merchants to hear an answer at all.
     pub fn may_be_off(&self, index: usize) -> bool {
-        self.each.iter().enumerate().any(|(other, one)| other != index && !one.is_off)
+        self.each.iter().enumerate().any(|(other, one)| other != index && one.answers && !one.is_off)
     }
 
     pub fn is_off(&self, index: usize) -> bool {

@@ -1,48 +1,31 @@
 //! Whether what merchants were told is so: the log of all answers against what is there when all is calm. No store and
 //! no clock is asked here, so that every rule can be seen to fail.
 //!
-//! Together with the audit this is also "what was refused moved no money and sold no stock": stock and ledger agree with
-//! the things that are there (audit), and no thing is there that was refused or not asked for (here).
+//! Together with what must be so at rest this is also "what was refused moved no money and sold no stock": stock and
+//! ledger agree with the things that are there ([`super::rest`] and the audit), and no thing is there that was refused or
+//! not asked for (here).
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use serde_json::Value;
+use super::heard::Heard;
+use super::told::{Index, Kind, Thing, Told, differences, text};
 
-/// What the merchant asked for and was told.
-#[derive(Clone, Debug)]
-pub struct Told {
-    pub path: String,
-    pub key: String,
-    pub body: Value,
-    pub status: u16,
-    pub answer: String,
+/// The rules, and the list of them all.
+macro_rules! rules {
+    ($($(#[$meaning:meta])* $rule:ident,)*) => {
+        /// What must be so.
+        #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+        pub enum Rule {
+            $($(#[$meaning])* $rule,)*
+        }
+
+        impl Rule {
+            pub const ALL: &[Self] = &[$(Self::$rule),*];
+        }
+    };
 }
 
-/// What kind of thing is there.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub enum Kind {
-    Order,
-    Attempt,
-    Refund,
-    Settlement,
-    Withdrawal,
-    Hold,
-}
-
-/// A thing that is there, under the name by which it was asked for.
-#[derive(Clone, Debug)]
-pub struct Thing {
-    pub kind: Kind,
-    pub name: String,
-    /// What never changes: as it was told, so it must read.
-    pub fields: Value,
-    /// Where it stands, as it must read in every answer that told of an end.
-    pub standing: Value,
-}
-
-/// What must be so.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub enum Rule {
+rules! {
     /// A key that was answered says the same, byte for byte.
     ToldAlike,
     /// What was done is there.
@@ -51,16 +34,28 @@ pub enum Rule {
     ReadsAsTold,
     /// What had come to its end stays as it was told.
     EndsStay,
+    /// Whoever looks at an order again sees it where it was, or further on.
+    OrdersGoForward,
     /// Who was told that it is paid was told the truth.
     PaidIsPaid,
+    /// Money that the channel told of, and that was acknowledged, pays its order or is stray.
+    AcknowledgedMoneyIsKnown,
+    /// An order is cancelled by whoever was told so.
+    CancelledIsTold,
     /// Usage that was acknowledged is not forgotten.
     UsageIsHeard,
+    /// A hold is moved by what was acknowledged, and by nothing that was refused.
+    HoldsMoveAsTold,
     /// What was refused is not there.
     RefusedIsAbsent,
     /// However often it was asked for until the answer was known, it is there once.
     OneEffect,
     /// Nothing is there that nobody asked for.
     NothingUnasked,
+    /// What the merchant's endpoint hears has one id and one body, however often it comes.
+    HeardAlike,
+    /// Every end was told to it.
+    EndsAreHeard,
 }
 
 /// A rule that does not hold, and where.
@@ -72,101 +67,43 @@ pub struct Violation {
 
 /// Where an order or a hold never leaves again.
 const ENDS: [&str; 3] = ["CLOSED", "CONFIRMED", "RELEASED"];
+/// The way of an order that is paid. One that is not is closed instead.
+const WAY: [&str; 4] = ["PENDING", "PAID", "PARTIALLY_REFUNDED", "REFUNDED"];
 
-impl Told {
-    pub fn reply(&self) -> Value {
-        serde_json::from_str(&self.answer).unwrap_or_default()
-    }
-
-    pub fn code(&self) -> String {
-        text(&self.reply(), "code")
-    }
-
-    /// Which door it knocked at: the path without numbers.
-    pub fn route(&self) -> String {
-        let is_word = |part: &&str| !part.is_empty() && part.chars().all(|c| c.is_ascii_lowercase());
-        self.path.split('/').filter(is_word).collect::<Vec<_>>().join(" ")
-    }
-
-    pub fn is_done(&self) -> bool {
-        matches!(self.status, 200 | 201)
-    }
-
-    /// The thing that it asked for, where it asked for one.
-    pub fn asked_for(&self) -> Option<(Kind, String)> {
-        Some(match self.path.as_str() {
-            "/orders" => (Kind::Order, text(&self.body["metadata"], "mark")),
-            // Its name is allotted; what is refused has none.
-            "/pay/url" if self.is_done() => (Kind::Attempt, text(&self.reply(), "pay_order_id")),
-            "/refunds" => (Kind::Refund, text(&self.body, "refund_no")),
-            "/settlements" => (Kind::Settlement, text(&self.body, "order_no")),
-            "/withdrawals" => (Kind::Withdrawal, text(&self.body, "withdrawal_no")),
-            "/usage/holds" => (Kind::Hold, text(&self.body, "idempotency_key")),
-            _ => return None,
-        })
-    }
-
-    /// The order or hold that it is about, by the number that the service knows it by.
-    fn is_about(&self) -> Option<(Kind, String)> {
-        let mut parts = self.path.split('/').skip(1);
-        match (parts.next()?, parts.next(), parts.next()) {
-            ("orders", Some(order_no), Some(_)) => Some((Kind::Order, order_no.to_owned())),
-            ("usage", Some("holds"), Some(hold_id)) => Some((Kind::Hold, hold_id.to_owned())),
-            ("usage", ..) => Some((Kind::Hold, text(&self.reply(), "hold_id"))),
-            ("orders", ..) => Some((Kind::Order, text(&self.reply(), "order_no"))),
-            ("pay", ..) => Some((Kind::Order, text(&self.body, "order_no"))),
-            _ => None,
+/// All that is not so, by what was told, what the merchant's endpoint heard, and what is there.
+pub fn judge(log: &[Told], heard: &[Heard], there: &[Thing]) -> Vec<Violation> {
+    let mut about = BTreeMap::<_, Vec<_>>::new();
+    for (place, told) in log.iter().enumerate() {
+        if let Some(number) = told.is_about() {
+            about.entry(number).or_default().push((place, told));
         }
     }
-}
-
-fn text(value: &Value, field: &str) -> String {
-    value[field].as_str().unwrap_or_default().to_owned()
-}
-
-/// All that is not so.
-pub fn judge(log: &[Told], there: &[Thing]) -> Vec<Violation> {
     let mut case = Case { log, there: Index::of(there), violations: Vec::new() };
     case.keys_say_the_same();
     case.things_are_as_told();
     case.things_were_asked_for();
-    case.ends_stay();
+    case.acknowledged_money_is_known();
+    case.news_are_heard_alike(heard);
+    case.ends_are_heard(heard, there);
+    for (number, told) in about {
+        let Some(thing) = case.there.by_number.get(&number).copied() else { continue };
+        case.ends_stay(thing, &told);
+        match thing.kind {
+            Kind::Hold => case.holds_move_as_told(thing, &told),
+            _ => case.orders_go_forward(thing, &told),
+        }
+    }
     case.violations
 }
 
-/// How a thing reads, where that is not as it was told.
-pub fn differences(thing: &Thing, reply: &Value) -> Vec<String> {
-    let fields = thing.fields.as_object().into_iter().flatten();
-    let differing = fields.filter(|(field, value)| reply[field.as_str()] != **value);
-    differing
-        .map(|(field, value)| format!("{field} is {value} and was told as {}", reply[field.as_str()]))
-        .collect()
-}
-
-/// What is there, by the names that merchants gave and by the numbers of the service.
-struct Index<'a> {
-    by_name: BTreeMap<Kind, BTreeMap<&'a str, Vec<&'a Thing>>>,
-    by_number: BTreeMap<(Kind, String), &'a Thing>,
-}
-
-impl<'a> Index<'a> {
-    fn of(there: &'a [Thing]) -> Self {
-        let mut by_name = BTreeMap::<_, BTreeMap<_, Vec<_>>>::new();
-        let mut by_number = BTreeMap::new();
-        for thing in there {
-            by_name.entry(thing.kind).or_default().entry(thing.name.as_str()).or_default().push(thing);
-            let number = match thing.kind {
-                Kind::Order => text(&thing.fields, "order_no"),
-                Kind::Hold => text(&thing.fields, "hold_id"),
-                _ => continue,
-            };
-            by_number.insert((thing.kind, number), thing);
-        }
-        Self { by_name, by_number }
-    }
-
-    fn named(&self, kind: Kind, name: &str) -> &[&'a Thing] {
-        self.by_name.get(&kind).and_then(|names| names.get(name)).map_or(&[], Vec::as_slice)
+/// Whether an order goes from one state to the other, in any number of steps. Back goes only what a channel takes back,
+/// and none does here.
+fn leads_to(from: &str, to: &str) -> bool {
+    let place = |status: &str| WAY.iter().position(|one| *one == status);
+    match (place(from), place(to)) {
+        (Some(from), Some(to)) => from <= to,
+        (Some(from), None) => from == 0 && to == "CLOSED",
+        (None, _) => from == to,
     }
 }
 
@@ -181,22 +118,26 @@ impl Case<'_> {
         self.violations.push(Violation { rule, what });
     }
 
+    /// What is kept is one answer. Another one may be given only to who asked before it was known.
     fn keys_say_the_same(&mut self) {
-        let mut first = BTreeMap::<&str, &Told>::new();
-        for told in self.log {
-            match first.get(told.key.as_str()) {
-                Some(before) if (before.status, &before.answer) != (told.status, &told.answer) => {
-                    self.complain(Rule::ToldAlike, format!("{before:#?} and then {told:#?}"));
+        let mut kept = BTreeMap::<&str, (usize, &Told)>::new();
+        for (place, told) in self.log.iter().enumerate() {
+            match kept.get(told.key.as_str()) {
+                Some((known, first)) => {
+                    let is_same = (first.status, &first.answer) == (told.status, &told.answer);
+                    if !is_same && (told.is_kept() || told.after > *known) {
+                        self.complain(Rule::ToldAlike, format!("{first:#?} and then {told:#?}"));
+                    }
                 }
-                None if told.is_done() => {
-                    first.insert(&told.key, told);
-                }
-                _ => {}
+                None if told.is_kept() => drop(kept.insert(&told.key, (place, told))),
+                None => {}
             }
         }
     }
 
     fn things_are_as_told(&mut self) {
+        let done: BTreeSet<_> =
+            self.log.iter().filter(|told| told.is_done()).filter_map(Told::asked_for).collect();
         for told in self.log {
             let Some((kind, name)) = told.asked_for() else { continue };
             match (told.is_done(), self.there.named(kind, &name).first().copied()) {
@@ -206,10 +147,11 @@ impl Case<'_> {
                         self.complain(Rule::ReadsAsTold, format!("{difference}: {told:#?}"));
                     }
                 }
-                (false, Some(thing)) => {
+                // Of two who asked for the same one may have come too early.
+                (false, Some(thing)) if !done.contains(&(kind, name)) => {
                     self.complain(Rule::RefusedIsAbsent, format!("{told:#?}, and there is {thing:#?}"));
                 }
-                (false, None) => {}
+                (false, _) => {}
             }
         }
     }
@@ -224,33 +166,104 @@ impl Case<'_> {
             if count > 1 {
                 self.complain(Rule::OneEffect, format!("{kind:?} {name} is there {count} times"));
             }
-            // An attempt that was refused is there too, and nobody heard its name.
-            if kind != Kind::Attempt && !asked.contains(&(kind, name.to_owned())) {
+            // An attempt that was refused is there too, and nobody heard its name; money comes from the channel.
+            let has_no_asker = matches!(kind, Kind::Attempt | Kind::Money);
+            if !has_no_asker && !asked.contains(&(kind, name.to_owned())) {
                 self.complain(Rule::NothingUnasked, format!("{kind:?} {name}"));
             }
         }
     }
 
-    fn ends_stay(&mut self) {
-        for told in self.log {
-            let Some(thing) = told.is_about().and_then(|number| self.there.by_number.get(&number).copied())
-            else {
-                continue;
-            };
-            let (reply, standing) = (told.reply(), &thing.standing);
+    fn acknowledged_money_is_known(&mut self) {
+        for told in self.log.iter().filter(|told| told.is_acknowledged()) {
+            let known = self.there.named(Kind::Money, &text(&told.body, "transaction_id"));
+            let wrong = known.first().map(|money| differences(money, &told.body));
+            if wrong.as_ref().is_none_or(|wrong| !wrong.is_empty()) {
+                self.complain(Rule::AcknowledgedMoneyIsKnown, format!("{told:#?}, and there: {wrong:#?}"));
+            }
+        }
+    }
+
+    fn news_are_heard_alike(&mut self, heard: &[Heard]) {
+        let (mut bodies, mut ids) = (BTreeMap::new(), BTreeMap::new());
+        for one in heard {
+            let body = *bodies.entry(&one.id).or_insert(&one.body);
+            let id = *ids.entry(one.news()).or_insert(&one.id);
+            if *body != one.body || *id != one.id {
+                self.complain(Rule::HeardAlike, format!("{id} with {body}, and then {one:#?}"));
+            }
+        }
+    }
+
+    fn ends_are_heard(&mut self, heard: &[Heard], there: &[Thing]) {
+        let taken: BTreeSet<_> = heard.iter().filter(|one| one.is_taken).map(Heard::news).collect();
+        for thing in there {
+            if thing.news().is_some_and(|news| !taken.contains(&news)) {
+                self.complain(Rule::EndsAreHeard, format!("{thing:#?}"));
+            }
+        }
+    }
+
+    fn ends_stay(&mut self, thing: &Thing, told: &[(usize, &Told)]) {
+        let standing = &thing.standing;
+        for (_, told) in told {
+            let reply = told.reply();
             let is_end = ENDS.contains(&text(&reply, "status").as_str()) && told.path != "/pay/url";
             let mut ends = standing.as_object().into_iter().flatten();
             if told.is_done() && is_end && ends.any(|(field, value)| reply[field.as_str()] != *value) {
                 self.complain(Rule::EndsStay, format!("{told:#?}, and it stands as {standing}"));
             }
-            let is_paid = !matches!(standing["status"].as_str(), Some("PENDING" | "CLOSED"));
-            if told.code() == "ORDER_IS_ALREADY_PAID" && !is_paid {
+        }
+    }
+
+    fn orders_go_forward(&mut self, order: &Thing, told: &[(usize, &Told)]) {
+        let standing = &order.standing;
+        let status = text(standing, "status");
+        for (_, told) in told.iter().filter(|(_, told)| told.code() == "ORDER_IS_ALREADY_PAID") {
+            if matches!(status.as_str(), "PENDING" | "CLOSED") {
                 self.complain(Rule::PaidIsPaid, format!("{told:#?}, and it stands as {standing}"));
             }
-            let reported = told.body["cumulative_units"].as_i64().filter(|_| told.is_done());
-            if reported > standing["units"].as_i64() {
-                self.complain(Rule::UsageIsHeard, format!("{told:#?}, and it stands as {standing}"));
+        }
+        if standing["close_reason"] == "CANCELLED" && !told.iter().any(|(_, told)| told.did("/close")) {
+            self.complain(Rule::CancelledIsTold, format!("nobody was told that {order:#?} is closed"));
+        }
+        let looks: Vec<_> = told.iter().filter(|(_, told)| told.is_look()).collect();
+        for (place, look) in &looks {
+            if look.status == 404 {
+                self.complain(Rule::DoneIsThere, format!("{look:#?}, and there is {order:#?}"));
+                continue;
             }
+            let seen = text(&look.reply(), "status");
+            let later = looks.iter().filter(|(_, later)| later.after > *place && later.is_done());
+            let mut later = later.map(|(_, later)| text(&later.reply(), "status")).chain([status.clone()]);
+            if let Some(back) = later.find(|later| !leads_to(&seen, later)) {
+                self.complain(Rule::OrdersGoForward, format!("{look:#?}, and later {back}"));
+            }
+        }
+    }
+
+    /// What was acknowledged is the most that may have moved a hold, and the least that must have.
+    fn holds_move_as_told(&mut self, hold: &Thing, told: &[(usize, &Told)]) {
+        let standing = &hold.standing;
+        let told = || told.iter().map(|(_, told)| *told);
+        let units = standing["units"].as_i64();
+        let reported = told().filter_map(Told::heard_units).max();
+        if reported > units {
+            self.complain(Rule::UsageIsHeard, format!("{reported:?} units, and it stands as {standing}"));
+        }
+        let confirmed: Vec<_> = told().filter(|told| told.did("/confirm")).collect();
+        let named = confirmed.iter().filter_map(|told| told.body["units"].as_i64()).max();
+        let is_told = match text(standing, "status").as_str() {
+            "CONFIRMED" => !confirmed.is_empty(),
+            "RELEASED" => told().any(|told| told.did("/release")),
+            _ => true,
+        };
+        let is_charged = standing["charged"].as_i64() > Some(0) && confirmed.is_empty();
+        if units > reported.max(named) || !is_told || is_charged {
+            self.complain(
+                Rule::HoldsMoveAsTold,
+                format!("{hold:#?} after {:#?}", told().collect::<Vec<_>>()),
+            );
         }
     }
 }

@@ -9,9 +9,12 @@ use tokio::time::sleep;
 
 use super::callbacks::Callback;
 use super::client::Merchant;
-use super::judge::Told;
+use super::told::Told;
 use crate::support::Chance;
 use crate::support::service::Shop;
+
+/// Longest that an order waits for its money.
+pub const LONGEST_LIFE_SECS: u64 = 1_800;
 
 /// One of those who sell and pay at the same time, with names of its own.
 pub struct Seller {
@@ -37,6 +40,9 @@ impl Seller {
             let (mark, user) =
                 (format!("{}-{}", self.name, self.count), format!("u{}", self.chance.one_of(4)));
             self.live(&mark, &user).await;
+            if self.one_in(3) {
+                self.meddle(&mark).await;
+            }
             if self.one_in(3) {
                 self.meter(&mark, &user).await;
             }
@@ -70,7 +76,7 @@ impl Seller {
     }
 
     async fn order(&mut self, mark: &str, user: &str) -> Told {
-        let expires_in = if self.one_in(6) { 1 } else { 1_800 };
+        let expires_in = if self.one_in(6) { 1 } else { LONGEST_LIFE_SECS };
         let mut order = json!({"user_id": user, "currency": "CNY", "expires_in": expires_in,
                                "metadata": {"mark": mark}});
         // Without a number of its own an order that is asked for twice would be two.
@@ -83,7 +89,8 @@ impl Seller {
             // Of the rare thing there is not enough for all.
             _ => {
                 let sku = if self.one_in(5) { "RARE" } else { "TEA" };
-                order["items"] = json!([{"sku": sku, "quantity": 1, "unit_price": 1990}]);
+                let quantity = 1 + self.chance.one_of(3);
+                order["items"] = json!([{"sku": sku, "quantity": quantity, "unit_price": 995}]);
             }
         }
         if order["items"].is_null() {
@@ -131,10 +138,7 @@ impl Seller {
             self.post("/settlements", &format!("S-{mark}"), json!({"order_no": order_no})).await;
         }
         for part in 0..self.chance.one_of(3) {
-            let refund_no = format!("R-{mark}-{part}");
-            let amount = 1 + self.chance.one_of(1_200);
-            let body = json!({"refund_no": refund_no, "order_no": order_no, "amount": amount});
-            self.post("/refunds", &refund_no, body).await;
+            self.give_back(&format!("R-{mark}-{part}"), order_no).await;
         }
         if self.one_in(3) {
             let number = format!("W-{mark}");
@@ -151,18 +155,18 @@ impl Seller {
 
     /// What was told once is told again.
     async fn repeat_something(&mut self) {
-        let done: Option<Told> = {
+        let kept: Option<Told> = {
             let log = self.merchant.log.lock().expect("no panic");
-            let told = &log[self.chance.one_of(log.len())];
-            told.is_done().then(|| told.clone())
+            let kept: Vec<_> = log.iter().filter(|told| told.is_kept()).collect();
+            (!kept.is_empty()).then(|| kept[self.chance.one_of(kept.len())].clone())
         };
-        if let Some(told) = done {
+        if let Some(told) = kept {
             self.merchant.ask_again(&told).await;
         }
     }
 
     /// Presses a button at the channel, until it is answered: its books live in the database that crashes.
-    async fn at_the_channel(&self, attempt: &str, button: &str, body: Value) -> Value {
+    pub async fn at_the_channel(&self, attempt: &str, button: &str, body: Value) -> Value {
         for _ in 0..200 {
             let app = &self.shop.app;
             let request = app.http.post(format!("{}/sandbox/trades/{attempt}/{button}", app.url)).json(&body);

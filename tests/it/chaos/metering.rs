@@ -19,6 +19,11 @@ impl Seller {
             let report = json!({"message_id": message, "cumulative_units": units});
             self.post(&format!("/usage/holds/{hold_id}/progress"), &message, report).await;
         }
+        if units > 0 && self.one_in(4) {
+            // Fewer than were reported are not charged.
+            let fewer = json!({"units": units - 1});
+            self.post(&format!("/usage/holds/{hold_id}/confirm"), &format!("{key}-fewer"), fewer).await;
+        }
         let (last, at_the_end) = (format!("{key}-end"), self.chance.one_of(5));
         match at_the_end {
             // It runs out.

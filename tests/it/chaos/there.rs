@@ -2,7 +2,7 @@
 
 use serde_json::Value;
 
-use super::judge::{Kind, Thing};
+use super::told::{Kind, Thing};
 use crate::support::TestApp;
 
 const ALL: &str = "
@@ -10,7 +10,7 @@ const ALL: &str = "
     SELECT 'Order', mark,
            jsonb_build_object('order_no', order_no, 'user_id', user_id, 'amount', amount, 'currency', currency,
                               'kind', kind),
-           jsonb_build_object('status', status)
+           jsonb_build_object('status', status, 'close_reason', close_reason)
     FROM sold
     UNION ALL
     SELECT 'Attempt', pay_order_id,
@@ -20,7 +20,8 @@ const ALL: &str = "
     FROM pay_orders AS attempt JOIN sold USING (merchant_id, order_no)
     UNION ALL
     SELECT 'Refund', refund_no,
-           jsonb_build_object('refund_no', refund_no, 'order_no', order_no, 'amount', amount, 'currency', currency), '{}'
+           jsonb_build_object('refund_no', refund_no, 'order_no', order_no, 'amount', amount, 'currency', currency),
+           jsonb_build_object('status', status)
     FROM refunds WHERE refund_no LIKE 'R-' || $1 || '%'
     UNION ALL
     SELECT 'Settlement', order_no,
@@ -31,14 +32,24 @@ const ALL: &str = "
     UNION ALL
     SELECT 'Withdrawal', withdrawal_no,
            jsonb_build_object('withdrawal_no', withdrawal_no, 'user_id', user_id, 'amount', amount, 'currency', currency),
-           '{}'
+           jsonb_build_object('status', status)
     FROM withdrawals WHERE withdrawal_no LIKE 'W-' || $1 || '%'
     UNION ALL
     SELECT 'Hold', idempotency_key,
            jsonb_build_object('hold_id', hold_id, 'user_id', user_id, 'product_code', product_code,
                               'idempotency_key', idempotency_key, 'estimated_units', estimated_units),
            jsonb_build_object('status', status, 'charged', charged, 'units', units)
-    FROM usage_holds WHERE idempotency_key LIKE 'H-' || $1 || '%'";
+    FROM usage_holds WHERE idempotency_key LIKE 'H-' || $1 || '%'
+    UNION ALL
+    SELECT 'Money', attempt.transaction_id,
+           jsonb_build_object('out_trade_no', pay_order_id, 'total_fee', sold.amount, 'currency', sold.currency), '{}'
+    FROM sold JOIN pay_orders AS attempt ON attempt.pay_order_id = sold.paid_by
+    UNION ALL
+    SELECT 'Money', stray.transaction_id,
+           jsonb_build_object('out_trade_no', out_trade_no, 'total_fee', stray.amount, 'currency', stray.currency), '{}'
+    FROM stray_payments AS stray
+    JOIN pay_orders AS attempt ON attempt.pay_order_id = stray.out_trade_no
+    JOIN sold ON (sold.merchant_id, sold.order_no) = (attempt.merchant_id, attempt.order_no)";
 
 /// Everything whose name was given in this chapter.
 pub async fn all_of(app: &TestApp, chapter: &str) -> Vec<Thing> {
@@ -61,6 +72,7 @@ fn kind_of(word: &str) -> Kind {
         "Settlement" => Kind::Settlement,
         "Withdrawal" => Kind::Withdrawal,
         "Hold" => Kind::Hold,
+        "Money" => Kind::Money,
         other => panic!("no kind of thing: {other}"),
     }
 }

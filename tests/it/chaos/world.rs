@@ -9,12 +9,13 @@ use futures_util::future::join_all;
 
 use super::client::Merchant;
 use super::faults::{Faults, Turns};
-use super::instances::Instances;
-use super::judge::{Kind, Thing, differences, judge};
+use super::heard::Endpoint;
+use super::judge::judge;
 use super::life::Seller;
-use super::proxy::Proxy;
 use super::redis_side::RedisSide;
+use super::rest::{SHELF, unrest};
 use super::there;
+use super::told::{Kind, Thing, differences};
 use crate::support::service::Shop;
 use crate::support::{Chance, TestOptions, stores};
 
@@ -30,6 +31,7 @@ const TOLD: usize = 5;
 pub struct World {
     shop: Arc<Shop>,
     merchant: Arc<Merchant>,
+    endpoint: Endpoint,
     faults: Faults,
     chance: Chance,
     chapters: usize,
@@ -41,31 +43,22 @@ impl World {
     pub async fn open(redis: RedisSide, turns: Turns) -> Self {
         let (mut chance, since) = (Chance::new(), Instant::now());
         let postgres = stores::private_postgres().await;
-        let wire = Proxy::before(postgres.port()).await;
         let options = TestOptions {
             database_url: Some(postgres.url()),
             redis_url: Some(redis.url()),
             ..TestOptions::default()
         };
         let shop = Arc::new(Shop::over(options, Vec::new()).await);
-        shop.app.stock("RARE", 40).await;
+        for (sku, stock) in SHELF {
+            shop.app.stock(sku, stock).await;
+        }
+        let endpoint = Endpoint::start().await;
+        shop.app.tell_at(Some(&endpoint.url)).await;
         shop.app.rebate_rule(None, "0.07").await;
         shop.app.tokens("3").await;
-        let database_url = wire.before_url(&postgres.url(), postgres.port());
-        let instances = Instances::start(&shop, database_url, redis.url_through_the_wire()).await;
-        let merchant = Arc::new(Merchant::new(instances.urls()));
-        let faults = Faults {
-            shop: shop.clone(),
-            instances,
-            postgres,
-            before_postgres: wire,
-            redis,
-            chance: chance.another(),
-            turns,
-            kills: 0,
-            counts: BTreeMap::new(),
-        };
-        Self { shop, merchant, faults, chance, chapters: 0, orders: 0, since }
+        let faults = Faults::around(shop.clone(), postgres, redis, chance.another(), turns).await;
+        let merchant = Arc::new(Merchant::new(faults.instances.urls()));
+        Self { shop, merchant, endpoint, faults, chance, chapters: 0, orders: 0, since }
     }
 
     /// A storm with so many kills, and what becomes of it.
@@ -73,6 +66,7 @@ impl World {
         self.chapters += 1;
         let chapter = format!("C{}-", self.chapters);
         self.merchant.is_over.store(false, Ordering::Relaxed);
+        self.endpoint.is_well(false);
         let sellers: Vec<_> = (0..SELLERS)
             .map(|name| {
                 let (shop, merchant) = (self.shop.clone(), self.merchant.clone());
@@ -90,9 +84,10 @@ impl World {
         self.be_judged(&chapter).await;
     }
 
-    /// Time passes, and everything comes to its end by itself.
+    /// Time passes, and everything comes to its end by what lives; then all is as it must be at rest.
     async fn come_to_rest(&mut self) {
         self.faults.instances.let_time_pass();
+        self.endpoint.is_well(true);
         // A channel that met dead services and clocks that were off takes its time; here it repeats itself at once.
         self.shop
             .app
@@ -103,29 +98,34 @@ impl World {
             .await;
         let drained = self.shop.settle_within(PATIENCE, "after all that").await;
         println!("chapter {}: drained in {drained:?}", self.chapters);
+        let unrest = unrest(&mut self.shop.app.direct_connection().await).await;
+        assert!(unrest.is_empty(), "{unrest:#?}");
+        self.shop.app.assert_books_agree_both_ways().await;
+        self.shop.app.assert_invariants().await;
     }
 
     /// Nothing of the log is kept afterwards.
     async fn be_judged(&mut self, chapter: &str) {
         self.ask_for_some_again().await;
-        let log = std::mem::take(&mut *self.merchant.log.lock().expect("no panic"));
         let there = there::all_of(&self.shop.app, chapter).await;
-        let violations = judge(&log, &there);
+        self.look_at_some(&there).await;
+        let log = std::mem::take(&mut *self.merchant.log.lock().expect("no panic"));
+        let heard = self.endpoint.take();
+        let violations = judge(&log, &heard, &there);
         let first = &violations[..violations.len().min(TOLD)];
         assert!(violations.is_empty(), "{} violations, among them {first:#?}", violations.len());
-        self.look_at_some(&there).await;
         let mut kinds = BTreeMap::<String, usize>::new();
         for told in &log {
             *kinds.entry(format!("{} {} {}", told.route(), told.status, told.code())).or_default() += 1;
         }
-        println!("{} answers, {} things; {kinds:?}", log.len(), there.len());
+        println!("{} answers, {} calls, {} things; {kinds:?}", log.len(), heard.len(), there.len());
     }
 
     async fn ask_for_some_again(&mut self) {
         let log = self.merchant.log.lock().expect("no panic").clone();
-        let done: Vec<_> = log.iter().filter(|told| told.is_done()).collect();
-        for _ in 0..LOOKED_AT.min(done.len()) {
-            self.merchant.ask_again(done[self.chance.one_of(done.len())]).await;
+        let kept: Vec<_> = log.iter().filter(|told| told.is_kept()).collect();
+        for _ in 0..LOOKED_AT.min(kept.len()) {
+            self.merchant.ask_again(kept[self.chance.one_of(kept.len())]).await;
         }
     }
 
@@ -133,7 +133,8 @@ impl World {
     async fn look_at_some(&mut self, there: &[Thing]) {
         for _ in 0..LOOKED_AT.min(there.len()) {
             let thing = &there[self.chance.one_of(there.len())];
-            let seen = self.merchant.get(&path_of(thing)).await;
+            let Some(path) = path_of(thing) else { continue };
+            let seen = self.merchant.get(&path).await;
             assert_eq!(
                 (seen.status, differences(thing, &seen.body)),
                 (200, Vec::new()),
@@ -145,13 +146,16 @@ impl World {
 
     pub async fn end(mut self) {
         println!(
-            "{} orders in {:?}, {} times unknown: {:?}",
+            "{} orders in {:?}, {} times unknown",
             self.orders,
             self.since.elapsed(),
             self.merchant.unknown.load(Ordering::Relaxed),
-            self.faults.counts,
         );
+        self.faults.tell();
         self.faults.instances.kill_all().await;
+        // Whoever looks on has nothing to finish.
+        let unfinished = self.shop.unfinished().await;
+        assert!(unfinished.is_empty(), "{unfinished:#?}");
         let Self { shop, merchant, faults, .. } = self;
         let Faults { shop: one, instances, postgres, redis, .. } = faults;
         drop((one, instances, merchant));
@@ -160,16 +164,17 @@ impl World {
     }
 }
 
-/// Where a merchant looks at it.
-fn path_of(thing: &Thing) -> String {
+/// Where a merchant looks at it; money has no door of its own.
+fn path_of(thing: &Thing) -> Option<String> {
     let (name, number) =
         (&thing.name, |field: &str| thing.fields[field].as_str().expect("a number").to_owned());
-    match thing.kind {
+    Some(match thing.kind {
         Kind::Order => format!("/orders/{}", number("order_no")),
         Kind::Attempt => format!("/pay/{name}"),
         Kind::Refund => format!("/refunds/{name}"),
         Kind::Settlement => format!("/settlements/{name}"),
         Kind::Withdrawal => format!("/withdrawals/{name}"),
         Kind::Hold => format!("/usage/holds/{}", number("hold_id")),
-    }
+        Kind::Money => return None,
+    })
 }

@@ -356,6 +356,11 @@ impl TestApp {
     /// Every invariant holds, now and after every grace is over.
     pub async fn assert_books_balance(&self) {
         self.relay_until_idle().await;
+        self.assert_invariants().await;
+    }
+
+    /// The same, and nothing is told to the outside before.
+    pub async fn assert_invariants(&self) {
         let report = audit::audit(&self.instance.app.db, self.clock.now()).await.expect("an audit");
         let violated: Vec<_> = report.checks.iter().filter(|check| check.violations > 0).collect();
         assert!(report.ok && violated.is_empty(), "{violated:#?}");

@@ -27,6 +27,7 @@ pub mod silent;
 pub mod statements;
 pub mod stores;
 pub mod usage;
+mod worker;
 
 pub use app::{OPERATOR, PUBLISHABLE_KEY, SANDBOX_SECRET, SECRET_KEY, TestApp, TestOptions, metric};
 pub use chance::Chance;

@@ -10,6 +10,62 @@ use sqlx::{AssertSqlSafe, Connection, Executor, PgConnection};
 use super::app::{SANDBOX_SECRET, SECRET_KEY, TestApp};
 use super::reply::Reply;
 
+/// Payments of the sandbox that are not in our books, not once, or otherwise.
+const PAYMENTS: &str = "
+    WITH taken AS (
+        SELECT payment.transaction_id, payment.transaction_id || ' of ' || payment.pay_order_id AS name,
+               (payment.pay_order_id, payment.amount, payment.currency) AS there, payment.refunded_amount,
+               (orders.order_no IS NOT NULL)::int + (stray.stray_id IS NOT NULL)::int AS places,
+               CASE WHEN stray.stray_id IS NULL THEN (attempt.pay_order_id, orders.amount, orders.currency)
+                    ELSE (stray.out_trade_no, stray.amount, stray.currency) END AS here,
+               CASE WHEN stray.stray_id IS NULL THEN orders.refunded_amount
+                    WHEN stray.status = 'REFUNDED' THEN stray.amount
+                    -- On its way, it may be there already.
+                    WHEN stray.status = 'REFUNDING' THEN payment.refunded_amount
+                    ELSE 0 END AS gone_back
+        FROM sandbox.payments AS payment
+        LEFT JOIN pay_orders AS attempt USING (pay_order_id)
+        LEFT JOIN orders ON orders.paid_by = attempt.pay_order_id
+                        AND attempt.transaction_id = payment.transaction_id
+        LEFT JOIN stray_payments AS stray ON stray.transaction_id = payment.transaction_id)
+    SELECT 'payment ' || name || ' is in ' || places || ' places' FROM taken
+    WHERE places <> 1
+       -- The sandbox told of it; what it keeps to itself only its statement tells.
+       AND (places > 0 OR EXISTS (SELECT FROM sandbox.deliveries WHERE position(transaction_id IN body) > 0))
+    UNION ALL
+    SELECT 'payment ' || name || ' is ' || there::text || ' there and ' || here::text || ' here'
+    FROM taken WHERE places = 1 AND there::text <> here::text
+    UNION ALL
+    SELECT 'payment ' || name || ': ' || refunded_amount || ' went back there and ' || gone_back || ' here'
+    FROM taken WHERE places = 1 AND refunded_amount <> gone_back";
+
+/// Money in our books that the sandbox did not take.
+const TRADES: &str = "
+    SELECT 'trade ' || trade.transaction_id || ' is not there' FROM trades AS trade
+    LEFT JOIN sandbox.payments AS payment USING (transaction_id)
+    WHERE (payment.pay_order_id IS NULL OR payment.pay_order_id <> trade.pay_order_id)
+       -- What never came and was charged for is booked back.
+       AND NOT EXISTS (SELECT 1 FROM reconciliation_items
+                       WHERE action = 'CHARGE' AND status = 'APPLIED' AND subject = trade.transaction_id)";
+
+/// Refunds that only one of both has made, or that differ.
+const REFUNDS: &str = "
+    SELECT 'refund ' || refund_id || ' is ' || coalesce(theirs.amount || theirs.currency, 'not') || ' there and '
+           || coalesce(ours.amount || ours.currency, 'not') || ' here'
+    FROM (SELECT * FROM refunds WHERE status = 'SUCCEEDED') AS ours
+    FULL JOIN (SELECT * FROM sandbox.refunds WHERE taken_back_at IS NULL) AS theirs USING (refund_id)
+    WHERE (ours.amount, ours.currency) IS DISTINCT FROM (theirs.amount, theirs.currency)";
+
+/// Payouts that only one of both has made, or that differ: one that was given back did not go out.
+const PAYOUTS: &str = "
+    SELECT 'payout ' || coalesce(withdrawal_id, payout_id) || ' is '
+           || coalesce(theirs.amount || theirs.currency, 'not') || ' there and '
+           || coalesce(ours.amount || ours.currency, 'not') || ' here'
+    FROM (SELECT * FROM withdrawals WHERE status = 'SUCCEEDED') AS ours
+    FULL JOIN sandbox.payouts AS theirs ON payout_id = withdrawal_id
+    WHERE (ours.amount, ours.currency, ours.account)
+          IS DISTINCT FROM (theirs.amount, theirs.currency, theirs.account)";
+
 impl TestApp {
     // ---- other merchants -----------------------------------------------------------------------------------
 
@@ -159,51 +215,27 @@ impl TestApp {
         .expect("the books")
     }
 
-    /// Every unit that the sandbox took and told of pays an order, went back, or waits for a person.
+    /// Every unit that the sandbox took and told of pays an order, went back, or waits for a person, with the amount
+    /// and currency that it has there.
     pub async fn assert_books_agree(&self) {
-        let unknown = self.texts(
-            "SELECT payment.transaction_id || ' of ' || payment.pay_order_id FROM sandbox.payments AS payment
-             LEFT JOIN pay_orders AS attempt USING (pay_order_id)
-             LEFT JOIN orders ON orders.paid_by = attempt.pay_order_id
-                             AND attempt.transaction_id = payment.transaction_id
-             LEFT JOIN stray_payments AS stray ON stray.transaction_id = payment.transaction_id
-             WHERE (orders.order_no IS NOT NULL)::int + (stray.stray_id IS NOT NULL)::int <> 1
-                -- The sandbox told of it; what it keeps to itself only its statement tells.
-                AND EXISTS (SELECT 1 FROM sandbox.deliveries
-                            WHERE position(payment.transaction_id IN body) > 0)
-                OR stray.status = 'REFUNDED' AND payment.refunded_amount <> payment.amount
-                OR orders.order_no IS NOT NULL AND payment.refunded_amount <> orders.refunded_amount",
-        );
-        let unknown = unknown.await;
-        assert!(unknown.is_empty(), "{unknown:#?}");
+        let mut conn = self.direct_connection().await;
+        let differences = texts(&mut conn, PAYMENTS).await;
+        assert!(differences.is_empty(), "{differences:#?}");
     }
 
     /// The sandbox's books and ours agree, also the other way round: nothing is booked here that did not happen there.
     pub async fn assert_books_agree_both_ways(&self) {
-        self.assert_books_agree().await;
-        let invented = self.texts(
-            "SELECT 'payment ' || trade.transaction_id FROM trades AS trade
-             LEFT JOIN sandbox.payments AS payment USING (transaction_id)
-             WHERE (payment.pay_order_id IS NULL OR payment.pay_order_id <> trade.pay_order_id)
-                -- What never came and was charged for is booked back.
-                AND NOT EXISTS (SELECT 1 FROM reconciliation_items
-                                WHERE action = 'CHARGE' AND status = 'APPLIED' AND subject = trade.transaction_id)
-             UNION ALL
-             SELECT 'refund ' || coalesce(ours.refund_id, theirs.refund_id)
-             FROM (SELECT * FROM refunds WHERE status = 'SUCCEEDED') AS ours
-             FULL JOIN sandbox.refunds AS theirs USING (refund_id)
-             WHERE ours.amount IS DISTINCT FROM theirs.amount OR ours.currency IS DISTINCT FROM theirs.currency",
-        );
-        let invented = invented.await;
-        assert!(invented.is_empty(), "{invented:#?}");
+        let differences = Self::differences_of_books(&mut self.direct_connection().await).await;
+        assert!(differences.is_empty(), "{differences:#?}");
     }
 
-    /// Past the service: its plans and deadlines are not made for looking at everything.
-    async fn texts(&self, statement: &'static str) -> Vec<String> {
-        let mut conn = self.direct_connection().await;
-        let texts = sqlx::query_scalar(statement).fetch_all(&mut conn).await.expect("texts");
-        conn.close().await.ok();
-        texts
+    /// Where the sandbox's books and ours differ, in words.
+    pub async fn differences_of_books(conn: &mut PgConnection) -> Vec<String> {
+        let mut differences = Vec::new();
+        for look in [PAYMENTS, TRADES, REFUNDS, PAYOUTS] {
+            differences.extend(texts(conn, look).await);
+        }
+        differences
     }
 
     /// Runs a statement past the service.
@@ -225,4 +257,9 @@ impl TestApp {
         let (name, args) = command.split_first().expect("a command");
         redis::cmd(name).arg(args).query_async(&mut connection).await.expect("an answer")
     }
+}
+
+/// Past the service: its plans and deadlines are not made for looking at everything.
+async fn texts(conn: &mut PgConnection, statement: &'static str) -> Vec<String> {
+    sqlx::query_scalar(statement).fetch_all(conn).await.expect("texts")
 }

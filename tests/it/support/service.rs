@@ -181,6 +181,10 @@ impl Shop {
              UNION ALL
              -- A link that its channel does not honour, or one that nobody here honours.
              SELECT 'trade ' || pay_order_id || ' ' || trade.status || ' of an attempt ' || attempt.status
+                    || coalesce((SELECT ', told in ' || string_agg(told.status || ' try ' || told.attempts || ' '
+                                                                   || coalesce(told.last_result, ''), '; ')
+                                 FROM sandbox.deliveries AS told
+                                 WHERE told.pay_order_id = attempt.pay_order_id), ', never told')
              FROM pay_orders AS attempt JOIN sandbox.trades AS trade USING (pay_order_id)
              WHERE attempt.status = 'PAYING' AND trade.status <> 'OPEN'
                 OR attempt.status = 'CLOSED' AND trade.status = 'OPEN'
@@ -190,10 +194,19 @@ impl Shop {
                                  WHERE pay_orders.order_no = orders.order_no), 'no attempt')
              FROM orders WHERE status = 'PENDING' AND expires_at < $1
              UNION ALL
+             SELECT 'event ' || event_id || ' that nobody has looked at' FROM outbox_queue
+             UNION ALL
+             SELECT 'delivery of event ' || event_id || ', tried ' || attempts || ' times' || coalesce(': ' || last_error, '')
+             FROM deliveries WHERE status = 'PENDING'
+             UNION ALL
              SELECT 'callback ' || event_id || coalesce(': ' || last_result, '')
              FROM sandbox.deliveries
-             -- A wrong amount is refused for good, and the channel repeats it all the same.
-             WHERE status = 'PENDING' AND last_result IS DISTINCT FROM '400: FAIL'",
+             -- A wrong amount is kept and refused for good, and the channel repeats it all the same. What is refused for a
+             -- clock that is off is not kept.
+             WHERE status = 'PENDING'
+               AND NOT EXISTS (SELECT FROM webhook_inbox AS kept
+                               WHERE kept.channel = 'sandbox' AND kept.verdict = 'AMOUNT_MISMATCH'
+                                 AND split_part(kept.event_id, ' ', 1) = deliveries.event_id)",
         )
         .bind(self.app.clock.now())
         .fetch_all(self.app.instance.app.db.pool())

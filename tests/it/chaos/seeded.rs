@@ -1,0 +1,176 @@
+//! Who looks at the books is looked at: books in which all is well, and for each thing that can be wrong one that is.
+
+use payonce::channels::sandbox::{FaultKind, FaultOp};
+use serde_json::json;
+use sqlx::{Connection, Executor, PgConnection};
+
+use super::rest::{self, SHELF};
+use crate::support::TestApp;
+use crate::support::metering::hold;
+use crate::support::service::Shop;
+
+/// What is made wrong, and a piece of each line that then tells of it.
+const SEEDS: &[(&str, &[&str])] = &[
+    // ---- payments ----
+    (
+        "INSERT INTO sandbox.payments (transaction_id, pay_order_id, number, amount, currency, paid_at, created_at, updated_at)
+         SELECT 'kept', paid_by, 9, 5, 'CNY', now(), now(), now() FROM orders WHERE order_no = 'A'",
+        &["kept of"],
+    ),
+    (
+        "UPDATE sandbox.payments SET transaction_id = 'told'
+         WHERE pay_order_id = (SELECT paid_by FROM orders WHERE order_no = 'A');
+         UPDATE sandbox.deliveries SET body = 'told'
+         WHERE pay_order_id = (SELECT paid_by FROM orders WHERE order_no = 'A')",
+        &["is in 0 places", "is nowhere", "is not there"],
+    ),
+    (
+        "UPDATE sandbox.payments SET amount = 1991
+         WHERE pay_order_id = (SELECT paid_by FROM orders WHERE order_no = 'A')",
+        &["1991,CNY) there and"],
+    ),
+    (
+        "UPDATE sandbox.payments SET currency = 'USD'
+         WHERE transaction_id = (SELECT transaction_id FROM stray_payments WHERE status = 'HELD')",
+        &["1990,USD) there and"],
+    ),
+    (
+        "UPDATE stray_payments SET out_trade_no = 'another' WHERE status = 'HELD'",
+        &["(another,1990,CNY) here"],
+    ),
+    (
+        "UPDATE sandbox.payments SET refunded_amount = 499 WHERE refunded_amount = 500",
+        &["499 went back there and 500 here"],
+    ),
+    (
+        "UPDATE sandbox.payments SET refunded_amount = 0 WHERE refunded_amount = 1990",
+        &["0 went back there and 1990 here"],
+    ),
+    (
+        "UPDATE sandbox.payments SET refunded_amount = 1990
+         WHERE transaction_id = (SELECT transaction_id FROM stray_payments WHERE status = 'HELD')",
+        &["1990 went back there and 0 here"],
+    ),
+    // ---- refunds ----
+    (
+        "UPDATE sandbox.refunds SET refund_id = 'invented' WHERE amount = 500",
+        &["is not there and 500CNY here", "invented is 500CNY there and not here"],
+    ),
+    ("UPDATE sandbox.refunds SET amount = 499 WHERE amount = 500", &["499CNY there and 500CNY here"]),
+    ("UPDATE sandbox.refunds SET currency = 'USD' WHERE amount = 500", &["500USD there and 500CNY here"]),
+    (
+        "UPDATE sandbox.refunds SET taken_back_at = now() WHERE amount = 500",
+        &["is not there and 500CNY here"],
+    ),
+    // ---- payouts ----
+    (
+        "UPDATE sandbox.payouts SET payout_id = 'invented'",
+        &["is not there and 600CNY here", "invented is 600CNY there and not here"],
+    ),
+    ("UPDATE sandbox.payouts SET amount = 601", &["601CNY there and 600CNY here"]),
+    ("UPDATE sandbox.payouts SET currency = 'USD'", &["600USD there and 600CNY here"]),
+    (
+        "INSERT INTO sandbox.payouts (payout_id, account, amount, currency, paid_out_at, created_at, updated_at)
+         SELECT withdrawal_id, account, amount, currency, now(), now(), now() FROM withdrawals WHERE status = 'REVERSED'",
+        &["100CNY there and not here"],
+    ),
+    // ---- at rest ----
+    ("UPDATE compensations SET status = 'DEAD' WHERE id = (SELECT min(id) FROM compensations)", &["is dead"]),
+    (
+        "INSERT INTO deliveries (event_id, kind, event, lane, body, status, due_at, created_at, updated_at)
+         VALUES (0, 'REPLAY_CALLBACK', 'a', 'a', '', 'DEAD', now(), now(), now())",
+        &["delivery of event 0 is DEAD"],
+    ),
+    ("UPDATE usage_holds SET shortfall = 0 WHERE shortfall > 0", &["exception USAGE_SHORTFALL"]),
+    (
+        "UPDATE exceptions SET status = 'OPEN', action = NULL, resolved_by = NULL, reason = NULL
+         WHERE kind = 'AMOUNT_MISMATCH'",
+        &["exception AMOUNT_MISMATCH"],
+    ),
+    ("UPDATE exceptions SET kind = 'CONTRADICTION' WHERE kind = 'STRAY_MONEY'", &["exception CONTRADICTION"]),
+    ("UPDATE skus SET stock = stock + 1 WHERE sku = 'TEA'", &["TEA: 999999 there, 2 sold"]),
+    ("UPDATE skus SET lock_stock = 1 WHERE sku = 'RARE'", &["RARE: 40 there, 0 sold, 40 at first; 1 held"]),
+];
+
+/// An order of two that is paid and partly given back; stray money that went back, some of a wrong amount among it, and
+/// some that the channel keeps; a withdrawal that went out and one that did not; and work that cost more than was there.
+async fn books() -> TestApp {
+    let app = TestApp::start().await;
+    for (sku, stock) in SHELF {
+        app.stock(sku, stock).await;
+    }
+    let items = json!([{"sku": "TEA", "quantity": 2, "unit_price": 995}]);
+    app.order_with(json!({"order_no": "A", "user_id": "u1", "currency": "CNY", "items": items})).await;
+    let attempt = app.pay_url("A").await.expect(200).text_of("pay_order_id").to_owned();
+    app.sandbox_pay(&attempt, json!({})).await.expect(200);
+    app.run_until_idle().await;
+    app.post("/refunds", json!({"refund_no": "R", "order_no": "A", "amount": 500})).await.expect(201);
+    let attempt = app.order_to_pay("B").await;
+    app.sandbox_pay(&attempt, json!({"amount": 7})).await.expect(200);
+    app.late_money("C").await;
+    app.run_until_idle().await;
+    app.fault(FaultOp::Refund, FaultKind::Refuse, 1, None).await;
+    app.late_money("D").await;
+    app.top_up("T", "u1", 1_000).await;
+    for (number, amount) in [("W", 600), ("V", 100)] {
+        let body = json!({"withdrawal_no": number, "user_id": "u1", "amount": amount, "currency": "CNY",
+                          "channel": "sandbox", "account": "a"});
+        app.post("/withdrawals", body).await.expect(201);
+        app.run_until_idle().await;
+        app.fault(FaultOp::Payout, FaultKind::Refuse, 1, None).await;
+    }
+    app.tokens("3").await;
+    let made = app.post("/usage/holds", hold("H", "u1", 10)).await.expect(201);
+    app.confirm(made.text_of("hold_id"), Some(200)).await.expect(200);
+    app.run_until_idle().await;
+    app
+}
+
+async fn look(conn: &mut PgConnection) -> Vec<String> {
+    let mut found = TestApp::differences_of_books(&mut *conn).await;
+    found.extend(rest::unrest(conn).await);
+    found
+}
+
+#[tokio::test]
+async fn whatever_is_wrong_in_the_books_is_seen() {
+    let app = books().await;
+    let mut conn = app.direct_connection().await;
+    assert_eq!(look(&mut conn).await, Vec::<String>::new());
+    for &(seed, expected) in SEEDS {
+        let mut tx = conn.begin().await.expect("a transaction");
+        tx.execute(sqlx::raw_sql(seed)).await.unwrap_or_else(|error| panic!("{error}: {seed}"));
+        let found = look(&mut tx).await;
+        tx.rollback().await.expect("undone");
+        let is_told = |piece: &&str| found.iter().any(|line| line.contains(*piece));
+        assert!(found.len() == expected.len() && expected.iter().all(is_told), "{seed}: {found:#?}");
+    }
+    conn.close().await.ok();
+    app.end().await;
+}
+
+#[tokio::test]
+async fn whoever_is_still_to_be_told_is_unfinished() {
+    let shop = Shop::open().await;
+    for (seed, expected, end) in [
+        (
+            "INSERT INTO outbox (merchant_id, event, event_version, payload, created_at)
+             VALUES ('demo', 'story.told', 1, '{}', now())",
+            "that nobody has looked at",
+            "DELETE FROM outbox_queue",
+        ),
+        (
+            "INSERT INTO deliveries (event_id, kind, event, lane, body, status, due_at, created_at, updated_at)
+             VALUES (0, 'REPLAY_CALLBACK', 'story.told', 'a', '', 'PENDING', now(), now(), now())",
+            "delivery of event 0, tried 0 times",
+            "DELETE FROM deliveries",
+        ),
+    ] {
+        assert_eq!(shop.unfinished().await, Vec::<String>::new());
+        shop.app.sql(seed).await;
+        let unfinished = shop.unfinished().await;
+        assert!(unfinished.len() == 1 && unfinished[0].contains(expected), "{unfinished:#?}");
+        shop.app.sql(end).await;
+    }
+    shop.end().await;
+}

@@ -1,0 +1,51 @@
+//! A final refusal is written by whoever has the task, and by nobody who has lost it meanwhile.
+
+use payonce::channels::sandbox::{FaultKind, FaultOp};
+use payonce::compensation::Lane;
+use payonce::drive;
+use serde_json::{Value, json};
+
+use crate::support::{Cluster, TestOptions};
+
+/// The channel refuses once. Who heard that is slow to write it down, and another one, by whose clock its time is over,
+/// takes the task and asks the channel again.
+async fn refused_to_one_of_two(op: FaultOp, table: &str, refused: &str, path: &str, body: Value) {
+    let cluster = Cluster::start(2, TestOptions::default()).await;
+    let app = cluster.first();
+    app.paid("O1").await;
+    app.top_up("T1", "u1", 1_000).await;
+    app.fault(op, FaultKind::Refuse, 1, None).await;
+    app.post(path, body).await.expect(201);
+    app.sql(&format!(
+        "CREATE FUNCTION story_waits() RETURNS trigger LANGUAGE plpgsql AS
+         'BEGIN PERFORM pg_sleep(1); RETURN NEW; END';
+         CREATE TRIGGER story_waits BEFORE UPDATE ON {table} FOR EACH ROW WHEN (NEW.status = '{refused}')
+         EXECUTE FUNCTION story_waits()"
+    ))
+    .await;
+    let slow = cluster.turn(1).instance.app.clone();
+    let slow = tokio::spawn(async move { drive::run_due(&slow, Lane::Realtime).await });
+    let is_used_up = "times_left = 0";
+    app.eventually("it was refused", async || app.count_where("sandbox.faults", is_used_up).await == 1).await;
+    app.sql("UPDATE compensations SET due_at = now() - interval '1 s' WHERE status = 'RUNNING'").await;
+    app.run_until_idle().await;
+    slow.await.expect("no panic").expect("a session");
+    app.run_until_idle().await;
+    let open = app.exceptions("status=OPEN").await;
+    assert!(open.is_empty(), "{open:#?}");
+    app.assert_books_agree_both_ways().await;
+    cluster.end().await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_refund_that_one_worker_was_refused_and_another_one_made_is_made() {
+    let body = json!({"refund_no": "R1", "order_no": "O1"});
+    refused_to_one_of_two(FaultOp::Refund, "refunds", "FAILED", "/refunds", body).await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_withdrawal_that_one_worker_was_refused_and_another_one_made_is_made() {
+    let body = json!({"withdrawal_no": "W1", "user_id": "u1", "amount": 600, "currency": "CNY",
+                      "channel": "sandbox", "account": "a"});
+    refused_to_one_of_two(FaultOp::Payout, "withdrawals", "REVERSING", "/withdrawals", body).await;
+}
