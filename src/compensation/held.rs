@@ -1,53 +1,51 @@
-//! What a session has in the air, and so must not lose.
+//! What a session has in the air, and so must not lose; and what only who has it may do.
 
 use std::collections::HashMap;
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
-/// One claim of a task. A task that is put back untried and claimed anew is the same try again, but another claim.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) struct Hold {
-    pub(super) id: i64,
-    pub(super) attempts: i32,
-    claim: u64,
-}
+use super::model::Hold;
+use super::store;
+use crate::channels::CallError;
+use crate::infra::db::Db;
 
-/// All of them.
+/// All of them, by their rows.
 #[derive(Debug, Default)]
-pub(super) struct Held(Mutex<Holds>);
-
-#[derive(Debug, Default)]
-struct Holds {
-    claims: u64,
-    by_id: HashMap<i64, Hold>,
-}
+pub(super) struct Held(Mutex<HashMap<i64, Hold>>);
 
 impl Held {
-    fn holds(&self) -> MutexGuard<'_, Holds> {
+    fn by_id(&self) -> MutexGuard<'_, HashMap<i64, Hold>> {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// Holds what was just claimed.
-    pub(super) fn hold(&self, id: i64, attempts: i32) -> Hold {
-        let mut holds = self.holds();
-        holds.claims += 1;
-        let hold = Hold { id, attempts, claim: holds.claims };
-        holds.by_id.insert(id, hold);
-        hold
+    pub(super) fn hold(&self, hold: Hold) {
+        self.by_id().insert(hold.id, hold);
     }
 
     /// Lets go of that claim; a later one may be in the air by now.
     pub(super) fn let_go(&self, hold: Hold) {
-        let mut holds = self.holds();
-        if holds.by_id.get(&hold.id) == Some(&hold) {
-            holds.by_id.remove(&hold.id);
+        let mut by_id = self.by_id();
+        if by_id.get(&hold.id) == Some(&hold) {
+            by_id.remove(&hold.id);
         }
     }
 
     /// All of them, in the order in which whoever writes to several of them locks them.
     pub(super) fn all(&self) -> Vec<Hold> {
-        let mut all: Vec<Hold> = self.holds().by_id.values().copied().collect();
+        let mut all: Vec<Hold> = self.by_id().values().copied().collect();
         all.sort_unstable_by_key(|hold| hold.id);
         all
+    }
+}
+
+/// Lets a call that moves money go out only in the name of who has its task: somebody else may have been refused
+/// meanwhile, and have written so.
+pub(crate) async fn may_call(db: &Db, hold: Hold) -> Result<(), CallError> {
+    let held = async { store::is_held(&mut db.conn().await?, hold).await };
+    match held.await {
+        Ok(true) => Ok(()),
+        Ok(false) => Err(CallError::NotMade("another worker has its task".to_owned())),
+        Err(error) => Err(CallError::NotMade(error.to_string())),
     }
 }
 
@@ -58,11 +56,12 @@ mod tests {
     #[test]
     fn what_was_lost_before_a_task_was_claimed_anew_takes_nothing_from_the_new_claim() {
         let held = Held::default();
-        let first = held.hold(7, 1);
+        let (first, second) = (Hold { id: 7, claim: 1 }, Hold { id: 7, claim: 2 });
+        held.hold(first);
         let asked = held.all();
-        // Meanwhile it is put back untried, which is no try, and claimed anew.
+        // Meanwhile it is put back, and claimed anew.
         held.let_go(first);
-        let second = held.hold(7, 1);
+        held.hold(second);
         asked.into_iter().for_each(|lost| held.let_go(lost));
         assert_eq!(held.all(), [second]);
         held.let_go(second);
@@ -73,7 +72,7 @@ mod tests {
     fn holds_are_told_in_the_order_of_their_tasks() {
         let held = Held::default();
         for id in [5, 3, 9, 1, 7] {
-            held.hold(id, 1);
+            held.hold(Hold { id, claim: 1 });
         }
         let ids: Vec<i64> = held.all().iter().map(|hold| hold.id).collect();
         assert_eq!(ids, [1, 3, 5, 7, 9]);

@@ -19,13 +19,14 @@ mod spill;
 mod store;
 
 pub use forget::forget_old;
+pub(crate) use held::may_call;
 pub use lanes::LaneStand;
-pub use model::{Action, Drive, Lane, NewTask, Task, TaskFilter, TaskKind, TaskStatus, TaskView};
+pub use model::{Action, Drive, Hold, Lane, NewTask, Task, TaskFilter, TaskKind, TaskStatus, TaskView};
 pub use run::{Crew, run_due};
 pub use schedule::retry_after;
 pub(crate) use spill::spill_if_lost;
 pub use spill::{Update, drain};
 pub(crate) use store::{
-    append, count, exists, finish_by_subject, is_held_in_tx, list, make_due, revive, revive_many, set_paused,
-    stand_of_lanes, take,
+    append, count, exists, finish_by_subject, is_held, is_held_in_tx, list, make_due, revive, revive_many,
+    set_paused, stand_of_lanes, take,
 };

@@ -110,11 +110,21 @@ pub struct NewTask<'a> {
     pub due_at: OffsetDateTime,
 }
 
+/// That somebody has taken a task. Another taking has another claim, whatever became of the tries in between: they go
+/// back where nothing was tried, and begin anew where a person revived it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Hold {
+    /// The row.
+    pub id: i64,
+    /// The how-manieth taking of it.
+    pub claim: i64,
+}
+
 /// A task that a worker holds.
 #[derive(Clone, Debug)]
 pub struct Task {
-    /// The row.
-    pub id: i64,
+    /// By which it has it.
+    pub hold: Hold,
     /// What is to be driven.
     pub action: Action,
     /// Which one.

@@ -10,7 +10,6 @@
 //! channel is so passed at a bounded pace, and what can be tried is claimed as fast as it is.
 
 use std::any::Any;
-use std::collections::HashSet;
 use std::convert::Infallible;
 use std::panic::AssertUnwindSafe;
 use std::time::Duration;
@@ -21,15 +20,15 @@ use tokio::sync::Notify;
 use tokio::task::JoinSet;
 use tokio::time::{Instant, MissedTickBehavior, interval_at};
 
-use super::held::{Held, Hold};
-use super::model::{Action, Drive, Lane, Task};
+use super::held::Held;
+use super::model::{Action, Drive, Hold, Lane, Task};
 use super::schedule::{lane_after, retry_after, retry_unknown_after};
 use super::store::{self, Claimed, End};
 use crate::exceptions::{self, ExceptionKind, NewException};
 use crate::ids::Ids;
 use crate::infra::clock::Clock;
 use crate::infra::crash::effect;
-use crate::infra::db::{Db, DbError};
+use crate::infra::db::{Db, DbError, Tx};
 use crate::infra::duty::Batch;
 use crate::infra::low_water::LowWater;
 
@@ -100,7 +99,8 @@ where
         if most > 0 {
             let claimed = session.claim(most).await;
             for row in claimed {
-                let (hold, outcome) = (held.hold(row.id, row.attempts), row.task().map(drive));
+                let (hold, outcome) = (row.hold(), row.task().map(drive));
+                held.hold(hold);
                 flying.spawn(async move { (hold, fly(row, outcome).await) });
             }
         }
@@ -138,16 +138,12 @@ async fn renew(crew: &Crew<'_>, held: &Held) {
         return;
     }
     let now = crew.clock.now();
-    let kept = async {
+    let lost = async {
         let mut conn = crew.db.conn().await?;
         effect!("tasks.renew", store::renew(&mut conn, &asked, now + crew.lease, now).await)
     };
-    match kept.await {
-        Ok(kept) => {
-            let kept: HashSet<i64> = kept.into_iter().collect();
-            let lost = asked.into_iter().filter(|hold| !kept.contains(&hold.id));
-            lost.for_each(|hold| held.let_go(hold));
-        }
+    match lost.await {
+        Ok(lost) => lost.into_iter().for_each(|hold| held.let_go(hold)),
         // The next one may be in time; otherwise somebody takes the tasks over.
         Err(error) => tracing::debug!(%error, "leases could not be renewed"),
     }
@@ -275,7 +271,7 @@ impl<'a> Session<'a> {
             }
         }
         // Whoever writes to several tasks locks them in one order: a renewal may be at the same ones.
-        ends.sort_unstable_by_key(|end| end.id);
+        ends.sort_unstable_by_key(|end| end.hold.id);
         if !ends.is_empty()
             && let Err(error) = write_down(self.crew, &ends).await
         {
@@ -301,13 +297,13 @@ fn judge(crew: &Crew<'_>, row: &Claimed, outcome: Result<Drive, String>) -> Verd
     let (error, may_retry) = match outcome {
         Ok(Drive::Done) => {
             count(row, "done");
-            return Verdict::End(End { id: row.id, attempts: row.attempts, again: None, is_untried: false });
+            return Verdict::End(End { hold: row.hold(), again: None, is_untried: false });
         }
         Ok(Drive::Untried(why, away)) => {
             count(row, "untried");
             // Behind all that is due by then.
             let again = Some((crew.clock.now() + away, why, None));
-            return Verdict::End(End { id: row.id, attempts: row.attempts, again, is_untried: true });
+            return Verdict::End(End { hold: row.hold(), again, is_untried: true });
         }
         Ok(Drive::Never(why)) => (why, false),
         Ok(Drive::Again(why)) | Err(why) => (why, true),
@@ -321,7 +317,7 @@ fn judge(crew: &Crew<'_>, row: &Claimed, outcome: Result<Drive, String>) -> Verd
         Some(pause) => {
             count(row, "again");
             let again = Some((crew.clock.now() + pause, error, lane_after(pause)));
-            Verdict::End(End { id: row.id, attempts: row.attempts, again, is_untried: false })
+            Verdict::End(End { hold: row.hold(), again, is_untried: false })
         }
         None => Verdict::GiveUp(error),
     }
@@ -340,7 +336,9 @@ async fn write_down(crew: &Crew<'_>, ends: &[End]) -> Result<(), DbError> {
             for end in ends {
                 match finish_all(crew, std::slice::from_ref(end)).await {
                     Err(error) if error.is_passing() => return Err(error),
-                    Err(error) => tracing::error!(%error, task.id = end.id, "the end of a task was refused"),
+                    Err(error) => {
+                        tracing::error!(%error, task.id = end.hold.id, "the end of a task was refused")
+                    }
                     Ok(()) => {}
                 }
             }
@@ -359,26 +357,30 @@ async fn finish_all(crew: &Crew<'_>, ends: &[End]) -> Result<(), DbError> {
 }
 
 async fn give_up(crew: &Crew<'_>, row: &Claimed, error: &str) -> Result<(), DbError> {
-    let mut tx = crew.db.begin().await?;
-    let now = crew.clock.now();
-    let detail = format!("{} of {} failed {} times: {error}", row.action, row.subject, row.attempts);
-    let written = async {
-        if !store::set_dead(&mut tx, row, error, now).await? {
-            return Ok(());
-        }
-        let exception = NewException {
-            kind: ExceptionKind::DeadTask,
-            merchant_id: row.merchant_id.as_deref(),
-            order_no: row.order_no.as_deref(),
-            subject: &row.subject,
-            detail: &detail,
-        };
-        exceptions::open_in_tx(&mut tx, crew.ids, &exception, now).await
-    }
-    .await;
-    effect!("tasks.dead", tx.finish(written).await)?;
+    let write = || async {
+        let mut tx = crew.db.begin().await?;
+        let written = give_up_in_tx(crew, &mut tx, row, error).await;
+        effect!("tasks.dead", tx.finish(written).await)
+    };
+    // Whoever resolves an exception locks it before its task.
+    crew.db.retrying(write).await?;
     count(row, "dead");
     Ok(())
+}
+
+async fn give_up_in_tx(crew: &Crew<'_>, tx: &mut Tx, row: &Claimed, error: &str) -> Result<(), DbError> {
+    let now = crew.clock.now();
+    if !store::set_dead(tx, row, error, now).await? {
+        return Ok(());
+    }
+    let exception = NewException {
+        kind: ExceptionKind::DeadTask,
+        merchant_id: row.merchant_id.as_deref(),
+        order_no: row.order_no.as_deref(),
+        subject: &row.subject,
+        detail: &format!("{} of {} failed {} times: {error}", row.action, row.subject, row.attempts),
+    };
+    exceptions::open_in_tx(tx, crew.ids, &exception, now).await
 }
 
 #[cfg(test)]
@@ -394,6 +396,7 @@ mod tests {
             merchant_id: None,
             order_no: None,
             attempts: 1,
+            claim: 1,
             created_at: now,
             was_due_at: now,
             payload: None,

@@ -10,7 +10,7 @@ use super::result::{RefundReport, Source, apply_result};
 use super::store::{Begin, Facts, FindFacts};
 use crate::app::App;
 use crate::channels::{self, Answerer, CallError, Channel, RefundCall, RefundState, Refusal, TradeRef};
-use crate::compensation::{self, Action, Drive, NewTask, Task, Update, spill_if_lost};
+use crate::compensation::{self, Action, Drive, Hold, NewTask, Task, Update, spill_if_lost};
 use crate::infra::crash::effect;
 use crate::infra::db::{DbError, Tx};
 use crate::pay::{self, PayError};
@@ -39,7 +39,7 @@ pub async fn drive(app: &App, task: &Task) -> Result<Drive, PayError> {
     let refund_id = task.subject.as_str();
     // From here on the channel may have been asked, also where it turns out that there is none here: whoever has it asks
     // it what became of the refund first.
-    let begin = Begin { refund_id: refund_id.to_owned(), now: app.now() };
+    let begin = Begin { refund_id: refund_id.to_owned(), hold: task.hold, now: app.now() };
     let begun = effect!("refunds.begin", app.db.gather(begin).await)?;
     let is_first = begun.is_some();
     let facts = match begun {
@@ -53,13 +53,15 @@ pub async fn drive(app: &App, task: &Task) -> Result<Drive, PayError> {
         return Ok(Drive::Again(format!("there is no channel {} here", facts.channel)));
     };
     let Some(call) = call(&facts)? else {
-        learn(app, refund_id, &RefundState::Failed(not_ours(&facts)), Source::Call(task)).await?;
+        learn(app, refund_id, &RefundState::Failed(not_ours(&facts)), Source::Call(task.hold)).await?;
         return Ok(Drive::Done);
     };
     let (answerer, state) = match facts.status {
         RefundStatus::Processing if is_first => make_and_ask(channel.as_ref(), &call).await,
-        RefundStatus::Processing => ask_redo_ask(channel.as_ref(), &call).await,
-        RefundStatus::Pending => return Ok(Drive::Again("an operator let it go in this moment".into())),
+        RefundStatus::Processing => ask_redo_ask(app, task.hold, channel.as_ref(), &call).await,
+        RefundStatus::Pending => {
+            return Ok(Drive::Again("it was let go in this moment, or another worker has it".into()));
+        }
         RefundStatus::AwaitingApproval | RefundStatus::Succeeded | RefundStatus::Failed => {
             return Ok(Drive::Done);
         }
@@ -67,7 +69,7 @@ pub async fn drive(app: &App, task: &Task) -> Result<Drive, PayError> {
     match state {
         Ok(state @ (RefundState::Succeeded { .. } | RefundState::Failed(_))) => {
             let source = match answerer {
-                Answerer::Call => Source::Call(task),
+                Answerer::Call => Source::Call(task.hold),
                 Answerer::Query => Source::Query,
             };
             learn(app, refund_id, &state, source).await?;
@@ -75,7 +77,7 @@ pub async fn drive(app: &App, task: &Task) -> Result<Drive, PayError> {
         }
         Ok(RefundState::Processing | RefundState::Unseen) => Ok(Drive::Again("the channel is at it".into())),
         Err(CallError::Refused(refusal)) => {
-            learn(app, refund_id, &RefundState::Failed(refusal), Source::Call(task)).await?;
+            learn(app, refund_id, &RefundState::Failed(refusal), Source::Call(task.hold)).await?;
             Ok(Drive::Done)
         }
         Err(error) => Ok(Drive::Again(error.to_string())),
@@ -129,13 +131,18 @@ async fn make_and_ask(
     channels::make_then_ask(make, ask, |state| *state == RefundState::Unseen).await
 }
 
-/// A refund whose result is unknown.
+/// A refund whose result is unknown. It is asked for again by whoever still has its task then.
 async fn ask_redo_ask(
+    app: &App,
+    hold: Hold,
     channel: &dyn Channel,
     call: &RefundCall,
 ) -> (Answerer, Result<RefundState, CallError>) {
     let ask = || channel.query_refund(call);
-    let redo = || async { effect!("refunds.remake", channel.refund(call).await) };
+    let redo = || async {
+        compensation::may_call(&app.db, hold).await?;
+        effect!("refunds.remake", channel.refund(call).await)
+    };
     channels::ask_redo_ask(ask, redo, |state| *state == RefundState::Unseen).await
 }
 

@@ -15,7 +15,7 @@ use super::store::FindFacts;
 use super::{book, payment, store, stray};
 use crate::app::App;
 use crate::channels::RefundState;
-use crate::compensation::{self, Task};
+use crate::compensation::{self, Hold};
 use crate::exceptions::{self, ExceptionAction, ExceptionKind, NewException};
 use crate::infra::crash::effect;
 use crate::infra::db::{DbError, Tx};
@@ -37,9 +37,9 @@ pub struct RefundReport<'a> {
 /// How we know what a channel says of a refund.
 #[derive(Clone, Copy, Debug)]
 pub enum Source<'a> {
-    /// The answer to the call that makes it, of whoever has this task. A refusal of that call says nothing of one that
+    /// The answer to the call that makes it, of whoever has its task so. A refusal of that call says nothing of one that
     /// succeeded under the same number before, or of one that somebody makes who has the task by now.
-    Call(&'a Task),
+    Call(Hold),
     /// We asked what became of it, under our own reference.
     Query,
     /// The channel called us.
@@ -189,8 +189,8 @@ async fn apply_in_tx(
         }
     };
 
-    if let (RefundEvent::Failed, Source::Call(task)) = (event, report.source)
-        && !compensation::is_held_in_tx(tx, task).await?
+    if let (RefundEvent::Failed, Source::Call(hold)) = (event, report.source)
+        && !compensation::is_held_in_tx(tx, hold).await?
     {
         return Ok(Applied::Undecided);
     }

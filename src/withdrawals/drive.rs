@@ -8,7 +8,7 @@ use super::model::{LegKind, LegStatus, Withdrawal, WithdrawalEvent, WithdrawalSt
 use super::store::{self, Move};
 use crate::app::App;
 use crate::channels::{self, CallError, Channel, PayoutCall, PayoutState, Refusal};
-use crate::compensation::{self, Drive, Task, Update, spill_if_lost};
+use crate::compensation::{self, Drive, Hold, Task, Update, spill_if_lost};
 use crate::exceptions::{self, ExceptionAction, ExceptionKind, NewException};
 use crate::infra::crash::effect;
 use crate::infra::db::{DbError, Tx};
@@ -17,11 +17,11 @@ use crate::outbox::{self, Event};
 
 /// How a payout ended.
 #[derive(Debug)]
-enum End<'a> {
+enum End {
     /// Under this number of the channel's.
     Made(String),
     /// So whoever has the task was told; somebody who has it after them may have more luck.
-    Refused(Refusal, &'a Task),
+    Refused(Refusal, Hold),
 }
 
 /// Drives the withdrawal of a task a step further.
@@ -38,12 +38,12 @@ pub async fn drive(app: &App, task: &Task) -> Result<Drive, WithdrawalError> {
     let call = call(&withdrawal)?;
     let state = match withdrawal.status {
         WithdrawalStatus::Debited => {
-            if !begin(app, &withdrawal).await? {
+            if !begin(app, &withdrawal, task.hold).await? {
                 return Ok(Drive::Again("another worker is at it".into()));
             }
             pay_and_ask(channel.as_ref(), &call).await
         }
-        WithdrawalStatus::Paying => ask_redo_ask(channel.as_ref(), &call).await,
+        WithdrawalStatus::Paying => ask_redo_ask(app, task.hold, channel.as_ref(), &call).await,
         // Written only together with what follows them, or at the end.
         WithdrawalStatus::Created
         | WithdrawalStatus::Reversing
@@ -55,7 +55,7 @@ pub async fn drive(app: &App, task: &Task) -> Result<Drive, WithdrawalError> {
             finish(app, withdrawal_id, &End::Made(channel_payout_id)).await
         }
         Ok(PayoutState::Failed(refusal)) | Err(CallError::Refused(refusal)) => {
-            finish(app, withdrawal_id, &End::Refused(refusal, task)).await
+            finish(app, withdrawal_id, &End::Refused(refusal, task.hold)).await
         }
         Ok(PayoutState::Processing | PayoutState::Unseen) => Ok(Drive::Again("the channel is at it".into())),
         Err(error) => Ok(Drive::Again(error.to_string())),
@@ -92,13 +92,14 @@ pub(crate) async fn drive_on_in_tx(
     }
 }
 
-/// From here on the channel may have been asked. `false` when another worker was faster.
-async fn begin(app: &App, withdrawal: &Withdrawal) -> Result<bool, DbError> {
+/// From here on the channel may have been asked. `false` when another worker has the task, or was faster.
+async fn begin(app: &App, withdrawal: &Withdrawal, hold: Hold) -> Result<bool, DbError> {
     let now = app.now();
     let mut tx = app.db.begin().await?;
     let begun = async {
         let asked = Move::to(WithdrawalEvent::PayoutAsked, LegKind::Payout, LegStatus::Processing);
-        if !store::set_status(&mut tx, withdrawal, &asked, now).await? {
+        let is_held = compensation::is_held(&mut tx, hold).await?;
+        if !is_held || !store::set_status(&mut tx, withdrawal, &asked, now).await? {
             return Ok(false);
         }
         ledger::post_in_tx(&mut tx, &[withdrawal.payout()], now).await?;
@@ -117,10 +118,18 @@ async fn pay_and_ask(channel: &dyn Channel, call: &PayoutCall) -> Result<PayoutS
         .1
 }
 
-/// A payout whose result is unknown.
-async fn ask_redo_ask(channel: &dyn Channel, call: &PayoutCall) -> Result<PayoutState, CallError> {
+/// A payout whose result is unknown. It is asked for again by whoever still has its task then.
+async fn ask_redo_ask(
+    app: &App,
+    hold: Hold,
+    channel: &dyn Channel,
+    call: &PayoutCall,
+) -> Result<PayoutState, CallError> {
     let ask = || channel.query_payout(call);
-    let redo = || async { effect!("withdrawals.repay", channel.payout(call).await) };
+    let redo = || async {
+        compensation::may_call(&app.db, hold).await?;
+        effect!("withdrawals.repay", channel.payout(call).await)
+    };
     channels::ask_redo_ask(ask, redo, |state| *state == PayoutState::Unseen).await.1
 }
 
@@ -138,7 +147,7 @@ pub async fn replay(
 }
 
 /// Writes the end; one that is there already stays. One that was made and cannot be written is put aside.
-async fn finish(app: &App, withdrawal_id: &str, end: &End<'_>) -> Result<Drive, WithdrawalError> {
+async fn finish(app: &App, withdrawal_id: &str, end: &End) -> Result<Drive, WithdrawalError> {
     let finished = write_end(app, withdrawal_id, end).await;
     let made = || match end {
         End::Made(number) => Some(Update::PayoutMade {
@@ -152,7 +161,7 @@ async fn finish(app: &App, withdrawal_id: &str, end: &End<'_>) -> Result<Drive, 
     Ok(Drive::Done)
 }
 
-async fn write_end(app: &App, withdrawal_id: &str, end: &End<'_>) -> Result<(), DbError> {
+async fn write_end(app: &App, withdrawal_id: &str, end: &End) -> Result<(), DbError> {
     app.db
         .retrying(|| async {
             let mut tx = app.db.begin().await?;
@@ -166,7 +175,7 @@ async fn finish_in_tx(
     app: &App,
     tx: &mut Tx,
     withdrawal_id: &str,
-    end: &End<'_>,
+    end: &End,
     now: OffsetDateTime,
 ) -> Result<(), DbError> {
     let Some(withdrawal) = store::lock(tx, withdrawal_id).await? else { return Ok(()) };
@@ -183,7 +192,7 @@ async fn finish_in_tx(
             (WithdrawalStatus::Succeeded, None)
         }
         // Whoever has the task by now may have made it since.
-        End::Refused(_, task) if !compensation::is_held_in_tx(tx, task).await? => return Ok(()),
+        End::Refused(_, hold) if !compensation::is_held_in_tx(tx, *hold).await? => return Ok(()),
         End::Refused(refusal, _) => {
             let failure = refusal.to_string();
             give_back_in_tx(tx, &withdrawal, &failure, now).await?;

@@ -3,8 +3,7 @@
 use serde_json::Value;
 use time::OffsetDateTime;
 
-use crate::compensation::held::Hold;
-use crate::compensation::model::{Action, Lane, Task, TaskStatus};
+use crate::compensation::model::{Action, Hold, Lane, Task, TaskStatus};
 use crate::infra::db::{Conn, DbError, Tx};
 
 /// A row in a worker's hands. Its action is a word and its payload a text: what this version does not know or cannot
@@ -12,6 +11,7 @@ use crate::infra::db::{Conn, DbError, Tx};
 #[derive(Clone, Debug)]
 pub(in crate::compensation) struct Claimed {
     pub(in crate::compensation) id: i64,
+    pub(in crate::compensation) claim: i64,
     pub(in crate::compensation) action: String,
     pub(in crate::compensation) subject: String,
     pub(in crate::compensation) merchant_id: Option<String>,
@@ -23,10 +23,14 @@ pub(in crate::compensation) struct Claimed {
 }
 
 impl Claimed {
+    pub(in crate::compensation) const fn hold(&self) -> Hold {
+        Hold { id: self.id, claim: self.claim }
+    }
+
     /// The task, where its action is known here.
     pub(in crate::compensation) fn task(&self) -> Option<Task> {
         Some(Task {
-            id: self.id,
+            hold: self.hold(),
             action: Action::of(&self.action)?,
             subject: self.subject.clone(),
             merchant_id: self.merchant_id.clone(),
@@ -61,10 +65,11 @@ pub(in crate::compensation) async fn claim_due(
                FOR UPDATE SKIP LOCKED
            )
            UPDATE compensations AS task
-           SET status = 'RUNNING', attempts = task.attempts + 1, due_at = $2, last_error = NULL, updated_at = $1
+           SET status = 'RUNNING', attempts = task.attempts + 1, claims = task.claims + 1, due_at = $2,
+               last_error = NULL, updated_at = $1
            FROM due
            WHERE task.id = due.id
-           RETURNING task.id, task.action, task.subject, task.merchant_id, task.order_no, task.attempts,
+           RETURNING task.id, task.claims AS claim, task.action, task.subject, task.merchant_id, task.order_no, task.attempts,
                      task.created_at, due.due_at AS was_due_at,
                      -- As text: what cannot be read is the failure of its own task, and spoils no claim.
                      task.payload::text"#,
@@ -79,39 +84,63 @@ pub(in crate::compensation) async fn claim_due(
     Ok(tasks)
 }
 
-/// Holds tasks for longer, in their order: the leases of a worker that lives. Gives those that it still has; the others
-/// have come to their end another way, or were taken over because the worker looked dead.
+/// Holds tasks for longer: the leases of a worker that lives. Gives those that it has lost: they have come to their end
+/// another way, or were taken over because the worker looked dead.
+///
+/// Waits for no row: one that is locked just now has its turn with the next renewal, and all the others have theirs.
 pub(in crate::compensation) async fn renew(
     conn: &mut Conn,
     held: &[Hold],
     lease_until: OffsetDateTime,
     now: OffsetDateTime,
-) -> Result<Vec<i64>, DbError> {
-    let (ids, attempts): (Vec<i64>, Vec<i32>) = held.iter().map(|hold| (hold.id, hold.attempts)).unzip();
-    let kept = sqlx::query_scalar!(
-        "UPDATE compensations AS task SET due_at = $3, updated_at = $4
-         FROM unnest($1::bigint[], $2::integer[]) AS held (id, attempts)
-         -- A parameter, because the word would let the plan walk the index of all living tasks.
-         WHERE task.id = held.id AND task.attempts = held.attempts AND task.status = $5 AND task.due_at > $4
-         RETURNING task.id",
+) -> Result<Vec<Hold>, DbError> {
+    let (ids, claims): (Vec<i64>, Vec<i64>) = held.iter().map(|hold| (hold.id, hold.claim)).unzip();
+    let lost = sqlx::query_as!(
+        Hold,
+        r#"WITH held AS MATERIALIZED (
+             SELECT held.id, held.claim, task.id IS NOT NULL AS is_ours
+             FROM unnest($1::bigint[], $2::bigint[]) AS held (id, claim)
+             -- A parameter, because the word would let the plan walk the index of all living tasks.
+             LEFT JOIN compensations AS task
+               ON task.id = held.id AND task.claims = held.claim AND task.status = $5 AND task.due_at > $4
+           ), free AS MATERIALIZED (
+             SELECT task.id FROM held JOIN compensations AS task ON task.id = held.id
+             WHERE task.claims = held.claim AND task.status = $5 AND task.due_at > $4
+             FOR NO KEY UPDATE OF task SKIP LOCKED
+           ), renewed AS (
+             UPDATE compensations AS task SET due_at = $3, updated_at = $4 FROM free WHERE task.id = free.id
+           )
+           SELECT id AS "id!", claim AS "claim!" FROM held WHERE NOT is_ours"#,
         &ids,
-        &attempts,
+        &claims,
         lease_until,
         now,
         TaskStatus::Running.as_str(),
     )
     .fetch_all(conn)
     .await?;
-    Ok(kept)
+    Ok(lost)
 }
 
-/// Whether its worker still has a task; then nobody else takes it before the transaction ends.
-pub(crate) async fn is_held_in_tx(tx: &mut Tx, task: &Task) -> Result<bool, DbError> {
+/// Whether a worker still has a task: to be looked at before a call that moves money.
+pub(crate) async fn is_held(conn: &mut Conn, hold: Hold) -> Result<bool, DbError> {
+    let held = sqlx::query!(
+        "SELECT 1 AS one FROM compensations WHERE id = $1 AND claims = $2 AND status = 'RUNNING'",
+        hold.id,
+        hold.claim,
+    )
+    .fetch_optional(conn)
+    .await?;
+    Ok(held.is_some())
+}
+
+/// The same, and then nobody else takes it before the transaction ends.
+pub(crate) async fn is_held_in_tx(tx: &mut Tx, hold: Hold) -> Result<bool, DbError> {
     let conn: &mut Conn = tx;
     let held = sqlx::query!(
-        "SELECT 1 AS one FROM compensations WHERE id = $1 AND attempts = $2 AND status = 'RUNNING' FOR UPDATE",
-        task.id,
-        task.attempts,
+        "SELECT 1 AS one FROM compensations WHERE id = $1 AND claims = $2 AND status = 'RUNNING' FOR UPDATE",
+        hold.id,
+        hold.claim,
     )
     .fetch_optional(conn)
     .await?;
@@ -121,8 +150,7 @@ pub(crate) async fn is_held_in_tx(tx: &mut Tx, task: &Task) -> Result<bool, DbEr
 /// How a try ended that gave nothing up: the task is done, or waits for its next try.
 #[derive(Clone, Debug)]
 pub(in crate::compensation) struct End {
-    pub(in crate::compensation) id: i64,
-    pub(in crate::compensation) attempts: i32,
+    pub(in crate::compensation) hold: Hold,
     /// When, why, and where another lane takes it; nothing for a task that is done.
     pub(in crate::compensation) again: Option<(OffsetDateTime, String, Option<Lane>)>,
     /// The claim counts as no try.
@@ -139,7 +167,7 @@ pub(in crate::compensation) async fn finish(
     let errors = column(|end| end.again.as_ref().map(|(_, error, _)| error.clone()));
     let lanes = column(|end| end.again.as_ref()?.2.map(|lane| lane.as_str().to_owned()));
     let due_at: Vec<_> = ends.iter().map(|end| end.again.as_ref().map(|(due_at, _, _)| *due_at)).collect();
-    // Guarded by the attempt: a worker that overslept its lease must not end the run of its successor. A row that is
+    // Guarded by the claim: a worker that overslept its lease must not end the run of its successor. A row that is
     // not met also means that the thing came to its end another way meanwhile, which is as good.
     sqlx::query!(
         "UPDATE compensations AS task
@@ -147,12 +175,12 @@ pub(in crate::compensation) async fn finish(
              due_at = coalesce(tried.due_at, task.due_at), last_error = tried.error,
              attempts = task.attempts - tried.is_untried::integer,
              lane = coalesce(tried.lane, task.lane), updated_at = $6
-         FROM unnest($1::bigint[], $2::integer[], $3::timestamptz[], $4::text[], $5::text[], $8::boolean[])
-              AS tried (id, attempts, due_at, error, lane, is_untried)
+         FROM unnest($1::bigint[], $2::bigint[], $3::timestamptz[], $4::text[], $5::text[], $8::boolean[])
+              AS tried (id, claim, due_at, error, lane, is_untried)
          -- A parameter: see above.
-         WHERE task.id = tried.id AND task.attempts = tried.attempts AND task.status = $7",
-        &ends.iter().map(|end| end.id).collect::<Vec<_>>(),
-        &ends.iter().map(|end| end.attempts).collect::<Vec<_>>(),
+         WHERE task.id = tried.id AND task.claims = tried.claim AND task.status = $7",
+        &ends.iter().map(|end| end.hold.id).collect::<Vec<_>>(),
+        &ends.iter().map(|end| end.hold.claim).collect::<Vec<_>>(),
         &due_at as &[Option<OffsetDateTime>],
         &errors as &[Option<String>],
         &lanes as &[Option<String>],
@@ -176,9 +204,9 @@ pub(in crate::compensation) async fn set_dead(
     let conn: &mut Conn = tx;
     let died = sqlx::query!(
         "UPDATE compensations SET status = 'DEAD', last_error = $3, updated_at = $4
-         WHERE id = $1 AND attempts = $2 AND status = 'RUNNING'",
+         WHERE id = $1 AND claims = $2 AND status = 'RUNNING'",
         row.id,
-        row.attempts,
+        row.claim,
         error,
         now,
     )

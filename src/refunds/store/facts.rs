@@ -2,6 +2,7 @@
 
 use time::OffsetDateTime;
 
+use crate::compensation::{Hold, TaskStatus};
 use crate::ids::RefundId;
 use crate::infra::db::{Conn, DbError};
 use crate::infra::gather::{Command, Patience, column, in_places};
@@ -114,10 +115,11 @@ impl Command for FindFacts {
 }
 
 /// A channel is about to be asked for it: `PENDING → PROCESSING`. Gives the same as [`FindFacts`]; nothing, and nothing
-/// was changed, where the refund does not stand there (any more) or its money is not there.
+/// was changed, where the refund does not stand there (any more), its money is not there, or somebody else has its task.
 #[derive(Clone, Debug)]
 pub(in crate::refunds) struct Begin {
     pub(in crate::refunds) refund_id: String,
+    pub(in crate::refunds) hold: Hold,
     pub(in crate::refunds) now: OffsetDateTime,
 }
 
@@ -137,10 +139,13 @@ impl Command for Begin {
         let rows = facts_of!(
             r#"WITH patient AS MATERIALIZED (SELECT set_config('lock_timeout', $3, true)), asked AS (
                  UPDATE refunds SET status = $5, version = refunds.version + 1, updated_at = new.now
-                 FROM unnest($1::text[], $2::timestamptz[]) WITH ORDINALITY AS new (refund_id, now, place), patient
+                 FROM unnest($1::text[], $2::timestamptz[], $6::bigint[], $7::bigint[]) WITH ORDINALITY
+                      AS new (refund_id, now, task_id, claim, place), patient
                  -- A parameter, because the word would let the plan walk the index of all unfinished refunds.
                  WHERE refunds.refund_id = new.refund_id AND refunds.status = $4
-                   -- A look-up, and none that a plan could walk.
+                   -- Look-ups, and none that a plan could walk.
+                   AND (SELECT id FROM compensations AS task
+                        WHERE task.id = new.task_id AND task.claims = new.claim AND task.status = $8) IS NOT NULL
                    AND (refunds.stray_id IS NOT NULL
                         OR (SELECT paid.pay_order_id FROM pay_orders AS paid
                             WHERE paid.pay_order_id = refunds.pay_order_id) IS NOT NULL)
@@ -151,6 +156,9 @@ impl Command for Begin {
             patience.millis(),
             RefundStatus::Pending.as_str(),
             RefundStatus::Processing.as_str(),
+            &column(batch, |new| new.hold.id),
+            &column(batch, |new| new.hold.claim),
+            TaskStatus::Running.as_str(),
         );
         Ok(in_places(batch.len(), rows.fetch_all(conn).await?, Row::in_its_place))
     }

@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use futures_util::future::join_all;
 use payonce::channels::sandbox::{FaultKind, FaultOp};
-use payonce::compensation::Lane;
+use payonce::compensation::{Action, Lane};
 use payonce::drive;
 use payonce::infra::duty::Batch;
 use serde_json::json;
@@ -66,6 +66,56 @@ async fn a_task_whose_lease_ran_out_is_taken_over_by_one_worker_and_its_first_on
     assert_eq!((tries(&app).await, app.refunded("K2").await.0), (2, "REFUNDED".to_owned()));
     assert_eq!(app.sandbox_books().await, (1990, 1990), "it was made once");
     assert_eq!(app.count_where("outbox", "event = 'refund.finished'").await, 1);
+    app.end().await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn who_overslept_ends_nothing_of_who_took_the_task_after_a_person_revived_it() {
+    let app = patient().await;
+    waiting_refund(&app, "K3").await;
+    app.fault(FaultOp::Refund, FaultKind::Delay, 1, Some(2_500)).await;
+    let overslept = worker(&app);
+    app.eventually("the first one has it", async || tries(&app).await == 1).await;
+    app.admin_post("/admin/lanes/REALTIME/pause", json!({"reason": "for the other one"})).await.expect(200);
+    let heir = app.take_revived(Action::DriveRefund).await;
+    overslept.await.expect("no panic");
+    let has_it = "action = 'DRIVE_REFUND' AND status = 'RUNNING' AND attempts = 1";
+    assert_eq!(app.count_where("compensations", has_it).await, 1, "the first one ended nothing");
+    app.put_back(&heir).await;
+    app.admin_post("/admin/lanes/REALTIME/resume", json!({"reason": "it is done"})).await.expect(200);
+    app.run_until_idle().await;
+    assert_eq!(app.refunded("K3").await.0, "REFUNDED");
+    app.end().await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_lease_is_kept_while_another_ones_row_is_locked_for_long() {
+    let app = patient().await;
+    app.paid("K5").await;
+    waiting_refund(&app, "K4").await;
+    app.post("/refunds", json!({"refund_no": "K5", "order_no": "K5"})).await.expect(201);
+    app.fault(FaultOp::Refund, FaultKind::Delay, 2, Some(3_500)).await;
+    let slow = worker(&app);
+    let flying = "action = 'DRIVE_REFUND' AND status = 'RUNNING'";
+    app.eventually("both are in the air", async || app.count_where("compensations", flying).await == 2).await;
+    // Three leases long, as by whoever writes down that the channel refused.
+    let mut locking = app.direct_connection().await;
+    let lock =
+        "BEGIN; SELECT FROM compensations WHERE action = 'DRIVE_REFUND' ORDER BY id LIMIT 1 FOR UPDATE";
+    sqlx::raw_sql(lock).execute(&mut locking).await.expect("locked");
+    let unlocked = tokio::spawn(async move {
+        tokio::time::sleep(Duration::from_secs(3)).await;
+        sqlx::raw_sql("COMMIT").execute(&mut locking).await.expect("unlocked");
+    });
+    while !unlocked.is_finished() {
+        assert_eq!(drive::run_due(&app.instance.app, Lane::Realtime).await.expect("a look"), Batch::Done);
+        tokio::time::sleep(Duration::from_millis(50)).await;
+    }
+    let other = "id = (SELECT max(id) FROM compensations WHERE action = 'DRIVE_REFUND') AND attempts = 1";
+    assert_eq!(app.count_where("compensations", other).await, 1, "nobody took the other one over");
+    slow.await.expect("no panic");
+    app.run_until_idle().await;
+    assert_eq!(app.count_where("refunds", "status = 'SUCCEEDED'").await, 2);
     app.end().await;
 }
 

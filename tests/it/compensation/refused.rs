@@ -1,11 +1,11 @@
 //! A final refusal is written by whoever has the task, and by nobody who has lost it meanwhile.
 
 use payonce::channels::sandbox::{FaultKind, FaultOp};
-use payonce::compensation::Lane;
-use payonce::drive;
+use payonce::compensation::{Action, Drive, Lane};
+use payonce::{drive, refunds, withdrawals};
 use serde_json::{Value, json};
 
-use crate::support::{Cluster, TestOptions};
+use crate::support::{Cluster, TestApp, TestOptions};
 
 /// The channel refuses once. Who heard that is slow to write it down, and another one, by whose clock its time is over,
 /// takes the task and asks the channel again.
@@ -48,4 +48,53 @@ async fn a_withdrawal_that_one_worker_was_refused_and_another_one_made_is_made()
     let body = json!({"withdrawal_no": "W1", "user_id": "u1", "amount": 600, "currency": "CNY",
                       "channel": "sandbox", "account": "a"});
     refused_to_one_of_two(FaultOp::Payout, "withdrawals", "REVERSING", "/withdrawals", body).await;
+}
+
+/// Who has lost the task asks no channel to make it: neither where nobody has, nor where nobody knows what became of it.
+async fn only_one_of_two_asks(app: &TestApp, op: FaultOp, table: &str, drive: impl AsyncFn(bool) -> Drive) {
+    let unused = async || app.count_where("sandbox.faults", "times_left = 1").await;
+    app.fault(op, FaultKind::TimeoutBefore, 1, None).await;
+    assert!(matches!(drive(false).await, Drive::Again(_)));
+    assert_eq!((unused().await, app.count_where(table, "status IN ('PENDING', 'DEBITED')").await), (1, 1));
+    assert!(matches!(drive(true).await, Drive::Again(_)));
+    assert_eq!((unused().await, app.count_where(table, "status IN ('PROCESSING', 'PAYING')").await), (0, 1));
+    app.fault(op, FaultKind::Refuse, 1, None).await;
+    assert!(matches!(drive(false).await, Drive::Again(_)));
+    assert_eq!(unused().await, 1);
+    assert_eq!(drive(true).await, Drive::Done);
+    assert_eq!((unused().await, app.count_where(table, "status IN ('FAILED', 'REVERSED')").await), (0, 1));
+}
+
+#[tokio::test]
+async fn who_has_lost_the_task_of_a_refund_asks_nobody_to_make_it() {
+    let app = TestApp::start().await;
+    app.paid("O1").await;
+    app.run_until_idle().await;
+    app.post("/refunds", json!({"refund_no": "R1", "order_no": "O1"})).await.expect(201);
+    let lost = app.take_task(Action::DriveRefund, &app.subject_of(Action::DriveRefund).await).await;
+    let held = app.take_revived(Action::DriveRefund).await;
+    let drive = async |has_it: bool| {
+        refunds::drive(&app.instance.app, if has_it { &held } else { &lost }).await.expect("a try")
+    };
+    only_one_of_two_asks(&app, FaultOp::Refund, "refunds", drive).await;
+    app.put_back(&held).await;
+    app.end().await;
+}
+
+#[tokio::test]
+async fn who_has_lost_the_task_of_a_withdrawal_asks_nobody_to_make_it() {
+    let app = TestApp::start().await;
+    app.top_up("T1", "u1", 1_000).await;
+    app.run_until_idle().await;
+    let body = json!({"withdrawal_no": "W1", "user_id": "u1", "amount": 600, "currency": "CNY",
+                      "channel": "sandbox", "account": "a"});
+    app.post("/withdrawals", body).await.expect(201);
+    let lost = app.take_task(Action::DriveWithdrawal, &app.subject_of(Action::DriveWithdrawal).await).await;
+    let held = app.take_revived(Action::DriveWithdrawal).await;
+    let drive = async |has_it: bool| {
+        withdrawals::drive(&app.instance.app, if has_it { &held } else { &lost }).await.expect("a try")
+    };
+    only_one_of_two_asks(&app, FaultOp::Payout, "withdrawals", drive).await;
+    app.put_back(&held).await;
+    app.end().await;
 }

@@ -106,7 +106,7 @@ fn holds<T>(answer: &Result<T, CallError>, is_sound: impl Fn(&T) -> bool) -> boo
     match answer {
         Ok(told) => is_sound(told),
         Err(CallError::Refused(refusal)) => is_short(refusal),
-        Err(CallError::NotNow) => false,
+        Err(CallError::NotNow | CallError::NotMade(_)) => false,
         Err(CallError::Silent(_)) => true,
     }
 }

@@ -1,6 +1,7 @@
 //! A worker that drives one thing by hand.
 
-use payonce::compensation::{Action, Task};
+use payonce::compensation::{Action, Hold, Task};
+use serde_json::json;
 use sqlx::Row;
 
 use super::app::TestApp;
@@ -9,16 +10,16 @@ impl TestApp {
     /// Takes the task of that thing, as a worker does by whose clock everybody else is dead.
     pub async fn take_task(&self, action: Action, subject: &str) -> Task {
         let row = sqlx::query(
-            "UPDATE compensations SET status = 'RUNNING', attempts = attempts + 1
+            "UPDATE compensations SET status = 'RUNNING', attempts = attempts + 1, claims = claims + 1
              WHERE subject = $1 AND status IN ('READY', 'RUNNING')
-             RETURNING id, merchant_id, order_no, attempts, created_at",
+             RETURNING id, claims, merchant_id, order_no, attempts, created_at",
         )
         .bind(subject)
         .fetch_one(&mut self.direct_connection().await)
         .await
         .expect("a task");
         Task {
-            id: row.get("id"),
+            hold: Hold { id: row.get("id"), claim: row.get("claims") },
             action,
             subject: subject.to_owned(),
             merchant_id: row.get("merchant_id"),
@@ -31,11 +32,36 @@ impl TestApp {
 
     /// Puts it back, where nobody has taken it since.
     pub async fn put_back(&self, task: &Task) {
-        sqlx::query("UPDATE compensations SET status = 'READY' WHERE id = $1 AND attempts = $2 AND status = 'RUNNING'")
-            .bind(task.id)
-            .bind(task.attempts)
-            .execute(&mut self.direct_connection().await)
+        sqlx::query(
+            "UPDATE compensations SET status = 'READY' WHERE id = $1 AND claims = $2 AND status = 'RUNNING'",
+        )
+        .bind(task.hold.id)
+        .bind(task.hold.claim)
+        .execute(&mut self.direct_connection().await)
+        .await
+        .expect("put back");
+    }
+
+    /// What the only task of that action is about.
+    pub async fn subject_of(&self, action: Action) -> String {
+        sqlx::query_scalar("SELECT subject FROM compensations WHERE action = $1")
+            .bind(action.as_str())
+            .fetch_one(&mut self.direct_connection().await)
             .await
-            .expect("put back");
+            .expect("a task")
+    }
+
+    /// The task is given up while a worker has it, a person has it tried anew, and another worker takes it: its first
+    /// try is the first once more.
+    pub async fn take_revived(&self, action: Action) -> Task {
+        let subject = self.subject_of(action).await;
+        let given_up = "UPDATE compensations SET status = 'DEAD' WHERE subject = $1 RETURNING id";
+        let mut conn = self.direct_connection().await;
+        let id: i64 = sqlx::query_scalar(given_up).bind(&subject).fetch_one(&mut conn).await.expect("a task");
+        let path = format!("/admin/compensations/{id}/retry");
+        self.admin_post(&path, json!({"reason": "again"})).await.expect(200);
+        let task = self.take_task(action, &subject).await;
+        assert_eq!(task.attempts, 1);
+        task
     }
 }
