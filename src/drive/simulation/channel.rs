@@ -1,5 +1,6 @@
 //! The channels as they are outside: their own books, and what goes wrong on the way to them. An honest one keeps its
-//! word: the same id is the same trade, refund or payout, and what was refused for good stays refused.
+//! word: the same id is the same trade, refund or payout, what was refused for good stays refused, and what was declined
+//! once is not done by an earlier call that comes late.
 
 use time::OffsetDateTime;
 
@@ -225,6 +226,10 @@ impl Channels {
         }
         on_the_way(fault)?;
         let is_known = self.refunds[refund].is_some();
+        if fault == Fault::Declines && !is_known {
+            self.late.retain(|late| !matches!(late, Late::Refund(other, ..) if *other == refund));
+            return Err(refused());
+        }
         let state = self.take_refund_in(refund, payment, minor, fault);
         match (fault, state) {
             (Fault::SilentAfter, _) => Err(silent()),
@@ -282,6 +287,10 @@ impl Channels {
         }
         on_the_way(fault)?;
         let is_known = self.payouts[payout].is_some();
+        if fault == Fault::Declines && !is_known {
+            self.late.retain(|late| !matches!(late, Late::Payout(other, ..) if *other == payout));
+            return Err(refused());
+        }
         let state = self.take_payout_in(payout, minor, fault);
         match (fault, state) {
             (Fault::SilentAfter, _) => Err(silent()),

@@ -43,6 +43,8 @@ pub(super) enum What {
     Work,
     /// A call that was lost on the way arrives after all.
     Arrive,
+    /// A task is put back untried once more, because nobody heard that it was.
+    PutBackAgain,
     /// The channel ends what it was at.
     Conclude,
     /// The channel takes a refund back.
@@ -73,6 +75,8 @@ pub(super) enum Fault {
     SilentAfter,
     /// It refuses, and does nothing.
     Refuses,
+    /// It refuses this call, keeps nothing of it, and may do the same one later.
+    Declines,
     /// It has no time.
     NotNow,
     /// The call is on its way for long, and arrives when nobody waits for it any more.
@@ -84,7 +88,7 @@ pub(super) enum Fault {
 }
 
 /// How often each thing happens, of 100.
-const OFTEN: [(What, usize); 24] = [
+const OFTEN: [(What, usize); 25] = [
     (What::AskLink, 8),
     (What::Pay, 5),
     (What::PayOddly, 3),
@@ -95,10 +99,11 @@ const OFTEN: [(What, usize); 24] = [
     (What::Appear, 1),
     (What::Cancel, 1),
     (What::Expire, 3),
-    (What::Wait, 10),
+    (What::Wait, 9),
     (What::Land, 18),
     (What::Die, 3),
-    (What::Work, 14),
+    (What::Work, 13),
+    (What::PutBackAgain, 2),
     (What::Arrive, 2),
     (What::Conclude, 3),
     (What::TakeBack, 1),
@@ -127,7 +132,7 @@ const FAULTS: [Fault; 16] = [
     Fault::NotNow,
     Fault::Late,
     Fault::Slow,
-    Fault::Slow,
+    Fault::Declines,
     Fault::Curt,
 ];
 

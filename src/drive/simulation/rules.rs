@@ -7,10 +7,11 @@ use futures_util::FutureExt;
 
 use super::channel::Channels;
 use super::ops::Fault;
+use super::world::{Task, Try};
 use crate::channels::{
     self, Answerer, CallError, PayoutState, RefundState, TradeState, ask_redo_ask, make_then_ask,
 };
-use crate::compensation::{self, Action};
+use crate::compensation::{self, Action, TaskStatus};
 use crate::drive::decide::{Remedy, decide};
 use crate::drive::store::Facts;
 use crate::orders::{self, OrderEvent, OrderStatus};
@@ -51,6 +52,8 @@ pub(super) struct Rules {
     pub(super) judge: fn(&mut Judge, &Seen) -> (Judged, Verdict),
     pub(super) remedy: fn(Action, &Facts) -> Remedy,
     pub(super) retry_after: fn(Action, i32) -> Option<i64>,
+    /// Whether whoever made that try has the task: what every statement about it asks.
+    pub(super) is_held: fn(&Task, Try) -> bool,
     /// How a commission follows.
     pub(super) follow: Following,
     pub(super) shares: fn(i64, i64, i64) -> Shares,
@@ -85,6 +88,7 @@ impl Rules {
             retry_after: |action, tries| {
                 compensation::retry_after(action, tries).map(time::Duration::whole_seconds)
             },
+            is_held: |task, of| (task.id, task.claims, task.status) == (of.id, of.claim, TaskStatus::Running),
             follow: settlement::follow,
             shares: Shares::of,
             refund,

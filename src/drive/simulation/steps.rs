@@ -47,6 +47,11 @@ impl World {
                 }
             }
             What::Work => self.work(pick, faults),
+            What::PutBackAgain => {
+                if let Some(end) = self.put_back {
+                    self.write_end(end);
+                }
+            }
             What::AskRefund => self.ask_refund(pick),
             What::Approve => self.approve(pick),
             What::Resolve => self.resolve(pick),
@@ -246,6 +251,9 @@ impl World {
     fn work(&mut self, pick: usize, faults: [Fault; 2]) {
         let Some(of) = self.claim(pick) else { return };
         let (Try { action, subject, .. }, of) = (of, Some(of));
+        if pick >> 13 == 7 {
+            return self.end(of, Drive::Untried);
+        }
         match (self.rules.remedy)(action, &self.facts(action, subject)) {
             Remedy::Nothing | Remedy::Replay => self.end(of, Drive::Done),
             Remedy::LinkOrClose => {
@@ -258,8 +266,8 @@ impl World {
             }
             Remedy::CloseAttempt => self.fly_close(subject, Then::Nothing, of, faults),
             Remedy::CloseOrder => self.close_order(CloseReason::Timeout, of, faults),
-            Remedy::Refund => self.drive_refund(subject, of, faults),
-            Remedy::PayOut => self.drive_payout(subject, of, faults),
+            Remedy::Refund => self.flights.push(Flight { half: Half::MakeRefund(subject), of }),
+            Remedy::PayOut => self.flights.push(Flight { half: Half::MakePayout(subject), of }),
             Remedy::Rematch => self.rematch(subject, of),
         }
     }
@@ -279,12 +287,23 @@ impl World {
         facts
     }
 
+    /// Money is asked to go out by whoever has the task, at the last moment before.
+    fn may_call(&self, of: Option<Try>) -> bool {
+        of.is_none_or(|of| self.is_held(of))
+    }
+
     fn drive_refund(&mut self, number: usize, of: Option<Try>, faults: [Fault; 2]) {
+        if !self.may_call(of) {
+            return self.end(of, Drive::Again);
+        }
         let is_first = self.refunds[number].status == RefundStatus::Pending;
         if is_first {
             let to = (self.rules.approval)(RefundStatus::Pending, RefundEvent::Requested);
             let Some(to) = to else { return self.must(false, "a refund was to be asked for and may not") };
             self.set_refund(number, to);
+        }
+        if self.refunds[number].status != RefundStatus::Processing {
+            return self.end(of, Drive::Done);
         }
         let payment = match self.refunds[number].source {
             Source::Stray(stray) => Some(self.strays[stray].payment),
@@ -308,15 +327,25 @@ impl World {
             Ok(RefundState::Failed(_)) | Err(CallError::Refused(_)) => RefundEvent::Failed,
             Ok(RefundState::Processing | RefundState::Unseen) | Err(_) => return self.end(of, Drive::Again),
         };
+        // Whoever has the task by now may have made it since.
+        if event == RefundEvent::Failed && answerer == Answerer::Call && !self.may_call(of) {
+            return;
+        }
         self.learn_of_refund(number, event, answerer == Answerer::Call);
         self.end(of, Drive::Done);
     }
 
     fn drive_payout(&mut self, number: usize, of: Option<Try>, faults: [Fault; 2]) {
+        if !self.may_call(of) {
+            return self.end(of, Drive::Again);
+        }
         let is_first = self.withdrawals[number].status == WithdrawalStatus::Debited;
         if is_first {
             let moved = self.move_withdrawal(number, WithdrawalEvent::PayoutAsked);
             self.must(moved, "a payout was to be asked for and may not");
+        }
+        if self.withdrawals[number].status != WithdrawalStatus::Paying {
+            return self.end(of, Drive::Done);
         }
         let call = Call { number, payment: 0, minor: self.withdrawals[number].minor, is_first };
         let state = (self.rules.payout)(&mut self.theirs, call, faults);
@@ -326,6 +355,7 @@ impl World {
     fn land_payout(&mut self, number: usize, state: Result<PayoutState, CallError>, of: Option<Try>) {
         match state {
             Ok(PayoutState::Succeeded { .. }) => self.end_payout(number, true),
+            Ok(PayoutState::Failed(_)) | Err(CallError::Refused(_)) if !self.may_call(of) => return,
             Ok(PayoutState::Failed(_)) | Err(CallError::Refused(_)) => self.end_payout(number, false),
             Ok(PayoutState::Processing | PayoutState::Unseen) | Err(_) => return self.end(of, Drive::Again),
         }
@@ -351,6 +381,8 @@ impl World {
         match half {
             Half::Link(attempt, answer) => self.land_link(attempt, answer, of, faults),
             Half::Close(attempt, state, then) => self.land_close(attempt, state, then, of, faults),
+            Half::MakeRefund(number) => self.drive_refund(number, of, faults),
+            Half::MakePayout(number) => self.drive_payout(number, of, faults),
             Half::Refund(number, answerer, state) => self.land_refund(number, answerer, state, of),
             Half::Payout(number, state) => self.land_payout(number, state, of),
         }

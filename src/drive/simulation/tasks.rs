@@ -1,7 +1,7 @@
 //! Tasks as the table of compensations holds them: one that lives for one thing, taken by a lease, handed on when its
 //! worker dies.
 
-use super::world::{Task, Try, World};
+use super::world::{End, Task, Try, World};
 use crate::compensation::{Action, TaskStatus};
 
 /// Seconds that a worker has a task before it counts as dead.
@@ -14,6 +14,8 @@ const MAX_LOST: i32 = 3;
 pub(super) enum Drive {
     Done,
     Again,
+    /// Others come before it.
+    Untried,
 }
 
 impl World {
@@ -31,7 +33,7 @@ impl World {
         }
         self.tasks_made += 1;
         let (id, status) = (self.tasks_made, TaskStatus::Ready);
-        self.tasks.push(Task { id, action, subject, status, tries: 0, due_at });
+        self.tasks.push(Task { id, action, subject, status, tries: 0, claims: 0, due_at });
     }
 
     /// The thing came to its end another way.
@@ -61,7 +63,7 @@ impl World {
         }
         let task = self.tasks.iter_mut().filter(|task| is_due(task)).nth(pick % due)?;
         task.status = TaskStatus::Running;
-        task.tries += 1;
+        (task.tries, task.claims) = (task.tries + 1, task.claims + 1);
         task.due_at = now + LEASE;
         let has_lost_too_many =
             task.tries > MAX_LOST && (self.rules.retry_after)(task.action, task.tries - MAX_LOST).is_none();
@@ -69,29 +71,57 @@ impl World {
             task.status = TaskStatus::Dead;
             return None;
         }
-        Some(Try { id: task.id, tries: task.tries, action: task.action, subject: task.subject })
+        let &mut Task { id, tries, claims: claim, action, subject, .. } = task;
+        Some(Try { id, tries, claim, action, subject })
+    }
+
+    /// Whether whoever made that try still has its task.
+    pub(super) fn is_held(&self, of: Try) -> bool {
+        self.tasks.iter().any(|task| (self.rules.is_held)(task, of))
     }
 
     /// Writes down how a try ended; one that was taken over meanwhile writes nothing.
     pub(super) fn end(&mut self, of: Option<Try>, drive: Drive) {
-        let Some(Try { id, tries, action, subject }) = of else { return };
-        if drive == Drive::Done {
-            self.done.push((action, subject));
+        let Some(of) = of else { return };
+        let pause = match drive {
+            Drive::Done => {
+                self.done.push((of.action, of.subject));
+                None
+            }
+            Drive::Again => (self.rules.retry_after)(of.action, of.tries),
+            Drive::Untried => Some(1),
+        };
+        if drive == Drive::Again && pause.is_none() {
+            return self.give_up(of);
         }
-        let is_ours =
-            |task: &Task| task.id == id && task.tries == tries && task.status == TaskStatus::Running;
-        let Some(place) = self.tasks.iter().position(is_ours) else { return };
+        let again = pause.map(|pause| self.now + pause);
+        let end = End { of, again, is_untried: drive == Drive::Untried };
+        self.write_end(end);
+        if end.is_untried {
+            self.put_back = Some(end);
+        }
+    }
+
+    /// The row of the dead task is the open exception.
+    fn give_up(&mut self, of: Try) {
+        let is_held = self.rules.is_held;
+        if let Some(task) = self.tasks.iter_mut().find(|task| is_held(task, of)) {
+            task.status = TaskStatus::Dead;
+            self.is_touched = true;
+        }
+    }
+
+    pub(super) fn write_end(&mut self, End { of, again, is_untried }: End) {
+        let is_held = self.rules.is_held;
+        let Some(place) = self.tasks.iter().position(|task| is_held(task, of)) else { return };
         self.is_touched = true;
-        if drive == Drive::Done {
+        let Some(due_at) = again else {
             self.tasks.swap_remove(place);
             return;
-        }
-        let (now, task) = (self.now, &mut self.tasks[place]);
-        match (self.rules.retry_after)(task.action, tries) {
-            Some(pause) => (task.status, task.due_at) = (TaskStatus::Ready, now + pause),
-            // Given up: the row of the dead task is the open exception.
-            None => task.status = TaskStatus::Dead,
-        }
+        };
+        let task = &mut self.tasks[place];
+        (task.status, task.due_at) = (TaskStatus::Ready, due_at);
+        task.tries -= i32::from(is_untried);
     }
 
     /// An operator has what was given up tried again.

@@ -3,9 +3,10 @@
 use super::ops::Fault;
 use super::reference::Rule;
 use super::rules::{Call, Rules};
+use super::world::{Task, Try};
 use super::{channel::Channels, play_many};
 use crate::channels::{Answerer, CallError, RefundState};
-use crate::compensation::Action;
+use crate::compensation::{Action, TaskStatus};
 use crate::drive::decide::{Remedy, decide};
 use crate::orders::{OrderEvent, OrderStatus};
 use crate::pay::report::Verdict;
@@ -124,7 +125,7 @@ fn a_refund_that_comes_back_from_its_end_is_seen() {
         (RefundStatus::Failed, RefundEvent::Succeeded) => Next::Moves(RefundStatus::Succeeded),
         _ => Next::of(status, was_made, event, answers),
     };
-    assert_breaks(|rules| rules.result = result, &[Rule::Edges]);
+    assert_breaks(|rules| rules.result = result, &[Rule::Edges, Rule::Stuck]);
     let deaf = |status, was_made, event, answers| match status {
         RefundStatus::Succeeded => Next::Stays,
         _ => Next::of(status, was_made, event, answers),
@@ -182,6 +183,18 @@ fn a_payout_that_goes_out_and_comes_back_is_seen() {
         books.payout(call.number, call.minor + i64::from(!call.is_first), faults[0])
     };
     assert_breaks(|rules| rules.payout = twice, &[Rule::RefundsFit, Rule::Books]);
+}
+
+#[test]
+fn whoever_has_lost_a_task_and_acts_all_the_same_is_seen() {
+    let anybody = |task: &Task, of: Try| task.id == of.id && task.status == TaskStatus::Running;
+    assert_breaks(|rules| rules.is_held = anybody, &[Rule::Books]);
+    // Tries go back where nothing was tried, so two may be at the same one.
+    let by_its_try =
+        |task: &Task, of: Try| (task.id, task.tries, task.status) == (of.id, of.tries, TaskStatus::Running);
+    let (mut rules, lives) = (Rules::ours(), 30 * LIVES);
+    rules.is_held = by_its_try;
+    assert!(matches!(play_many(rules, 1, lives), Err(broken) if broken.rule == Rule::Books));
 }
 
 #[test]

@@ -96,20 +96,33 @@ pub(super) struct Task {
     pub(super) subject: usize,
     pub(super) status: TaskStatus,
     pub(super) tries: i32,
+    /// How often it was taken; this never goes back.
+    pub(super) claims: u32,
     pub(super) due_at: i64,
 }
 
-/// A try of a task: a later one has another number.
+/// A try of a task, by who took it.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Try {
     pub(super) id: u32,
     pub(super) tries: i32,
+    pub(super) claim: u32,
     pub(super) action: Action,
     pub(super) subject: usize,
 }
 
-/// A channel's answer that nobody has written down yet.
+/// How a try ended, as it is written down: when it comes again, where it does, and whether it counts as none.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct End {
+    pub(super) of: Try,
+    pub(super) again: Option<i64>,
+    pub(super) is_untried: bool,
+}
+
+/// What a worker is about to ask a channel for, or the answer that nobody has written down yet.
 pub(super) enum Half {
+    MakeRefund(usize),
+    MakePayout(usize),
     Link(usize, Result<(), CallError>),
     Close(usize, Result<TradeState, CallError>, Then),
     Refund(usize, Answerer, Result<RefundState, CallError>),
@@ -164,6 +177,8 @@ pub(super) struct World {
     pub(super) tasks: Vec<Task>,
     pub(super) tasks_made: u32,
     pub(super) flights: Vec<Flight>,
+    /// The last claim that was put back untried: nobody may have heard that it was, and then it is again.
+    pub(super) put_back: Option<End>,
     pub(super) theirs: Channels,
     /// Since the last look: changes of state, and tasks that said they are done.
     pub(super) moves: Vec<Move>,
@@ -206,6 +221,7 @@ impl World {
             tasks: Vec::new(),
             tasks_made: 0,
             flights: Vec::new(),
+            put_back: None,
             theirs: Channels::default(),
             moves: Vec::new(),
             done: Vec::new(),

@@ -25,13 +25,13 @@ struct Inside {
     breaker: Breaker,
     settings: ConnectionManagerConfig,
     /// `None` until the sentinels have named a master.
-    server: RwLock<Option<Server>>,
+    server: RwLock<Option<Arc<Server>>>,
     /// Whom to ask for the master; `None` where the server stays what it is.
     sentinels: Option<SentinelGroup>,
     is_looking: AtomicBool,
 }
 
-#[derive(Clone)]
+/// A connection to a server; one that was made anew is another one.
 struct Server {
     name: String,
     client: Client,
@@ -48,10 +48,10 @@ pub struct NodeState {
 }
 
 impl Server {
-    fn connect(client: Client, settings: &ConnectionManagerConfig) -> Result<Self, RedisError> {
+    fn connect(client: Client, settings: &ConnectionManagerConfig) -> Result<Arc<Self>, RedisError> {
         let name = name_of(client.get_connection_info().addr());
         let manager = ConnectionManager::new_lazy_with_config(client.clone(), settings.clone())?;
-        Ok(Self { name, client, manager })
+        Ok(Arc::new(Self { name, client, manager }))
     }
 }
 
@@ -70,7 +70,7 @@ impl Node {
     }
 
     fn new(
-        server: Option<Server>,
+        server: Option<Arc<Server>>,
         sentinels: Option<SentinelGroup>,
         settings: ConnectionManagerConfig,
     ) -> Self {
@@ -81,10 +81,9 @@ impl Node {
     /// What people call it.
     #[must_use]
     pub fn name(&self) -> String {
-        let server = self.0.server().map(|server| server.name);
-        match (&self.0.sentinels, server) {
-            (None, server) => server.unwrap_or_default(),
-            (Some(group), Some(server)) => format!("{} at {server}", group.master),
+        match (&self.0.sentinels, self.0.server()) {
+            (None, server) => server.map(|server| server.name.clone()).unwrap_or_default(),
+            (Some(group), Some(server)) => format!("{} at {}", group.master, server.name),
             (Some(group), None) => group.master.clone(),
         }
     }
@@ -94,8 +93,8 @@ impl Node {
     /// # Errors
     /// [`RedisDown`] when it cannot be reached, does not answer in time, or refuses.
     pub async fn run<T: FromRedisValue>(&self, command: &Cmd) -> Result<T, RedisDown> {
-        let mut manager = self.admit()?;
-        self.judge(command.query_async(&mut manager).await)
+        let server = self.admit()?;
+        self.judge(&server, command.query_async(&mut server.manager.clone()).await)
     }
 
     /// Runs a script, loading it where the server does not know it yet.
@@ -103,17 +102,16 @@ impl Node {
     /// # Errors
     /// As [`Node::run`].
     pub async fn script<T: FromRedisValue>(&self, invocation: &ScriptInvocation<'_>) -> Result<T, RedisDown> {
-        let mut manager = self.admit()?;
-        self.judge(invocation.invoke_async(&mut manager).await)
+        let server = self.admit()?;
+        self.judge(&server, invocation.invoke_async(&mut server.manager.clone()).await)
     }
 
     /// Whether it answers right now, asked past the breaker.
     pub async fn state(&self) -> NodeState {
         let is_up = match self.0.server() {
-            Some(Server { mut manager, .. }) => {
-                let pong = redis::cmd("PING").query_async::<String>(&mut manager).await;
-                self.0.doubt(pong.as_ref().err());
-                pong.is_ok()
+            Some(server) => {
+                let pong = redis::cmd("PING").query_async::<String>(&mut server.manager.clone()).await;
+                pong.inspect_err(|error| self.0.failed(&server, error)).is_ok()
             }
             None => false,
         };
@@ -123,24 +121,22 @@ impl Node {
         NodeState { name: self.name(), is_up }
     }
 
-    fn admit(&self) -> Result<ConnectionManager, RedisDown> {
+    fn admit(&self) -> Result<Arc<Server>, RedisDown> {
         let Some(server) = self.0.server() else {
             self.look_for_the_master();
             return Err(RedisDown::NoMaster);
         };
-        if self.0.breaker.admits() { Ok(server.manager) } else { Err(RedisDown::BreakerOpen) }
+        if self.0.breaker.admits() { Ok(server) } else { Err(RedisDown::BreakerOpen) }
     }
 
-    fn judge<T>(&self, outcome: Result<T, RedisError>) -> Result<T, RedisDown> {
+    fn judge<T>(&self, server: &Arc<Server>, outcome: Result<T, RedisError>) -> Result<T, RedisDown> {
         match outcome {
             Ok(value) => {
                 self.0.breaker.succeeded();
                 Ok(value)
             }
             Err(error) => {
-                if self.0.breaker.failed() {
-                    self.0.doubt(Some(&error));
-                }
+                self.0.failed(server, &error);
                 metrics::counter!("payonce_redis_failures_total").increment(1);
                 // READONLY, a broken connection or silence: perhaps another one is the master by now.
                 self.look_for_the_master();
@@ -158,21 +154,24 @@ impl Node {
 }
 
 impl Inside {
-    fn server(&self) -> Option<Server> {
+    fn server(&self) -> Option<Arc<Server>> {
         self.server.read().unwrap_or_else(PoisonError::into_inner).clone()
     }
 
-    /// Connects anew after a silence: of a machine that is gone, or behind a wall that has forgotten the connection, nothing
-    /// else tells. A connection that is closed mends itself.
-    fn doubt(&self, error: Option<&RedisError>) {
-        if !error.is_some_and(RedisError::is_timeout) {
+    /// Counts a failure, and connects anew where silence opens the breaker: of a machine that is gone, or behind a wall
+    /// that has forgotten the connection, nothing else tells. A connection that is closed mends itself.
+    fn failed(&self, server: &Arc<Server>, error: &RedisError) {
+        if !self.breaker.failed() || !error.is_timeout() {
             return;
         }
-        let mut server = self.server.write().unwrap_or_else(PoisonError::into_inner);
-        let client = server.as_ref().map(|server| server.client.clone());
-        match client.map(|client| Server::connect(client, &self.settings)).transpose() {
-            Ok(fresh) => *server = fresh,
-            Err(error) => tracing::debug!(%error, "no fresh connection to Redis"),
+        let fresh = match Server::connect(server.client.clone(), &self.settings) {
+            Ok(fresh) => fresh,
+            Err(error) => return tracing::debug!(%error, "no fresh connection to Redis"),
+        };
+        let mut present = self.server.write().unwrap_or_else(PoisonError::into_inner);
+        // A late silence says nothing of a connection that was made since.
+        if present.as_ref().is_some_and(|present| Arc::ptr_eq(present, server)) {
+            *present = Some(fresh);
         }
     }
 
