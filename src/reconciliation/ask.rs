@@ -106,8 +106,9 @@ async fn ask_about_payout(app: &App, channel: &dyn Channel, item: &Item) -> Resu
             Ok(Done::Explained(format!("the channel confirms it as {channel_payout_id}")))
         }
         (Class::StatusDiffers, PayoutState::Succeeded { channel_payout_id }) if is_under_way => {
-            withdrawals::replay(app, &item.our_id, channel_payout_id.clone()).await?;
-            Ok(Done::Applied("the channel says that it was made".to_owned()))
+            let stands = withdrawals::note_made(app, &item.our_id, channel_payout_id.clone()).await?;
+            let said = "the channel says that it was made";
+            Ok(if stands { Done::Applied(said.to_owned()) } else { still(said) })
         }
         (_, PayoutState::Processing) => Ok(Done::Later("the channel is at it".to_owned())),
         _ => Ok(still(&format!("the channel says of it: {state:?}"))),

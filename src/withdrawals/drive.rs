@@ -133,17 +133,16 @@ async fn ask_redo_ask(
     channels::ask_redo_ask(ask, redo, |state| *state == PayoutState::Unseen).await.1
 }
 
-/// Writes down that a payout was made, as the channel has answered.
+/// Writes down that a payout was made, as the channel has answered; gives whether that stands there now.
 ///
 /// # Errors
-/// When the database is away: the task tries again.
-pub async fn replay(
+/// When the database is away: to be tried again.
+pub async fn note_made(
     app: &App,
     withdrawal_id: &str,
     channel_payout_id: String,
-) -> Result<Drive, WithdrawalError> {
-    write_end(app, withdrawal_id, &End::Made(channel_payout_id)).await?;
-    Ok(Drive::Done)
+) -> Result<bool, WithdrawalError> {
+    Ok(write_end(app, withdrawal_id, &End::Made(channel_payout_id)).await?)
 }
 
 /// Writes the end; one that is there already stays. One that was made and cannot be written is put aside.
@@ -161,7 +160,7 @@ async fn finish(app: &App, withdrawal_id: &str, end: &End) -> Result<Drive, With
     Ok(Drive::Done)
 }
 
-async fn write_end(app: &App, withdrawal_id: &str, end: &End) -> Result<(), DbError> {
+async fn write_end(app: &App, withdrawal_id: &str, end: &End) -> Result<bool, DbError> {
     app.db
         .retrying(|| async {
             let mut tx = app.db.begin().await?;
@@ -171,20 +170,25 @@ async fn write_end(app: &App, withdrawal_id: &str, end: &End) -> Result<(), DbEr
         .await
 }
 
+/// Gives whether the withdrawal has come to that end, now or before.
 async fn finish_in_tx(
     app: &App,
     tx: &mut Tx,
     withdrawal_id: &str,
     end: &End,
     now: OffsetDateTime,
-) -> Result<(), DbError> {
-    let Some(withdrawal) = store::lock(tx, withdrawal_id).await? else { return Ok(()) };
+) -> Result<bool, DbError> {
+    let Some(withdrawal) = store::lock(tx, withdrawal_id).await? else { return Ok(false) };
     match (withdrawal.status, end) {
         (WithdrawalStatus::Paying, _) => {}
         (WithdrawalStatus::Reversed, End::Made(channel_payout_id)) => {
-            return open_contradiction_in_tx(app, tx, &withdrawal, channel_payout_id, now).await;
+            open_contradiction_in_tx(app, tx, &withdrawal, channel_payout_id, now).await?;
+            return Ok(false);
         }
-        _ => return Ok(()),
+        (WithdrawalStatus::Succeeded, End::Made(_)) | (WithdrawalStatus::Reversed, End::Refused(..)) => {
+            return Ok(true);
+        }
+        _ => return Ok(false),
     }
     let (status, failure) = match end {
         End::Made(channel_payout_id) => {
@@ -192,7 +196,7 @@ async fn finish_in_tx(
             (WithdrawalStatus::Succeeded, None)
         }
         // Whoever has the task by now may have made it since.
-        End::Refused(_, hold) if !compensation::is_held_in_tx(tx, *hold).await? => return Ok(()),
+        End::Refused(_, hold) if !compensation::is_held_in_tx(tx, *hold).await? => return Ok(false),
         End::Refused(refusal, _) => {
             let failure = refusal.to_string();
             give_back_in_tx(tx, &withdrawal, &failure, now).await?;
@@ -210,7 +214,8 @@ async fn finish_in_tx(
         currency: withdrawal.currency,
         failure,
     };
-    outbox::append_in_tx(tx, Some(withdrawal.merchant_id.as_str()), None, &event, now).await
+    outbox::append_in_tx(tx, Some(withdrawal.merchant_id.as_str()), None, &event, now).await?;
+    Ok(true)
 }
 
 async fn succeed_in_tx(
