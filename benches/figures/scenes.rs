@@ -39,6 +39,9 @@ pub async fn play(stage: &mut Stage, wanted: &[String]) -> Result<(), Failure> {
         crowds::storm_on_one_order(stage).await?;
         crowds::others_beside_a_storm(stage).await?;
     }
+    if is_wanted("half-open") {
+        crowds::others_beside_half_open(stage).await?;
+    }
     if is_wanted("rush") {
         rush::against_the_peak(stage).await?;
     }

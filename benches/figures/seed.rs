@@ -247,6 +247,15 @@ pub async fn wallets(database_url: &str, now: OffsetDateTime, count: i32) -> Res
     fill(database_url, &statements, now, ("wallet_", count, WALLET)).await
 }
 
+/// Whether [`product`] is there.
+pub async fn has_product(database_url: &str) -> Result<bool, Failure> {
+    let mut connection = PgConnection::connect(database_url).await?;
+    let is_there = "SELECT EXISTS (SELECT 1 FROM products WHERE merchant_id = $1)";
+    let is_there = sqlx::query_scalar(is_there).bind(MERCHANT).fetch_one(&mut connection).await?;
+    connection.close().await?;
+    Ok(is_there)
+}
+
 /// A product at one minor unit each.
 pub async fn product(database_url: &str) -> Result<(), Failure> {
     let mut connection = PgConnection::connect(database_url).await?;

@@ -89,8 +89,9 @@ pub struct Table {
 impl Table {
     /// A rate of the service over that of its equivalent, from runs that took turns.
     pub fn ratio(&mut self, figure: &str, clients: usize, ours: &[Sample], other: &[Sample], target: Target) {
+        // Round by round: both sides of a round had the same machine.
+        let ratio = median_ratio(ours.iter().zip(other));
         let (ours, other) = (medians(ours), medians(other));
-        let ratio = ours.per_second / other.per_second;
         let (wanted, verdict) = target.words(ratio);
         let line = format!(
             "{figure:<34} {clients:>4} {:>8.0} {:>8.0} {ratio:>6.2} {:>7.2} {:>7.2} {:>7.2} {:>7.2}  {wanted:<9} {verdict}",

@@ -4,11 +4,16 @@ use std::net::SocketAddr;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use super::requests::pay_url_request;
+use time::format_description::well_known::Rfc3339;
+use tokio::io::AsyncWriteExt;
+use tokio::net::TcpStream;
+
+use super::requests::{callback, pay_url_request};
+use crate::Failure;
 use crate::load::{self, Client};
+use crate::seed::{self, Orders, SKUS};
 use crate::stage::Stage;
 use crate::table::{Sample, Target, median};
-use crate::{Failure, seed};
 
 /// Requests at once for one order.
 const CROWD: usize = 500;
@@ -18,10 +23,12 @@ const INSTANCES: usize = 4;
 const STORMS: i32 = 5;
 /// Requests on other orders in a round, and the pause before each.
 const OTHERS: (i32, Duration) = (1000, Duration::from_millis(5));
+/// Sockets that never come to the point.
+const HALF_OPEN: usize = 5_000;
 /// Pause between two storms beside them.
 const STORM_EVERY: Duration = Duration::from_secs(1);
 
-/// All of a crowd get the one link, from whichever instance.
+/// All of a crowd get the one link, and the one answer to their callback, from whichever instance.
 pub async fn storm_on_one_order(stage: &mut Stage) -> Result<(), Failure> {
     let mut more = Vec::new();
     while more.len() < INSTANCES - 1 {
@@ -29,23 +36,56 @@ pub async fn storm_on_one_order(stage: &mut Stage) -> Result<(), Failure> {
     }
     let addrs: Vec<SocketAddr> =
         [stage.service.addr].into_iter().chain(more.iter().map(|instance| instance.addr)).collect();
-    let (mut p50, mut p99) = (Vec::new(), Vec::new());
+    let (mut links, mut callbacks) = (Vec::new(), Vec::new());
     for round in 0..stage.settings.rounds {
         let prefix = format!("crowd{round}_");
         seed::fresh_orders(&stage.database_url, stage.clock.now(), &prefix, STORMS).await?;
+        let paying = format!("paying{round}_");
+        let expires_at = stage.clock.now() + time::Duration::hours(1);
+        let orders = Orders { prefix: &paying, count: STORMS, expires_at, skus: SKUS, with_attempt: true };
+        seed::orders(&stage.database_url, &orders).await?;
+        let paid_at = stage.clock.now().format(&Rfc3339)?;
         for number in 1..=STORMS {
             let request = Arc::new(pay_url_request(stage, &prefix, number));
-            let sample = Sample::new(0.0, &load::storm(&addrs, &request, CROWD).await?);
-            p50.push(sample.p50_ms);
-            p99.push(sample.p99_ms);
+            links.push(Sample::new(0.0, &load::storm(&addrs, &request, CROWD).await?));
+            let request = Arc::new(callback(stage, &paying, number, &paid_at));
+            callbacks.push(Sample::new(0.0, &load::storm(&addrs, &request, CROWD).await?));
         }
     }
     for instance in more {
         instance.stop().await?;
     }
-    let figure = "storm of 500 on one order over 4 instances, answered alike";
-    stage.table.value(&format!("{figure}, p50"), median(p50), "ms", Target::Information);
-    stage.table.value(&format!("{figure}, p99"), median(p99), "ms", Target::Most(150.0));
+    for (name, samples) in [("pay URLs", links), ("callbacks", callbacks)] {
+        let figure = format!("storm of 500 equal {name} over 4 instances, answered alike");
+        let p50 = median(samples.iter().map(|sample| sample.p50_ms));
+        let p99 = median(samples.iter().map(|sample| sample.p99_ms));
+        stage.table.value(&format!("{figure}, p50"), p50, "ms", Target::Information);
+        stage.table.value(&format!("{figure}, p99"), p99, "ms", Target::Most(150.0));
+    }
+    Ok(())
+}
+
+/// Requests on other orders while thousands of sockets are open that never end their headers, over the same without
+/// them.
+pub async fn others_beside_half_open(stage: &mut Stage) -> Result<(), Failure> {
+    let mut ratios = Vec::new();
+    for round in 0..stage.settings.rounds {
+        let prefix = format!("clear{round}_");
+        seed::fresh_orders(&stage.database_url, stage.clock.now(), &prefix, OTHERS.0).await?;
+        let alone = others(stage, &prefix).await?;
+        let prefix = format!("choked{round}_");
+        seed::fresh_orders(&stage.database_url, stage.clock.now(), &prefix, OTHERS.0).await?;
+        let mut half_open = Vec::new();
+        for _ in 0..HALF_OPEN {
+            let mut socket = TcpStream::connect(stage.service.addr).await?;
+            socket.write_all(b"POST /pay/url HTTP/1.1\r\nHost: b").await?;
+            half_open.push(socket);
+        }
+        ratios.push(others(stage, &prefix).await?.p99_ms / alone.p99_ms);
+        drop(half_open);
+    }
+    let figure = format!("p99 of others beside {HALF_OPEN} half-open sockets, over none");
+    stage.table.value(&figure, median(ratios), "times", Target::Most(1.2));
     Ok(())
 }
 

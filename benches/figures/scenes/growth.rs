@@ -9,17 +9,16 @@ use crate::stage::Stage;
 use crate::table::{Target, median_ratio};
 use crate::{Failure, seed};
 
-use super::requests::{self, PAY_URL, WEBHOOK};
-use super::{compensation, events, timeouts};
+use super::requests::{self, PAY_URL, SETTLE, WEBHOOK};
+use super::{compensation, events, refunds, timeouts, usage};
 
 /// Rows of a kind that are made in one transaction.
 const CHUNK: i32 = 500_000;
-/// What is measured of requests.
-const REQUESTS: [&str; 2] = ["pay_url", "webhook"];
-/// What is measured of work that nobody waits for at the door.
-const BACKGROUND: [&str; 2] = ["events", "compensation tasks"];
 /// Timers that wait.
 const TIMEOUTS: i32 = 1_000_000;
+
+/// Figures by name.
+type Rates = Vec<(&'static str, f64)>;
 
 /// The rates with so many paid orders in the tables, over those without them.
 pub async fn of_tables(stage: &mut Stage) -> Result<(), Failure> {
@@ -29,13 +28,7 @@ pub async fn of_tables(stage: &mut Stage) -> Result<(), Failure> {
         seed::paid_orders(&stage.database_url, paid_at, &prefix, count).await?;
     }
     let after = rates(stage, "large_").await?;
-    note(
-        stage,
-        REQUESTS,
-        &format!("with {count} orders in the tables"),
-        (before, after),
-        Target::Least(0.85),
-    );
+    note(stage, &format!("with {count} orders in the tables"), before, &after, Target::Least(0.85));
     Ok(())
 }
 
@@ -44,7 +37,7 @@ pub async fn of_timeouts(stage: &mut Stage) -> Result<(), Failure> {
     let before = rates(stage, "calm_").await?;
     timeouts::pend(stage, TIMEOUTS).await?;
     let after = rates(stage, "waiting_").await?;
-    note(stage, REQUESTS, &format!("with {TIMEOUTS} pending timeouts"), (before, after), Target::Information);
+    note(stage, &format!("with {TIMEOUTS} pending timeouts"), before, &after, Target::Information);
     Ok(())
 }
 
@@ -56,7 +49,7 @@ pub async fn of_what_is_done(stage: &mut Stage) -> Result<(), Failure> {
         seed::done(&stage.database_url, done_at, &prefix, count).await?;
     }
     let after = background_rates(stage, "many_").await?;
-    note(stage, BACKGROUND, &format!("with {count} done ones"), (before, after), Target::Least(0.85));
+    note(stage, &format!("with {count} done ones"), before, &after, Target::Least(0.85));
     Ok(())
 }
 
@@ -70,7 +63,7 @@ pub async fn of_a_long_look(stage: &mut Stage) -> Result<(), Failure> {
     let after = background_rates(stage, "beside_").await?;
     sqlx::raw_sql("COMMIT").execute(&mut looking).await?;
     looking.close().await?;
-    note(stage, BACKGROUND, "beside a long look", (before, after), Target::Information);
+    note(stage, "beside a long look", before, &after, Target::Information);
     Ok(())
 }
 
@@ -80,29 +73,27 @@ fn chunks(count: i32, name: &str) -> Result<impl Iterator<Item = (String, i32)>,
     Ok(begins.map(move |(number, begin)| (format!("{name}{number}_"), CHUNK.min(count - begin))))
 }
 
-fn note(
-    stage: &mut Stage,
-    names: [&str; 2],
-    what: &str,
-    (before, after): ([f64; 2], [f64; 2]),
-    target: Target,
-) {
-    for ((name, before), after) in names.into_iter().zip(before).zip(after) {
+fn note(stage: &mut Stage, what: &str, before: Rates, after: &Rates, target: Target) {
+    for ((name, before), (_, after)) in before.into_iter().zip(after) {
         stage.table.value(&format!("{name} {what}"), after / before, "times", target);
     }
 }
 
-/// How the service stands beside its equivalents: pay URLs and callbacks.
-async fn rates(stage: &mut Stage, prefix: &str) -> Result<[f64; 2], Failure> {
-    let mut rates = [0.0; 2];
-    for (scene, rate) in [PAY_URL, WEBHOOK].iter().zip(&mut rates) {
-        let samples = requests::samples(stage, scene, &format!("{prefix}{}_", scene.name)).await?;
-        *rate = median_ratio(samples.iter().map(|(ours, other)| (ours, other)));
+/// How the service stands beside its equivalents, with each kind of work.
+async fn rates(stage: &mut Stage, prefix: &str) -> Result<Rates, Failure> {
+    let mut rates = Vec::new();
+    for scene in [PAY_URL, WEBHOOK, SETTLE] {
+        let samples = requests::samples(stage, &scene, &format!("{prefix}{}_", scene.name)).await?;
+        rates.push((scene.name, median_ratio(samples.iter().map(|(ours, other)| (ours, other)))));
     }
+    rates.push(("usage", usage::rate(stage, prefix).await?));
+    rates.push(("refunds", refunds::rate(stage, prefix).await?));
+    rates.push(("timeouts at once", timeouts::rate(stage, prefix).await?));
     Ok(rates)
 }
 
 /// How events and tasks stand beside their equivalents.
-async fn background_rates(stage: &mut Stage, prefix: &str) -> Result<[f64; 2], Failure> {
-    Ok([events::rate(stage, prefix).await?, compensation::rate(stage, prefix).await?])
+async fn background_rates(stage: &mut Stage, prefix: &str) -> Result<Rates, Failure> {
+    let events = events::rate(stage, prefix).await?;
+    Ok(vec![("events", events), ("compensation tasks", compensation::rate(stage, prefix).await?)])
 }

@@ -17,7 +17,7 @@ use super::requests::AHEAD_PER_SECOND;
 use crate::load::{self, Order};
 use crate::profile::Spent;
 use crate::stage::Stage;
-use crate::table::{Sample, Target};
+use crate::table::{Sample, Target, median_ratio};
 use crate::{Failure, seed};
 
 const CLIENTS: usize = 32;
@@ -32,6 +32,16 @@ const UNTOLD: &str = "SELECT EXISTS (SELECT 1 FROM sandbox.deliveries WHERE stat
 const SUCCEEDED: &str =
     "SELECT count(*) FROM refunds WHERE status = 'SUCCEEDED' AND starts_with(refund_no, $1)";
 
+/// What rounds came to: refunds that were asked for, those that came to their ends, and the other side.
+#[derive(Default)]
+struct Rounds {
+    asked: Vec<Sample>,
+    ended: Vec<Sample>,
+    other: Vec<Sample>,
+    spent: Spent,
+    done: usize,
+}
+
 /// Asks for refunds for a window, and waits for their ends.
 pub async fn driven(stage: &mut Stage) -> Result<(), Failure> {
     // Unmeasured, as in a service that has run for a while.
@@ -39,36 +49,45 @@ pub async fn driven(stage: &mut Stage) -> Result<(), Failure> {
     stage.fire(&Arc::new(requests), CLIENTS, Order::Once).await?;
     until_none(stage, UNFINISHED).await?;
     until_none(stage, UNTOLD).await?;
-    let mut rounds = Vec::new();
+    let Rounds { asked, ended, other, spent, done } = rounds(stage, "back").await?;
+    stage.table.ratio("refunds", CLIENTS, &asked, &other, Target::Least(0.45));
+    stage.table.ratio("refunds, driven to their ends", CLIENTS, &ended, &other, Target::Information);
+    stage.table.profile("refunds, driven to their ends", CLIENTS, spent.per_request(done));
+    Ok(())
+}
+
+/// How those that are asked for stand beside their equivalent.
+pub async fn rate(stage: &mut Stage, prefix: &str) -> Result<f64, Failure> {
+    let Rounds { asked, other, .. } = rounds(stage, prefix).await?;
+    Ok(median_ratio(asked.iter().zip(&other)))
+}
+
+async fn rounds(stage: &mut Stage, prefix: &str) -> Result<Rounds, Failure> {
+    let mut ahead = Vec::new();
     for round in 0..stage.settings.rounds {
-        let prefix = format!("back{round}_");
-        rounds.push((prepare(stage, &prefix).await?, prefix));
+        let prefix = format!("{prefix}{round}_");
+        ahead.push((prepare(stage, &prefix).await?, prefix));
     }
     seed::settle(&stage.database_url).await?;
-
-    let (mut asked, mut ended, mut other) = (Vec::new(), Vec::new(), Vec::new());
-    let (mut spent, mut done) = (Spent::default(), 0);
-    for (requests, prefix) in rounds {
+    let mut rounds = Rounds::default();
+    for (requests, prefix) in ahead {
         let (before, begun) = (Spent::so_far(stage).await?, Instant::now());
         let run = stage.fire(&Arc::new(requests), CLIENTS, Order::Once).await?;
         until_none(stage, UNFINISHED).await?;
         let took = begun.elapsed();
-        spent.add(before, Spent::so_far(stage).await?);
-        done += run.done;
+        rounds.spent.add(before, Spent::so_far(stage).await?);
+        rounds.done += run.done;
         // The other side must have the machine to itself.
         until_none(stage, UNTOLD).await?;
         let succeeded = succeeded(stage, &prefix).await?;
         if succeeded != run.done {
             return Err(format!("refunds: {succeeded} of {} succeeded", run.done).into());
         }
-        asked.push(Sample::from(&run));
-        ended.push(Sample::new(f64::from(u32::try_from(succeeded)?) / took.as_secs_f64(), &[]));
-        other.push(stage.pgbench.run(OTHER, CLIENTS, stage.settings.window).await?);
+        rounds.asked.push(Sample::from(&run));
+        rounds.ended.push(Sample::new(f64::from(u32::try_from(succeeded)?) / took.as_secs_f64(), &[]));
+        rounds.other.push(stage.pgbench.run(OTHER, CLIENTS, stage.settings.window).await?);
     }
-    stage.table.ratio("refunds", CLIENTS, &asked, &other, Target::Least(0.45));
-    stage.table.ratio("refunds, driven to their ends", CLIENTS, &ended, &other, Target::Information);
-    stage.table.profile("refunds, driven to their ends", CLIENTS, spent.per_request(done));
-    Ok(())
+    Ok(rounds)
 }
 
 /// Requests of a round, and in the tables, also in the sandbox's, what they speak of.

@@ -71,7 +71,8 @@ pub const WEBHOOK: Scene = Scene {
     service: None,
 };
 
-const SETTLE: Scene = Scene {
+/// The settlement of one order.
+pub const SETTLE: Scene = Scene {
     name: "settlement",
     work: Work::Settle,
     clients: 32,
@@ -216,16 +217,19 @@ impl Scene {
                 let body = format!(r#"{{"order_no":"{order_no}"}}"#);
                 load::post("/settlements", &stage.authorization, &body)
             }
-            Work::Webhook(_) => {
-                let pay_order_id = seed::pay_order_id(prefix, number);
-                let body = format!(
-                    r#"{{"event_id":"evt_{order_no}","transaction_id":"txn_{order_no}","out_trade_no":"{pay_order_id}","total_fee":{AMOUNT},"currency":"CNY","trade_status":"SUCCESS","paid_at":"{paid_at}"}}"#
-                );
-                let signature = stage.keys.sign(body.as_bytes(), stage.clock.now());
-                load::post("/webhooks/sandbox", &format!("X-Sandbox-Signature: {signature}\r\n"), &body)
-            }
+            Work::Webhook(_) => callback(stage, prefix, number, paid_at),
         }
     }
+}
+
+/// The success callback of a seeded order.
+pub fn callback(stage: &Stage, prefix: &str, number: i32, paid_at: &str) -> Vec<u8> {
+    let (order_no, pay_order_id) = (seed::order_no(prefix, number), seed::pay_order_id(prefix, number));
+    let body = format!(
+        r#"{{"event_id":"evt_{order_no}","transaction_id":"txn_{order_no}","out_trade_no":"{pay_order_id}","total_fee":{AMOUNT},"currency":"CNY","trade_status":"SUCCESS","paid_at":"{paid_at}"}}"#
+    );
+    let signature = stage.keys.sign(body.as_bytes(), stage.clock.now());
+    load::post("/webhooks/sandbox", &format!("X-Sandbox-Signature: {signature}\r\n"), &body)
 }
 
 /// The pay URL of a seeded order.

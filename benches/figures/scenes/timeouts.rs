@@ -9,7 +9,7 @@ use crate::load::Client;
 use crate::pgbench::BATCH_WINDOW;
 use crate::seed::{self, MERCHANT, Orders, SKUS};
 use crate::stage::Stage;
-use crate::table::{Sample, Target, median};
+use crate::table::{Sample, Target, median, median_ratio};
 use crate::{Failure, load};
 
 /// Clients of the batches on the other side, and orders of each batch.
@@ -23,9 +23,23 @@ const LIGHT: (i32, Duration) = (200, Duration::from_millis(25));
 
 /// Closes many orders that are due at the same instant, prompted by Redis.
 pub async fn all_at_once(stage: &mut Stage) -> Result<(), Failure> {
+    let (ours, other) = rounds(stage, "due").await?;
+    let figure = format!("{} timeouts due at once", stage.settings.timeouts);
+    stage.table.ratio(&figure, 1, &ours, &other, Target::Least(0.30));
+    Ok(())
+}
+
+/// How their closing stands beside its equivalent.
+pub async fn rate(stage: &mut Stage, prefix: &str) -> Result<f64, Failure> {
+    let (ours, other) = rounds(stage, &format!("{prefix}due")).await?;
+    Ok(median_ratio(ours.iter().zip(&other)))
+}
+
+/// Our rates and those of the other side, in turns.
+async fn rounds(stage: &mut Stage, prefix: &str) -> Result<(Vec<Sample>, Vec<Sample>), Failure> {
     let (mut ours, mut other) = (Vec::new(), Vec::new());
     for round in 0..stage.settings.rounds {
-        let (prefix, count) = (format!("due{round}_"), stage.settings.timeouts);
+        let (prefix, count) = (format!("{prefix}{round}_"), stage.settings.timeouts);
         let due_at = stage.clock.now() + time::Duration::seconds((3 + count / SEEDED_PER_SECOND).into());
         let orders = Orders { prefix: &prefix, count, expires_at: due_at, skus: SKUS, with_attempt: false };
         seed::orders(&stage.database_url, &orders).await?;
@@ -38,9 +52,7 @@ pub async fn all_at_once(stage: &mut Stage) -> Result<(), Failure> {
         ours.push(Sample::new(f64::from(count) / took.as_secs_f64(), &[]));
         other.push(stage.pgbench.run(OTHER.0, OTHER.1, BATCH_WINDOW).await?.times(OTHER.2));
     }
-    let figure = format!("{} timeouts due at once", stage.settings.timeouts);
-    stage.table.ratio(&figure, 1, &ours, &other, Target::Least(0.30));
-    Ok(())
+    Ok((ours, other))
 }
 
 /// Makes orders whose deadlines are far away.

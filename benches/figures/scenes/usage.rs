@@ -8,7 +8,7 @@ use sqlx::{Connection, PgConnection};
 use super::requests::AHEAD_PER_SECOND;
 use crate::load::{self, Order, Run};
 use crate::stage::Stage;
-use crate::table::{Sample, Target};
+use crate::table::{Sample, Target, median_ratio};
 use crate::{Failure, seed};
 
 /// Clients, and what is to be reached with them.
@@ -25,20 +25,44 @@ const UNITS: (i64, i64) = (500, 321);
 
 /// Holds for many users, then confirms all of them.
 pub async fn hold_and_confirm(stage: &mut Stage) -> Result<(), Failure> {
-    seed::wallets(&stage.database_url, stage.clock.now(), USERS).await?;
-    seed::product(&stage.database_url).await?;
-    // Unmeasured, as in a service that has run for a while.
-    pairs(stage, "warm_", CROWDS[0].0).await?;
-    seed::settle(&stage.database_url).await?;
+    prepare(stage).await?;
     for (clients, target) in CROWDS {
-        let (mut ours, mut other) = (Vec::new(), Vec::new());
-        for round in 0..stage.settings.rounds {
-            ours.push(pairs(stage, &format!("c{clients}r{round}_"), clients).await?);
-            other.push(stage.pgbench.run("usage_cte", clients, stage.settings.window).await?);
-        }
+        let (ours, other) = rounds(stage, &format!("c{clients}r"), clients).await?;
         stage.table.ratio("usage: hold, then confirm", clients, &ours, &other, target);
     }
     Ok(())
+}
+
+/// How pairs of 32 clients stand beside their equivalent.
+pub async fn rate(stage: &mut Stage, prefix: &str) -> Result<f64, Failure> {
+    prepare(stage).await?;
+    let (ours, other) = rounds(stage, prefix, CROWDS[0].0).await?;
+    Ok(median_ratio(ours.iter().zip(&other)))
+}
+
+/// Users with money and what they spend it on, once.
+async fn prepare(stage: &Stage) -> Result<(), Failure> {
+    if !seed::has_product(&stage.database_url).await? {
+        seed::wallets(&stage.database_url, stage.clock.now(), USERS).await?;
+        seed::product(&stage.database_url).await?;
+        // Unmeasured, as in a service that has run for a while.
+        pairs(stage, "warm_", CROWDS[0].0).await?;
+    }
+    seed::settle(&stage.database_url).await
+}
+
+/// Our rates and those of the other side, in turns.
+async fn rounds(
+    stage: &mut Stage,
+    prefix: &str,
+    clients: usize,
+) -> Result<(Vec<Sample>, Vec<Sample>), Failure> {
+    let (mut ours, mut other) = (Vec::new(), Vec::new());
+    for round in 0..stage.settings.rounds {
+        ours.push(pairs(stage, &format!("{prefix}{round}_"), clients).await?);
+        other.push(stage.pgbench.run("usage_cte", clients, stage.settings.window).await?);
+    }
+    Ok((ours, other))
 }
 
 /// How many pairs of a hold and its confirm are done in a second.
