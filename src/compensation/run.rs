@@ -256,27 +256,28 @@ impl<'a> Session<'a> {
     }
 
     async fn land(&mut self, landed: Vec<(Hold, Landed)>) {
-        let mut ends = Vec::with_capacity(landed.len());
+        let (mut ends, mut given_up, mut holds) = (Vec::new(), Vec::new(), Vec::new());
         for (hold, Landed { row, outcome }) in landed {
-            self.held.let_go(hold);
+            holds.push(hold);
             let verdict = judge(self.crew, &row, outcome);
             let is_untried = matches!(&verdict, Verdict::End(end) if end.is_untried);
             self.ahead += usize::from(!is_untried);
             match verdict {
                 Verdict::End(end) => ends.push(end),
-                Verdict::GiveUp(error) => {
-                    let given_up = give_up(self.crew, &row, &error).await;
-                    self.failure = given_up.err().or_else(|| self.failure.take());
-                }
+                Verdict::GiveUp(error) => given_up.push((row, error)),
             }
         }
-        // Whoever writes to several tasks locks them in one order: a renewal may be at the same ones.
-        ends.sort_unstable_by_key(|end| end.hold.id);
         if !ends.is_empty()
             && let Err(error) = write_down(self.crew, &ends).await
         {
             self.failure = Some(error);
         }
+        for (row, error) in given_up {
+            let outcome = give_up(self.crew, &row, &error).await;
+            self.failure = outcome.err().or_else(|| self.failure.take());
+        }
+        // Kept until then: each of them may have to wait.
+        holds.into_iter().for_each(|hold| self.held.let_go(hold));
     }
 
     fn end(self) -> Result<Batch, DbError> {
@@ -363,15 +364,17 @@ async fn give_up(crew: &Crew<'_>, row: &Claimed, error: &str) -> Result<(), DbEr
         effect!("tasks.dead", tx.finish(written).await)
     };
     // Whoever resolves an exception locks it before its task.
-    crew.db.retrying(write).await?;
-    count(row, "dead");
+    if crew.db.retrying(write).await? {
+        count(row, "dead");
+    }
     Ok(())
 }
 
-async fn give_up_in_tx(crew: &Crew<'_>, tx: &mut Tx, row: &Claimed, error: &str) -> Result<(), DbError> {
+/// `false` when somebody else has the task, or it came to its end another way.
+async fn give_up_in_tx(crew: &Crew<'_>, tx: &mut Tx, row: &Claimed, error: &str) -> Result<bool, DbError> {
     let now = crew.clock.now();
     if !store::set_dead(tx, row, error, now).await? {
-        return Ok(());
+        return Ok(false);
     }
     let exception = NewException {
         kind: ExceptionKind::DeadTask,
@@ -380,7 +383,8 @@ async fn give_up_in_tx(crew: &Crew<'_>, tx: &mut Tx, row: &Claimed, error: &str)
         subject: &row.subject,
         detail: &format!("{} of {} failed {} times: {error}", row.action, row.subject, row.attempts),
     };
-    exceptions::open_in_tx(tx, crew.ids, &exception, now).await
+    exceptions::open_in_tx(tx, crew.ids, &exception, now).await?;
+    Ok(true)
 }
 
 #[cfg(test)]

@@ -140,7 +140,7 @@ async fn ask_redo_ask(
 ) -> (Answerer, Result<RefundState, CallError>) {
     let ask = || channel.query_refund(call);
     let redo = || async {
-        compensation::may_call(&app.db, hold).await?;
+        compensation::may_call(&app.db, hold, app.now()).await?;
         effect!("refunds.remake", channel.refund(call).await)
     };
     channels::ask_redo_ask(ask, redo, |state| *state == RefundState::Unseen).await

@@ -98,7 +98,8 @@ async fn begin(app: &App, withdrawal: &Withdrawal, hold: Hold) -> Result<bool, D
     let mut tx = app.db.begin().await?;
     let begun = async {
         let asked = Move::to(WithdrawalEvent::PayoutAsked, LegKind::Payout, LegStatus::Processing);
-        let is_held = compensation::is_held(&mut tx, hold).await?;
+        store::lock(&mut tx, withdrawal.withdrawal_id.as_str()).await?;
+        let is_held = compensation::is_held_in_tx(&mut tx, hold).await?;
         if !is_held || !store::set_status(&mut tx, withdrawal, &asked, now).await? {
             return Ok(false);
         }
@@ -127,7 +128,7 @@ async fn ask_redo_ask(
 ) -> Result<PayoutState, CallError> {
     let ask = || channel.query_payout(call);
     let redo = || async {
-        compensation::may_call(&app.db, hold).await?;
+        compensation::may_call(&app.db, hold, app.now()).await?;
         effect!("withdrawals.repay", channel.payout(call).await)
     };
     channels::ask_redo_ask(ask, redo, |state| *state == PayoutState::Unseen).await.1

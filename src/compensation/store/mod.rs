@@ -10,8 +10,8 @@ mod operate;
 mod work;
 
 pub(crate) use operate::{count, exists, list, revive, revive_many, set_paused, stand_of_lanes};
-pub(super) use work::{Claimed, End, claim_due, finish, renew, replay_all, set_dead};
-pub(crate) use work::{is_held, is_held_in_tx};
+pub(crate) use work::is_held_in_tx;
+pub(super) use work::{Claimed, End, claim_due, finish, is_held, renew, replay_all, set_dead};
 
 /// Writes a task, unless one for the same thing is alive already.
 pub(crate) async fn append(conn: &mut Conn, task: &NewTask<'_>, now: OffsetDateTime) -> Result<(), DbError> {
@@ -66,7 +66,7 @@ pub(crate) async fn take(conn: &mut Conn, task: &NewTask<'_>, now: OffsetDateTim
          ON CONFLICT (action, subject) WHERE status IN ('READY', 'RUNNING') DO UPDATE
          SET due_at = excluded.due_at, last_error = NULL, updated_at = excluded.updated_at,
              -- A worker whose lease was over has it no more.
-             claims = compensations.claims + 1,
+             status = 'READY', claims = compensations.claims + 1,
              -- Somebody waits for it now.
              lane = excluded.lane
          WHERE compensations.due_at <= excluded.updated_at

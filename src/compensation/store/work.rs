@@ -69,8 +69,8 @@ pub(in crate::compensation) async fn claim_due(
                last_error = NULL, updated_at = $1
            FROM due
            WHERE task.id = due.id
-           RETURNING task.id, task.claims AS claim, task.action, task.subject, task.merchant_id, task.order_no, task.attempts,
-                     task.created_at, due.due_at AS was_due_at,
+           RETURNING task.id, task.claims AS claim, task.action, task.subject, task.merchant_id, task.order_no,
+                     task.attempts, task.created_at, due.due_at AS was_due_at,
                      -- As text: what cannot be read is the failure of its own task, and spoils no claim.
                      task.payload::text"#,
         now,
@@ -122,19 +122,24 @@ pub(in crate::compensation) async fn renew(
     Ok(lost)
 }
 
-/// Whether a worker still has a task: to be looked at before a call that moves money.
-pub(crate) async fn is_held(conn: &mut Conn, hold: Hold) -> Result<bool, DbError> {
+/// Whether a worker still has a task, and nobody may take it from it now.
+pub(in crate::compensation) async fn is_held(
+    conn: &mut Conn,
+    hold: Hold,
+    now: OffsetDateTime,
+) -> Result<bool, DbError> {
     let held = sqlx::query!(
-        "SELECT 1 AS one FROM compensations WHERE id = $1 AND claims = $2 AND status = 'RUNNING'",
+        "SELECT 1 AS one FROM compensations WHERE id = $1 AND claims = $2 AND status = 'RUNNING' AND due_at > $3",
         hold.id,
         hold.claim,
+        now,
     )
     .fetch_optional(conn)
     .await?;
     Ok(held.is_some())
 }
 
-/// The same, and then nobody else takes it before the transaction ends.
+/// Whether a worker still has a task; then nobody else takes it before the transaction ends.
 pub(crate) async fn is_held_in_tx(tx: &mut Tx, hold: Hold) -> Result<bool, DbError> {
     let conn: &mut Conn = tx;
     let held = sqlx::query!(

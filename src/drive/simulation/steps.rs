@@ -27,6 +27,11 @@ const REMATCH_FOR: i64 = 600;
 /// Pauses in seconds.
 const PAUSES: [i64; 6] = [1, 2, 12, 30, 120, 700];
 
+/// Of 8 tries one comes to a full room. Those of a draining world, which pick little numbers, never do.
+const fn finds_no_room(pick: usize) -> bool {
+    pick >> 13 == 7
+}
+
 impl World {
     pub(super) fn apply(&mut self, op: Op) {
         let Op { what, pick, faults } = op;
@@ -251,7 +256,7 @@ impl World {
     fn work(&mut self, pick: usize, faults: [Fault; 2]) {
         let Some(of) = self.claim(pick) else { return };
         let (Try { action, subject, .. }, of) = (of, Some(of));
-        if pick >> 13 == 7 {
+        if finds_no_room(pick) {
             return self.end(of, Drive::Untried);
         }
         match (self.rules.remedy)(action, &self.facts(action, subject)) {
@@ -287,7 +292,8 @@ impl World {
         facts
     }
 
-    /// Money is asked to go out by whoever has the task, at the last moment before.
+    /// Money is asked to go out by whoever has the task. The look and the call are one step here; between them there is
+    /// no more than the way of a call to its channel, which may be long too.
     fn may_call(&self, of: Option<Try>) -> bool {
         of.is_none_or(|of| self.is_held(of))
     }

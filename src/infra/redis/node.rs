@@ -111,13 +111,13 @@ impl Node {
         let is_up = match self.0.server() {
             Some(server) => {
                 let pong = redis::cmd("PING").query_async::<String>(&mut server.manager.clone()).await;
-                pong.inspect_err(|error| self.0.failed(&server, error)).is_ok()
+                self.judge(&server, pong).is_ok()
             }
-            None => false,
+            None => {
+                self.look_for_the_master();
+                false
+            }
         };
-        if !is_up {
-            self.look_for_the_master();
-        }
         NodeState { name: self.name(), is_up }
     }
 
@@ -159,9 +159,12 @@ impl Inside {
     }
 
     /// Counts a failure, and connects anew where silence opens the breaker: of a machine that is gone, or behind a wall
-    /// that has forgotten the connection, nothing else tells. A connection that is closed mends itself.
+    /// that has forgotten the connection, nothing else tells. A connection that is closed mends itself, and one that was
+    /// replaced meanwhile says nothing of the present one.
     fn failed(&self, server: &Arc<Server>, error: &RedisError) {
-        if !self.breaker.failed() || !error.is_timeout() {
+        let is_it =
+            |present: &Option<Arc<Server>>| present.as_ref().is_some_and(|it| Arc::ptr_eq(it, server));
+        if !is_it(&self.server()) || !self.breaker.failed() || !error.is_timeout() {
             return;
         }
         let fresh = match Server::connect(server.client.clone(), &self.settings) {
@@ -169,8 +172,7 @@ impl Inside {
             Err(error) => return tracing::debug!(%error, "no fresh connection to Redis"),
         };
         let mut present = self.server.write().unwrap_or_else(PoisonError::into_inner);
-        // A late silence says nothing of a connection that was made since.
-        if present.as_ref().is_some_and(|present| Arc::ptr_eq(present, server)) {
+        if is_it(&present) {
             *present = Some(fresh);
         }
     }

@@ -143,9 +143,11 @@ impl Command for Begin {
                       AS new (refund_id, now, task_id, claim, place), patient
                  -- A parameter, because the word would let the plan walk the index of all unfinished refunds.
                  WHERE refunds.refund_id = new.refund_id AND refunds.status = $4
-                   -- Look-ups, and none that a plan could walk.
+                   -- Look-ups, and none that a plan could walk. That of the task is as old as the wait for the refund's row:
+                   -- far younger than a lease.
                    AND (SELECT id FROM compensations AS task
-                        WHERE task.id = new.task_id AND task.claims = new.claim AND task.status = $8) IS NOT NULL
+                        WHERE task.id = new.task_id AND task.claims = new.claim AND task.status = $8
+                          AND task.due_at > new.now) IS NOT NULL
                    AND (refunds.stray_id IS NOT NULL
                         OR (SELECT paid.pay_order_id FROM pay_orders AS paid
                             WHERE paid.pay_order_id = refunds.pay_order_id) IS NOT NULL)

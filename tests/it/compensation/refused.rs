@@ -82,6 +82,28 @@ async fn who_has_lost_the_task_of_a_refund_asks_nobody_to_make_it() {
 }
 
 #[tokio::test]
+async fn a_worker_whose_lease_is_over_or_whose_task_an_older_version_took_asks_nobody() {
+    let app = TestApp::start().await;
+    app.paid("O1").await;
+    app.run_until_idle().await;
+    app.post("/refunds", json!({"refund_no": "R1", "order_no": "O1"})).await.expect(201);
+    let task = app.take_task(Action::DriveRefund, &app.subject_of(Action::DriveRefund).await).await;
+    let drive = async || refunds::drive(&app.instance.app, &task).await.expect("a try");
+    let put = async |what: &str| app.sql(&format!("UPDATE compensations SET {what}")).await;
+    let pending = async || app.count_where("refunds", "status = 'PENDING'").await;
+    put("due_at = due_at - interval '2 days'").await;
+    assert!(matches!(drive().await, Drive::Again(_)));
+    // Which counts tries only.
+    put("due_at = due_at + interval '2 days', status = 'RUNNING', attempts = attempts + 1").await;
+    assert!(matches!(drive().await, Drive::Again(_)));
+    assert_eq!(pending().await, 1);
+    put("claims = claims - 1").await;
+    assert_eq!((drive().await, pending().await), (Drive::Done, 0));
+    app.put_back(&task).await;
+    app.end().await;
+}
+
+#[tokio::test]
 async fn who_has_lost_the_task_of_a_withdrawal_asks_nobody_to_make_it() {
     let app = TestApp::start().await;
     app.top_up("T1", "u1", 1_000).await;

@@ -1,5 +1,7 @@
 //! A worker that drives one thing by hand.
 
+use std::time::Duration;
+
 use payonce::compensation::{Action, Hold, Task};
 use serde_json::json;
 use sqlx::Row;
@@ -7,14 +9,16 @@ use sqlx::Row;
 use super::app::TestApp;
 
 impl TestApp {
-    /// Takes the task of that thing, as a worker does by whose clock everybody else is dead.
+    /// Takes the task of that thing for a day, as a worker does by whose clock everybody else is dead.
     pub async fn take_task(&self, action: Action, subject: &str) -> Task {
         let row = sqlx::query(
-            "UPDATE compensations SET status = 'RUNNING', attempts = attempts + 1, claims = claims + 1
+            "UPDATE compensations SET status = 'RUNNING', attempts = attempts + 1, claims = claims + 1,
+                                      due_at = $2
              WHERE subject = $1 AND status IN ('READY', 'RUNNING')
              RETURNING id, claims, merchant_id, order_no, attempts, created_at",
         )
         .bind(subject)
+        .bind(self.clock.now() + Duration::from_secs(86_400))
         .fetch_one(&mut self.direct_connection().await)
         .await
         .expect("a task");
@@ -33,10 +37,12 @@ impl TestApp {
     /// Puts it back, where nobody has taken it since.
     pub async fn put_back(&self, task: &Task) {
         sqlx::query(
-            "UPDATE compensations SET status = 'READY' WHERE id = $1 AND claims = $2 AND status = 'RUNNING'",
+            "UPDATE compensations SET status = 'READY', due_at = $3
+             WHERE id = $1 AND claims = $2 AND status = 'RUNNING'",
         )
         .bind(task.hold.id)
         .bind(task.hold.claim)
+        .bind(self.clock.now())
         .execute(&mut self.direct_connection().await)
         .await
         .expect("put back");
