@@ -338,7 +338,7 @@ async fn write_down(crew: &Crew<'_>, ends: &[End]) -> Result<(), DbError> {
                 match finish_all(crew, std::slice::from_ref(end)).await {
                     Err(error) if error.is_passing() => return Err(error),
                     Err(error) => {
-                        tracing::error!(%error, task.id = end.hold.id, "the end of a task was refused")
+                        tracing::error!(%error, task.id = end.hold.id, "the end of a task was refused");
                     }
                     Ok(()) => {}
                 }

@@ -24,9 +24,9 @@ type Rates = Vec<(&'static str, f64)>;
 pub async fn of_tables(stage: &mut Stage) -> Result<(), Failure> {
     let before = rates(stage, "small_").await?;
     let (count, paid_at) = (stage.settings.growth, stage.clock.now() - time::Duration::hours(1));
-    for (prefix, count) in chunks(count, "old")? {
-        seed::paid_orders(&stage.database_url, paid_at, &prefix, count).await?;
-    }
+    let url = &stage.database_url;
+    let make = async |(prefix, count): (String, i32)| seed::paid_orders(url, paid_at, &prefix, count).await;
+    in_twos(chunks(count, "old")?, make).await?;
     let after = rates(stage, "large_").await?;
     note(stage, &format!("with {count} orders in the tables"), before, &after, Target::Least(0.85));
     Ok(())
@@ -45,9 +45,9 @@ pub async fn of_timeouts(stage: &mut Stage) -> Result<(), Failure> {
 pub async fn of_what_is_done(stage: &mut Stage) -> Result<(), Failure> {
     let before = background_rates(stage, "few_").await?;
     let (count, done_at) = (stage.settings.growth, stage.clock.now() - time::Duration::days(1));
-    for (prefix, count) in chunks(count, "done")? {
-        seed::done(&stage.database_url, done_at, &prefix, count).await?;
-    }
+    let url = &stage.database_url;
+    let make = async |(prefix, count): (String, i32)| seed::done(url, done_at, &prefix, count).await;
+    in_twos(chunks(count, "done")?, make).await?;
     let after = background_rates(stage, "many_").await?;
     note(stage, &format!("with {count} done ones"), before, &after, Target::Least(0.85));
     Ok(())
@@ -71,6 +71,23 @@ pub async fn of_a_long_look(stage: &mut Stage) -> Result<(), Failure> {
 fn chunks(count: i32, name: &str) -> Result<impl Iterator<Item = (String, i32)>, Failure> {
     let begins = (0..count).step_by(usize::try_from(CHUNK)?).enumerate();
     Ok(begins.map(move |(number, begin)| (format!("{name}{number}_"), CHUNK.min(count - begin))))
+}
+
+/// Makes parts, two at a time; the first one alone, because it makes what all of them share.
+async fn in_twos(
+    mut chunks: impl Iterator<Item = (String, i32)>,
+    make: impl AsyncFn((String, i32)) -> Result<(), Failure>,
+) -> Result<(), Failure> {
+    if let Some(first) = chunks.next() {
+        make(first).await?;
+    }
+    while let Some(one) = chunks.next() {
+        match chunks.next() {
+            Some(other) => drop(tokio::try_join!(make(one), make(other))?),
+            None => make(one).await?,
+        }
+    }
+    Ok(())
 }
 
 fn note(stage: &mut Stage, what: &str, before: Rates, after: &Rates, target: Target) {
