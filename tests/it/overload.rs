@@ -91,8 +91,10 @@ async fn others(shop: &Shop, service: &Service, attempts: &[String]) -> Duration
         let taken = service.webhook(body, &signature).await.expect("it lives");
         slowest = slowest.max(since.elapsed());
         assert_eq!((taken.status, taken.text.as_str()), (200, "SUCCESS"));
-        let alive = service.ask_once(Method::GET, "/livez", "", None).await.expect("it lives");
-        assert_eq!(alive.status, 200, "{}", alive.text);
+        for path in ["/livez", "/readyz"] {
+            let health = service.ask_once(Method::GET, path, "", None).await.expect("it lives");
+            assert_eq!(health.status, 200, "{path}: {}", health.text);
+        }
         let operator = OPERATOR_OF_PROCESS;
         let seen =
             service.ask_once(Method::GET, "/admin/exceptions", operator, None).await.expect("it lives");
