@@ -44,11 +44,6 @@ struct Rounds {
 
 /// Asks for refunds for a window, and waits for their ends.
 pub async fn driven(stage: &mut Stage) -> Result<(), Failure> {
-    // Unmeasured, as in a service that has run for a while.
-    let requests = prepare(stage, "warm_").await?;
-    stage.fire(&Arc::new(requests), CLIENTS, Order::Once).await?;
-    until_none(stage, UNFINISHED).await?;
-    until_none(stage, UNTOLD).await?;
     let Rounds { asked, ended, other, spent, done } = rounds(stage, "back").await?;
     stage.table.ratio("refunds", CLIENTS, &asked, &other, Target::Least(0.45));
     stage.table.ratio("refunds, driven to their ends", CLIENTS, &ended, &other, Target::Information);
@@ -63,6 +58,11 @@ pub async fn rate(stage: &mut Stage, prefix: &str) -> Result<f64, Failure> {
 }
 
 async fn rounds(stage: &mut Stage, prefix: &str) -> Result<Rounds, Failure> {
+    // Unmeasured, as in a service that has run for a while.
+    let requests = prepare(stage, &format!("{prefix}warm_")).await?;
+    stage.fire(&Arc::new(requests), CLIENTS, Order::Once).await?;
+    until_none(stage, UNFINISHED).await?;
+    until_none(stage, UNTOLD).await?;
     let mut ahead = Vec::new();
     for round in 0..stage.settings.rounds {
         let prefix = format!("{prefix}{round}_");
