@@ -15,7 +15,7 @@ const PER_SECOND: usize = 30_000;
 /// Scenes of one kind, which share a range of rows.
 const SCENES_OF_A_KIND: usize = 11;
 /// As [`PER_SECOND`], for batches of a hundred.
-const BATCHES_PER_SECOND: usize = 1_500;
+const BATCHES_PER_SECOND: usize = 3_000;
 
 /// How long batches are measured: they use up a hundred times the rows.
 pub const BATCH_WINDOW: Duration = Duration::from_secs(1);
@@ -53,20 +53,32 @@ impl Pgbench {
         let singly = seconds(settings.window) * PER_SECOND * SCENES_OF_A_KIND;
         let in_batches = seconds(BATCH_WINDOW) * BATCHES_PER_SECOND * 100;
         let rows = settings.rounds * singly.max(in_batches);
-        let mut making = Command::new(psql);
-        making.args(["-qX", "-v", "ON_ERROR_STOP=1", "-v", &format!("n={rows}"), "-d", &database, "-f"]);
+        let mut new = Self { program, psql: psql.to_owned(), database, logs, rows, used: HashMap::new() };
+        new.make().await?;
+        Ok(new)
+    }
+
+    /// Makes the minimal schema, in place of one that is used up.
+    async fn make(&mut self) -> Result<(), Failure> {
+        self.used.clear();
+        let rows = format!("n={}", self.rows);
+        let mut making = Command::new(&self.psql);
+        making.args(["-qX", "-v", "ON_ERROR_STOP=1", "-v", &rows, "-d", &self.database, "-f"]);
         let made = making.arg(script("schema")).stderr(Stdio::null()).status().await?;
-        if !made.success() {
-            return Err("psql did not make the schema of benches/limits".into());
-        }
-        Ok(Self { program, psql: psql.to_owned(), database, logs, rows, used: HashMap::new() })
+        if made.success() { Ok(()) } else { Err("psql did not make the schema of benches/limits".into()) }
     }
 
     /// Runs a script with so many clients.
     pub async fn run(&mut self, name: &str, clients: usize, window: Duration) -> Result<Sample, Failure> {
         let _ = std::fs::remove_dir_all(&self.logs);
         std::fs::create_dir_all(&self.logs)?;
-        let (base, stride) = self.take_rows(name, clients, window)?;
+        let (base, stride) = match self.take_rows(name, clients, window) {
+            Some(rows) => rows,
+            None => {
+                self.make().await?;
+                self.take_rows(name, clients, window).ok_or_else(|| format!("{name} needs too many rows"))?
+            }
+        };
         let (duration, range) = (seconds(window).to_string(), self.rows);
         let mut command = Command::new(&self.program);
         command
@@ -110,8 +122,9 @@ impl Pgbench {
         }
     }
 
-    /// Rows for a run, never those of an earlier one: the first, and how many each client has for itself.
-    fn take_rows(&mut self, name: &str, clients: usize, window: Duration) -> Result<(usize, usize), Failure> {
+    /// Rows for a run, never those of an earlier one: the first, and how many each client has for itself. `None` when the
+    /// schema is used up.
+    fn take_rows(&mut self, name: &str, clients: usize, window: Duration) -> Option<(usize, usize)> {
         // Settlements are taken back between the two kinds of them, so each begins anew.
         let kind = if name.starts_with("settle_") { name } else { name.split('_').next().unwrap_or(name) };
         let inserts = matches!(kind, "payurl" | "usage");
@@ -123,10 +136,8 @@ impl Pgbench {
         let base = self.used.entry(kind.to_owned()).or_insert(if inserts { 1_000_000_000 } else { 0 });
         let first = *base;
         *base += if inserts { wanted * clients } else { wanted };
-        if !inserts && *base > limit {
-            return Err(format!("{name} has used up the rows of the minimal schema").into());
-        }
-        Ok((first, if inserts { wanted } else { wanted / clients }))
+        let is_there = inserts || *base <= limit;
+        is_there.then_some((first, if inserts { wanted } else { wanted / clients }))
     }
 
     /// The third column of every log line, in order of size.
