@@ -93,9 +93,7 @@ pub(super) async fn make_link(
         Err(CallError::Refused(refusal)) => {
             Box::pin(fail_unless_paid(app, channel.as_ref(), attempt, refusal, keep)).await
         }
-        Err(error @ (CallError::Silent(_) | CallError::NotNow | CallError::NotMade(_))) => {
-            Err(Box::pin(leave_to_task(app, &attempt, Action::DrivePayOrder, &error)).await?)
-        }
+        Err(error) => Err(Box::pin(leave_to_task(app, &attempt, Action::DrivePayOrder, &error)).await?),
     }
 }
 

@@ -133,17 +133,10 @@ async fn fetch_pages(app: &App, run: &mut Claimed) -> Result<Stop, DutyError> {
         let page = match channel.statement(run.day, run.next_page.as_deref()).await {
             Ok(page) => page,
             // What is here stays: the channel is asked for the same page later.
-            Err(error @ (CallError::NotNow | CallError::NotMade(_) | CallError::Silent(_)))
-                if run.next_page.is_some() =>
-            {
+            Err(error) if run.next_page.is_some() && !matches!(error, CallError::Refused(_)) => {
                 return Ok(Stop::Silent(error.to_string()));
             }
-            Err(
-                error @ (CallError::NotNow
-                | CallError::NotMade(_)
-                | CallError::Silent(_)
-                | CallError::Refused(_)),
-            ) => {
+            Err(error) => {
                 return Ok(Stop::Bad(BadStatement::new(Fault::Late, error.to_string())));
             }
         };

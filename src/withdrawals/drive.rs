@@ -38,7 +38,7 @@ pub async fn drive(app: &App, task: &Task) -> Result<Drive, WithdrawalError> {
     let call = call(&withdrawal)?;
     let state = match withdrawal.status {
         WithdrawalStatus::Debited => {
-            if !begin(app, &withdrawal, task.hold).await? {
+            if !begin(app, withdrawal_id, task.hold).await? {
                 return Ok(Drive::Again("another worker is at it".into()));
             }
             pay_and_ask(channel.as_ref(), &call).await
@@ -93,16 +93,17 @@ pub(crate) async fn drive_on_in_tx(
 }
 
 /// From here on the channel may have been asked. `false` when another worker has the task, or was faster.
-async fn begin(app: &App, withdrawal: &Withdrawal, hold: Hold) -> Result<bool, DbError> {
+async fn begin(app: &App, withdrawal_id: &str, hold: Hold) -> Result<bool, DbError> {
     let now = app.now();
     let mut tx = app.db.begin().await?;
     let begun = async {
-        let asked = Move::to(WithdrawalEvent::PayoutAsked, LegKind::Payout, LegStatus::Processing);
-        store::lock(&mut tx, withdrawal.withdrawal_id.as_str()).await?;
-        let is_held = compensation::is_held_in_tx(&mut tx, hold).await?;
-        if !is_held || !store::set_status(&mut tx, withdrawal, &asked, now).await? {
+        let Some(withdrawal) = store::lock(&mut tx, withdrawal_id).await? else { return Ok(false) };
+        let is_begun = withdrawal.status != WithdrawalStatus::Debited;
+        if is_begun || !compensation::is_held_in_tx(&mut tx, hold).await? {
             return Ok(false);
         }
+        let asked = Move::to(WithdrawalEvent::PayoutAsked, LegKind::Payout, LegStatus::Processing);
+        store::move_locked(&mut tx, &withdrawal, &asked, now).await?;
         ledger::post_in_tx(&mut tx, &[withdrawal.payout()], now).await?;
         Ok(true)
     }

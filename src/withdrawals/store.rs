@@ -4,7 +4,7 @@ use time::OffsetDateTime;
 
 use super::model::{Leg, LegKind, LegStatus, Withdrawal, WithdrawalEvent, WithdrawalStatus};
 use crate::ids::{MerchantId, UserId, WithdrawalId, WithdrawalNo};
-use crate::infra::db::{Conn, DbError, Tx};
+use crate::infra::db::{Conn, DbError, Tx, expect_one_row};
 use crate::money::Currency;
 
 /// Writes a withdrawal whose money is set aside by the same transaction: its birth and its debit.
@@ -62,14 +62,14 @@ impl<'a> Move<'a> {
     }
 }
 
-/// Moves a withdrawal along its table; `false` when it is not where it was read.
-pub(super) async fn set_status(
+/// Moves a withdrawal that is locked along its table. Gives it as it stands then.
+pub(super) async fn move_locked(
     tx: &mut Tx,
     from: &Withdrawal,
     step: &Move<'_>,
     now: OffsetDateTime,
-) -> Result<bool, DbError> {
-    let Some(to) = from.status.after(step.event) else { return Ok(false) };
+) -> Result<Withdrawal, DbError> {
+    let Some(to) = from.status.after(step.event) else { return Err(DbError::UnexpectedRows(0)) };
     let conn: &mut Conn = tx;
     let moved = sqlx::query!(
         "WITH moved AS (
@@ -98,20 +98,8 @@ pub(super) async fn set_status(
     )
     .execute(conn)
     .await?;
-    Ok(moved.rows_affected() == 1)
-}
-
-/// The same for one that is locked, so it is where it was read. Gives it as it stands then.
-pub(super) async fn move_locked(
-    tx: &mut Tx,
-    from: &Withdrawal,
-    step: &Move<'_>,
-    now: OffsetDateTime,
-) -> Result<Withdrawal, DbError> {
-    match (set_status(tx, from, step, now).await?, from.status.after(step.event)) {
-        (true, Some(status)) => Ok(Withdrawal { status, ..from.clone() }),
-        _ => Err(DbError::UnexpectedRows(0)),
-    }
+    expect_one_row(&moved)?;
+    Ok(Withdrawal { status: to, ..from.clone() })
 }
 
 /// The withdrawal of that id.
