@@ -38,10 +38,8 @@ async fn pending_refund(app: &TestApp, order_no: &str) -> RefundCall {
 }
 
 async fn drive(app: &TestApp, call: &RefundCall) -> Drive {
-    let task = app.take_task(Action::DriveRefund, call.refund_id.as_str()).await;
-    let driven = refunds::drive(&app.instance.app, &task).await.expect("a worker");
-    app.put_back(&task).await;
-    driven
+    let drive = async |task: &_| refunds::drive(&app.instance.app, task).await.expect("a worker");
+    app.drive_by_hand(Action::DriveRefund, call.refund_id.as_str(), drive).await
 }
 
 /// Waits until the channel has this many faults left.
@@ -161,9 +159,8 @@ async fn a_refund_whose_payment_is_not_there_is_shown_to_a_person_and_spoils_no_
     app.sql("UPDATE refunds SET pay_order_id = 'po_gone' WHERE refund_no = 'LOST'").await;
     // Asked about by whoever drives it, and told of by its channel.
     let (refund_id, other_id) = (app.refund_id("LOST").await, app.refund_id("FINE").await);
-    let task = app.take_task(Action::DriveRefund, &refund_id).await;
-    let driven = refunds::drive(&app.instance.app, &task).await.expect("an answer");
-    app.put_back(&task).await;
+    let drive = async |task: &_| refunds::drive(&app.instance.app, task).await.expect("an answer");
+    let driven = app.drive_by_hand(Action::DriveRefund, &refund_id, drive).await;
     assert!(matches!(driven, Drive::Never(_)), "{driven:?}");
     let told = async |refund_id: &str, pay_order_id: &str| {
         app.tell_refund(&format!("e-{refund_id}"), refund_id, pay_order_id, 90, "SUCCEEDED").await;

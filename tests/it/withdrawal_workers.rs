@@ -22,10 +22,8 @@ async fn status(app: &TestApp) -> Value {
 }
 
 async fn drive(app: &TestApp, id: &str) -> Drive {
-    let task = app.take_task(Action::DriveWithdrawal, id).await;
-    let driven = withdrawals::drive(&app.instance.app, &task).await.expect("a worker");
-    app.put_back(&task).await;
-    driven
+    let drive = async |task: &_| withdrawals::drive(&app.instance.app, task).await.expect("a worker");
+    app.drive_by_hand(Action::DriveWithdrawal, id, drive).await
 }
 
 #[tokio::test]

@@ -66,8 +66,9 @@ impl Reference {
         if !world.is_touched && world.moves.is_empty() && world.done.is_empty() {
             return Ok(());
         }
-        hold(world.stuck.is_none(), Rule::Stuck)?;
+        // A way that there is not explains what is stuck behind it.
         self.follow(world)?;
+        hold(world.stuck.is_none(), Rule::Stuck)?;
         for place in 0..world.done.len() {
             let (action, subject) = world.done[place];
             hold(has_no_more_to_do(world, action, subject), Rule::Nearer)?;

@@ -292,14 +292,8 @@ impl World {
         facts
     }
 
-    /// Money is asked to go out by whoever has the task. The look and the call are one step here; between them there is
-    /// no more than the way of a call to its channel, which may be long too.
-    fn may_call(&self, of: Option<Try>) -> bool {
-        of.is_none_or(|of| self.is_held(of))
-    }
-
     fn drive_refund(&mut self, number: usize, of: Option<Try>, faults: [Fault; 2]) {
-        if !self.may_call(of) {
+        if !self.is_held(of) {
             return self.end(of, Drive::Again);
         }
         let is_first = self.refunds[number].status == RefundStatus::Pending;
@@ -334,7 +328,7 @@ impl World {
             Ok(RefundState::Processing | RefundState::Unseen) | Err(_) => return self.end(of, Drive::Again),
         };
         // Whoever has the task by now may have made it since.
-        if event == RefundEvent::Failed && answerer == Answerer::Call && !self.may_call(of) {
+        if event == RefundEvent::Failed && answerer == Answerer::Call && !self.is_held(of) {
             return;
         }
         self.learn_of_refund(number, event, answerer == Answerer::Call);
@@ -342,7 +336,7 @@ impl World {
     }
 
     fn drive_payout(&mut self, number: usize, of: Option<Try>, faults: [Fault; 2]) {
-        if !self.may_call(of) {
+        if !self.is_held(of) {
             return self.end(of, Drive::Again);
         }
         let is_first = self.withdrawals[number].status == WithdrawalStatus::Debited;
@@ -361,7 +355,7 @@ impl World {
     fn land_payout(&mut self, number: usize, state: Result<PayoutState, CallError>, of: Option<Try>) {
         match state {
             Ok(PayoutState::Succeeded { .. }) => self.end_payout(number, true),
-            Ok(PayoutState::Failed(_)) | Err(CallError::Refused(_)) if !self.may_call(of) => return,
+            Ok(PayoutState::Failed(_)) | Err(CallError::Refused(_)) if !self.is_held(of) => return,
             Ok(PayoutState::Failed(_)) | Err(CallError::Refused(_)) => self.end_payout(number, false),
             Ok(PayoutState::Processing | PayoutState::Unseen) | Err(_) => return self.end(of, Drive::Again),
         }

@@ -75,9 +75,11 @@ impl World {
         Some(Try { id, tries, claim, action, subject })
     }
 
-    /// Whether whoever made that try still has its task.
-    pub(super) fn is_held(&self, of: Try) -> bool {
-        self.tasks.iter().any(|task| (self.rules.is_held)(task, of))
+    /// Whether whoever made that try still has its task: only then may money be asked to go out, or a refusal be written.
+    /// A look and the call behind it are one step here; between them there is no more than the way of a call to its channel,
+    /// which may be long too.
+    pub(super) fn is_held(&self, of: Option<Try>) -> bool {
+        of.is_none_or(|of| self.tasks.iter().any(|task| (self.rules.is_held)(task, of)))
     }
 
     /// Writes down how a try ended; one that was taken over meanwhile writes nothing.

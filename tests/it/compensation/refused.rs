@@ -5,7 +5,12 @@ use payonce::compensation::{Action, Drive, Lane};
 use payonce::{drive, refunds, withdrawals};
 use serde_json::{Value, json};
 
+use super::waiting_refund;
 use crate::support::{Cluster, TestApp, TestOptions};
+
+fn withdrawal() -> Value {
+    json!({"withdrawal_no": "W1", "user_id": "u1", "amount": 600, "currency": "CNY", "channel": "sandbox", "account": "a"})
+}
 
 /// The channel refuses once. Who heard that is slow to write it down, and another one, by whose clock its time is over,
 /// takes the task and asks the channel again.
@@ -45,9 +50,7 @@ async fn a_refund_that_one_worker_was_refused_and_another_one_made_is_made() {
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_withdrawal_that_one_worker_was_refused_and_another_one_made_is_made() {
-    let body = json!({"withdrawal_no": "W1", "user_id": "u1", "amount": 600, "currency": "CNY",
-                      "channel": "sandbox", "account": "a"});
-    refused_to_one_of_two(FaultOp::Payout, "withdrawals", "REVERSING", "/withdrawals", body).await;
+    refused_to_one_of_two(FaultOp::Payout, "withdrawals", "REVERSING", "/withdrawals", withdrawal()).await;
 }
 
 /// Who has lost the task asks no channel to make it: neither where nobody has, nor where nobody knows what became of it.
@@ -68,10 +71,8 @@ async fn only_one_of_two_asks(app: &TestApp, op: FaultOp, table: &str, drive: im
 #[tokio::test]
 async fn who_has_lost_the_task_of_a_refund_asks_nobody_to_make_it() {
     let app = TestApp::start().await;
-    app.paid("O1").await;
-    app.run_until_idle().await;
-    app.post("/refunds", json!({"refund_no": "R1", "order_no": "O1"})).await.expect(201);
-    let lost = app.take_task(Action::DriveRefund, &app.subject_of(Action::DriveRefund).await).await;
+    waiting_refund(&app, "O1").await;
+    let lost = app.take_only_task(Action::DriveRefund).await;
     let held = app.take_revived(Action::DriveRefund).await;
     let drive = async |has_it: bool| {
         refunds::drive(&app.instance.app, if has_it { &held } else { &lost }).await.expect("a try")
@@ -84,10 +85,8 @@ async fn who_has_lost_the_task_of_a_refund_asks_nobody_to_make_it() {
 #[tokio::test]
 async fn a_worker_whose_lease_is_over_or_whose_task_an_older_version_took_asks_nobody() {
     let app = TestApp::start().await;
-    app.paid("O1").await;
-    app.run_until_idle().await;
-    app.post("/refunds", json!({"refund_no": "R1", "order_no": "O1"})).await.expect(201);
-    let task = app.take_task(Action::DriveRefund, &app.subject_of(Action::DriveRefund).await).await;
+    waiting_refund(&app, "O1").await;
+    let task = app.take_only_task(Action::DriveRefund).await;
     let drive = async || refunds::drive(&app.instance.app, &task).await.expect("a try");
     let put = async |what: &str| app.sql(&format!("UPDATE compensations SET {what}")).await;
     let pending = async || app.count_where("refunds", "status = 'PENDING'").await;
@@ -108,10 +107,8 @@ async fn who_has_lost_the_task_of_a_withdrawal_asks_nobody_to_make_it() {
     let app = TestApp::start().await;
     app.top_up("T1", "u1", 1_000).await;
     app.run_until_idle().await;
-    let body = json!({"withdrawal_no": "W1", "user_id": "u1", "amount": 600, "currency": "CNY",
-                      "channel": "sandbox", "account": "a"});
-    app.post("/withdrawals", body).await.expect(201);
-    let lost = app.take_task(Action::DriveWithdrawal, &app.subject_of(Action::DriveWithdrawal).await).await;
+    app.post("/withdrawals", withdrawal()).await.expect(201);
+    let lost = app.take_only_task(Action::DriveWithdrawal).await;
     let held = app.take_revived(Action::DriveWithdrawal).await;
     let drive = async |has_it: bool| {
         withdrawals::drive(&app.instance.app, if has_it { &held } else { &lost }).await.expect("a try")

@@ -48,8 +48,25 @@ impl TestApp {
         .expect("put back");
     }
 
-    /// What the only task of that action is about.
-    pub async fn subject_of(&self, action: Action) -> String {
+    /// The only task of that action.
+    pub async fn take_only_task(&self, action: Action) -> Task {
+        self.take_task(action, &self.subject_of(action).await).await
+    }
+
+    /// Has a thing driven a step by a worker that takes its task and puts it back.
+    pub async fn drive_by_hand<T>(
+        &self,
+        action: Action,
+        subject: &str,
+        drive: impl AsyncFnOnce(&Task) -> T,
+    ) -> T {
+        let task = self.take_task(action, subject).await;
+        let driven = drive(&task).await;
+        self.put_back(&task).await;
+        driven
+    }
+
+    async fn subject_of(&self, action: Action) -> String {
         sqlx::query_scalar("SELECT subject FROM compensations WHERE action = $1")
             .bind(action.as_str())
             .fetch_one(&mut self.direct_connection().await)
