@@ -55,7 +55,7 @@ pub(in crate::compensation) async fn claim_due(
         Claimed,
         r#"WITH due AS MATERIALIZED (
                -- Once: a plan that joined a subquery anew for each row would take another batch each time.
-               SELECT id, due_at FROM compensations
+               SELECT ctid AS place_of_row, due_at FROM compensations
                WHERE lane = $3 AND status IN ('READY', 'RUNNING') AND due_at >= $5 AND due_at <= $1
                  AND NOT EXISTS (SELECT 1 FROM compensation_lanes AS resting
                                  WHERE resting.lane = $3 AND resting.paused_at IS NOT NULL)
@@ -67,8 +67,9 @@ pub(in crate::compensation) async fn claim_due(
            UPDATE compensations AS task
            SET status = 'RUNNING', attempts = task.attempts + 1, claims = task.claims + 1, due_at = $2,
                last_error = NULL, updated_at = $1
+           -- Locked, so they stay where they are; and no plan can walk to them.
            FROM due
-           WHERE task.id = due.id
+           WHERE task.ctid = due.place_of_row
            RETURNING task.id, task.claims AS claim, task.action, task.subject, task.merchant_id, task.order_no,
                      task.attempts, task.created_at, due.due_at AS was_due_at,
                      -- As text: what cannot be read is the failure of its own task, and spoils no claim.

@@ -47,11 +47,12 @@ pub(crate) async fn claim_due(
         Delivery,
         "UPDATE sandbox.deliveries
          SET attempts = attempts + 1, due_at = $2, is_held = false, updated_at = $1
-         WHERE id IN (SELECT id FROM sandbox.deliveries
-                      WHERE status = 'PENDING' AND due_at <= $1
-                      ORDER BY due_at
-                      LIMIT $3
-                      FOR UPDATE SKIP LOCKED)
+         -- Locked, so they stay where they are; and no plan can walk to them.
+         WHERE ctid = ANY (ARRAY(SELECT ctid FROM sandbox.deliveries
+                                 WHERE status = 'PENDING' AND due_at <= $1
+                                 ORDER BY due_at
+                                 LIMIT $3
+                                 FOR UPDATE SKIP LOCKED))
          RETURNING id, event_id, pay_order_id, notify_url, body, attempts",
         now,
         now + lease,
