@@ -99,13 +99,13 @@ pub fn duties(app: &App) -> Vec<Duty> {
         duty(app, "compensation.forget", HOURLY, |app| async move {
             compensation::forget_old(&app.db, app.now()).await
         }),
-        duty(app, "audit.publish", RARELY, |app| async move { publish_audit(&app).await }),
+        duty(
+            app,
+            "audit.publish",
+            A_MINUTE,
+            |app| async move { audit::run_in_turn(&app.db, &app.clock).await },
+        ),
     ]
-}
-
-async fn publish_audit(app: &App) -> Result<Batch, DutyError> {
-    audit::publish(&audit::audit(&app.db, app.now()).await?);
-    Ok(Batch::Done)
 }
 
 /// The duties of the role `sandbox`.

@@ -13,7 +13,7 @@ use sqlx::Executor;
 use time::OffsetDateTime;
 use time::macros::datetime;
 
-use crate::support::{TestApp, stores};
+use crate::support::{TestApp, minutes, stores};
 
 mod seeds;
 
@@ -223,5 +223,69 @@ async fn any_number_of_audits_at_once_is_one_and_holds_nobody_up() {
     let statuses: std::collections::BTreeSet<u16> = answers.iter().map(|reply| reply.status).collect();
     assert!(statuses.len() == 1 && statuses.iter().all(|status| matches!(status, 200 | 503)), "{statuses:?}");
     assert_eq!(app.admin_get("/admin/audit").await.expect(200).body["ok"], true);
+    app.end().await;
+}
+
+/// When the last audit was made and when the next one is due, in whole minutes of the clock since then, and whether all
+/// was well.
+async fn last_audit(app: &TestApp) -> Option<(OffsetDateTime, i64, bool)> {
+    let last: Option<(OffsetDateTime, OffsetDateTime, bool)> =
+        sqlx::query_as("SELECT audited_at, next_at, (report->>'ok')::boolean FROM last_audit")
+            .fetch_optional(&mut app.direct_connection().await)
+            .await
+            .expect("a look");
+    last.map(|(audited_at, next_at, ok)| (audited_at, (next_at - audited_at).whole_minutes(), ok))
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn one_instance_audits_at_a_time_and_rests_far_longer_than_it_took() {
+    let app = TestApp::start().await;
+    let look = async || audit::run_in_turn(&app.instance.app.db, &app.clock).await.expect("a duty");
+    let mut another = app.direct_connection().await;
+    another.execute("BEGIN; SELECT pg_advisory_xact_lock(hashtext('audit'))").await.expect("its turn");
+    look().await;
+    assert_eq!(last_audit(&app).await, None, "another instance is at it");
+
+    // It dies. Who has the turn now is held up for twenty minutes.
+    another
+        .execute("ROLLBACK; BEGIN; LOCK TABLE webhook_inbox IN ACCESS EXCLUSIVE MODE")
+        .await
+        .expect("held");
+    let mut watcher = app.direct_connection().await;
+    tokio::join!(look(), async {
+        let since = std::time::Instant::now();
+        while sqlx::query_scalar::<_, i64>(WAITING).fetch_one(&mut watcher).await.expect("a count") == 0 {
+            assert!(since.elapsed() < std::time::Duration::from_secs(10), "no audit runs");
+        }
+        app.clock.advance(minutes(20));
+        another.execute("COMMIT").await.expect("free");
+    });
+    let (first_at, rests, is_well) = last_audit(&app).await.expect("an audit");
+    assert!(
+        (200..=201).contains(&rests) && is_well,
+        "it took 20 minutes and rests nine times as long: {rests}"
+    );
+
+    app.sql(
+        "SET session_replication_role = replica;
+         INSERT INTO orders (merchant_id, order_no, user_id, status, amount, currency, paid_by, paid_at, expires_at,
+                             created_at, updated_at)
+         VALUES ('demo', 'AU', 'u1', 'PAID', 1, 'CNY', 'po_none', now(), now(), now(), now())",
+    )
+    .await;
+    app.clock.advance(minutes(60));
+    look().await;
+    assert_eq!(last_audit(&app).await, Some((first_at, rests, true)), "it rests");
+    app.clock.advance(minutes(130));
+    look().await;
+    let (second_at, rests, is_well) = last_audit(&app).await.expect("an audit");
+    assert!(second_at > first_at + minutes(180) && rests == 5 && !is_well, "{second_at}, {rests}, {is_well}");
+
+    // One that somebody asks for is as good.
+    app.sql("DELETE FROM orders").await;
+    app.clock.advance(minutes(1));
+    assert_eq!(app.admin_get("/admin/audit").await.expect(200).body["ok"], true);
+    let (asked_at, rests, is_well) = last_audit(&app).await.expect("an audit");
+    assert!(asked_at >= second_at + minutes(1) && rests == 5 && is_well, "{asked_at}, {rests}, {is_well}");
     app.end().await;
 }

@@ -47,6 +47,7 @@ const EFFECTS: &[(Story, &[&str])] = &[
     (Story::OldAnswer, &["idempotency.forget"]),
     (Story::OldTask, &["compensation.forget"]),
     (Story::Fold, &["ledger.fold"]),
+    (Story::Audit, &["audit.keep"]),
     (Story::KeyOfAnOldOrder, &["orders.keep"]),
     (Story::KeyOfAnOldLink, &["pay.keep"]),
     (Story::Nonsense, &["webhooks.unreadable"]),

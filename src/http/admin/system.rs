@@ -27,8 +27,9 @@ pub(in crate::http) async fn audit(
 ) -> Result<Json<AuditReport>, Problem> {
     let app = edge.app.clone();
     let run = || async move {
-        let report = audit::audit(&app.db, app.now()).await.map_err(Arc::new)?;
-        audit::publish(&report);
+        let now = app.now();
+        let report = audit::audit(&app.db, now).await.map_err(Arc::new)?;
+        audit::note(&app.db, &report, (now, app.now())).await.map_err(Arc::new)?;
         Ok(report)
     };
     let report = edge.audits.join((), run).await?;

@@ -41,6 +41,7 @@ pub enum Story {
     OldAnswer,
     OldTask,
     Fold,
+    Audit,
     KeyOfAnOldOrder,
     KeyOfAnOldLink,
     Nonsense,
@@ -107,16 +108,14 @@ impl Story {
             }
             Self::GivenUp => {
                 app.fault(FaultOp::Create, silence.0, 1_000_000, silence.1).await;
-                app.order(number).await;
-                app.pay_url(number).await.expect(503);
-                let last_try = "attempts = 12, due_at = now()";
-                app.sql(&format!("UPDATE compensations SET {last_try} WHERE order_no = '{number}'")).await;
+                come_to_the_last_try(shop, number).await;
             }
             Self::Fold => {
                 let id = app.order_to_pay(number).await;
                 app.sandbox_pay(&id, json!({})).await.expect(200);
                 app.eventually("it is paid", async || app.status_of(number).await == "PAID").await;
             }
+            Self::Audit => app.sql("DELETE FROM last_audit").await,
             Self::EmptiedRedis => empty_redis(shop, number).await,
             Self::OldCallback | Self::OldAnswer | Self::OldTask => app.sql(&self.old_row(number)).await,
             Self::Replay => keep_callback(shop, number).await,
@@ -223,7 +222,8 @@ impl Story {
             | Self::OldCallback
             | Self::OldAnswer
             | Self::OldTask
-            | Self::Fold => service.until("its end", async || self.has_ended(shop, number).await).await,
+            | Self::Fold
+            | Self::Audit => service.until("its end", async || self.has_ended(shop, number).await).await,
         }
     }
 
@@ -271,6 +271,7 @@ impl Story {
             }
             Self::OldAnswer => app.count_where("idempotency_keys", &format!("key = '{number}'")).await == 0,
             Self::Fold => app.count("account_movements").await == 0,
+            Self::Audit => app.count_where("last_audit", "report->>'ok' = 'true'").await == 1,
             Self::OldTask => app.count_where("compensations", &format!("subject = '{number}'")).await == 0,
             Self::Money(story) => story.has_ended(app, number).await,
             Self::Telling(story) => story.has_ended(shop, number).await,
@@ -325,6 +326,14 @@ async fn make_order(service: &Service, number: &str) -> Result<(), Gone> {
 async fn empty_redis(shop: &Shop, number: &str) {
     shop.app.order(number).await;
     let _: () = shop.app.redis_command(&["FLUSHALL"]).await;
+}
+
+/// A task that nothing came of so far, and that has one try left.
+async fn come_to_the_last_try(shop: &Shop, number: &str) {
+    shop.app.order(number).await;
+    shop.app.pay_url(number).await.expect(503);
+    let last_try = "attempts = 12, due_at = now()";
+    shop.app.sql(&format!("UPDATE compensations SET {last_try} WHERE order_no = '{number}'")).await;
 }
 
 /// A silence whose task somebody took away.
