@@ -99,12 +99,7 @@ pub fn duties(app: &App) -> Vec<Duty> {
         duty(app, "compensation.forget", HOURLY, |app| async move {
             compensation::forget_old(&app.db, app.now()).await
         }),
-        duty(
-            app,
-            "audit.publish",
-            A_MINUTE,
-            |app| async move { audit::run_in_turn(&app.db, &app.clock).await },
-        ),
+        duty(app, "audit.run", A_MINUTE, |app| async move { audit::run_due(&app.db, &app.clock).await }),
     ]
 }
 

@@ -14,4 +14,4 @@ mod turn;
 pub(crate) use checks::money_at_risk;
 pub use model::{AuditReport, Check, CheckKind, MoneyAtRisk};
 pub use run::{audit, run_checks};
-pub use turn::{note, run_in_turn};
+pub use turn::{note, run_due};

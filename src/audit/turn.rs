@@ -22,7 +22,7 @@ const RESTS: i32 = 9;
 /// # Errors
 /// When the database cannot be reached, or a check takes longer than a statement may: `payonce_audited_at_seconds` tells
 /// how old the last one is.
-pub async fn run_in_turn(db: &Db, clock: &Clock) -> Result<Batch, DutyError> {
+pub async fn run_due(db: &Db, clock: &Clock) -> Result<Batch, DutyError> {
     let now = clock.now();
     // Who dies here loses the turn at once: the lock is the transaction's.
     let mut tx = db.begin_snapshot().await?;

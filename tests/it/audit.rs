@@ -240,7 +240,7 @@ async fn last_audit(app: &TestApp) -> Option<(OffsetDateTime, i64, bool)> {
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn one_instance_audits_at_a_time_and_rests_far_longer_than_it_took() {
     let app = TestApp::start().await;
-    let look = async || audit::run_in_turn(&app.instance.app.db, &app.clock).await.expect("a duty");
+    let look = async || audit::run_due(&app.instance.app.db, &app.clock).await.expect("a duty");
     let mut another = app.direct_connection().await;
     another.execute("BEGIN; SELECT pg_advisory_xact_lock(hashtext('audit'))").await.expect("its turn");
     look().await;

@@ -265,7 +265,7 @@ impl TestApp {
         for _ in 0..2000 {
             let mut is_idle = self.gateway.deliver_due().await.expect("deliver") == 0;
             for duty in workers::duties(&self.instance.app) {
-                if duty.name() == "audit.publish" {
+                if duty.name() == "audit.run" {
                     continue;
                 }
                 // Redis may be away on purpose; the sweep makes up for it.
