@@ -2,10 +2,11 @@
 -- an advisory lock, which dies with it.
 CREATE TABLE last_audit (
     is_only     boolean CONSTRAINT last_audit_pkey PRIMARY KEY DEFAULT true CONSTRAINT last_audit_is_one_row CHECK (is_only),
-    -- The moment that it speaks of.
-    audited_at  timestamptz NOT NULL,
     next_at     timestamptz NOT NULL,
-    report      jsonb NOT NULL
+    -- The moment that it speaks of, and what it found; nothing as long as none came to its end.
+    audited_at  timestamptz,
+    report      jsonb,
+    CONSTRAINT last_audit_is_whole CHECK ((audited_at IS NULL) = (report IS NULL))
 );
 
 SELECT grant_service_rights();

@@ -18,20 +18,23 @@ pub(super) async fn is_our_turn(tx: &mut Tx, now: OffsetDateTime) -> Result<bool
     .map_err(DbError::from)
 }
 
-/// Keeps what an audit found, unless what a later one found is kept already.
+/// Keeps what an audit found, unless what a later one found is kept already; of one that failed, when the next one is due.
 pub(super) async fn keep(
     conn: &mut Conn,
-    report: &AuditReport,
-    audited_at: OffsetDateTime,
+    found: Option<&AuditReport>,
+    begun_at: OffsetDateTime,
     next_at: OffsetDateTime,
 ) -> Result<(), DbError> {
-    let report = serde_json::to_value(report).map_err(|error| sqlx::Error::Encode(error.into()))?;
+    let report = found.map(serde_json::to_value).transpose();
+    let report = report.map_err(|error| sqlx::Error::Encode(error.into()))?;
     sqlx::query!(
-        "INSERT INTO last_audit (audited_at, next_at, report) VALUES ($1, $2, $3)
+        "INSERT INTO last_audit (next_at, audited_at, report)
+         VALUES ($2, CASE WHEN $3::jsonb IS NOT NULL THEN $1::timestamptz END, $3)
          ON CONFLICT (is_only) DO UPDATE
-         SET audited_at = excluded.audited_at, next_at = excluded.next_at, report = excluded.report
-         WHERE last_audit.audited_at <= excluded.audited_at",
-        audited_at,
+         SET next_at = excluded.next_at, audited_at = coalesce(excluded.audited_at, last_audit.audited_at),
+             report = coalesce(excluded.report, last_audit.report)
+         WHERE last_audit.audited_at IS NULL OR last_audit.audited_at <= $1",
+        begun_at,
         next_at,
         report,
     )
@@ -52,7 +55,8 @@ pub(super) struct Found {
 pub(super) async fn find_last(conn: &mut Conn) -> Result<Vec<Found>, DbError> {
     let found = sqlx::query_as!(
         Found,
-        r#"SELECT line->>'id' AS "check!", (line->>'violations')::bigint AS "violations!", audited_at
+        r#"SELECT line->>'id' AS "check!", (line->>'violations')::bigint AS "violations!",
+                  audited_at AS "audited_at!"
            FROM last_audit, jsonb_array_elements(report->'checks') AS line"#,
     )
     .fetch_all(conn)
