@@ -25,7 +25,7 @@ const EVERY_SECOND: Duration = Duration::from_secs(1);
 /// For gauges that are looked at by machines.
 const NOW_AND_THEN: Duration = Duration::from_secs(10);
 /// For what waits for a time of day.
-const A_MINUTE: Duration = Duration::from_secs(60);
+const MINUTE: Duration = Duration::from_secs(60);
 /// For figures that alerts look at.
 const FIVE_SECONDS: Duration = Duration::from_secs(5);
 /// For what walks the whole database.
@@ -73,19 +73,14 @@ pub fn duties(app: &App) -> Vec<Duty> {
         duty(
             app,
             "reconciliation.daily",
-            A_MINUTE,
+            MINUTE,
             |app| async move { reconciliation::begin_daily(&app).await },
         ),
         duty(app, "reconciliation.run", at_times, |app| async move { reconciliation::run_due(&app).await })
             .woken_by(app.reconciliation_wake.clone()),
         duty(app, "reconciliation.act", at_times, |app| async move { reconciliation::act_due(&app).await })
             .woken_by(app.reconciliation_act_wake.clone()),
-        duty(
-            app,
-            "reconciliation.publish",
-            A_MINUTE,
-            |app| async move { reconciliation::publish(&app).await },
-        ),
+        duty(app, "reconciliation.publish", MINUTE, |app| async move { reconciliation::publish(&app).await }),
         duty(
             app,
             "reconciliation.forget",
@@ -99,7 +94,8 @@ pub fn duties(app: &App) -> Vec<Duty> {
         duty(app, "compensation.forget", HOURLY, |app| async move {
             compensation::forget_old(&app.db, app.now()).await
         }),
-        duty(app, "audit.run", A_MINUTE, |app| async move { audit::run_due(&app.db, &app.clock).await }),
+        duty(app, "audit.run", MINUTE, |app| async move { audit::run_due(&app.db, &app.clock).await }),
+        duty(app, "audit.publish", MINUTE, |app| async move { audit::publish(&app.db).await }),
     ]
 }
 

@@ -13,5 +13,6 @@ mod turn;
 
 pub(crate) use checks::money_at_risk;
 pub use model::{AuditReport, Check, CheckKind, MoneyAtRisk};
+pub use publish::publish;
 pub use run::{audit, run_checks};
 pub use turn::{note, run_due};

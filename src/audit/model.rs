@@ -1,6 +1,6 @@
 //! What an audit says.
 
-use serde::Serialize;
+use serde::{Deserialize, Serialize};
 
 use crate::infra::words::words;
 use crate::money::Currency;
@@ -43,7 +43,7 @@ pub struct Check {
 }
 
 /// Money of one currency that has not come to rest.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, utoipa::ToSchema)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, utoipa::ToSchema)]
 pub struct MoneyAtRisk {
     /// Of what.
     pub currency: Currency,

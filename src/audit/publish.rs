@@ -1,22 +1,28 @@
 //! The audit as gauges.
 
-use super::checks;
 use super::store;
-use crate::infra::db::{Db, DbError};
+use crate::infra::db::Db;
+use crate::infra::duty::{Batch, DutyError};
 
-/// Sets `payonce_audit_violations{check}` and `payonce_audited_at_seconds` to what the last audit found and when,
-/// whichever instance made it, and `payonce_money_at_risk{currency}` (minor units) to how it stands now.
-pub(super) async fn publish(db: &Db) -> Result<(), DbError> {
-    let mut conn = db.conn().await?;
-    for found in store::find_last(&mut conn).await? {
-        metrics::gauge!("payonce_audit_violations", "check" => found.check).set(as_gauge(found.violations));
-        metrics::gauge!("payonce_audited_at_seconds").set(as_gauge(found.audited_at.unix_timestamp()));
+/// Sets `payonce_audit_violations{check}` and `payonce_money_at_risk{currency}` (minor units) to what the last audit
+/// found, whichever instance made it, and `payonce_audited_at_seconds` to when that was.
+///
+/// # Errors
+/// When the database cannot be reached: the gauges stay as they were.
+pub async fn publish(db: &Db) -> Result<Batch, DutyError> {
+    let last = store::find_last(&mut db.conn().await?).await?;
+    if let Some(last) = last {
+        metrics::gauge!("payonce_audited_at_seconds").set(as_gauge(last.audited_at.unix_timestamp()));
+        let report = last.report.0;
+        for check in report.checks {
+            metrics::gauge!("payonce_audit_violations", "check" => check.id).set(as_gauge(check.violations));
+        }
+        for risk in report.money_at_risk {
+            let currency = risk.currency.as_str().to_owned();
+            metrics::gauge!("payonce_money_at_risk", "currency" => currency).set(as_gauge(risk.amount));
+        }
     }
-    for risk in checks::money_at_risk(&mut conn).await? {
-        let currency = risk.currency.as_str().to_owned();
-        metrics::gauge!("payonce_money_at_risk", "currency" => currency).set(as_gauge(risk.amount));
-    }
-    Ok(())
+    Ok(Batch::Done)
 }
 
 /// Gauges are floats; above 2^53 one shows a neighbouring number, which no alarm would tell apart.

@@ -11,7 +11,7 @@ use crate::infra::db::{Conn, Db, DbError};
 /// # Errors
 /// When the database cannot be reached, or a check takes longer than a statement may.
 pub async fn audit(db: &Db, now: OffsetDateTime) -> Result<AuditReport, DbError> {
-    let mut tx = db.begin_snapshot().await?;
+    let mut tx = db.conn().await?.begin_snapshot().await?;
     let report = run_checks(&mut tx, now).await;
     tx.finish(report).await
 }

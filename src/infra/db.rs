@@ -148,8 +148,6 @@ pub struct Db {
     bell: Arc<Notify>,
 }
 
-/// How long one statement of a snapshot may run.
-const SNAPSHOT_DEADLINE: Duration = Duration::from_secs(600);
 /// When a connection last died under a statement. The others have most likely died with it, at a failover or a
 /// restart, so each one that was last used before then is tested before it is handed out.
 #[derive(Clone, Debug, Default)]
@@ -303,20 +301,6 @@ impl Db {
     /// [`DbError::Unavailable`] when no connection can be had in time.
     pub async fn begin_read(&self) -> Result<Tx, DbError> {
         self.begin_with("BEGIN ISOLATION LEVEL REPEATABLE READ READ ONLY").await
-    }
-
-    /// The same for `audit`, which may take its time.
-    ///
-    /// # Errors
-    /// [`DbError::Unavailable`] when no connection can be had in time.
-    pub async fn begin_snapshot(&self) -> Result<Tx, DbError> {
-        let statement = "BEGIN ISOLATION LEVEL REPEATABLE READ READ ONLY;
-                         SET LOCAL statement_timeout = 0; SET LOCAL enable_seqscan = on;
-                         SET LOCAL enable_hashjoin = on; SET LOCAL enable_mergejoin = on";
-        let mut tx = self.begin_with(statement).await?;
-        // An audit walks whole tables; nobody's request waits for it.
-        tx.conn.deadline = SNAPSHOT_DEADLINE;
-        Ok(tx)
     }
 
     async fn begin_with(&self, statement: &'static str) -> Result<Tx, DbError> {

@@ -121,7 +121,7 @@ impl FromStr for TransactionId {
 /// # Errors
 /// When the database cannot be reached.
 pub async fn trial_balance(db: &Db) -> Result<TrialBalance, DbError> {
-    let mut tx = db.begin_snapshot().await?;
+    let mut tx = db.conn().await?.begin_snapshot().await?;
     let rows = store::sum_accounts(&mut tx).await;
     Ok(TrialBalance::of(tx.finish(rows).await?))
 }

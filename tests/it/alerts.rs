@@ -64,6 +64,7 @@ async fn every_metric_that_the_rules_and_the_dashboard_name_is_there() {
     app.eventually("it is closed", async || app.status_of("A3").await == "CLOSED").await;
     payonce::operations::publish(&app.instance.app).await.expect("figures");
     app.admin_get("/admin/audit").await.expect(200);
+    payonce::audit::publish(&app.instance.app.db).await.expect("figures");
 
     let text = app.call(reqwest::Method::GET, "/metrics", "", None).await.expect(200).text;
     let there = named_in(&text);

@@ -284,5 +284,13 @@ async fn one_instance_audits_at_a_time_and_rests_far_longer_than_it_took() {
     assert_eq!(app.admin_get("/admin/audit").await.expect(200).body["ok"], true);
     let (asked_at, rests, is_well) = last_audit(&app).await.expect("an audit");
     assert!(asked_at >= second_at + minutes(1) && rests == 5 && is_well, "{asked_at}, {rests}, {is_well}");
+
+    // A clock that was two days ahead for a moment holds nobody up.
+    app.clock.advance(minutes(2 * 24 * 60));
+    look().await;
+    app.clock.set_back(minutes(2 * 24 * 60));
+    look().await;
+    let (mended_at, ..) = last_audit(&app).await.expect("an audit");
+    assert!(asked_at < mended_at && mended_at <= app.clock.now(), "{asked_at}, {mended_at}");
     app.end().await;
 }

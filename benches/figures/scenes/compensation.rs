@@ -14,6 +14,8 @@ use crate::table::{Sample, Target, median_ratio};
 const OTHER: (&str, usize) = ("floor_update1", 8);
 /// Older than any order of another scene.
 const AGE: time::Duration = time::Duration::days(50);
+/// Tasks that are written in a second at least.
+const WRITTEN_PER_SECOND: i32 = 20_000;
 /// Longest wait for the last of them to be done.
 const DONE_WITHIN: Duration = Duration::from_secs(120);
 
@@ -42,7 +44,7 @@ async fn rounds(stage: &mut Stage, prefix: &str) -> Result<(Vec<Sample>, Vec<Sam
     for round in 0..stage.settings.rounds {
         let prefix = format!("{prefix}{round}_");
         seed::paid_orders(&stage.database_url, stage.clock.now() - AGE, &prefix, count).await?;
-        let due_at = stage.clock.now() + time::Duration::seconds(3);
+        let due_at = stage.clock.now() + time::Duration::seconds(3 + i64::from(count / WRITTEN_PER_SECOND));
         let mut connection = PgConnection::connect(&stage.database_url).await?;
         let written = sqlx::query(TASKS).bind(MERCHANT).bind(&prefix).bind(count).bind(due_at);
         written.execute(&mut connection).await?;

@@ -1,11 +1,15 @@
 //! Transactions: each ends one way or the other, and leaves no connection half-used.
 
 use std::ops::{Deref, DerefMut};
+use std::time::Duration;
 
 use sqlx::AssertSqlSafe;
 
 use super::{Conn, DbError};
 use crate::infra::gather::Patience;
+
+/// How long one statement of a snapshot may run: longer than the server lets it.
+const SNAPSHOT_DEADLINE: Duration = Duration::from_secs(600);
 
 impl Conn {
     /// Opens a transaction for a batch on this connection, which is lent to it until [`Tx::finish_into`]: what locks
@@ -17,6 +21,21 @@ impl Conn {
         let opening = format!("BEGIN; SET LOCAL lock_timeout = {}", patience.millis());
         sqlx::raw_sql(AssertSqlSafe(opening)).execute(&mut *self).await?;
         Ok(Tx { conn: self.lend(), is_open: true, is_ringing: false })
+    }
+
+    /// Opens a transaction that sees one unchanging snapshot, writes nothing and may take its time: an audit walks whole
+    /// tables, and nobody's request waits for it. The connection is lent to it as by [`Conn::begin_batch`].
+    ///
+    /// # Errors
+    /// [`DbError::Unavailable`] when the connection is gone.
+    pub(crate) async fn begin_snapshot(&mut self) -> Result<Tx, DbError> {
+        let opening = "BEGIN ISOLATION LEVEL REPEATABLE READ READ ONLY;
+                       SET LOCAL statement_timeout = '590s'; SET LOCAL enable_seqscan = on;
+                       SET LOCAL enable_hashjoin = on; SET LOCAL enable_mergejoin = on";
+        sqlx::raw_sql(opening).execute(&mut *self).await?;
+        let mut tx = Tx { conn: self.lend(), is_open: true, is_ringing: false };
+        tx.conn.deadline = SNAPSHOT_DEADLINE;
+        Ok(tx)
     }
 
     /// The connection itself, leaving nothing in its place.
