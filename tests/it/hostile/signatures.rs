@@ -278,6 +278,8 @@ async fn ten_thousand_forged_callbacks_are_refused_and_the_true_one_is_taken_aft
     let id = shop.app.order_to_pay("S1").await;
     let (body, signature) = true_callback(&shop.app, &id).await;
     let mut forger = Forger::new(&body, &signature);
+    // The one row that the service writes of itself.
+    shop.app.eventually("an audit is made", async || shop.app.count("last_audit").await == 1).await;
     let rows = shop.app.row_counts().await;
     let mut before = service.usage();
     for round in 0..if is_full() { 101 } else { 11 } {
