@@ -24,11 +24,11 @@ const SOONER: Duration = Duration::from_millis(100);
 const EVERY_SECOND: Duration = Duration::from_secs(1);
 /// For gauges that are looked at by machines.
 const NOW_AND_THEN: Duration = Duration::from_secs(10);
-/// For what waits for a time of day.
+/// For what waits for a time of its own, and for gauges of what others found.
 const MINUTE: Duration = Duration::from_secs(60);
 /// For figures that alerts look at.
 const FIVE_SECONDS: Duration = Duration::from_secs(5);
-/// For what walks the whole database.
+/// For what was left alone.
 const RARELY: Duration = Duration::from_secs(300);
 /// For retention.
 const HOURLY: Duration = Duration::from_secs(3600);

@@ -246,11 +246,20 @@ async fn one_instance_audits_at_a_time_and_rests_far_longer_than_it_took() {
     look().await;
     assert_eq!(last_audit(&app).await, None, "another instance is at it");
 
-    // It dies. Who has the turn now is held up for five minutes.
-    another
-        .execute("ROLLBACK; BEGIN; LOCK TABLE webhook_inbox IN ACCESS EXCLUSIVE MODE")
-        .await
-        .expect("held");
+    // It dies. Who has the turn now comes to no end, and rests all the same.
+    let hold_up = "ROLLBACK; BEGIN; LOCK TABLE webhook_inbox IN ACCESS EXCLUSIVE MODE";
+    another.execute(hold_up).await.expect("held");
+    let failed = audit::run_due(&app.instance.app.db, &app.clock).await;
+    failed.expect_err("a check that waits for too long");
+    let resting = "report IS NULL AND next_at > $1 + interval '4 min'";
+    assert_eq!(app.count_where("last_audit", resting).await, 1);
+    another.execute("ROLLBACK").await.expect("free");
+    look().await;
+    assert_eq!(app.count_where("last_audit", resting).await, 1, "nobody looks before the rest is over");
+    app.clock.advance(minutes(6));
+
+    // The next one is held up for five minutes.
+    another.execute(hold_up).await.expect("held");
     let mut watcher = app.direct_connection().await;
     tokio::join!(look(), async {
         let since = std::time::Instant::now();
