@@ -2,7 +2,7 @@
 
 use time::OffsetDateTime;
 
-use super::end::{end_attempt, leave_to_task};
+use super::end::{close_at_channel, end_attempt, leave_to_task};
 use super::error::PayError;
 use super::model::{Attempt, PayStatus};
 use super::pay_url::{Outcome, PayUrl};
@@ -97,8 +97,8 @@ pub(super) async fn make_link(
     }
 }
 
-/// A refusal ends the attempt, but for one reason: an earlier call was carried out although its answer was lost,
-/// and somebody paid since. Then the channel refuses the repeat, and has the money all the same.
+/// A refusal ends the attempt, but for one reason: an earlier call was carried out although its answer was lost, and
+/// the channel refuses the repeat. What it opened is closed there; when somebody paid, it has the money all the same.
 async fn fail_unless_paid(
     app: &App,
     channel: &dyn Channel,
@@ -106,7 +106,12 @@ async fn fail_unless_paid(
     refusal: Refusal,
     keep: Option<&Keep<Outcome>>,
 ) -> Result<Linked, PayError> {
-    match tasks::away_when_long(channel.query(&attempt.trade_ref()?)).await {
+    let mut state = tasks::away_when_long(channel.query(&attempt.trade_ref()?)).await;
+    // It stands there all the same, and would stay payable behind an attempt that has failed.
+    if matches!(state, Ok(TradeState::Pending)) {
+        state = close_at_channel(app, channel, &attempt).await?;
+    }
+    match state {
         Ok(state @ TradeState::Paid(_)) => {
             report::apply(app, &Report::of_attempt(&attempt, state, Origin::Query)).await?;
             Ok(Linked::Moved)

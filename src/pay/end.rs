@@ -67,7 +67,7 @@ async fn write_task(app: &App, attempt: &Attempt) -> Result<(), PayError> {
 
 /// Closes, and asks for the payment where the channel only says that there was one. While too many wait for the channel
 /// it is not asked.
-async fn close_at_channel(
+pub(super) async fn close_at_channel(
     app: &App,
     channel: &dyn Channel,
     attempt: &Attempt,

@@ -186,11 +186,24 @@ async fn the_audit_allows_the_edges_of_the_tables_and_no_others() {
 async fn money_that_has_not_come_to_rest_is_summed_once() {
     let db = database().await;
     let mut tx = world(&db).await;
-    let report = audit::run_checks(&mut tx, NOW).await.unwrap();
-    let risk: Vec<_> =
-        report.money_at_risk.iter().map(|risk| (risk.currency.as_str(), risk.amount)).collect();
+    let risk = async |tx: &mut Tx| -> Vec<(String, i64)> {
+        let report = audit::run_checks(tx, NOW).await.unwrap();
+        report.money_at_risk.iter().map(|risk| (risk.currency.as_str().to_owned(), risk.amount)).collect()
+    };
     // HELD 100, REFUNDING 70 and its refund, PROCESSING 40, PAYING 30; the kept dollars are at rest.
-    assert_eq!(risk, [("CNY", 240), ("USD", 0)]);
+    let of_world = [("CNY".to_owned(), 240), ("USD".to_owned(), 0)];
+    assert_eq!(risk(&mut tx).await, of_world);
+
+    // What was at risk when it was audited last comes back to zero, whatever it was in.
+    run(
+        &mut tx,
+        r#"INSERT INTO last_audit (next_at, audited_at, report)
+           VALUES (now(), now(), '{"checks": [], "money_at_risk": [{"currency": "JPY", "amount": 7}]}')"#,
+    )
+    .await;
+    assert_eq!(risk(&mut tx).await, [of_world[0].clone(), ("JPY".to_owned(), 0), of_world[1].clone()]);
+    run(&mut tx, r#"UPDATE last_audit SET report = '{"money_at_risk": "of a version to come"}'"#).await;
+    assert_eq!(risk(&mut tx).await, of_world);
 }
 
 /// Who waits for a table in the story's database.

@@ -227,3 +227,31 @@ async fn a_refusal_is_not_told_of_an_order_that_was_paid_meanwhile() {
     assert_eq!(app.status_of("L9").await, "PAID");
     app.end().await;
 }
+
+#[tokio::test]
+async fn a_repeat_that_is_refused_leaves_nothing_payable_of_the_call_before_it() {
+    let app = TestApp::start().await;
+    let refused_after_a_silence = async |order_no: &str| {
+        app.order(order_no).await;
+        app.fault(FaultOp::Create, FaultKind::TimeoutAfter, 1, Some(1_200)).await;
+        assert_eq!(app.pay_url(order_no).await.problem(503), "CHANNEL_UNAVAILABLE");
+        let id = app.attempts_of(order_no).await.remove(0)["pay_order_id"].as_str().unwrap().to_owned();
+        assert_eq!(app.sandbox_trade(&id).await["status"], "OPEN");
+        app.fault(FaultOp::Create, FaultKind::Refuse, 1, None).await;
+        id
+    };
+    let first = refused_after_a_silence("A1").await;
+    assert_eq!(app.pay_url("A1").await.problem(402), "CHANNEL_REFUSED");
+    assert_eq!(app.attempt_statuses("A1").await, ["FAILED"]);
+    assert_eq!(app.sandbox_trade(&first).await["status"], "CLOSED");
+    assert_ne!(app.pay_url("A1").await.expect(200).text_of("pay_order_id"), first);
+
+    // As long as it may be payable it has not failed.
+    let second = refused_after_a_silence("A2").await;
+    app.fault(FaultOp::Close, FaultKind::TimeoutBefore, 1, Some(1_200)).await;
+    assert_eq!(app.pay_url("A2").await.problem(503), "CHANNEL_UNAVAILABLE");
+    assert_eq!(app.attempt_statuses("A2").await, ["INIT"]);
+    assert_eq!(app.pay_url("A2").await.expect(200).text_of("pay_order_id"), second);
+    app.run_until_idle().await;
+    app.end().await;
+}

@@ -321,6 +321,33 @@ async fn a_claim_walks_no_queue_that_was_empty_when_its_plan_was_made() {
     }
 }
 
+#[tokio::test]
+async fn money_at_risk_is_found_past_all_that_is_over() {
+    let sums = statements(|text| text.contains("'CHANNEL;'"));
+    assert_eq!(sums.len(), 1);
+    let config = stores::database_config(&stores::fresh_database().await);
+    for (world, seed) in WORLDS {
+        let mut tx = enter(&config, seed).await;
+        let (mut ways, plan) = (Vec::new(), plan(&mut tx, &sums[0]).await);
+        each_part(&plan, &mut |node| {
+            let scanned = node["Relation Name"].as_str().filter(|_| node["Node Type"] == "Seq Scan");
+            ways.extend(node["Index Name"].as_str().or(scanned).map(str::to_owned));
+        });
+        ways.sort_unstable();
+        let expected = [
+            "accounts_pkey",
+            "exceptions_one_open",
+            "last_audit_pkey",
+            "reconciliation_items_open",
+            "reconciliation_items_pkey",
+            "refunds_unfinished",
+            "stray_payments_unfinished",
+            "withdrawals_unfinished",
+        ];
+        assert_eq!(ways, expected, "{world}");
+    }
+}
+
 /// The conditions by which an index is entered, each with the index.
 fn entries(plan: &Value, found: &mut Vec<(String, String)>) {
     each_part(plan, &mut |node| {

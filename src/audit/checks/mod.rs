@@ -105,27 +105,36 @@ macro_rules! check {
 }
 use check;
 
-/// Money that has not come to rest: stray and not yet back or kept, on its way back from a paid order, on its way out to
-/// a user, or between ours and a channel's books until somebody has seen to it. A stray payment's own refund is the same money, and is counted once.
+/// Money that has not come to rest: stray and not yet back or kept, on its way back from a paid order, on its way out
+/// to a user, or between ours and a channel's books until somebody has seen to it. A stray payment's own refund is the
+/// same money, and is counted once. Each part is found by the small index of what is unfinished, past what is over.
 pub(crate) async fn money_at_risk(conn: &mut Conn) -> Result<Vec<MoneyAtRisk>, DbError> {
     let rows = sqlx::query_as!(
         MoneyAtRisk,
-        r#"SELECT currency AS "currency!: Currency",
-                  -- Zero rather than no row once all is well again, so that the gauge falls back.
-                  coalesce(sum(amount) FILTER (WHERE is_at_risk), 0)::bigint AS "amount!"
+        r#"SELECT currency AS "currency!: Currency", sum(amount)::bigint AS "amount!"
            FROM (
-               SELECT currency, amount, status IN ('HELD', 'REFUNDING') AS is_at_risk FROM stray_payments
+               SELECT currency, amount FROM stray_payments WHERE status IN ('HELD', 'REFUNDING')
                UNION ALL
-               SELECT currency, amount, status IN ('PENDING', 'PROCESSING') FROM refunds WHERE stray_id IS NULL
+               SELECT currency, amount FROM refunds
+               WHERE stray_id IS NULL AND status IN ('PENDING', 'PROCESSING')
                UNION ALL
-               SELECT currency, amount, status IN ('PAYING', 'REVERSING') FROM withdrawals
+               SELECT currency, amount FROM withdrawals WHERE status IN ('PAYING', 'REVERSING')
                UNION ALL
-               SELECT currency, abs(coalesce(ours, 0) - coalesce(theirs, 0)),
-                      status IN ('PROPOSED', 'WAITING', 'APPLYING')
-                      OR status IN ('ESCALATED', 'REVERSED')
-                         AND EXISTS (SELECT 1 FROM exceptions
-                                     WHERE subject = item_id AND exceptions.status = 'OPEN')
-               FROM reconciliation_items
+               SELECT currency, abs(coalesce(ours, 0) - coalesce(theirs, 0)) FROM reconciliation_items
+               WHERE status IN ('PROPOSED', 'WAITING', 'APPLYING')
+               UNION ALL
+               SELECT item.currency, abs(coalesce(ours, 0) - coalesce(theirs, 0))
+               FROM (SELECT DISTINCT subject FROM exceptions WHERE status = 'OPEN') AS open
+               -- The limit makes it a look-up each.
+               CROSS JOIN LATERAL (SELECT currency, ours, theirs FROM reconciliation_items
+                                   WHERE item_id = open.subject AND status IN ('ESCALATED', 'REVERSED')
+                                   LIMIT 1) AS item
+               UNION ALL
+               -- Zero rather than no row once all is well again, so that the gauge falls back: in each currency that a
+               -- channel ever took, or in which money was at risk when it was audited last.
+               SELECT currency, 0 FROM accounts WHERE account_id >= 'CHANNEL:' AND account_id < 'CHANNEL;'
+               UNION ALL
+               SELECT jsonb_path_query(report, '$.money_at_risk[*].currency') #>> '{}', 0 FROM last_audit
            ) AS money
            GROUP BY currency ORDER BY currency"#,
     )
