@@ -60,7 +60,8 @@ impl<K: Copy + Ord> LowWater<K> {
         self.look_at(Instant::now())
     }
 
-    fn look_at(&self, began: Instant) -> Look<K> {
+    /// [`look`](Self::look), at that moment.
+    pub fn look_at(&self, began: Instant) -> Look<K> {
         let mark = self.mark();
         Look { from: mark.settled.filter(|_| began < mark.whole_at), began }
     }
@@ -70,7 +71,8 @@ impl<K: Copy + Ord> LowWater<K> {
         self.found_at(look, first, Instant::now());
     }
 
-    fn found_at(&self, look: &Look<K>, first: Option<K>, now: Instant) {
+    /// [`found`](Self::found), at that moment.
+    pub fn found_at(&self, look: &Look<K>, first: Option<K>, now: Instant) {
         let mut mark = self.mark();
         if look.from.is_none() {
             let took = now.saturating_duration_since(look.began);

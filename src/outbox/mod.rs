@@ -19,6 +19,7 @@ mod event;
 mod forget;
 mod lane;
 mod lanes;
+mod marks;
 mod message;
 mod model;
 mod notify;

@@ -17,6 +17,7 @@ use tokio::sync::Notify;
 use super::deliver;
 use super::lane::{self, BROKER};
 use super::lanes::{Lanes, Place};
+use super::marks::Marks;
 use super::model::{Delivery, DeliveryKind, Queue, event_id};
 use super::route::Turn;
 use super::signature::Signer;
@@ -34,7 +35,7 @@ use crate::infra::secret_box::SecretBox;
 use crate::infra::tasks::Tasks;
 
 /// Lanes that are looked at in one turn.
-const LANES_AT_ONCE: i32 = 1000;
+const LANES_AT_ONCE: u16 = 1000;
 /// Longest try, its answer included.
 const TRY_WITHIN: Duration = Duration::from_secs(15);
 
@@ -55,6 +56,7 @@ pub struct Inside {
     pub(super) lookup: SharedLookup<SystemLookup>,
     pub(super) broker: Option<Events>,
     pub(super) lanes: Lanes,
+    marks: Marks,
     /// The first event that nobody has looked at yet.
     first_new: LowWater<i64>,
     pub(super) lease: Duration,
@@ -108,7 +110,7 @@ impl Relay {
     #[must_use]
     pub fn new(parts: RelayParts) -> Self {
         let RelayParts { db, clock, ids, secrets, tasks, outside, http, lookup, broker, lease } = parts;
-        let (lanes, first_new) = (Lanes::default(), LowWater::default());
+        let (lanes, marks, first_new) = (Lanes::default(), Marks::default(), LowWater::default());
         Self(Arc::new(Inside {
             db,
             clock,
@@ -120,6 +122,7 @@ impl Relay {
             lookup,
             broker,
             lanes,
+            marks,
             first_new,
             lease,
         }))
@@ -181,14 +184,15 @@ impl Relay {
             lane::siblings(BROKER).into_iter().for_each(|lane| room.close(lane));
         }
         let (mut conn, from) = (self.db.conn().await?, self.lanes.turn());
+        let looks = self.marks.look(&from, LANES_AT_ONCE);
         let claimed = effect!(
             "outbox.claim",
-            store::claim_due(&mut conn, now, leased_until, &room, (&from, LANES_AT_ONCE)).await
-        );
-        let (last_lane, due) = claimed?;
-        self.lanes.turn_to(last_lane.unwrap_or_default());
-        self.lanes.note_full(&room, due.iter().map(|delivery| delivery.lane.as_str()));
-        Ok(due)
+            store::claim_due(&mut conn, now, leased_until, &room, &looks, (&from, LANES_AT_ONCE)).await
+        )?;
+        self.marks.found(&looks, &claimed.seen, claimed.last_lane.as_deref(), now);
+        self.lanes.turn_to(claimed.next_turn(&room).unwrap_or_default());
+        self.lanes.note_full(&room, claimed.taken.iter().map(|delivery| delivery.lane.as_str()));
+        Ok(claimed.taken)
     }
 
     /// Sends all of these in the background.

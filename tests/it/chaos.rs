@@ -1,8 +1,8 @@
 //! Chaos: three instances that answer merchants, and work or leave that to others, and one that only works, behind wires
 //! that break and by clocks that are off, over stores that crash and fail over, with a channel that hangs, rivals for the
-//! same orders, an endpoint that is not always well, and merchants who ask until they know. Afterwards everything comes to
-//! its end by itself, every invariant holds, the channel's books and ours agree both ways, and what the merchants were told
-//! is so.
+//! same orders, an endpoint that is not always well, operators who decide over large refunds, and merchants who ask until
+//! they know. Afterwards everything comes to its end by itself, every invariant holds, the channel's books and ours agree
+//! both ways, what the merchants were told is so, and the statements of those days show no difference.
 //!
 //! Twenty kills by default, half of them around one Redis and half around a master, a replica and sentinels, with a crash
 //! of PostgreSQL there and a failover here; `PAYONCE_KILLS=…` any other number, each twenty of a world with one crash and
@@ -24,6 +24,7 @@ mod judge;
 mod judged;
 mod life;
 mod metering;
+mod operators;
 mod proxy;
 mod redis_side;
 mod rest;

@@ -1,13 +1,25 @@
 -- `claim_due`: takes what is due, each lane its share, each order in its turn.
-WITH RECURSIVE lane (name, first_due_at, place) AS (
-  (SELECT lane, due_at, 1 FROM deliveries WHERE coalesce(status, 'due') = 'PENDING' AND lane > $7
-   ORDER BY lane, due_at LIMIT 1)
+WITH RECURSIVE lane (name, first_due_at, place, mark) AS (
+  SELECT $7::text, NULL::timestamptz, 0, 1
   UNION ALL
-  -- From one lane to the next, whatever waits in them.
-  SELECT next.name, next.first_due_at, place + 1
-  FROM lane, LATERAL (SELECT delivery.lane, delivery.due_at FROM deliveries AS delivery
-                      WHERE coalesce(delivery.status, 'due') = 'PENDING' AND delivery.lane > lane.name
-                      ORDER BY delivery.lane, delivery.due_at LIMIT 1) AS next (name, first_due_at)
+  -- From one lane to the next, whatever waits in them. One that has a mark is come to at its mark, so that nobody walks
+  -- past all that it had; and also where nothing is behind it.
+  SELECT next.name, next.first_due_at, place + 1,
+         lane.mark + CASE WHEN next.name = ($9::text[])[lane.mark] THEN 1 ELSE 0 END
+  FROM lane, LATERAL (
+      (SELECT delivery.lane, delivery.due_at FROM deliveries AS delivery
+       WHERE coalesce(delivery.status, 'due') = 'PENDING'
+         -- Up to the next mark; and no name is behind this.
+         AND delivery.lane > lane.name AND delivery.lane < coalesce(($9::text[])[lane.mark], chr(1114111))
+       ORDER BY delivery.lane, delivery.due_at LIMIT 1)
+      UNION ALL
+      SELECT ($9::text[])[lane.mark],
+             (SELECT delivery.due_at FROM deliveries AS delivery
+              WHERE coalesce(delivery.status, 'due') = 'PENDING'
+                AND delivery.lane = ($9::text[])[lane.mark] AND delivery.due_at >= ($10::timestamptz[])[lane.mark]
+              ORDER BY delivery.due_at LIMIT 1)
+      WHERE ($9::text[])[lane.mark] IS NOT NULL
+      ORDER BY 1 LIMIT 1) AS next (name, first_due_at)
   WHERE place < $6
 ), due AS MATERIALIZED (
   SELECT one.place_of_row
@@ -40,8 +52,11 @@ WITH RECURSIVE lane (name, first_due_at, place) AS (
   RETURNING delivery.event_id, delivery.kind, delivery.event, delivery.merchant_id, delivery.order_no,
             delivery.lane, delivery.url, delivery.body, delivery.attempts, delivery.leased_until
 )
-SELECT turn.last_lane, event_id AS "event_id?", kind AS "kind?: DeliveryKind", event AS "event?",
-       merchant_id AS "merchant_id?", order_no AS "order_no?", taken.lane AS "lane?", url AS "url?",
-       body AS "body?", attempts AS "attempts?", leased_until AS "leased_until?"
-FROM (SELECT (SELECT name FROM lane WHERE place = $6) AS last_lane) AS turn
-LEFT JOIN taken ON true
+-- First the lanes that were come to, then what was taken of them.
+SELECT name AS "seen?", first_due_at AS "first_due_at?", place = $6 AS "is_last?", NULL::bigint AS "event_id?",
+       NULL AS "kind?: DeliveryKind", NULL AS "event?", NULL AS "merchant_id?", NULL AS "order_no?", NULL AS "lane?",
+       NULL AS "url?", NULL AS "body?", NULL::integer AS "attempts?", NULL::timestamptz AS "leased_until?"
+FROM lane WHERE place > 0
+UNION ALL
+SELECT NULL, NULL, NULL, event_id, kind, event, merchant_id, order_no, lane, url, body, attempts, leased_until
+FROM taken

@@ -46,6 +46,8 @@ rules! {
     UsageIsHeard,
     /// A hold is moved by what was acknowledged, and by nothing that was refused.
     HoldsMoveAsTold,
+    /// A refund that an operator let go is not kept back, nor the other way about.
+    DecisionsStay,
     /// What was refused is not there.
     RefusedIsAbsent,
     /// However often it was asked for until the answer was known, it is there once.
@@ -83,6 +85,7 @@ pub fn judge(log: &[Told], heard: &[Heard], there: &[Thing]) -> Vec<Violation> {
     case.things_are_as_told();
     case.things_were_asked_for();
     case.acknowledged_money_is_known();
+    case.decisions_stay();
     case.news_are_heard_alike(heard);
     case.ends_are_heard(heard, there);
     for (number, told) in about {
@@ -180,6 +183,17 @@ impl Case<'_> {
             let wrong = known.first().map(|money| differences(money, &told.body));
             if wrong.as_ref().is_none_or(|wrong| !wrong.is_empty()) {
                 self.complain(Rule::AcknowledgedMoneyIsKnown, format!("{told:#?}, and there: {wrong:#?}"));
+            }
+        }
+    }
+
+    fn decisions_stay(&mut self) {
+        for told in self.log.iter().filter(|told| told.is_done()) {
+            let Some((refund_no, is_let_go)) = told.decides() else { continue };
+            let refund = self.there.named(Kind::Refund, refund_no).first();
+            let is_kept_back = refund.map(|refund| text(&refund.standing, "failure").starts_with("rejected"));
+            if is_kept_back != Some(!is_let_go) {
+                self.complain(Rule::DecisionsStay, format!("{told:#?}, and there is {refund:#?}"));
             }
         }
     }

@@ -42,6 +42,14 @@ fn orders_told() -> Vec<Told> {
         told("/orders/1", "", Value::Null, 200, &json!({"status": "PAID"})),
         told("/orders/1/close", "X-A", json!({}), 409, &too_late),
         told("/refunds", "R-A", json!({"refund_no": "R-A"}), 201, &refund),
+        told("/admin/refunds/R-A/approve", "", json!({}), 200, &refund),
+        told(
+            "/admin/refunds/R-A/reject",
+            "",
+            json!({}),
+            409,
+            &json!({"code": "REFUND_NOT_AWAITING_APPROVAL"}),
+        ),
         told("/refunds", "R-B", json!({"refund_no": "R-B"}), 422, &json!({"code": "REFUND_EXCEEDS_PAID"})),
         told("/orders", "O-B", json!({"metadata": {"mark": "B"}}), 201, &made),
         told("/pay/url", "L-B", json!({"order_no": "2"}), 402, &no_link),
@@ -188,6 +196,12 @@ const SEEDS: &[Seed] = &[
     (Rule::HoldsMoveAsTold, |h| h.stands("K", "charged", json!(3))),
     (Rule::HoldsMoveAsTold, |h| h.stands("K", "units", json!(1))),
     (Rule::HoldsMoveAsTold, |h| h.forget("L-1")),
+    // Decided otherwise, decided twice, and over nothing.
+    (Rule::DecisionsStay, |h| h.stands("R-A", "failure", json!("rejected: no"))),
+    (Rule::DecisionsStay, |h| h.told("/admin/refunds/R-A/reject").status = 200),
+    (Rule::DecisionsStay, |h| {
+        h.told("/admin/refunds/R-A/approve").path = "/admin/refunds/R-B/approve".to_owned()
+    }),
     (Rule::RefusedIsAbsent, |h| {
         h.there.push(thing(Kind::Refund, "R-B", json!({"refund_no": "R-B"}), json!({})));
     }),

@@ -14,6 +14,8 @@ const GIVEN_UP: &str = "
     SELECT 'delivery of event ' || event_id || ' is ' || status || coalesce(': ' || last_error, '')
     FROM deliveries WHERE status NOT IN ('PENDING', 'DELIVERED')
     UNION ALL
+    SELECT 'refund ' || refund_no || ' waits for an operator' FROM refunds WHERE status = 'AWAITING_APPROVAL'
+    UNION ALL
     SELECT 'exception ' || kind || ' of ' || subject || ': ' || detail FROM exceptions
     WHERE status = 'OPEN'
       -- Work may use more than its user has, and what it cost is owed then.

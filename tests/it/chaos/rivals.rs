@@ -53,6 +53,9 @@ impl Seller {
         if self.one_in(2) {
             body["return_stock"] = json!(true);
         }
-        self.post("/refunds", refund_no, body).await;
+        let asked = self.post("/refunds", refund_no, body).await;
+        if asked.is_done() && asked.reply()["status"] == "AWAITING_APPROVAL" {
+            self.decide(refund_no).await;
+        }
     }
 }

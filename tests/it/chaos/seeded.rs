@@ -81,6 +81,13 @@ const SEEDS: &[(&str, &[&str])] = &[
          VALUES (0, 'REPLAY_CALLBACK', 'a', 'a', '', 'DEAD', now(), now(), now())",
         &["delivery of event 0 is DEAD"],
     ),
+    (
+        "INSERT INTO refunds (refund_id, merchant_id, refund_no, order_no, pay_order_id, amount, currency, status, reason,
+                              created_at, updated_at)
+         SELECT 'rf_w', merchant_id, 'W', order_no, paid_by, 1, currency, 'AWAITING_APPROVAL', 'r', now(), now()
+         FROM orders WHERE order_no = 'A'",
+        &["refund W waits for an operator"],
+    ),
     ("UPDATE usage_holds SET shortfall = 0 WHERE shortfall > 0", &["exception USAGE_SHORTFALL"]),
     (
         "UPDATE exceptions SET status = 'OPEN', action = NULL, resolved_by = NULL, reason = NULL

@@ -21,7 +21,7 @@ const ALL: &str = "
     UNION ALL
     SELECT 'Refund', refund_no,
            jsonb_build_object('refund_no', refund_no, 'order_no', order_no, 'amount', amount, 'currency', currency),
-           jsonb_build_object('status', status)
+           jsonb_build_object('status', status, 'failure', failure)
     FROM refunds WHERE refund_no LIKE 'R-' || $1 || '%'
     UNION ALL
     SELECT 'Settlement', order_no,

@@ -92,6 +92,12 @@ impl Told {
         self.is_done() && self.path.ends_with(action)
     }
 
+    /// The refund that an operator decided over, and whether it was let go.
+    pub fn decides(&self) -> Option<(&str, bool)> {
+        let (refund_no, verb) = self.path.strip_prefix("/admin/refunds/")?.split_once('/')?;
+        Some((refund_no, verb == "approve"))
+    }
+
     /// The thing that it asked for, where it asked for one.
     pub fn asked_for(&self) -> Option<(Kind, String)> {
         Some(match self.path.as_str() {

@@ -6,6 +6,8 @@ use std::sync::atomic::Ordering;
 use std::time::{Duration, Instant};
 
 use futures_util::future::join_all;
+use serde_json::json;
+use time::Date;
 
 use super::client::Merchant;
 use super::faults::{Faults, Turns};
@@ -17,6 +19,7 @@ use super::rest::{SHELF, unrest};
 use super::there;
 use super::told::{Kind, Thing, differences};
 use crate::support::service::Shop;
+use crate::support::statements::assert_explained;
 use crate::support::{Chance, TestOptions, stores};
 
 const SELLERS: usize = 8;
@@ -37,6 +40,8 @@ pub struct World {
     chapters: usize,
     orders: usize,
     since: Instant,
+    /// The first day, by the channel's clock.
+    begun_on: Date,
 }
 
 impl World {
@@ -55,10 +60,12 @@ impl World {
         let endpoint = Endpoint::start().await;
         shop.app.tell_at(Some(&endpoint.url)).await;
         shop.app.rebate_rule(None, "0.07").await;
+        shop.app.sql("UPDATE merchants SET refund_approval_above = 1000 WHERE merchant_id = 'demo'").await;
         shop.app.tokens("3").await;
         let faults = Faults::around(shop.clone(), postgres, redis, chance.another(), turns).await;
         let merchant = Arc::new(Merchant::new(faults.instances.urls()));
-        Self { shop, merchant, endpoint, faults, chance, chapters: 0, orders: 0, since }
+        let begun_on = shop.app.clock.now().date();
+        Self { shop, merchant, endpoint, faults, chance, chapters: 0, orders: 0, since, begun_on }
     }
 
     /// A storm with so many kills, and what becomes of it.
@@ -144,6 +151,24 @@ impl World {
         }
     }
 
+    /// Every day of it, compared with what the channel says of that day, shows no difference.
+    async fn be_reconciled(&self) {
+        let app = &self.shop.app;
+        let mut day = self.begun_on;
+        let morning = app.wait_for_ten();
+        while day < morning {
+            let run = app.reconcile(day).await;
+            assert_eq!(
+                (&run["status"], app.differences(&run).await),
+                (&json!("DONE"), Vec::new()),
+                "{run:#}"
+            );
+            assert_explained(&run);
+            println!("{day}: {}", run["totals"]);
+            day = day.next_day().expect("a day");
+        }
+    }
+
     pub async fn end(mut self) {
         println!(
             "{} orders in {:?}, {} times unknown",
@@ -156,6 +181,7 @@ impl World {
         // Whoever looks on has nothing to finish.
         let unfinished = self.shop.unfinished().await;
         assert!(unfinished.is_empty(), "{unfinished:#?}");
+        self.be_reconciled().await;
         let Self { shop, merchant, faults, .. } = self;
         let Faults { shop: one, instances, postgres, redis, .. } = faults;
         drop((one, instances, merchant));

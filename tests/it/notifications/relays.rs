@@ -85,6 +85,47 @@ async fn what_is_committed_late_is_told_in_its_turn_also_beside_a_snapshot_that_
     app.end().await;
 }
 
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn beside_a_snapshot_that_stays_open_no_turn_walks_past_all_that_its_lane_had() {
+    const HAD: i64 = 20_000;
+    const TURNS: i64 = 30;
+    let app = TestApp::start().await;
+    let mut looking = app.direct_connection().await;
+    run(&mut looking, "BEGIN ISOLATION LEVEL REPEATABLE READ; SELECT count(*) FROM outbox").await;
+    app.sql(&format!(
+        "INSERT INTO deliveries (event_id, kind, event, merchant_id, order_no, lane, body, status, due_at, created_at,
+                                 updated_at)
+         SELECT g, 'REPLAY_CALLBACK', 'story.told', 'demo', 'O' || g, 'demo', '{{}}', 'PENDING',
+                CASE WHEN g = 0 THEN now() + interval '1 day' ELSE now() - interval '1 hour' END, now(), now()
+         FROM generate_series(0, {HAD}) AS g;
+         UPDATE deliveries SET status = 'DELIVERED' WHERE event_id > 0"
+    ))
+    .await;
+    let options = TestOptions {
+        database_url: Some(app.database_url.clone()),
+        redis_url: Some(app.redis_url.clone()),
+        ..TestOptions::default()
+    };
+    let telling = TestApp::start_with(options).await;
+    for turn in 0..TURNS {
+        telling.instance.app.relay.run_once().await.expect("a turn");
+        if turn < 3 {
+            // Its mark settles.
+            tokio::time::sleep(Duration::from_millis(1_100)).await;
+        }
+    }
+    // A connection tells what it read when it is closed.
+    telling.instance.app.db.close().await;
+    let read = "SELECT idx_tup_read FROM pg_stat_user_indexes WHERE indexrelname = 'deliveries_due'";
+    let read: i64 =
+        sqlx::query_scalar(read).fetch_one(&mut app.direct_connection().await).await.expect("a figure");
+    println!("{read} entries were read in {TURNS} turns");
+    assert!((HAD..TURNS * HAD / 3).contains(&read), "{read} entries were read in {TURNS} turns");
+    run(&mut looking, "COMMIT").await;
+    app.sql("DELETE FROM deliveries").await;
+    app.end().await;
+}
+
 /// An event of an order.
 fn appended(order_no: &str, seq: usize) -> String {
     format!(

@@ -187,7 +187,7 @@ impl Shop {
                                  WHERE told.pay_order_id = attempt.pay_order_id), ', never told')
              FROM pay_orders AS attempt JOIN sandbox.trades AS trade USING (pay_order_id)
              WHERE attempt.status = 'PAYING' AND trade.status <> 'OPEN'
-                OR attempt.status = 'CLOSED' AND trade.status = 'OPEN'
+                OR attempt.status IN ('CLOSED', 'FAILED') AND trade.status = 'OPEN'
              UNION ALL
              SELECT 'order ' || order_no || ' with '
                     || coalesce((SELECT string_agg(status, ', ') FROM pay_orders
