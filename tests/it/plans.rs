@@ -337,7 +337,7 @@ async fn money_at_risk_is_found_past_all_that_is_over() {
         let expected = [
             "accounts_pkey",
             "exceptions_one_open",
-            "last_audit_pkey",
+            "last_audit",
             "reconciliation_items_open",
             "reconciliation_items_pkey",
             "refunds_unfinished",

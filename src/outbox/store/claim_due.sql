@@ -1,6 +1,6 @@
 -- `claim_due`: takes what is due, each lane its share, each order in its turn.
 WITH RECURSIVE lane (name, first_due_at, place, mark) AS (
-  SELECT $7::text, NULL::timestamptz, 0, 1
+  SELECT $7::text COLLATE "C", NULL::timestamptz, 0, 1
   UNION ALL
   -- From one lane to the next, whatever waits in them. One that has a mark is come to at its mark, so that nobody walks
   -- past all that it had; and also where nothing is behind it.
@@ -13,7 +13,7 @@ WITH RECURSIVE lane (name, first_due_at, place, mark) AS (
          AND delivery.lane > lane.name AND delivery.lane < coalesce(($9::text[])[lane.mark], chr(1114111))
        ORDER BY delivery.lane, delivery.due_at LIMIT 1)
       UNION ALL
-      SELECT ($9::text[])[lane.mark],
+      SELECT ($9::text[])[lane.mark] COLLATE "C",
              (SELECT delivery.due_at FROM deliveries AS delivery
               WHERE coalesce(delivery.status, 'due') = 'PENDING'
                 AND delivery.lane = ($9::text[])[lane.mark] AND delivery.due_at >= ($10::timestamptz[])[lane.mark]

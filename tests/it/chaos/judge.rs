@@ -190,9 +190,8 @@ impl Case<'_> {
     fn decisions_stay(&mut self) {
         for told in self.log.iter().filter(|told| told.is_done()) {
             let Some((refund_no, is_let_go)) = told.decides() else { continue };
-            let refund = self.there.named(Kind::Refund, refund_no).first();
-            let is_kept_back = refund.map(|refund| text(&refund.standing, "failure").starts_with("rejected"));
-            if is_kept_back != Some(!is_let_go) {
+            let Some(refund) = self.there.named(Kind::Refund, refund_no).first() else { continue };
+            if text(&refund.standing, "failure").starts_with("rejected") == is_let_go {
                 self.complain(Rule::DecisionsStay, format!("{told:#?}, and there is {refund:#?}"));
             }
         }

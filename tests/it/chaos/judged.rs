@@ -196,12 +196,9 @@ const SEEDS: &[Seed] = &[
     (Rule::HoldsMoveAsTold, |h| h.stands("K", "charged", json!(3))),
     (Rule::HoldsMoveAsTold, |h| h.stands("K", "units", json!(1))),
     (Rule::HoldsMoveAsTold, |h| h.forget("L-1")),
-    // Decided otherwise, decided twice, and over nothing.
+    // Decided otherwise, and decided twice.
     (Rule::DecisionsStay, |h| h.stands("R-A", "failure", json!("rejected: no"))),
     (Rule::DecisionsStay, |h| h.told("/admin/refunds/R-A/reject").status = 200),
-    (Rule::DecisionsStay, |h| {
-        h.told("/admin/refunds/R-A/approve").path = "/admin/refunds/R-B/approve".to_owned()
-    }),
     (Rule::RefusedIsAbsent, |h| {
         h.there.push(thing(Kind::Refund, "R-B", json!({"refund_no": "R-B"}), json!({})));
     }),
