@@ -98,7 +98,8 @@ pub(super) async fn make_link(
 }
 
 /// A refusal ends the attempt, but for one reason: an earlier call was carried out although its answer was lost, and
-/// the channel refuses the repeat. What it opened is closed there; when somebody paid, it has the money all the same.
+/// the channel refuses the repeat. What it knows as open is closed there; when somebody paid, it has the money all the
+/// same.
 async fn fail_unless_paid(
     app: &App,
     channel: &dyn Channel,
@@ -116,14 +117,22 @@ async fn fail_unless_paid(
             report::apply(app, &Report::of_attempt(&attempt, state, Origin::Query)).await?;
             Ok(Linked::Moved)
         }
-        Ok(_) => {
+        Ok(state) => {
             let kept = keep.map(|keep| keep.row(Err(refusal.clone())));
             let mut conn = app.db.conn().await?;
             let is_ended = effect!(
                 "pay.refuse",
                 store::set_failed(&mut conn, &attempt, &refusal, kept.as_ref(), app.now()).await
             )?;
-            if is_ended { Err(PayError::ChannelRefused(refusal)) } else { Ok(Linked::Moved) }
+            drop(conn);
+            if is_ended {
+                return Err(PayError::ChannelRefused(refusal));
+            }
+            // Its link may have been published in this moment: nobody is to be sent to a trade that is closed.
+            if state == TradeState::Closed {
+                report::apply(app, &Report::of_attempt(&attempt, state, Origin::Query)).await?;
+            }
+            Ok(Linked::Moved)
         }
         // Also a refusal to answer: it says nothing about the money.
         Err(error) => Err(leave_to_task(app, &attempt, Action::DrivePayOrder, &error).await?),

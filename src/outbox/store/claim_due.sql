@@ -52,7 +52,7 @@ WITH RECURSIVE lane (name, first_due_at, place, mark) AS (
   RETURNING delivery.event_id, delivery.kind, delivery.event, delivery.merchant_id, delivery.order_no,
             delivery.lane, delivery.url, delivery.body, delivery.attempts, delivery.leased_until
 )
--- First the lanes that were come to, then what was taken of them.
+-- The lanes that were come to, and what was taken of them.
 SELECT name AS "seen?", first_due_at AS "first_due_at?", place = $6 AS "is_last?", NULL::bigint AS "event_id?",
        NULL AS "kind?: DeliveryKind", NULL AS "event?", NULL AS "merchant_id?", NULL AS "order_no?", NULL AS "lane?",
        NULL AS "url?", NULL AS "body?", NULL::integer AS "attempts?", NULL::timestamptz AS "leased_until?"

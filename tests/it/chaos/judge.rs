@@ -191,7 +191,8 @@ impl Case<'_> {
         for told in self.log.iter().filter(|told| told.is_done()) {
             let Some((refund_no, is_let_go)) = told.decides() else { continue };
             let Some(refund) = self.there.named(Kind::Refund, refund_no).first() else { continue };
-            if text(&refund.standing, "failure").starts_with("rejected") == is_let_go {
+            let is_kept_back = text(&refund.standing, "failure").starts_with("rejected");
+            if is_kept_back == is_let_go || is_kept_back && text(&refund.standing, "status") != "FAILED" {
                 self.complain(Rule::DecisionsStay, format!("{told:#?}, and there is {refund:#?}"));
             }
         }

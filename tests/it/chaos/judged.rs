@@ -196,9 +196,14 @@ const SEEDS: &[Seed] = &[
     (Rule::HoldsMoveAsTold, |h| h.stands("K", "charged", json!(3))),
     (Rule::HoldsMoveAsTold, |h| h.stands("K", "units", json!(1))),
     (Rule::HoldsMoveAsTold, |h| h.forget("L-1")),
-    // Decided otherwise, and decided twice.
+    // Decided otherwise, decided twice, and made all the same.
     (Rule::DecisionsStay, |h| h.stands("R-A", "failure", json!("rejected: no"))),
     (Rule::DecisionsStay, |h| h.told("/admin/refunds/R-A/reject").status = 200),
+    (Rule::DecisionsStay, |h| {
+        h.told("/admin/refunds/R-A/approve").status = 409;
+        h.told("/admin/refunds/R-A/reject").status = 200;
+        h.stands("R-A", "failure", json!("rejected: no"));
+    }),
     (Rule::RefusedIsAbsent, |h| {
         h.there.push(thing(Kind::Refund, "R-B", json!({"refund_no": "R-B"}), json!({})));
     }),
