@@ -242,13 +242,7 @@ async fn a_sweep_finds_what_was_left_alone() {
 #[tokio::test]
 async fn a_paused_lane_rests_everywhere_until_it_is_told_to_go_on() {
     let app = TestApp::start().await;
-    let other = TestApp::start_with(TestOptions {
-        workers: true,
-        database_url: Some(app.database_url.clone()),
-        redis_url: Some(app.redis_url.clone()),
-        ..TestOptions::default()
-    })
-    .await;
+    let other = TestApp::start_with(TestOptions { workers: true, ..TestOptions::over(&app) }).await;
     let paused = app.admin_post("/admin/lanes/REALTIME/pause", json!({"reason": "the channel moves"})).await;
     assert_eq!(paused.expect(200).body["data"][0]["paused_by"], "operator");
     app.paid("P1").await;

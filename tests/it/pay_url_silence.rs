@@ -66,7 +66,7 @@ async fn a_channel_that_stays_silent_until_the_order_is_over_leaves_it_closed() 
     app.order("A1").await;
     app.fault(FaultOp::Create, FaultKind::TimeoutAfter, 1, Some(1_200)).await;
     assert_eq!(app.pay_url("A1").await.problem(503), "CHANNEL_UNAVAILABLE");
-    let pay_order = app.attempts_of("A1").await.remove(0)["pay_order_id"].as_str().unwrap().to_owned();
+    let pay_order = app.begun_attempt_of("A1").await;
     app.clock.advance(seconds(1_801));
     app.run_until_idle().await;
     assert_eq!(
@@ -100,7 +100,7 @@ async fn money_that_came_while_the_channel_was_silent_is_found_by_the_same_reque
     app.order("A1").await;
     app.fault(FaultOp::Create, FaultKind::TimeoutAfter, 1, Some(1_200)).await;
     assert_eq!(app.pay_url("A1").await.problem(503), "CHANNEL_UNAVAILABLE");
-    let pay_order = app.attempts_of("A1").await.remove(0)["pay_order_id"].as_str().unwrap().to_owned();
+    let pay_order = app.begun_attempt_of("A1").await;
 
     // The channel has the trade; its buyer pays, and the callback is lost.
     app.sandbox_pay(&pay_order, json!({"notify": false})).await.expect(200);
@@ -116,7 +116,7 @@ async fn money_that_came_while_the_channel_was_silent_is_found_by_the_task() {
     app.order("A1").await;
     app.fault(FaultOp::Create, FaultKind::TimeoutAfter, 1, Some(1_200)).await;
     assert_eq!(app.pay_url("A1").await.problem(503), "CHANNEL_UNAVAILABLE");
-    let pay_order = app.attempts_of("A1").await.remove(0)["pay_order_id"].as_str().unwrap().to_owned();
+    let pay_order = app.begun_attempt_of("A1").await;
     app.sandbox_pay(&pay_order, json!({"notify": false})).await.expect(200);
     app.clock.advance(seconds(5));
     app.run_until_idle().await;
@@ -235,7 +235,7 @@ async fn a_repeat_that_is_refused_leaves_nothing_payable_of_the_call_before_it()
         app.order(order_no).await;
         app.fault(FaultOp::Create, FaultKind::TimeoutAfter, 1, Some(1_200)).await;
         assert_eq!(app.pay_url(order_no).await.problem(503), "CHANNEL_UNAVAILABLE");
-        let id = app.attempts_of(order_no).await.remove(0)["pay_order_id"].as_str().unwrap().to_owned();
+        let id = app.begun_attempt_of(order_no).await;
         assert_eq!(app.sandbox_trade(&id).await["status"], "OPEN");
         app.fault(FaultOp::Create, FaultKind::Refuse, 1, None).await;
         id

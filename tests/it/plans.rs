@@ -245,12 +245,7 @@ async fn a_list_reads_what_it_shows_and_not_what_is_over() {
     )
     .await;
     // A connection tells what it read when it is closed.
-    let options = TestOptions {
-        database_url: Some(app.database_url.clone()),
-        redis_url: Some(app.redis_url.clone()),
-        ..TestOptions::default()
-    };
-    let looking = TestApp::start_with(options).await;
+    let looking = TestApp::start_with(TestOptions::over(&app)).await;
     let before = rows_read(&app).await;
     for path in [
         "/admin/compensations?subject=rf_7",

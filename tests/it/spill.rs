@@ -65,12 +65,7 @@ async fn status(app: &TestApp) -> Value {
 #[tokio::test]
 async fn results_come_back_at_any_instance_and_twice_is_as_good_as_once() {
     let app = TestApp::start().await;
-    let other = TestApp::start_with(TestOptions {
-        database_url: Some(app.database_url.clone()),
-        redis_url: Some(app.redis_url.clone()),
-        ..TestOptions::default()
-    })
-    .await;
+    let other = TestApp::start_with(TestOptions::over(&app)).await;
     withdraw(&app).await;
     break_writes(&app, "withdrawals", "NEW.status = 'SUCCEEDED'").await;
     work(&app).await;

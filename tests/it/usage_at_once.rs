@@ -22,13 +22,7 @@ async fn start(redis_url: Option<String>) -> TestApp {
 
 /// Another instance over the same stores.
 async fn beside(app: &TestApp) -> TestApp {
-    let options = TestOptions {
-        database_url: Some(app.database_url.clone()),
-        redis_url: Some(app.redis_url.clone()),
-        clock: app.clock.clone(),
-        ..TestOptions::default()
-    };
-    TestApp::start_with(options).await
+    TestApp::start_with(TestOptions { clock: app.clock.clone(), ..TestOptions::over(app) }).await
 }
 
 /// How many deadlocks PostgreSQL has met, once these instances are gone: what a connection knows of that is told at

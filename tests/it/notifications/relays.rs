@@ -101,12 +101,7 @@ async fn beside_a_snapshot_that_stays_open_no_turn_walks_past_all_that_its_lane_
          UPDATE deliveries SET status = 'DELIVERED' WHERE event_id > 0"
     ))
     .await;
-    let options = TestOptions {
-        database_url: Some(app.database_url.clone()),
-        redis_url: Some(app.redis_url.clone()),
-        ..TestOptions::default()
-    };
-    let telling = TestApp::start_with(options).await;
+    let telling = TestApp::start_with(TestOptions::over(&app)).await;
     for turn in 0..TURNS {
         telling.instance.app.relay.run_once().await.expect("a turn");
         if turn < 3 {

@@ -37,6 +37,17 @@ pub struct TestOptions {
     pub vars: Vec<(&'static str, String)>,
 }
 
+impl TestOptions {
+    /// Of another instance over the stores of this one.
+    pub fn over(app: &TestApp) -> Self {
+        Self {
+            database_url: Some(app.database_url.clone()),
+            redis_url: Some(app.redis_url.clone()),
+            ..Self::default()
+        }
+    }
+}
+
 impl Default for TestOptions {
     fn default() -> Self {
         Self { workers: false, database_url: None, redis_url: None, clock: Clock::system(), vars: Vec::new() }
