@@ -70,8 +70,11 @@ async fn main() -> Result<(), Failure> {
     let wanted: Vec<String> = std::env::args().skip(1).filter(|arg| !arg.starts_with('-')).collect();
     let mut stage = Stage::set(Settings::read()?).await?;
     let outcome = scenes::play(&mut stage, &wanted).await;
-    let figures = stage.table.text();
+    let (figures, verdict) = (stage.table.text(), stage.table.verdict());
     println!("\n{figures}");
     stage.strike(outcome).await?;
-    if wanted.is_empty() { page::write(&figures) } else { Ok(()) }
+    if wanted.is_empty() {
+        page::write(&figures)?;
+    }
+    verdict
 }

@@ -16,65 +16,85 @@ mod settlements;
 mod timeouts;
 mod usage;
 
-/// Plays those whose name contains one of the words; all of them without words.
+/// Plays those whose name contains one of the words; all of them without words. A scene that fails is named in the
+/// table, and those behind it are played: a run of more than an hour is not lost by one of them.
 pub async fn play(stage: &mut Stage, wanted: &[String]) -> Result<(), Failure> {
     let is_wanted = |name: &str| wanted.is_empty() || wanted.iter().any(|word| name.contains(word.as_str()));
     requests::warm_up(stage).await?;
     for scene in requests::SCENES.iter().filter(|scene| is_wanted(scene.name)) {
-        scene.play(stage).await.map_err(|error| format!("{}: {error}", scene.name))?;
+        let outcome = scene.play(stage).await;
+        stage.table.heard(scene.name, outcome);
     }
     if is_wanted("usage") {
-        usage::hold_and_confirm(stage).await?;
+        let outcome = usage::hold_and_confirm(stage).await;
+        stage.table.heard("usage", outcome);
     }
     if is_wanted("refunds") {
-        refunds::driven(stage).await?;
+        let outcome = refunds::driven(stage).await;
+        stage.table.heard("refunds", outcome);
     }
     if is_wanted("instances") {
-        instances::more_over_one(stage).await?;
+        let outcome = instances::more_over_one(stage).await;
+        stage.table.heard("instances", outcome);
     }
     if is_wanted("overhead") {
-        overhead::of_lock_and_key(stage).await?;
+        let outcome = overhead::of_lock_and_key(stage).await;
+        stage.table.heard("overhead", outcome);
     }
     if is_wanted("storm") {
-        crowds::storm_on_one_order(stage).await?;
-        crowds::others_beside_a_storm(stage).await?;
+        let outcome = crowds::storm_on_one_order(stage).await;
+        stage.table.heard("storm", outcome);
+        let outcome = crowds::others_beside_a_storm(stage).await;
+        stage.table.heard("storm", outcome);
     }
     if is_wanted("half-open") {
-        crowds::others_beside_half_open(stage).await?;
+        let outcome = crowds::others_beside_half_open(stage).await;
+        stage.table.heard("half-open", outcome);
     }
     if is_wanted("rush") {
-        rush::against_the_peak(stage).await?;
+        let outcome = rush::against_the_peak(stage).await;
+        stage.table.heard("rush", outcome);
     }
     if is_wanted("timeouts") {
-        timeouts::all_at_once(stage).await?;
+        let outcome = timeouts::all_at_once(stage).await;
+        stage.table.heard("timeouts", outcome);
     }
     if is_wanted("settlement in batch") {
-        settlements::in_batch(stage).await?;
+        let outcome = settlements::in_batch(stage).await;
+        stage.table.heard("settlement in batch", outcome);
     }
     if is_wanted("events") {
-        events::throughput(stage).await?;
+        let outcome = events::throughput(stage).await;
+        stage.table.heard("events", outcome);
     }
     if is_wanted("freshness") {
-        events::freshness(stage).await?;
+        let outcome = events::freshness(stage).await;
+        stage.table.heard("freshness", outcome);
     }
     if is_wanted("compensation") {
-        compensation::tasks_at_once(stage).await?;
+        let outcome = compensation::tasks_at_once(stage).await;
+        stage.table.heard("compensation", outcome);
     }
     if is_wanted("lateness") {
-        timeouts::lateness(stage).await?;
+        let outcome = timeouts::lateness(stage).await;
+        stage.table.heard("lateness", outcome);
     }
     // Last: what they leave in the tables would be beside whatever is measured after them.
     if is_wanted("pending timeouts") {
-        growth::of_timeouts(stage).await?;
+        let outcome = growth::of_timeouts(stage).await;
+        stage.table.heard("pending timeouts", outcome);
     }
     if is_wanted("a long look") {
-        growth::of_a_long_look(stage).await?;
+        let outcome = growth::of_a_long_look(stage).await;
+        stage.table.heard("a long look", outcome);
     }
     if is_wanted("done rows") {
-        growth::of_what_is_done(stage).await?;
+        let outcome = growth::of_what_is_done(stage).await;
+        stage.table.heard("done rows", outcome);
     }
     if is_wanted("growth") {
-        growth::of_tables(stage).await?;
+        let outcome = growth::of_tables(stage).await;
+        stage.table.heard("growth", outcome);
     }
     stage.note_memory()
 }

@@ -1,5 +1,6 @@
 //! The figures, and the table in which they are printed.
 
+use super::Failure;
 use super::load::Run;
 use super::profile::COUNTED;
 
@@ -84,6 +85,7 @@ pub struct Table {
     ratios: Vec<String>,
     profiles: Vec<String>,
     values: Vec<String>,
+    failures: Vec<String>,
 }
 
 impl Table {
@@ -117,6 +119,19 @@ impl Table {
         self.values.push(line);
     }
 
+    /// Names a scene that failed: its figures are not all there, and those behind it had what it left beside them.
+    pub fn heard(&mut self, scene: &str, outcome: Result<(), Failure>) {
+        if let Err(error) = outcome {
+            eprintln!("FAILED: {scene}: {error}");
+            self.failures.push(format!("FAILED: {scene}: {error}"));
+        }
+    }
+
+    /// That every scene went through.
+    pub fn verdict(&self) -> Result<(), Failure> {
+        if self.failures.is_empty() { Ok(()) } else { Err(self.failures.join("; ").into()) }
+    }
+
     /// All of it, in lines.
     pub fn text(&self) -> String {
         let mut lines = Vec::new();
@@ -145,6 +160,7 @@ impl Table {
             lines.push(String::new());
         }
         lines.extend_from_slice(&self.values);
+        lines.extend_from_slice(&self.failures);
         let lines: Vec<&str> = lines.iter().map(|line| line.trim_end()).collect();
         lines.join("\n")
     }
