@@ -12,6 +12,8 @@ pub const MERCHANT: &str = "bench";
 pub const SKUS: i32 = 10_000;
 /// What every order costs.
 pub const AMOUNT: i64 = 1990;
+/// Orders are due so long after they were made: long after the last scene of a run of two hours.
+pub const LIFE: time::Duration = time::Duration::hours(12);
 
 /// Orders to be made ahead.
 #[derive(Clone, Debug)]
@@ -172,6 +174,28 @@ pub async fn done(
     fill(database_url, &DONE, done_at, (prefix, count, AMOUNT)).await
 }
 
+/// Empties the tables of deliveries and tasks but for what is not over, because what is deleted row by row stays on the disk.
+const FORGET_DONE: &str = "SET LOCAL enable_seqscan = off;
+     LOCK TABLE compensations, deliveries IN ACCESS EXCLUSIVE MODE;
+     CREATE TEMPORARY TABLE tasks_kept ON COMMIT DROP AS
+         SELECT * FROM compensations WHERE status NOT IN ('DONE', 'DEAD');
+     INSERT INTO tasks_kept SELECT * FROM compensations WHERE status = 'DEAD';
+     CREATE TEMPORARY TABLE deliveries_kept ON COMMIT DROP AS
+         SELECT * FROM deliveries WHERE coalesce(status, 'age') = 'PENDING';
+     INSERT INTO deliveries_kept SELECT * FROM deliveries WHERE status = 'DEAD';
+     TRUNCATE compensations, deliveries;
+     INSERT INTO compensations OVERRIDING SYSTEM VALUE SELECT * FROM tasks_kept;
+     INSERT INTO deliveries SELECT * FROM deliveries_kept;";
+
+/// Forgets what is told and done, that of [`done`] among it.
+pub async fn forget_done(database_url: &str) -> Result<(), Failure> {
+    let mut connection = PgConnection::connect(database_url).await?;
+    let mut tx = connection.begin().await?;
+    sqlx::raw_sql(FORGET_DONE).execute(&mut *tx).await?;
+    tx.commit().await?;
+    Ok(connection.close().await?)
+}
+
 /// Carries the statements out in one transaction.
 async fn fill(
     database_url: &str,
@@ -277,7 +301,7 @@ pub async fn fresh_orders(
     prefix: &str,
     count: i32,
 ) -> Result<(), Failure> {
-    let expires_at = now + time::Duration::hours(1);
+    let expires_at = now + LIFE;
     orders(database_url, &Orders { prefix, count, expires_at, skus: 0, with_attempt: false }).await
 }
 

@@ -43,7 +43,7 @@ pub async fn storm_on_one_order(stage: &mut Stage) -> Result<(), Failure> {
         let prefix = format!("crowd{round}_");
         seed::fresh_orders(&stage.database_url, stage.clock.now(), &prefix, STORMS).await?;
         let paying = format!("paying{round}_");
-        let expires_at = stage.clock.now() + time::Duration::hours(1);
+        let expires_at = stage.clock.now() + seed::LIFE;
         let orders = Orders { prefix: &paying, count: STORMS, expires_at, skus: SKUS, with_attempt: true };
         seed::orders(&stage.database_url, &orders).await?;
         let paid_at = stage.clock.now().format(&Rfc3339)?;

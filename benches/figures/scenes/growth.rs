@@ -1,7 +1,8 @@
 //! Growth: what tables that are large, timers that wait and work that is done take of the rate.
 //!
 //! Both sides are measured before and after, in turns, and the ratios compared: what the machine is slower by at the
-//! end of a long run is no loss of the service.
+//! end of a long run is no loss of the service. The service makes no audits meanwhile: one of large tables takes
+//! minutes, and would be beside the one or the other.
 
 use sqlx::{Connection, PgConnection};
 
@@ -22,6 +23,7 @@ type Rates = Vec<(&'static str, f64)>;
 
 /// The rates with so many paid orders in the tables, over those without them.
 pub async fn of_tables(stage: &mut Stage) -> Result<(), Failure> {
+    let turn = take_turn_of_audits(stage).await?;
     let before = rates(stage, "small_").await?;
     let (count, paid_at) = (stage.settings.growth, stage.clock.now() - time::Duration::hours(1));
     let url = &stage.database_url;
@@ -29,20 +31,22 @@ pub async fn of_tables(stage: &mut Stage) -> Result<(), Failure> {
     in_twos(chunks(count, "old")?, make).await?;
     let after = rates(stage, "large_").await?;
     note(stage, &format!("with {count} orders in the tables"), before, &after, Target::Least(0.85));
-    Ok(())
+    Ok(turn.close().await?)
 }
 
 /// The rates while so many orders wait for their deadlines, over those without them.
 pub async fn of_timeouts(stage: &mut Stage) -> Result<(), Failure> {
+    let turn = take_turn_of_audits(stage).await?;
     let before = rates(stage, "calm_").await?;
     timeouts::pend(stage, TIMEOUTS).await?;
     let after = rates(stage, "waiting_").await?;
     note(stage, &format!("with {TIMEOUTS} pending timeouts"), before, &after, Target::Information);
-    Ok(())
+    Ok(turn.close().await?)
 }
 
 /// The rates of events and tasks with so many that are told and done in the tables, over those without them.
 pub async fn of_what_is_done(stage: &mut Stage) -> Result<(), Failure> {
+    let turn = take_turn_of_audits(stage).await?;
     let before = background_rates(stage, "few_").await?;
     let (count, done_at) = (stage.settings.growth, stage.clock.now() - time::Duration::days(1));
     let url = &stage.database_url;
@@ -50,12 +54,15 @@ pub async fn of_what_is_done(stage: &mut Stage) -> Result<(), Failure> {
     in_twos(chunks(count, "done")?, make).await?;
     let after = background_rates(stage, "many_").await?;
     note(stage, &format!("with {count} done ones"), before, &after, Target::Least(0.85));
-    Ok(())
+    // They would be beside what comes next, and take a quarter of the disk that all of it needs.
+    seed::forget_done(&stage.database_url).await?;
+    Ok(turn.close().await?)
 }
 
 /// The rates of events and tasks beside a snapshot that stays open, as that of an audit or a backup does, over those
 /// without one: what is taken from a queue meanwhile stays in its tables.
 pub async fn of_a_long_look(stage: &mut Stage) -> Result<(), Failure> {
+    let turn = take_turn_of_audits(stage).await?;
     let before = background_rates(stage, "free_").await?;
     let mut looking = PgConnection::connect(&stage.database_url).await?;
     let look = "BEGIN ISOLATION LEVEL REPEATABLE READ; SELECT count(*) FROM orders";
@@ -64,7 +71,14 @@ pub async fn of_a_long_look(stage: &mut Stage) -> Result<(), Failure> {
     sqlx::raw_sql("COMMIT").execute(&mut looking).await?;
     looking.close().await?;
     note(stage, "beside a long look", before, &after, Target::Information);
-    Ok(())
+    Ok(turn.close().await?)
+}
+
+/// Waits for an audit under way; as long as the connection stays open the service makes no other.
+async fn take_turn_of_audits(stage: &Stage) -> Result<PgConnection, Failure> {
+    let mut turn = PgConnection::connect(&stage.database_url).await?;
+    sqlx::query("SELECT pg_advisory_lock(hashtext('audit'))").execute(&mut turn).await?;
+    Ok(turn)
 }
 
 /// The parts that so many are made in, each with its prefix.

@@ -9,7 +9,7 @@ use time::format_description::well_known::Rfc3339;
 
 use crate::load::{self, Order};
 use crate::profile::Spent;
-use crate::seed::{self, AMOUNT, Orders, SKUS};
+use crate::seed::{self, AMOUNT, LIFE, Orders, SKUS};
 use crate::stage::Stage;
 use crate::table::{Sample, Target};
 use crate::{Failure, load::Run};
@@ -17,8 +17,6 @@ use crate::{Failure, load::Run};
 /// Requests made ahead for each second of a window: more than the service answers. A run that has sent them all
 /// ends early and is no less true.
 pub const AHEAD_PER_SECOND: u64 = 12_000;
-/// Orders of the scenes are due long after them.
-const LIFE: time::Duration = time::Duration::hours(1);
 
 /// What the requests ask for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
