@@ -57,7 +57,7 @@ async fn rounds(stage: &mut Stage, prefix: &str) -> Result<(Vec<Sample>, Vec<Sam
 
 /// Makes orders whose deadlines are far away.
 pub async fn pend(stage: &Stage, count: i32) -> Result<(), Failure> {
-    let expires_at = stage.clock.now() + time::Duration::hours(6);
+    let expires_at = stage.clock.now() + seed::LIFE;
     let orders = Orders { prefix: "pending_", count, expires_at, skus: SKUS, with_attempt: false };
     seed::orders(&stage.database_url, &orders).await?;
     schedule(stage, &orders).await
