@@ -23,6 +23,11 @@ pub(super) async fn refuse(request: Request, next: Next) -> Response {
     response
 }
 
+/// Whether it is one that [`refuse`] lets through.
+pub(super) fn is_plain(request: &Request) -> bool {
+    expected_of(request).is_none()
+}
+
 /// What a request should have been; `None` when it is just that.
 fn expected_of(request: &Request) -> Option<&'static str> {
     let (path, headers) = (request.uri().path(), request.headers());

@@ -78,7 +78,10 @@ impl Door {
         let Self { router, edge, workers } = self;
         request.extensions_mut().insert(ArrivedAt(Instant::now()));
         match overload::ask_in(&edge, request).await {
-            Asked::TurnedAway(request) => Ok(answered(router, request).await),
+            Asked::TurnedAway(request) => match overload::turn_away(&edge, &request) {
+                Some(answer) => Ok(answer),
+                None => Ok(answered(router, request).await),
+            },
             Asked::In(request) => {
                 let work = edge.app.tasks.track(answered(router, request), &workers);
                 // Who hangs up ends the wait; what runs as an owned task goes on.

@@ -21,25 +21,60 @@ const MAX_REQUEST_ID: usize = 128;
 #[derive(Clone, Copy, Debug)]
 pub(super) struct ArrivedAt(pub(super) Instant);
 
-/// Gives the request an id (the caller's own, where it is a sane one), a span, and a line in the figures.
-pub(super) async fn observe(State(edge): State<Edge>, request: Request, next: Next) -> Response {
-    let id = callers_id(&request).unwrap_or_else(|| edge.app.ids.uuid().simple().to_string());
-    let method = known_method(request.method());
-    let route = request.extensions().get::<MatchedPath>().map_or("unmatched", MatchedPath::as_str).to_owned();
-    let span = tracing::info_span!("request", id, method, route);
-    let arrived_at = request.extensions().get().map_or_else(Instant::now, |&ArrivedAt(instant)| instant);
+/// What is noted of a request, whatever becomes of it.
+struct Seen {
+    id: String,
+    method: &'static str,
+    arrived_at: Instant,
+}
 
-    let mut response = request::within(id.clone(), next.run(request)).instrument(span.clone()).await;
-
-    let status = response.status();
-    span.in_scope(|| tracing::debug!(status = status.as_u16(), "answered"));
-    let labels = [("method", method.to_owned()), ("route", route), ("status", status.as_str().to_owned())];
-    metrics::counter!("payonce_http_requests_total", &labels).increment(1);
-    metrics::histogram!("payonce_http_request_seconds", "route" => labels[1].1.clone())
-        .record(arrived_at.elapsed());
-    if let Ok(value) = HeaderValue::from_str(&id) {
-        response.headers_mut().insert(REQUEST_ID, value);
+impl Seen {
+    /// The id is the caller's own, where it is a sane one.
+    fn of(edge: &Edge, request: &Request) -> Self {
+        Self {
+            id: callers_id(request).unwrap_or_else(|| edge.app.ids.uuid().simple().to_string()),
+            method: known_method(request.method()),
+            arrived_at: request.extensions().get().map_or_else(Instant::now, |&ArrivedAt(instant)| instant),
+        }
     }
+
+    /// Puts the answer into the figures, and the id into the answer.
+    fn answered(self, route: String, response: &mut Response) {
+        let Self { id, method, arrived_at } = self;
+        let status = response.status().as_str().to_owned();
+        let labels = [("method", method.to_owned()), ("route", route), ("status", status)];
+        metrics::counter!("payonce_http_requests_total", &labels).increment(1);
+        metrics::histogram!("payonce_http_request_seconds", "route" => labels[1].1.clone())
+            .record(arrived_at.elapsed());
+        if let Ok(value) = HeaderValue::from_str(&id) {
+            response.headers_mut().insert(REQUEST_ID, value);
+        }
+    }
+}
+
+/// Gives the request an id, a span, and a line in the figures.
+pub(super) async fn observe(State(edge): State<Edge>, request: Request, next: Next) -> Response {
+    let seen = Seen::of(&edge, &request);
+    let route = request.extensions().get::<MatchedPath>().map_or("unmatched", MatchedPath::as_str).to_owned();
+    let span = tracing::info_span!("request", id = seen.id, method = seen.method, route);
+
+    let mut response = request::within(seen.id.clone(), next.run(request)).instrument(span.clone()).await;
+
+    span.in_scope(|| tracing::debug!(status = response.status().as_u16(), "answered"));
+    seen.answered(route, &mut response);
+    response
+}
+
+/// The same for one that is answered before its route is looked for.
+pub(super) fn observe_at_the_door(
+    edge: &Edge,
+    request: &Request,
+    answer: impl FnOnce() -> Response,
+) -> Response {
+    let seen = Seen::of(edge, request);
+    let mut response = request::within_at_once(seen.id.clone(), answer);
+    tracing::debug!(id = seen.id, status = response.status().as_u16(), "answered at the door");
+    seen.answered("door".to_owned(), &mut response);
     response
 }
 

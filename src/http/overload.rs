@@ -18,8 +18,8 @@ use axum::http::{Method, Uri, header};
 use axum::middleware::Next;
 use axum::response::{IntoResponse, Response};
 
-use super::Edge;
 use super::error::Problem;
+use super::{Edge, ambiguity, middleware};
 use crate::infra::body;
 use crate::infra::tasks;
 
@@ -138,6 +138,16 @@ fn is_small(request: &Request) -> bool {
 pub(super) fn take_place(parts: &Parts) -> Result<(), Problem> {
     let place = parts.extensions.get::<Arc<Place>>();
     place.map_or(Ok(()), |place| if place.take() { Ok(()) } else { Err(place.none_left()) })
+}
+
+/// Answers at once who found no place, past all routes: what that takes is taken from those inside. There is no answer here
+/// for a page in a browser, which may read one only with its route's word for it, nor for what is refused anyway.
+pub(super) fn turn_away(edge: &Edge, request: &Request) -> Option<Response> {
+    let no_place = request.extensions().get::<NoPlace>()?;
+    let is_of_a_page = request.headers().contains_key(header::ORIGIN);
+    let answer = || no_place.0.none_left().into_response();
+    (!is_of_a_page && ambiguity::is_plain(request))
+        .then(|| middleware::observe_at_the_door(edge, request, answer))
 }
 
 /// Answers who found no place. Where there is one, what outlives a client that hung up keeps it.

@@ -220,6 +220,50 @@ async fn a_channel_that_hangs_takes_no_place_from_anybody_else() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn whoever_is_turned_away_is_answered_like_anybody_else() {
+    const PAGE: &str = "https://shop.example";
+    let shop = Shop::open().await;
+    let mut command = shop.command("");
+    command.env("HTTP_REQUESTS_MAX", "4").env("CORS_ORIGINS", PAGE);
+    let service = Arc::new(shop.start(command).await);
+    let (service_asked, link) = (&service, link_of("none"));
+    let ask = async |number: usize| {
+        let (id, is_of_a_page) = (format!("r-{number}"), number.is_multiple_of(2));
+        let url = format!("{}/pay/url", service_asked.url);
+        let mut request = service_asked.http.post(url).bearer_auth(SECRET_KEY).header("X-Request-Id", &id);
+        if is_of_a_page {
+            request = request.header("Origin", PAGE);
+        }
+        let reply = Reply::of(request.json(&link).send().await.expect("an answer")).await;
+        assert_eq!(reply.header("x-request-id"), Some(id.as_str()));
+        assert_eq!(reply.header("access-control-allow-origin"), is_of_a_page.then_some(PAGE));
+        let is_turned_away = reply.status == 503;
+        if is_turned_away {
+            assert_eq!(reply.problem(503), "OVERLOADED");
+            assert!(reply.header("retry-after").is_some());
+        } else {
+            assert_eq!(reply.problem(404), "ORDER_NOT_FOUND");
+        }
+        (is_turned_away, is_of_a_page)
+    };
+    let expected = [(true, true), (true, false), (false, true), (false, false)];
+    let mut all = Vec::new();
+    while !expected.iter().all(|expected| all.contains(expected)) {
+        assert!(all.len() < 10_000, "nobody is turned away, or everybody");
+        all.append(&mut join_all((0..256).map(ask)).await);
+    }
+    let figures =
+        service.ask_once(Method::GET, "/metrics", OPERATOR_OF_PROCESS, None).await.expect("it lives");
+    let at_the_door =
+        all.iter().filter(|(is_turned_away, is_of_a_page)| *is_turned_away && !is_of_a_page).count();
+    let line =
+        format!(r#"payonce_http_requests_total{{method="POST",route="door",status="503"}} {at_the_door}"#);
+    assert!(figures.text.contains(&line), "{line} is not in\n{}", figures.text);
+    Arc::into_inner(service).expect("nobody else has it").kill().await;
+    shop.end().await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_crowd_that_asks_for_the_same_takes_the_place_of_one() {
     let (shop, service) = slow_shop(16, 1_500).await;
     service.post("/orders", &order("A1")).await.expect("it lives").expect(201);
