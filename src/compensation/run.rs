@@ -9,7 +9,6 @@
 //! What finds no room is put back, and others are claimed past it, so many in each look. A backlog that waits for a
 //! channel is so passed at a bounded pace, and what can be tried is claimed as fast as it is.
 
-use std::any::Any;
 use std::convert::Infallible;
 use std::panic::AssertUnwindSafe;
 use std::time::Duration;
@@ -31,6 +30,7 @@ use crate::infra::crash::effect;
 use crate::infra::db::{Db, DbError, Tx};
 use crate::infra::duty::Batch;
 use crate::infra::low_water::LowWater;
+use crate::infra::panics::message_of;
 
 /// Tasks after which a session ends, as soon as nothing is in the air.
 const SESSION: usize = 10_000;
@@ -181,11 +181,6 @@ fn retry_of(action: &str, attempts: i32) -> Option<time::Duration> {
         Some(action) => retry_after(action, attempts),
         None => retry_unknown_after(attempts),
     }
-}
-
-fn message_of(panic: &(dyn Any + Send)) -> &str {
-    let text = panic.downcast_ref::<&str>().copied();
-    text.or_else(|| panic.downcast_ref::<String>().map(String::as_str)).unwrap_or("without a word")
 }
 
 /// One lap of a worker: what it holds, and what went wrong.

@@ -23,9 +23,9 @@ use tokio_util::sync::CancellationToken;
 use tokio_util::task::AbortOnDropHandle;
 use tower::ServiceExt;
 
-use super::middleware::{self, ArrivedAt};
+use super::observe::ArrivedAt;
 use super::overload::{self, Asked};
-use super::{Edge, server};
+use super::{Edge, panicked, server};
 
 /// Pieces of an answer that are made ahead of the one that is sent.
 const PIECES_AHEAD: usize = 1;
@@ -87,7 +87,7 @@ impl Door {
                 // Who hangs up ends the wait; what runs as an owned task goes on.
                 match AbortOnDropHandle::new(work).await {
                     Ok(answer) => Ok(answer.map(|body| made_by(&workers, body))),
-                    Err(ended) => ended.try_into_panic().map(middleware::panicked),
+                    Err(ended) => ended.try_into_panic().map(panicked::answer),
                 }
             }
         }

@@ -19,7 +19,7 @@ use axum::middleware::Next;
 use axum::response::{IntoResponse, Response};
 
 use super::error::Problem;
-use super::{Edge, ambiguity, middleware};
+use super::{Edge, ambiguity, observe};
 use crate::infra::body;
 use crate::infra::tasks;
 
@@ -146,8 +146,7 @@ pub(super) fn turn_away(edge: &Edge, request: &Request) -> Option<Response> {
     let no_place = request.extensions().get::<NoPlace>()?;
     let is_of_a_page = request.headers().contains_key(header::ORIGIN);
     let answer = || no_place.0.none_left().into_response();
-    (!is_of_a_page && ambiguity::is_plain(request))
-        .then(|| middleware::observe_at_the_door(edge, request, answer))
+    (!is_of_a_page && ambiguity::is_plain(request)).then(|| observe::at_the_door(edge, request, answer))
 }
 
 /// Answers who found no place. Where there is one, what outlives a client that hung up keeps it.

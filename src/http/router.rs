@@ -13,8 +13,8 @@ use utoipa_swagger_ui::SwaggerUi;
 
 use super::error::Problem;
 use super::{
-    Edge, admin, ambiguity, health, middleware, openapi, orders, overload, pay, refunds, settlements, usage,
-    users, webhooks, withdrawals,
+    Edge, admin, ambiguity, health, observe, openapi, orders, overload, panicked, pay, refunds, settlements,
+    usage, users, webhooks, withdrawals,
 };
 
 /// The routes that browsers may call from the pages of `CORS_ORIGINS`.
@@ -143,9 +143,9 @@ pub fn router(edge: Edge, sandbox: Option<OpenApiRouter>, with_api: bool) -> Rou
         .merge(docs(&document))
         .fallback(|| async { Problem::not_found().into_response() })
         .method_not_allowed_fallback(method_not_allowed)
-        .layer(CatchPanicLayer::custom(middleware::panicked))
+        .layer(CatchPanicLayer::custom(panicked::answer))
         .layer(from_fn(ambiguity::refuse))
-        .layer(from_fn_with_state(edge, middleware::observe))
+        .layer(from_fn_with_state(edge, observe::on_its_way))
 }
 
 /// The reader of the document. Everything it needs is in the binary: its badge would ask validator.swagger.io.

@@ -17,6 +17,7 @@ pub mod lock;
 pub mod low_water;
 pub(crate) mod numeric;
 pub mod outside;
+pub(crate) mod panics;
 pub mod redis;
 pub mod repeat;
 pub mod request;

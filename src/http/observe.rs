@@ -1,17 +1,14 @@
-//! What happens to every request: an id, a log line, figures, and an answer also when a handler panics.
+//! What is noted of every request: an id, a log line, and a line in the figures.
 
-use std::any::Any;
 use std::time::Instant;
 
-use axum::body::Body;
 use axum::extract::{MatchedPath, Request, State};
-use axum::http::{HeaderName, HeaderValue, Method, StatusCode};
+use axum::http::{HeaderName, HeaderValue, Method};
 use axum::middleware::Next;
-use axum::response::{IntoResponse, Response};
+use axum::response::Response;
 use tracing::Instrument;
 
 use super::Edge;
-use super::error::Problem;
 use crate::infra::request;
 
 const REQUEST_ID: HeaderName = HeaderName::from_static("x-request-id");
@@ -53,7 +50,7 @@ impl Seen {
 }
 
 /// Gives the request an id, a span, and a line in the figures.
-pub(super) async fn observe(State(edge): State<Edge>, request: Request, next: Next) -> Response {
+pub(super) async fn on_its_way(State(edge): State<Edge>, request: Request, next: Next) -> Response {
     let seen = Seen::of(&edge, &request);
     let route = request.extensions().get::<MatchedPath>().map_or("unmatched", MatchedPath::as_str).to_owned();
     let span = tracing::info_span!("request", id = seen.id, method = seen.method, route);
@@ -66,11 +63,7 @@ pub(super) async fn observe(State(edge): State<Edge>, request: Request, next: Ne
 }
 
 /// The same for one that is answered before its route is looked for.
-pub(super) fn observe_at_the_door(
-    edge: &Edge,
-    request: &Request,
-    answer: impl FnOnce() -> Response,
-) -> Response {
+pub(super) fn at_the_door(edge: &Edge, request: &Request, answer: impl FnOnce() -> Response) -> Response {
     let seen = Seen::of(edge, request);
     let mut response = request::within_at_once(seen.id.clone(), answer);
     tracing::debug!(id = seen.id, status = response.status().as_u16(), "answered at the door");
@@ -96,32 +89,4 @@ fn callers_id(request: &Request) -> Option<String> {
     let id = request.headers().get(&REQUEST_ID)?.to_str().ok()?;
     let is_sane = (1..=MAX_REQUEST_ID).contains(&id.len()) && id.bytes().all(|b| b.is_ascii_graphic());
     is_sane.then(|| id.to_owned())
-}
-
-/// The answer of a handler that panicked: what happened is in the log only.
-pub(super) fn panicked(panic: Box<dyn Any + Send + 'static>) -> Response<Body> {
-    tracing::error!(panic = message_of(panic.as_ref()), "a handler panicked");
-    let detail = "a defect of the service; the same request may be repeated";
-    Problem::new(StatusCode::INTERNAL_SERVER_ERROR, "INTERNAL_ERROR", detail).into_response()
-}
-
-/// What a panic says: a text, or one that was put together.
-fn message_of(panic: &(dyn Any + Send)) -> &str {
-    let plain = panic.downcast_ref::<&str>().copied();
-    plain.or_else(|| panic.downcast_ref::<String>().map(String::as_str)).unwrap_or("no message")
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn a_panic_tells_its_message_also_one_that_was_put_together() {
-        let count = 3;
-        let plain = std::panic::catch_unwind(|| panic!("a text")).unwrap_err();
-        let formatted = std::panic::catch_unwind(|| panic!("{count} texts")).unwrap_err();
-        let other = std::panic::catch_unwind(|| std::panic::panic_any(7)).unwrap_err();
-        let told = [plain, formatted, other].map(|panic| message_of(panic.as_ref()).to_owned());
-        assert_eq!(told, ["a text", "3 texts", "no message"]);
-    }
 }
