@@ -87,13 +87,50 @@ async fn rounds(stage: &Stage, clients: usize, manner: Manner) -> Result<Vec<Fig
     Ok(figures)
 }
 
+/// Requests of a round, whose orders are in the tables.
+#[derive(Debug)]
+struct Requests {
+    before: [Arc<Vec<Vec<u8>>>; CALM.len()],
+    rush: Vec<Vec<u8>>,
+    callbacks: Vec<Vec<u8>>,
+    /// A second's each.
+    after: Vec<Arc<Vec<Vec<u8>>>>,
+    behind: [Arc<Vec<Vec<u8>>>; CALM.len()],
+}
+
+/// All of a round ahead of it: the first change of a page behind a checkpoint is logged whole, and no part of the round may
+/// bear that alone.
+async fn prepare(stage: &Stage, name: &str) -> Result<Requests, Failure> {
+    let window = stage.settings.window;
+    let requests =
+        async |part: &str, window: Duration| pay_urls(stage, &format!("{name}{part}_"), window).await;
+    let calm = async |part: &str| -> Result<_, Failure> {
+        let [few, many] = CALM.map(|clients| format!("{part}{clients}"));
+        Ok([Arc::new(requests(&few, window).await?), Arc::new(requests(&many, window).await?)])
+    };
+    let mut after = Vec::new();
+    for second in 0..WELL_WITHIN {
+        after.push(Arc::new(requests(&format!("w{second}"), Duration::from_secs(1)).await?));
+    }
+    let prepared = Requests {
+        before: calm("c").await?,
+        rush: requests("a", window * WINDOWS).await?,
+        callbacks: WEBHOOK.prepare_as(stage, &format!("{name}b_")).await?,
+        after,
+        behind: calm("d").await?,
+    };
+    seed::settle(&stage.database_url).await?;
+    Ok(prepared)
+}
+
 /// What crowds of [`CALM`] clients get, a second.
-async fn calm(stage: &Stage, name: &str) -> Result<[f64; CALM.len()], Failure> {
+async fn calm(
+    stage: &Stage,
+    requests: &[Arc<Vec<Vec<u8>>>; CALM.len()],
+) -> Result<[f64; CALM.len()], Failure> {
     let mut rates = [0.0; CALM.len()];
-    for (rate, clients) in rates.iter_mut().zip(CALM) {
-        let name = format!("{name}{clients}_");
-        let requests = Arc::new(pay_urls(stage, &name, stage.settings.window.as_secs()).await?);
-        *rate = Sample::from(&stage.fire(&requests, clients, Order::Once).await?).per_second;
+    for (rate, (requests, clients)) in rates.iter_mut().zip(requests.iter().zip(CALM)) {
+        *rate = Sample::from(&stage.fire(requests, clients, Order::Once).await?).per_second;
     }
     Ok(rates)
 }
@@ -102,21 +139,15 @@ async fn calm(stage: &Stage, name: &str) -> Result<[f64; CALM.len()], Failure> {
 /// slower a minute later.
 async fn round_of(stage: &Stage, name: &str, (clients, manner): (usize, Manner)) -> Result<Figures, Failure> {
     let (addr, window) = (stage.service.addr, stage.settings.window * WINDOWS);
-    let before = calm(stage, &format!("{name}c")).await?;
-    let asked = pay_urls(stage, &format!("{name}a_"), window.as_secs()).await?;
-    let callbacks = WEBHOOK.prepare_as(stage, &format!("{name}b_")).await?;
-    let mut after = Vec::new();
-    for second in 0..WELL_WITHIN {
-        after.push(Arc::new(pay_urls(stage, &format!("{name}w{second}_"), 1).await?));
-    }
-    seed::settle(&stage.database_url).await?;
+    let requests = prepare(stage, name).await?;
+    let before = calm(stage, &requests.before).await?;
     let held = stage.service.memory_mib("VmRSS")?;
 
-    let rush = insist::rush(addr, asked, clients, window, manner);
-    let (rush, beside) = tokio::try_join!(rush, callbacks_beside(addr, callbacks, window))?;
+    let rush = insist::rush(addr, requests.rush, clients, window, manner);
+    let (rush, beside) = tokio::try_join!(rush, callbacks_beside(addr, requests.callbacks, window))?;
     let grown_mib = stage.service.memory_mib("VmRSS")? - held;
-    let well_after_secs = well_again(stage, &after, before[0]).await?;
-    let behind = calm(stage, &format!("{name}d")).await?;
+    let well_after_secs = well_again(stage, &requests.after, before[0]).await?;
+    let behind = calm(stage, &requests.behind).await?;
 
     let Rush { served, turned_away, late } = rush;
     let per_second = served.len() as f64 / window.as_secs_f64();
@@ -140,9 +171,9 @@ async fn round_of(stage: &Stage, name: &str, (clients, manner): (usize, Manner))
     })
 }
 
-/// Requests for the links of orders that nobody asked for before, enough for so many seconds.
-async fn pay_urls(stage: &Stage, prefix: &str, seconds: u64) -> Result<Vec<Vec<u8>>, Failure> {
-    let count = i32::try_from(AHEAD_PER_SECOND * seconds)?;
+/// Requests for the links of orders that nobody asked for before, enough for so long.
+async fn pay_urls(stage: &Stage, prefix: &str, window: Duration) -> Result<Vec<Vec<u8>>, Failure> {
+    let count = i32::try_from(AHEAD_PER_SECOND * window.as_secs())?;
     seed::fresh_orders(&stage.database_url, stage.clock.now(), prefix, count).await?;
     Ok((1..=count).map(|number| pay_url_request(stage, prefix, number)).collect())
 }
