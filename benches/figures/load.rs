@@ -163,8 +163,8 @@ impl Client {
             }
             let status = self.call(request).await?;
             if !matches!(status, 200 | 201) {
-                let answer = String::from_utf8_lossy(&self.answer);
-                return Err(format!("answered {}", answer.trim_end_matches('\0')).into());
+                let answer = String::from_utf8_lossy(&self.answer[..self.filled]);
+                return Err(format!("answered {answer}").into());
             }
             latencies.push(u32::try_from(started.elapsed().as_micros()).unwrap_or(u32::MAX));
         }
@@ -221,8 +221,6 @@ impl Client {
             if let Some((status, length)) = read_head(&self.answer[..filled])
                 && filled >= length
             {
-                // What is shown of an answer that was not expected.
-                self.answer[filled..].fill(0);
                 self.filled = filled;
                 return Ok(status);
             }

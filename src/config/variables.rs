@@ -116,7 +116,7 @@ pub const VARIABLES: &[Variable] = &[
         "HTTP_REQUESTS_MAX",
         "1024",
         "a whole number from 1 to 1000000",
-        "Requests of merchants under way at once at most, and as many callbacks; more are answered 503 OVERLOADED at once. Under a load that lasts, a quarter of them is let in. Who waits for a channel does not count.",
+        "Requests of merchants under way at once at most, and as many callbacks; more are answered 503 OVERLOADED at once. Under a load that lasts, half of them are let in. Who waits for a channel does not count.",
     ),
     secret(
         "ADMIN_TOKENS",

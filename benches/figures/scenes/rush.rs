@@ -8,14 +8,14 @@ use std::time::{Duration, Instant};
 use payonce::infra::descriptors;
 
 use super::requests::{AHEAD_PER_SECOND, WEBHOOK, pay_url_request};
-use crate::insist::{self, Manner, Rush};
+use crate::insist::{self, Ahead, Manner, Rush};
 use crate::load::{self, Client, Order};
 use crate::stage::Stage;
 use crate::table::{Sample, Target, median, percentile_ms};
 use crate::{Failure, seed};
 
 /// Clients among whom is the number at which the service gets most done.
-const CALM: [usize; 2] = [64, 256];
+const CALM: [usize; 3] = [64, 256, 512];
 /// Clients of the rushes that keep to what they are told.
 const POLITE: [usize; 2] = [4096, 8192];
 /// Those of one that does not, and how soon they ask again.
@@ -42,7 +42,7 @@ struct Figures {
     well_after_secs: f64,
 }
 
-/// Rushes, over the better of two calm crowds.
+/// Rushes, over the best of three calm crowds.
 pub async fn against_the_peak(stage: &mut Stage) -> Result<(), Failure> {
     if descriptors::room_for(2 * POLITE[1]) < POLITE[1] {
         return Err("too few file descriptors for so many clients".into());
@@ -92,11 +92,13 @@ async fn rounds(stage: &Stage, clients: usize, manner: Manner) -> Result<Vec<Fig
 struct Requests {
     before: [Arc<Vec<Vec<u8>>>; CALM.len()],
     rush: Vec<Vec<u8>>,
-    callbacks: Vec<Vec<u8>>,
+    callbacks: Callbacks,
     /// A second's each.
     after: Vec<Arc<Vec<Vec<u8>>>>,
     behind: [Arc<Vec<Vec<u8>>>; CALM.len()],
 }
+
+type Callbacks = std::vec::IntoIter<Vec<u8>>;
 
 /// All of a round ahead of it: the first change of a page behind a checkpoint is logged whole, and no part of the round may
 /// bear that alone.
@@ -105,8 +107,11 @@ async fn prepare(stage: &Stage, name: &str) -> Result<Requests, Failure> {
     let requests =
         async |part: &str, window: Duration| pay_urls(stage, &format!("{name}{part}_"), window).await;
     let calm = async |part: &str| -> Result<_, Failure> {
-        let [few, many] = CALM.map(|clients| format!("{part}{clients}"));
-        Ok([Arc::new(requests(&few, window).await?), Arc::new(requests(&many, window).await?)])
+        let mut crowds = [const { Vec::new() }; CALM.len()];
+        for (crowd, clients) in crowds.iter_mut().zip(CALM) {
+            *crowd = requests(&format!("{part}{clients}"), window).await?;
+        }
+        Ok(crowds.map(Arc::new))
     };
     let mut after = Vec::new();
     for second in 0..WELL_WITHIN {
@@ -115,7 +120,7 @@ async fn prepare(stage: &Stage, name: &str) -> Result<Requests, Failure> {
     let prepared = Requests {
         before: calm("c").await?,
         rush: requests("a", window * WINDOWS).await?,
-        callbacks: WEBHOOK.prepare_as(stage, &format!("{name}b_")).await?,
+        callbacks: WEBHOOK.prepare_as(stage, &format!("{name}b_")).await?.into_iter(),
         after,
         behind: calm("d").await?,
     };
@@ -123,31 +128,37 @@ async fn prepare(stage: &Stage, name: &str) -> Result<Requests, Failure> {
     Ok(prepared)
 }
 
-/// What crowds of [`CALM`] clients get, a second.
+/// What crowds of [`CALM`] clients get, a second, beside the same callbacks.
 async fn calm(
     stage: &Stage,
     requests: &[Arc<Vec<Vec<u8>>>; CALM.len()],
+    callbacks: &mut Callbacks,
 ) -> Result<[f64; CALM.len()], Failure> {
+    let (addr, window) = (stage.service.addr, stage.settings.window);
     let mut rates = [0.0; CALM.len()];
     for (rate, (requests, clients)) in rates.iter_mut().zip(requests.iter().zip(CALM)) {
-        *rate = Sample::from(&stage.fire(requests, clients, Order::Once).await?).per_second;
+        let crowd = stage.fire(requests, clients, Order::Once);
+        let (run, _) = tokio::try_join!(crowd, callbacks_beside(addr, callbacks, window))?;
+        *rate = Sample::from(&run).per_second;
     }
     Ok(rates)
 }
 
-/// The peak is what the better of the calm crowds gets before the rush and behind it: the machine is by a fifth faster or
+/// The peak is what the best of the calm crowds gets before the rush and behind it: the machine is by a fifth faster or
 /// slower a minute later.
 async fn round_of(stage: &Stage, name: &str, (clients, manner): (usize, Manner)) -> Result<Figures, Failure> {
     let (addr, window) = (stage.service.addr, stage.settings.window * WINDOWS);
-    let requests = prepare(stage, name).await?;
-    let before = calm(stage, &requests.before).await?;
+    let mut requests = prepare(stage, name).await?;
+    let callbacks = &mut requests.callbacks;
+    let _ahead = Ahead::go();
+    let before = calm(stage, &requests.before, callbacks).await?;
     let held = stage.service.memory_mib("VmRSS")?;
 
     let rush = insist::rush(addr, requests.rush, clients, window, manner);
-    let (rush, beside) = tokio::try_join!(rush, callbacks_beside(addr, requests.callbacks, window))?;
+    let (rush, beside) = tokio::try_join!(rush, callbacks_beside(addr, callbacks, window))?;
     let grown_mib = stage.service.memory_mib("VmRSS")? - held;
     let well_after_secs = well_again(stage, &requests.after, before[0]).await?;
-    let behind = calm(stage, &requests.behind).await?;
+    let behind = calm(stage, &requests.behind, callbacks).await?;
 
     let Rush { served, turned_away, late } = rush;
     let per_second = served.len() as f64 / window.as_secs_f64();
@@ -181,7 +192,7 @@ async fn pay_urls(stage: &Stage, prefix: &str, window: Duration) -> Result<Vec<V
 /// What a channel and whoever looks after the process notice: their latencies, in order of size.
 async fn callbacks_beside(
     addr: SocketAddr,
-    callbacks: Vec<Vec<u8>>,
+    callbacks: &mut Callbacks,
     window: Duration,
 ) -> Result<Vec<u32>, Failure> {
     let (mut client, closes, alive) =

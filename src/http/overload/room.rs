@@ -1,10 +1,10 @@
 //! A room: so many places, and who finds none comes again later.
 //!
-//! All of it is for a burst, which is over in a moment. A quarter of it is enough to keep two cores busy: under a load that
-//! lasts, more would only make everybody wait behind everybody, those who are turned away included. So as soon as more than
-//! a quarter have been taken for [`BURST`], a quarter is all that newcomers find, until for [`CALM`] nobody has found it
-//! taken. A fixed share and no limit that follows measured times, because gathered commands take longer the more of them
-//! share a commit: such a limit would take that for a queue.
+//! All of it is for a burst, which is over in a moment. Half of it keeps two cores busy and fills the batches that share a
+//! commit: under a load that lasts, more would only make everybody wait behind everybody. So as soon as more than half have
+//! been taken for [`BURST`], half is all that newcomers find, until for [`CALM`] nobody has found it taken. A fixed share
+//! and no limit that follows measured times, because gathered commands take longer the more of them share a commit: such a
+//! limit would take that for a queue.
 
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Mutex, PoisonError};
@@ -41,7 +41,7 @@ pub(super) struct Room {
 
 impl Room {
     pub(super) fn of(size: usize) -> Self {
-        Self { lasting: (size / 4).max(size.min(FEW)), ..Self::always_whole(size) }
+        Self { lasting: (size / 2).max(size.min(FEW)), ..Self::always_whole(size) }
     }
 
     /// One whose size is for a load that lasts, too.
@@ -191,14 +191,14 @@ mod tests {
             assert!(!room.enter_at(now));
         }
         room.leave();
-        assert!(!room.enter_at(now), "a quarter is all there is");
+        assert!(!room.enter_at(now), "half is all there is");
     }
 
     #[test]
-    fn a_burst_finds_all_places_and_a_load_that_lasts_a_quarter() {
+    fn a_burst_finds_all_places_and_a_load_that_lasts_half() {
         let (room, ms) = (Room::of(400), Duration::from_millis);
         let start = room.opened_at;
-        assert_eq!((room.lasting, Room::of(100).lasting, Room::of(8).lasting), (100, 64, 8));
+        assert_eq!((room.lasting, Room::of(100).lasting, Room::of(8).lasting), (200, 64, 8));
         for step in 0..20 {
             let now = start + step * ms(250);
             assert_eq!(room.is_burst_at(now), now - start < BURST, "{step}");
