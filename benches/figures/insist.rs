@@ -27,8 +27,8 @@ pub enum Manner {
 /// What became of a rush.
 #[derive(Debug, Default)]
 pub struct Rush {
-    /// Of each request that was answered, in microseconds, in order of size; of those that were turned away before, from
-    /// the last time they were sent.
+    /// Of each request that was answered before the window closed, in microseconds, in order of size; of those that were
+    /// turned away before, from the last time they were sent.
     pub served: Vec<u32>,
     /// Of each that was turned away.
     pub turned_away: Vec<u32>,
@@ -128,6 +128,8 @@ async fn insist(mut client: Client, work: Arc<Work>, seed: u64) -> Result<Rush, 
             let took = u32::try_from(started.elapsed().as_micros()).unwrap_or(u32::MAX);
             has_rested = status == 503;
             match status {
+                // It came too late to count as served within the window.
+                200 if work.closes <= Instant::now() => return Ok(rush),
                 200 => break rush.served.push(took),
                 503 => rush.turned_away.push(took),
                 other => return Err(format!("in a rush: answered with {other}").into()),

@@ -66,7 +66,12 @@ pub(super) async fn on_its_way(State(edge): State<Edge>, request: Request, next:
 pub(super) fn at_the_door(edge: &Edge, request: &Request, answer: impl FnOnce() -> Response) -> Response {
     let seen = Seen::of(edge, request);
     let mut response = request::within_at_once(seen.id.clone(), answer);
-    tracing::debug!(id = seen.id, status = response.status().as_u16(), "answered at the door");
+    tracing::debug!(
+        id = seen.id,
+        method = seen.method,
+        status = response.status().as_u16(),
+        "answered at the door"
+    );
     seen.answered("door".to_owned(), &mut response);
     response
 }

@@ -140,13 +140,19 @@ pub(super) fn take_place(parts: &Parts) -> Result<(), Problem> {
     place.map_or(Ok(()), |place| if place.take() { Ok(()) } else { Err(place.none_left()) })
 }
 
-/// Answers at once who found no place, past all routes: what that takes is taken from those inside. There is no answer here
-/// for a page in a browser, which may read one only with its route's word for it, nor for what is refused anyway.
+/// Answers at once who found no place, past all routes: what that takes is taken from those inside, so that a path or a
+/// method is wrong is told once there is a place. There is no answer here for a page in a browser, which may read one only
+/// with its route's word for it, nor for what is ambiguous.
 pub(super) fn turn_away(edge: &Edge, request: &Request) -> Option<Response> {
     let no_place = request.extensions().get::<NoPlace>()?;
-    let is_of_a_page = request.headers().contains_key(header::ORIGIN);
     let answer = || no_place.0.none_left().into_response();
-    (!is_of_a_page && ambiguity::is_plain(request)).then(|| observe::at_the_door(edge, request, answer))
+    (!is_of_a_page(request) && ambiguity::is_plain(request))
+        .then(|| observe::at_the_door(edge, request, answer))
+}
+
+/// Whether it comes from a page in a browser, to a route that such pages may call.
+fn is_of_a_page(request: &Request) -> bool {
+    request.uri().path().starts_with("/pay/") && request.headers().contains_key(header::ORIGIN)
 }
 
 /// Answers who found no place. Where there is one, what outlives a client that hung up keeps it.

@@ -257,7 +257,8 @@ async fn whoever_is_turned_away_is_answered_like_anybody_else() {
     let at_the_door =
         all.iter().filter(|(is_turned_away, is_of_a_page)| *is_turned_away && !is_of_a_page).count();
     let line =
-        format!(r#"payonce_http_requests_total{{method="POST",route="door",status="503"}} {at_the_door}"#);
+        format!(r#"payonce_http_requests_total{{method="POST",route="door",status="503"}} {at_the_door}"#)
+            + "\n";
     assert!(figures.text.contains(&line), "{line} is not in\n{}", figures.text);
     Arc::into_inner(service).expect("nobody else has it").kill().await;
     shop.end().await;

@@ -40,6 +40,8 @@ struct Figures {
     callback_p99_ms: f64,
     grown_mib: f64,
     well_after_secs: f64,
+    /// What the best of the calm crowds gets behind the rush, of what it got before.
+    calm_again_percent: f64,
 }
 
 /// Rushes, over the best of three calm crowds.
@@ -73,6 +75,12 @@ fn note(stage: &mut Stage, name: &str, figures: &[Figures], [kept, refused]: [Ta
     );
     table.value(&format!("{name}: callbacks, p99"), of(|f| f.callback_p99_ms), "ms", Target::Information);
     table.value(&format!("{name}: memory grown by"), of(|f| f.grown_mib), "MiB", Target::Information);
+    table.value(
+        &format!("{name}: the peak behind it, of the one before"),
+        of(|f| f.calm_again_percent),
+        "percent",
+        Target::Information,
+    );
     let well = Target::Most(WELL_WITHIN.into());
     table.value(&format!("{name}: well again after"), of(|f| f.well_after_secs), "s", well);
 }
@@ -157,28 +165,31 @@ async fn round_of(stage: &Stage, name: &str, (clients, manner): (usize, Manner))
     let rush = insist::rush(addr, requests.rush, clients, window, manner);
     let (rush, beside) = tokio::try_join!(rush, callbacks_beside(addr, callbacks, window))?;
     let grown_mib = stage.service.memory_mib("VmRSS")? - held;
-    let well_after_secs = well_again(stage, &requests.after, before[0]).await?;
+    let well_after_secs = well_again(stage, &requests.after, callbacks, before[0]).await?;
     let behind = calm(stage, &requests.behind, callbacks).await?;
 
     let Rush { served, turned_away, late } = rush;
     let per_second = served.len() as f64 / window.as_secs_f64();
-    let peak =
-        before.iter().zip(behind).map(|(before, behind)| f64::midpoint(*before, behind)).fold(1.0, f64::max);
+    let best = |rates: [f64; CALM.len()]| rates.into_iter().fold(1.0, f64::max);
+    let (best_before, best_behind) = (best(before), best(behind));
     eprintln!(
-        "{clients} clients: {per_second:.0}/s between {before:.0?}/s and {behind:.0?}/s in calm; {} turned away, p50 {} ms; \
-         served in {} ms (p50)",
+        "{clients} clients: {per_second:.0}/s between {before:.0?}/s and {behind:.0?}/s in calm; {} turned away, p50 {} ms, p95 {}, \
+         p99 {}; served in {} ms (p50)",
         turned_away.len(),
         percentile_ms(&turned_away, 50),
+        percentile_ms(&turned_away, 95),
+        percentile_ms(&turned_away, 99),
         percentile_ms(&served, 50),
     );
     Ok(Figures {
-        kept_percent: 100.0 * per_second / peak,
+        kept_percent: 100.0 * per_second / f64::midpoint(best_before, best_behind),
         refusal_p95_ms: percentile_ms(&turned_away, 95),
         refusal_p99_ms: percentile_ms(&turned_away, 99),
         late_p99_ms: percentile_ms(&late, 99),
         callback_p99_ms: percentile_ms(&beside, 99),
         grown_mib,
         well_after_secs,
+        calm_again_percent: 100.0 * best_behind / best_before,
     })
 }
 
@@ -218,11 +229,17 @@ async fn callbacks_beside(
 }
 
 /// The end of the first second of nine tenths of the calm rate, after a rush.
-async fn well_again(stage: &Stage, seconds: &[Arc<Vec<Vec<u8>>>], calm: f64) -> Result<f64, Failure> {
-    let ended = Instant::now();
+async fn well_again(
+    stage: &Stage,
+    seconds: &[Arc<Vec<Vec<u8>>>],
+    callbacks: &mut Callbacks,
+    calm: f64,
+) -> Result<f64, Failure> {
+    let (ended, addr, second) = (Instant::now(), stage.service.addr, Duration::from_secs(1));
     for requests in seconds {
-        let second = Duration::from_secs(1);
-        let run = load::fire(&[stage.service.addr], requests, CALM[0], second, Order::Once).await?;
+        let addrs = [addr];
+        let crowd = load::fire(&addrs, requests, CALM[0], second, Order::Once);
+        let (run, _) = tokio::try_join!(crowd, callbacks_beside(addr, callbacks, second))?;
         if Sample::from(&run).per_second >= WELL * calm {
             return Ok(ended.elapsed().as_secs_f64());
         }
