@@ -16,6 +16,8 @@ use crate::{Failure, load};
 const OTHER: (&str, usize, f64) = ("cancel_batch100", 4, 100.0);
 /// Orders made ahead in a second, at the very least.
 const SEEDED_PER_SECOND: i32 = 4_000;
+/// Within which the tables have settled behind that, also where a million orders were just made before.
+const SETTLED_WITHIN_SECS: i32 = 10;
 /// Longest wait for the last of them to be closed.
 const CLOSED_WITHIN: Duration = Duration::from_secs(120);
 /// Orders of the light load: one every 25 ms.
@@ -40,7 +42,8 @@ async fn rounds(stage: &mut Stage, prefix: &str) -> Result<(Vec<Sample>, Vec<Sam
     let (mut ours, mut other) = (Vec::new(), Vec::new());
     for round in 0..stage.settings.rounds {
         let (prefix, count) = (format!("{prefix}{round}_"), stage.settings.timeouts);
-        let due_at = stage.clock.now() + time::Duration::seconds((3 + count / SEEDED_PER_SECOND).into());
+        let due_at = stage.clock.now()
+            + time::Duration::seconds((SETTLED_WITHIN_SECS + count / SEEDED_PER_SECOND).into());
         let orders = Orders { prefix: &prefix, count, expires_at: due_at, skus: SKUS, with_attempt: false };
         seed::orders(&stage.database_url, &orders).await?;
         schedule(stage, &orders).await?;
