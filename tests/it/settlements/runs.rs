@@ -82,7 +82,6 @@ async fn a_run_of_one_merchant_leaves_the_others_alone() {
     app.end().await;
 }
 
-/// Workers of two instances die again and again in the middle of a page, wherever that is.
 #[tokio::test]
 async fn an_order_that_the_source_is_wrong_about_keeps_no_other_from_its_commission() {
     let rates = RatesServer::start().await;
@@ -100,6 +99,7 @@ async fn an_order_that_the_source_is_wrong_about_keeps_no_other_from_its_commiss
     app.end().await;
 }
 
+/// Workers of two instances die again and again in the middle of a page, wherever that is.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_run_that_is_killed_again_and_again_settles_and_counts_everything_once() {
     let cluster = Cluster::start(2, TestOptions::default()).await;
