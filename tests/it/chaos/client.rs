@@ -116,7 +116,11 @@ impl Merchant {
         while since.elapsed() < PATIENCE {
             match self.ask_once(method.clone(), path, key, body).await {
                 Some(reply) if !is_unknown(&reply) => return reply,
-                Some(reply) => last = format!("{} {}", reply.status, reply.text),
+                Some(reply) => {
+                    // Whatever breaks around the service is told as 503: this is a defect of its own.
+                    assert_ne!(reply.status, 500, "{method} {path} {body}: {}", reply.text);
+                    last = format!("{} {}", reply.status, reply.text);
+                }
                 None => {}
             }
             self.unknown.fetch_add(1, Ordering::Relaxed);

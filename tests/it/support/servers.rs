@@ -11,7 +11,7 @@ use payonce::local::{RabbitServer, RedisOptions, RedisServer, SentinelServer};
 use tokio::sync::OnceCell;
 
 use super::TestApp;
-use super::stores::{directory, fresh_name, fresh_redis, tell_redis};
+use super::stores::{directory, fresh_name, fresh_redis, tell_redis, try_to_tell_redis};
 
 /// A master, its replica, and three sentinels that replace the one by the other.
 pub struct Watched {
@@ -68,17 +68,20 @@ impl Watched {
 
     /// Waits until one server is the master and the other knows all that it knows.
     pub async fn until_the_replica_follows(&mut self) {
-        let follows = async || {
-            self.present_master().await;
-            // It may have been cut off.
-            let words = ["CONFIG", "SET", "masterauth", self.master.password()];
-            let _: () = tell_redis(&self.replica.url(), &words).await;
-            let told: String = tell_redis(&self.replica.url(), &["INFO", "replication"]).await;
-            told.contains("role:slave")
-                && told.contains(&format!("master_port:{}\r", self.master.port()))
-                && told.contains("master_link_status:up")
-        };
+        // Whom it follows is changed by the sentinels, which cuts its clients off.
+        let follows = async || self.replica_follows().await.unwrap_or(false);
         eventually("the replica follows the master", follows).await;
+    }
+
+    async fn replica_follows(&mut self) -> redis::RedisResult<bool> {
+        self.present_master().await;
+        // It may have been cut off.
+        let words = ["CONFIG", "SET", "masterauth", self.master.password()];
+        let _: () = try_to_tell_redis(&self.replica.url(), &words).await?;
+        let told: String = try_to_tell_redis(&self.replica.url(), &["INFO", "replication"]).await?;
+        Ok(told.contains("role:slave")
+            && told.contains(&format!("master_port:{}\r", self.master.port()))
+            && told.contains("master_link_status:up"))
     }
 
     /// Nobody of them is left.

@@ -144,8 +144,12 @@ pub async fn private_postgres_with(options: Options) -> PostgresServer {
 
 /// Says one command to a Redis, past the service's own client.
 pub async fn tell_redis<T: redis::FromRedisValue>(url: &str, words: &[&str]) -> T {
-    let client = redis::Client::open(url).expect("a URL");
-    let mut conn = client.get_multiplexed_async_connection().await.expect("connect");
+    try_to_tell_redis(url, words).await.expect("an answer")
+}
+
+/// The same to one that may be gone, or cut its clients off in this very moment.
+pub async fn try_to_tell_redis<T: redis::FromRedisValue>(url: &str, words: &[&str]) -> redis::RedisResult<T> {
+    let mut conn = redis::Client::open(url)?.get_multiplexed_async_connection().await?;
     let (name, arguments) = words.split_first().expect("a command");
-    redis::cmd(name).arg(arguments).query_async(&mut conn).await.expect("an answer")
+    redis::cmd(name).arg(arguments).query_async(&mut conn).await
 }
