@@ -121,9 +121,10 @@ async fn insist(mut client: Client, work: Arc<Work>, seed: u64) -> Result<Rush, 
             if started >= work.closes {
                 return Ok(rush);
             }
-            let status = match has_rested {
-                true => client.call_after_rest(request).await?,
-                false => client.call(request).await?,
+            let status = if has_rested {
+                client.call_after_rest(request).await?
+            } else {
+                client.call(request).await?
             };
             let took = u32::try_from(started.elapsed().as_micros()).unwrap_or(u32::MAX);
             has_rested = status == 503;

@@ -140,8 +140,8 @@ pub(super) fn take_place(parts: &Parts) -> Result<(), Problem> {
     place.map_or(Ok(()), |place| if place.take() { Ok(()) } else { Err(place.none_left()) })
 }
 
-/// Answers at once who found no place, past all routes: what that takes is taken from those inside, so that a path or a
-/// method is wrong is told once there is a place. There is no answer here for a page in a browser, which may read one only
+/// Answers at once who found no place, past all routes: what that takes is taken from those inside, so that a wrong path
+/// or method is told so once there is a place. There is no answer here for a page in a browser, which may read one only
 /// with its route's word for it, nor for what is ambiguous.
 pub(super) fn turn_away(edge: &Edge, request: &Request) -> Option<Response> {
     let no_place = request.extensions().get::<NoPlace>()?;
@@ -150,7 +150,7 @@ pub(super) fn turn_away(edge: &Edge, request: &Request) -> Option<Response> {
         .then(|| observe::at_the_door(edge, request, answer))
 }
 
-/// Whether it comes from a page in a browser, to a route that such pages may call.
+/// Whether it comes from a page in a browser, to a route that such pages may call (`browser_routes`, all below `/pay/`).
 fn is_of_a_page(request: &Request) -> bool {
     request.uri().path().starts_with("/pay/") && request.headers().contains_key(header::ORIGIN)
 }
