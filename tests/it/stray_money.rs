@@ -105,6 +105,23 @@ async fn a_wrong_amount_is_refused_on_every_repeat_and_goes_back() {
 }
 
 #[tokio::test]
+async fn wrong_money_that_is_told_of_another_attempt_too_is_a_repeat() {
+    let app = TestApp::start().await;
+    let paid_wrongly = app.order_to_pay("S12").await;
+    let other = app.order_to_pay("S13").await;
+    assert_eq!(app.webhook(&app.success("a", &paid_wrongly, "t1", 1)).await.status, 400);
+    // The trade is one and written down: it moves nothing of whomever else it is told of.
+    app.deliver(&app.success("b", &other, "t1", 1990)).await;
+    app.deliver(&app.success("c", "po_nobodys", "t1", 1)).await;
+    for event in ["b", "c"] {
+        assert_eq!(app.verdict_of(event).await.as_deref(), Some("REPEATED"), "{event}");
+    }
+    assert_eq!(app.status_of("S13").await, "PENDING");
+    assert_eq!(app.count("stray_payments").await, 1);
+    app.end().await;
+}
+
+#[tokio::test]
 async fn the_right_amount_on_an_attempt_that_was_paid_wrongly_pays_the_order() {
     let app = TestApp::start().await;
     let id = app.order_to_pay("S6").await;

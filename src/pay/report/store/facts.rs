@@ -14,7 +14,7 @@ use crate::refunds::{StrayPolicy, StrayReason};
 pub(in crate::pay::report) struct Facts {
     /// The verdict of the same callback, when it came before.
     pub(in crate::pay::report) earlier: Option<Verdict>,
-    /// Why the same money was held, when it was.
+    /// Why the same money was held, when it was, and of the same pay order.
     pub(in crate::pay::report) known_stray: Option<StrayReason>,
     /// Whether the same money was reported before, whatever became of it.
     pub(in crate::pay::report) is_trade_known: bool,
@@ -74,7 +74,8 @@ impl Command for FindFacts {
                       ON inbox.channel = report.channel AND inbox.event_id = report.event_id
                LEFT JOIN trades AS trade
                       ON trade.channel = report.channel AND trade.transaction_id = report.transaction_id
-               LEFT JOIN stray_payments AS stray ON stray.stray_id = trade.stray_id
+               LEFT JOIN stray_payments AS stray
+                      ON stray.stray_id = trade.stray_id AND stray.out_trade_no = report.pay_order_id
                LEFT JOIN pay_orders AS attempt
                       ON attempt.pay_order_id = report.pay_order_id AND attempt.channel = report.channel
                LEFT JOIN orders
