@@ -3,7 +3,8 @@
 use std::net::SocketAddr;
 use std::sync::Arc;
 
-use super::requests::{PAY_URL, WEBHOOK};
+use super::requests::{PAY_URL, SETTLE, Scene, WEBHOOK};
+use super::{refunds, usage};
 use crate::load::{self, Order};
 use crate::stage::Stage;
 use crate::table::{Sample, Target};
@@ -14,7 +15,23 @@ const CLIENTS: usize = 32;
 /// Instances, the first of them being what the others are measured by.
 const CROWDS: [usize; 3] = [1, 2, 4];
 
-/// Pay URLs and callbacks at so many instances, taking turns.
+/// What is asked of them, and what two of them must reach.
+#[derive(Clone, Copy, Debug)]
+enum Figure {
+    Requests(Scene),
+    Usage,
+    Refunds,
+}
+
+const FIGURES: [(Figure, Target); 5] = [
+    (Figure::Requests(PAY_URL), Target::Least(0.90)),
+    (Figure::Requests(WEBHOOK), Target::Least(0.90)),
+    (Figure::Requests(SETTLE), Target::Information),
+    (Figure::Usage, Target::Information),
+    (Figure::Refunds, Target::Information),
+];
+
+/// Each figure at so many instances, taking turns.
 pub async fn more_over_one(stage: &mut Stage) -> Result<(), Failure> {
     let mut more = Vec::new();
     while more.len() < 3 {
@@ -22,25 +39,48 @@ pub async fn more_over_one(stage: &mut Stage) -> Result<(), Failure> {
     }
     let addrs: Vec<SocketAddr> =
         [stage.service.addr].into_iter().chain(more.iter().map(|instance| instance.addr)).collect();
-    for scene in [PAY_URL, WEBHOOK] {
+    for (figure, target) in FIGURES {
         let mut samples: [Vec<Sample>; CROWDS.len()] = Default::default();
         for round in 0..stage.settings.rounds {
             for (instances, samples) in CROWDS.into_iter().zip(&mut samples) {
-                let prefix = format!("{}by{instances}_{round}_", scene.name);
-                let requests = Arc::new(scene.prepare_as(stage, &prefix).await?);
-                seed::settle(&stage.database_url).await?;
-                let (addrs, window) = (&addrs[..instances], stage.settings.window);
-                let run = load::fire(addrs, &requests, CLIENTS, window, Order::Once).await?;
-                samples.push(Sample::from(&run));
+                let prefix = format!("{}by{instances}_{round}_", figure.name());
+                samples.push(figure.sample(stage, &addrs[..instances], &prefix).await?);
             }
         }
         let [one, two, four] = samples;
-        let figure = |count| format!("{}: {count} instances over one", scene.name);
-        stage.table.ratio(&figure("two"), CLIENTS, &two, &one, Target::Least(0.90));
-        stage.table.ratio(&figure("four"), CLIENTS, &four, &one, Target::Information);
+        let row = |count| format!("{}: {count} instances over one", figure.name());
+        stage.table.ratio(&row("two"), CLIENTS, &two, &one, target);
+        stage.table.ratio(&row("four"), CLIENTS, &four, &one, Target::Information);
     }
     for instance in more {
         instance.stop().await?;
     }
     Ok(())
+}
+
+impl Figure {
+    const fn name(self) -> &'static str {
+        match self {
+            Self::Requests(scene) => scene.name,
+            Self::Usage => "usage",
+            Self::Refunds => "refunds",
+        }
+    }
+
+    /// One round of it.
+    async fn sample(self, stage: &Stage, addrs: &[SocketAddr], prefix: &str) -> Result<Sample, Failure> {
+        match self {
+            Self::Requests(scene) => {
+                let requests = Arc::new(scene.prepare_as(stage, prefix).await?);
+                seed::settle(&stage.database_url).await?;
+                let run = load::fire(addrs, &requests, CLIENTS, stage.settings.window, Order::Once).await?;
+                Ok(Sample::from(&run))
+            }
+            Self::Usage => {
+                usage::prepare(stage).await?;
+                usage::pairs(stage, addrs, prefix, CLIENTS).await
+            }
+            Self::Refunds => refunds::asked(stage, addrs, prefix).await,
+        }
+    }
 }

@@ -5,6 +5,7 @@
 //! that of `POST /refunds` as long as the clients ask, and that at which refunds came to `SUCCEEDED`, from the first
 //! request to the last end.
 
+use std::net::SocketAddr;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
@@ -14,7 +15,7 @@ use rand::seq::SliceRandom;
 use sqlx::{Connection, PgConnection};
 
 use super::requests::AHEAD_PER_SECOND;
-use crate::load::{self, Order};
+use crate::load::{self, Order, Run};
 use crate::profile::Spent;
 use crate::stage::Stage;
 use crate::table::{Sample, Target, median_ratio};
@@ -57,6 +58,15 @@ pub async fn rate(stage: &mut Stage, prefix: &str) -> Result<f64, Failure> {
     Ok(median_ratio(asked.iter().zip(&other)))
 }
 
+/// How many are asked of these instances in a second, while they drive them to their ends.
+pub async fn asked(stage: &Stage, addrs: &[SocketAddr], prefix: &str) -> Result<Sample, Failure> {
+    let requests = prepare(stage, prefix).await?;
+    seed::settle(&stage.database_url).await?;
+    let (run, _) = until_ended(stage, addrs, requests).await?;
+    until_none(stage, UNTOLD).await?;
+    Ok(Sample::from(&run))
+}
+
 async fn rounds(stage: &mut Stage, prefix: &str) -> Result<Rounds, Failure> {
     // Unmeasured, as in a service that has run for a while.
     let requests = prepare(stage, &format!("{prefix}warm_")).await?;
@@ -71,10 +81,8 @@ async fn rounds(stage: &mut Stage, prefix: &str) -> Result<Rounds, Failure> {
     seed::settle(&stage.database_url).await?;
     let mut rounds = Rounds::default();
     for (requests, prefix) in ahead {
-        let (before, begun) = (Spent::so_far(stage).await?, Instant::now());
-        let run = stage.fire(&Arc::new(requests), CLIENTS, Order::Once).await?;
-        until_none(stage, UNFINISHED).await?;
-        let took = begun.elapsed();
+        let before = Spent::so_far(stage).await?;
+        let (run, took) = until_ended(stage, &[stage.service.addr], requests).await?;
         rounds.spent.add(before, Spent::so_far(stage).await?);
         rounds.done += run.done;
         // The other side must have the machine to itself.
@@ -88,6 +96,18 @@ async fn rounds(stage: &mut Stage, prefix: &str) -> Result<Rounds, Failure> {
         rounds.other.push(stage.pgbench.run(OTHER, CLIENTS, stage.settings.window).await?);
     }
     Ok(rounds)
+}
+
+/// What asking for a window came to, and how long it took until the last of them had its end.
+async fn until_ended(
+    stage: &Stage,
+    addrs: &[SocketAddr],
+    requests: Vec<Vec<u8>>,
+) -> Result<(Run, Duration), Failure> {
+    let begun = Instant::now();
+    let run = load::fire(addrs, &Arc::new(requests), CLIENTS, stage.settings.window, Order::Once).await?;
+    until_none(stage, UNFINISHED).await?;
+    Ok((run, begun.elapsed()))
 }
 
 /// Requests of a round, and in the tables, also in the sandbox's, what they speak of.

@@ -1,5 +1,6 @@
 //! Metered work: a hold and then its confirm, over the two statements that are the least that could be right.
 
+use std::net::SocketAddr;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -41,12 +42,12 @@ pub async fn rate(stage: &mut Stage, prefix: &str) -> Result<f64, Failure> {
 }
 
 /// Users with money and what they spend it on, once.
-async fn prepare(stage: &Stage) -> Result<(), Failure> {
+pub async fn prepare(stage: &Stage) -> Result<(), Failure> {
     if !seed::has_product(&stage.database_url).await? {
         seed::wallets(&stage.database_url, stage.clock.now(), USERS).await?;
         seed::product(&stage.database_url).await?;
         // Unmeasured, as in a service that has run for a while.
-        pairs(stage, "warm_", CROWDS[0].0).await?;
+        pairs(stage, &[stage.service.addr], "warm_", CROWDS[0].0).await?;
     }
     seed::settle(&stage.database_url).await
 }
@@ -59,19 +60,24 @@ async fn rounds(
 ) -> Result<(Vec<Sample>, Vec<Sample>), Failure> {
     let (mut ours, mut other) = (Vec::new(), Vec::new());
     for round in 0..stage.settings.rounds {
-        ours.push(pairs(stage, &format!("{prefix}{round}_"), clients).await?);
+        ours.push(pairs(stage, &[stage.service.addr], &format!("{prefix}{round}_"), clients).await?);
         other.push(stage.pgbench.run("usage_cte", clients, stage.settings.window).await?);
     }
     Ok((ours, other))
 }
 
-/// How many pairs of a hold and its confirm are done in a second.
-async fn pairs(stage: &Stage, prefix: &str, clients: usize) -> Result<Sample, Failure> {
-    let count = AHEAD_PER_SECOND * stage.settings.window.as_secs();
-    let holds = (1..=count).map(|number| hold(stage, prefix, number)).collect();
-    let held: Run = stage.fire(&Arc::new(holds), clients, Order::Once).await?;
+/// How many pairs of a hold and its confirm these instances do in a second.
+pub async fn pairs(
+    stage: &Stage,
+    addrs: &[SocketAddr],
+    prefix: &str,
+    clients: usize,
+) -> Result<Sample, Failure> {
+    let window = stage.settings.window;
+    let holds = (1..=AHEAD_PER_SECOND * window.as_secs()).map(|number| hold(stage, prefix, number)).collect();
+    let held: Run = load::fire(addrs, &Arc::new(holds), clients, window, Order::Once).await?;
     let confirms = hold_ids(stage, prefix).await?.into_iter().map(|id| confirm(stage, &id)).collect();
-    let confirmed: Run = stage.fire(&Arc::new(confirms), clients, Order::Once).await?;
+    let confirmed: Run = load::fire(addrs, &Arc::new(confirms), clients, window, Order::Once).await?;
     let each = |run: &Run| run.elapsed.div_f64(f64::from(u32::try_from(run.done).unwrap_or(u32::MAX)));
     let pair: Duration = each(&held) + each(&confirmed);
     let mut latencies: Vec<u32> = held.latencies.into_iter().chain(confirmed.latencies).collect();
