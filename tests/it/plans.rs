@@ -90,6 +90,13 @@ const EMPTIED: (&str, &str) = (
      AND relnamespace IN ('public'::regnamespace, 'sandbox'::regnamespace)",
 );
 
+/// A shop's first day: some of everything that [`WORLDS`] has in plenty, analyzed before the crowd comes.
+fn first_day() -> String {
+    ["20000", "10000", "5000", "1000"]
+        .iter()
+        .fold(WORLDS[1].1.to_owned(), |seed, many| seed.replace(many, "30"))
+}
+
 /// What a statement has that joins a batch, looks up by an attempt or a task's subject, or compares a day.
 const KEYED: [&str; 4] = ["unnest(", "pay_order_id = $", "subject = $", "statement_lines"];
 /// It has a row for each channel and day, and an index of those that are not done.
@@ -173,8 +180,8 @@ async fn no_plan_of_a_batch_or_of_a_look_up_walks_a_table_from_end_to_end() {
     let statements = keyed_statements();
     assert!(statements.len() >= 20, "{} statements were found", statements.len());
     let config = stores::database_config(&stores::fresh_database().await);
-    let mut walking = Vec::new();
-    for (world, seed) in WORLDS {
+    let (mut walking, first_day) = (Vec::new(), first_day());
+    for (world, seed) in WORLDS.into_iter().chain([("a shop's first day", first_day.as_str())]) {
         let mut tx = enter(&config, seed).await;
         // These worlds have no withdrawals: what joins them to a statement is looked at by itself below.
         let of_both = |text: &&String| text.contains("statement_lines") && text.contains("withdrawals");
@@ -187,6 +194,50 @@ async fn no_plan_of_a_batch_or_of_a_look_up_walks_a_table_from_end_to_end() {
         }
     }
     assert!(walking.is_empty(), "{}", walking.join("\n\n"));
+}
+
+/// Books so many bookings between a merchant and users, each of a name with that beginning, and gives how many rows of
+/// accounts were read for it.
+async fn rows_read_to_book(tx: &mut Tx, name: &str, bookings: i32) -> i64 {
+    let read = "SELECT seq_tup_read + idx_tup_fetch FROM pg_stat_xact_user_tables WHERE relname = 'accounts'";
+    let before: i64 = sqlx::query_scalar(read).fetch_one(&mut **tx).await.expect("a figure");
+    let book = format!(
+        "WITH booked AS (
+             INSERT INTO ledger_transactions (transaction_id, kind, created_at)
+             SELECT 'SETTLEMENT:{name}' || g, 'SETTLEMENT', now() FROM generate_series(1, {bookings}) AS g
+         )
+         INSERT INTO ledger_entries (transaction_id, account_id, amount)
+         SELECT 'SETTLEMENT:{name}' || g, account_id, amount FROM generate_series(1, {bookings}) AS g,
+                LATERAL (VALUES ('COMMISSION_EXPENSE:shop:CNY', 1), (format('USER_AVAILABLE:shop:u%s:CNY', g), -1))
+                        AS entry (account_id, amount)"
+    );
+    run(tx, &book).await;
+    let after: i64 = sqlx::query_scalar(read).fetch_one(&mut **tx).await.expect("a figure");
+    after - before
+}
+
+#[tokio::test]
+async fn a_booking_looks_up_its_accounts_also_where_they_were_few_when_its_plan_was_made() {
+    let config = stores::database_config(&stores::fresh_database().await);
+    let open = |first: i32, last: i32| {
+        format!(
+            "INSERT INTO accounts (account_id, created_at, updated_at)
+             SELECT format('USER_AVAILABLE:shop:u%s:CNY', g), now(), now() FROM generate_series({first}, {last}) AS g"
+        )
+    };
+    for (few, first) in [(2, 500), (30, 300)] {
+        let seed = format!(
+            "{}; INSERT INTO accounts (account_id, created_at, updated_at)
+                 VALUES ('COMMISSION_EXPENSE:shop:CNY', now(), now()); ANALYZE; {}",
+            open(1, few),
+            open(few + 1, first)
+        );
+        let mut tx = enter(&config, &seed).await;
+        rows_read_to_book(&mut tx, "few", first).await;
+        run(&mut tx, &open(first + 1, 20_000)).await;
+        let read = rows_read_to_book(&mut tx, "many", 500).await;
+        assert!(read < 10_000, "{few}: {read} rows of accounts were read for 500 bookings");
+    }
 }
 
 /// What is open is little beside what is over: these hold nothing else, and may be walked by whoever looks at all of it.
