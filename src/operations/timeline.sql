@@ -21,32 +21,30 @@ FROM (
           jsonb_build_object('from', from_status), NULL
    FROM order_history WHERE merchant_id = $1 AND order_no = $2 ORDER BY created_at, seq LIMIT $3)
   UNION ALL
-  (SELECT step.at, 3, 0, 'STRAY_PAYMENT', stray_id, step.event, step.status,
-          jsonb_build_object('amount', amount, 'currency', currency, 'channel', channel,
-                             'transaction_id', transaction_id, 'pay_order_id', pay_order_id), NULL
-   FROM stray_payments,
-        LATERAL (VALUES (created_at, reason, 'HELD'),
-                        (CASE WHEN status <> 'HELD' THEN updated_at END, 'MOVED', status))
-        AS step (at, event, status)
-   WHERE merchant_id = $1 AND order_no = $2 AND step.at IS NOT NULL ORDER BY step.at LIMIT $3)
+  (SELECT change.created_at, 3, change.seq, 'STRAY_PAYMENT', stray_id, change.event, change.to_status,
+          jsonb_build_object('from', change.from_status, 'reason', reason, 'amount', amount, 'currency', currency,
+                             'channel', channel, 'transaction_id', transaction_id, 'pay_order_id', pay_order_id), NULL
+   FROM stray_payments JOIN stray_history AS change USING (stray_id)
+   WHERE merchant_id = $1 AND order_no = $2 ORDER BY change.created_at, change.seq LIMIT $3)
   UNION ALL
-  (SELECT step.at, 4, 0, 'REFUND', refund_id, step.event, step.status,
-          jsonb_build_object('amount', amount, 'currency', currency, 'reason', reason,
-                             'refund_no', refund_no, 'failure', failure), NULL
-   FROM refunds,
-        LATERAL (VALUES (created_at, 'ASKED', CASE WHEN version = 1 THEN status END),
-                        (CASE WHEN version > 1 THEN updated_at END, 'MOVED', status))
-        AS step (at, event, status)
-   WHERE merchant_id = $1 AND order_no = $2 AND step.at IS NOT NULL ORDER BY step.at LIMIT $3)
+  (SELECT change.created_at, 4, change.seq, 'REFUND', refund_id, change.event, change.to_status,
+          jsonb_build_object('from', change.from_status, 'amount', amount, 'currency', currency, 'reason', reason,
+                             'refund_no', refund_no,
+                             'failure', CASE change.to_status WHEN 'FAILED' THEN failure END), NULL
+   FROM refunds JOIN refund_history AS change USING (refund_id)
+   WHERE merchant_id = $1 AND order_no = $2 ORDER BY change.created_at, change.seq LIMIT $3)
   UNION ALL
-  (SELECT step.at, 5, 0, 'SETTLEMENT', order_no, step.event, step.status,
-          jsonb_build_object('user_id', user_id, 'base_amount', base_amount, 'commission', commission,
-                             'clawed_back', clawed_back, 'currency', currency), NULL
-   FROM settlements,
-        LATERAL (VALUES (created_at, 'GIVEN', CASE WHEN version = 1 THEN status END),
-                        (CASE WHEN version > 1 THEN updated_at END, 'MOVED', status))
-        AS step (at, event, status)
-   WHERE merchant_id = $1 AND order_no = $2 AND step.at IS NOT NULL ORDER BY step.at LIMIT $3)
+  (SELECT step.at, 5, step.seq, 'SETTLEMENT', order_no, step.event, step.status,
+          jsonb_build_object('from', step.before, 'user_id', user_id, 'base_amount', base_amount,
+                             'commission', commission, 'clawed_back', step.clawed_back, 'currency', currency), NULL
+   FROM (SELECT * FROM settlements WHERE merchant_id = $1 AND order_no = $2) AS given,
+        -- Its own birth, and what came after.
+        LATERAL (SELECT given.created_at, 0, NULL, 'GIVEN', 'SETTLED', 0
+                 UNION ALL
+                 SELECT created_at, seq, from_status, event, to_status, clawed_back
+                 FROM settlement_history WHERE merchant_id = $1 AND order_no = $2)
+        AS step (at, seq, before, event, status, clawed_back)
+   ORDER BY step.at, step.seq LIMIT $3)
   UNION ALL
   -- Found by the names of what may have been booked of the order: an index by order would cost every payment.
   (SELECT booked.created_at, 6, 0, 'BOOKING', booked.transaction_id, booked.kind, NULL,

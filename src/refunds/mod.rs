@@ -8,7 +8,7 @@
 //! money twice; an unknown result stays `PROCESSING` until the channel says what became of it. A reversal that is heard
 //! before its success is a failure, and that success no news: the channel is asked before it counts as a `contradiction`.
 //! The order's own status is not touched by a stray payment's refund. Each of these changes stands in the books (`book`),
-//! which its own transaction writes.
+//! which its own transaction writes, and in `refund_history` and `stray_history`, which the database writes itself.
 //!
 //! What is asked for, and what ends plainly, is done for many at once: `desk` and `plain` are the rules, and `store/ask`
 //! and `store/succeed` lock, write and commit for a batch.

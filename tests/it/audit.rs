@@ -9,7 +9,9 @@ use payonce::infra::clock::Clock;
 use payonce::infra::db::{Conn, Db, Tx};
 use payonce::orders::{OrderEvent, OrderStatus};
 use payonce::pay::{PayEvent, PayStatus};
-use sqlx::Executor;
+use payonce::refunds::{RefundEvent, RefundStatus, StrayEvent, StrayStatus};
+use payonce::settlement::{SettlementEvent, SettlementStatus};
+use sqlx::{AssertSqlSafe, Executor};
 use time::OffsetDateTime;
 use time::macros::datetime;
 
@@ -130,20 +132,17 @@ async fn eventual_checks_wait_for_their_grace() {
 /// The states that a set of changes may go through, as `(from, event, to)`.
 type Edges = Vec<(&'static str, &'static str, &'static str, bool)>;
 
-fn order_edges() -> Edges {
-    let mut edges = Vec::new();
-    for (&from, &event, &to) in product(OrderStatus::ALL, OrderEvent::ALL) {
-        edges.push((from.as_str(), event.as_str(), to.as_str(), from.after(event) == Ok(to)));
-    }
-    edges
-}
-
-fn attempt_edges() -> Edges {
-    let mut edges = Vec::new();
-    for (&from, &event, &to) in product(PayStatus::ALL, PayEvent::ALL) {
-        edges.push((from.as_str(), event.as_str(), to.as_str(), from.after(event) == Some(to)));
-    }
-    edges
+/// Every pair of states with every event between them, and whether the table of a life has it.
+macro_rules! edges {
+    ($status:ident, $event:ident) => {
+        product($status::ALL, $event::ALL)
+            .into_iter()
+            .map(|(from, event, to)| {
+                let is_there = from.after(*event).into_iter().any(|after| after == *to);
+                (from.as_str(), event.as_str(), to.as_str(), is_there)
+            })
+            .collect::<Edges>()
+    };
 }
 
 fn product<S, E>(states: &'static [S], events: &'static [E]) -> Vec<(&'static S, &'static E, &'static S)> {
@@ -173,12 +172,80 @@ async fn forbidden(tx: &mut Tx, pay_order_id: &str, edges: &Edges) -> i64 {
 #[tokio::test]
 async fn the_audit_allows_the_edges_of_the_tables_and_no_others() {
     let db = database().await;
-    for (pay_order_id, edges) in [("", order_edges()), ("po_x", attempt_edges())] {
+    for (pay_order_id, edges) in
+        [("", edges!(OrderStatus, OrderEvent)), ("po_x", edges!(PayStatus, PayEvent))]
+    {
         let mut tx = world(&db).await;
         let (allowed, refused): (Edges, Edges) = edges.into_iter().partition(|edge| edge.3);
         assert!(!allowed.is_empty());
         assert_eq!(forbidden(&mut tx, pay_order_id, &allowed).await, 0);
         assert_eq!(forbidden(&mut tx, pay_order_id, &refused).await, i64::try_from(refused.len()).unwrap());
+    }
+}
+
+/// Histories whose second change goes along an edge, each with the thing that stands where it led.
+const CHECKS_OF_ONE_LIFE: [(&str, &str); 3] = [
+    (
+        "refund_history",
+        "made AS (INSERT INTO refunds (refund_id, refund_no, pay_order_id, amount, currency, status, reason, failure,
+                                       created_at, updated_at)
+                  SELECT 'x' || n, 'x' || n, 'x', 1, 'CNY', after, 'r', CASE after WHEN 'FAILED' THEN 'no' END, now(), now()
+                  FROM edge)
+         INSERT INTO refund_history
+         SELECT 'x' || n, 1, NULL, before, 'CARRIED_OVER', now() FROM edge
+         UNION ALL SELECT 'x' || n, 2, before, after, event, now() FROM edge",
+    ),
+    (
+        "stray_history",
+        "made AS (INSERT INTO stray_payments (stray_id, channel, transaction_id, out_trade_no, amount, currency, reason,
+                                              status, paid_at, created_at, updated_at)
+                  SELECT 'x' || n, 'sandbox', 'x' || n, 'x', 1, 'CNY', 'UNKNOWN_ORDER', after, now(), now(), now() FROM edge)
+         INSERT INTO stray_history
+         SELECT 'x' || n, 1, NULL, before, 'CARRIED_OVER', now() FROM edge
+         UNION ALL SELECT 'x' || n, 2, before, after, event, now() FROM edge",
+    ),
+    (
+        "settlement_history",
+        "step AS (SELECT *, CASE event WHEN 'RESTORED' THEN 3 ELSE 7 END AS clawed_back FROM edge),
+         made AS (INSERT INTO settlements (merchant_id, order_no, user_id, base_amount, rate, line_rates, factor, commission,
+                                           clawed_back, currency, status, created_at, updated_at)
+                  SELECT 'm', 'x' || n, 'u', 10, 1, '{1}', 1, CASE after WHEN 'SETTLED' THEN 10 ELSE clawed_back END,
+                         clawed_back, 'CNY', after, now(), now() FROM step)
+         INSERT INTO settlement_history
+         SELECT 'm', 'x' || n, 1, 'SETTLED', before, 'CARRIED_OVER', 5, now() FROM edge
+         UNION ALL SELECT 'm', 'x' || n, 2, before, after, event, clawed_back, now() FROM step",
+    ),
+];
+
+#[tokio::test]
+async fn the_audit_allows_the_edges_of_what_goes_back_and_no_others() {
+    let db = database().await;
+    let lives = [
+        edges!(RefundStatus, RefundEvent),
+        edges!(StrayStatus, StrayEvent),
+        edges!(SettlementStatus, SettlementEvent),
+    ];
+    for ((id, written), edges) in CHECKS_OF_ONE_LIFE.into_iter().zip(lives) {
+        let (allowed, refused): (Edges, Edges) = edges.into_iter().partition(|edge| edge.3);
+        assert!(!allowed.is_empty());
+        for (edges, expected) in [(&allowed, 0), (&refused, refused.len())] {
+            let mut tx = world(&db).await;
+            let statement = format!(
+                "WITH edge AS (SELECT * FROM unnest($1::text[], $2::text[], $3::text[]) WITH ORDINALITY
+                                            AS edge (before, event, after, n)), {written}"
+            );
+            let conn: &mut Conn = &mut tx;
+            sqlx::query(AssertSqlSafe(statement))
+                .bind(edges.iter().map(|edge| edge.0).collect::<Vec<_>>())
+                .bind(edges.iter().map(|edge| edge.1).collect::<Vec<_>>())
+                .bind(edges.iter().map(|edge| edge.2).collect::<Vec<_>>())
+                .execute(conn)
+                .await
+                .unwrap();
+            let report = audit::run_checks(&mut tx, NOW).await.unwrap();
+            let check = report.checks.iter().find(|check| check.id == id).unwrap();
+            assert_eq!(check.violations, i64::try_from(expected).unwrap(), "{check:#?}");
+        }
     }
 }
 

@@ -31,6 +31,7 @@ mod faults;
 mod fuzz;
 mod gather;
 mod hazards;
+mod histories;
 mod hostile;
 mod idempotency;
 mod kills;

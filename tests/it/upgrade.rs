@@ -18,10 +18,12 @@ const COUNTS: i64 = 18;
 /// The migration that lets events wait in a queue of their own.
 const QUEUE: i64 = 26;
 
-/// A healthy world of the version before: one thing in every state.
-fn world_before_the_books() -> &'static str {
-    let (before, _) =
-        include_str!("audit/world.sql").split_once("-- ==== the books").expect("a line between");
+/// The migration that lets histories write themselves.
+const HISTORIES: i64 = 31;
+
+/// A healthy world of the version before something: one thing in every state.
+fn world_before(what: &str) -> &'static str {
+    let (before, _) = include_str!("audit/world.sql").split_once(what).expect("a line between");
     before
 }
 
@@ -40,7 +42,7 @@ async fn database_before(migration: i64, world: &str) -> String {
 
 #[tokio::test]
 async fn the_books_open_with_everything_that_was_there_and_go_on_from_it() {
-    let url = database_before(BOOKS, world_before_the_books()).await;
+    let url = database_before(BOOKS, world_before("-- ==== the books")).await;
     let mut owner = PgConnection::connect(&url).await.expect("connect");
     sqlx::migrate!().run_direct(None, &mut owner, false).await.expect("this version");
     owner.close().await.expect("close");
@@ -126,4 +128,58 @@ async fn events_that_nobody_has_looked_at_wait_in_the_queue_from_then_on() {
         sqlx::query_as(waiting).fetch_all(&mut owner).await.expect("the queue");
     assert_eq!(waiting, [(false, "new".to_owned(), 2029), (true, "-1".to_owned(), 2030)]);
     owner.close().await.expect("close");
+}
+
+#[tokio::test]
+async fn what_became_of_refunds_stray_money_and_commissions_is_carried_over_and_goes_on_from_there() {
+    let world = world_before("-- ==== the histories");
+    let url = database_before(HISTORIES, world).await;
+    let mut owner = PgConnection::connect(&url).await.expect("connect");
+    // Beside the two of which nothing was claimed back.
+    let claimed_back = "INSERT INTO settlements (merchant_id, order_no, user_id, base_amount, rate, line_rates, factor,
+                                                 commission, clawed_back, currency, status, created_at, updated_at, version)
+                        SELECT 'm', status, 'u', 100, 0.1, '{0.1}', 1, 10, clawed_back, 'CNY', status, '2029-12-31',
+                               '2030-01-01', 2
+                        FROM (VALUES ('SETTLED', 4), ('CLAWED_BACK', 10)) AS given (status, clawed_back)";
+    owner.execute(claimed_back).await.expect("commissions");
+    sqlx::migrate!().run_direct(None, &mut owner, false).await.expect("this version");
+    let carried: Vec<(String, String, i64)> = sqlx::query_as(
+        "SELECT to_status, format('%s %s %s', from_status, event, extract(year FROM created_at)), clawed_back
+         FROM settlement_history WHERE order_no = to_status AND seq = 1 ORDER BY clawed_back",
+    )
+    .fetch_all(&mut owner)
+    .await
+    .expect("a history");
+    let of_before = "SETTLED CARRIED_OVER 2030".to_owned();
+    let expected = [("SETTLED".to_owned(), of_before.clone(), 4), ("CLAWED_BACK".to_owned(), of_before, 10)];
+    assert_eq!(carried, expected);
+    owner
+        .execute("DELETE FROM settlement_history; DELETE FROM settlements WHERE order_no = status")
+        .await
+        .expect("gone");
+
+    let go_on =
+        "UPDATE refunds SET status = 'PROCESSING', updated_at = '2029-12-31 13:00' WHERE refund_id = 'rf_r'";
+    owner.execute(go_on).await.expect("a refund goes on");
+    let history: Vec<(String, String, i32)> = sqlx::query_as(
+        "SELECT format('%s %s', coalesce(from_status, 'nothing'), event), to_status,
+                extract(hour FROM created_at AT TIME ZONE 'UTC')::integer
+         FROM refund_history WHERE refund_id = 'rf_r' ORDER BY seq",
+    )
+    .fetch_all(&mut owner)
+    .await
+    .expect("a history");
+    let expected = [
+        ("nothing CARRIED_OVER".to_owned(), "PENDING".to_owned(), 12),
+        ("PENDING REQUESTED".to_owned(), "PROCESSING".to_owned(), 13),
+    ];
+    assert_eq!(history, expected);
+    owner.close().await.expect("close");
+
+    let db = Db::new(&stores::database_config(&url), Ids::seeded(Clock::system(), 1)).expect("a pool");
+    let report = audit::audit(&db, datetime!(2030-01-01 00:00 UTC)).await.expect("an audit");
+    let wrong: Vec<_> = report.checks.iter().filter(|check| check.violations > 0).collect();
+    assert!(report.ok, "{wrong:#?}");
+    db.close().await;
+    stores::drop_database(&url).await;
 }

@@ -93,4 +93,97 @@ pub(super) const CHECKS: &[Definition] = &[
            AND (SELECT count(*) FROM order_history WHERE pay_order_id <> '')
                <> (SELECT coalesce(sum(version), 0) FROM pay_orders)",
     ),
+    check!(
+        "refund_history",
+        Always,
+        "every change of a refund's state has its row, along allowed edges, ending in the present state",
+        "SELECT format('refund %s change %s: %s by %s to %s is not allowed, or does not follow %s', change.refund_id,
+                       change.seq, coalesce(change.from_status, 'nothing'), change.event, change.to_status,
+                       coalesce(before.to_status, 'nothing'))
+         FROM refund_history AS change
+         LEFT JOIN refund_history AS before ON before.refund_id = change.refund_id AND before.seq = change.seq - 1
+         WHERE before.to_status IS DISTINCT FROM change.from_status
+            OR (coalesce(change.from_status, ''), change.event, change.to_status) NOT IN (
+                   -- `RefundStatus::after`; a test walks it.
+                   ('', 'ASKED', 'AWAITING_APPROVAL'), ('', 'ASKED', 'PENDING'),
+                   ('AWAITING_APPROVAL', 'APPROVED', 'PENDING'), ('AWAITING_APPROVAL', 'REJECTED', 'FAILED'),
+                   ('PENDING', 'REQUESTED', 'PROCESSING'),
+                   ('PENDING', 'SUCCEEDED', 'SUCCEEDED'), ('PROCESSING', 'SUCCEEDED', 'SUCCEEDED'),
+                   ('PENDING', 'FAILED', 'FAILED'), ('PROCESSING', 'FAILED', 'FAILED'),
+                   ('SUCCEEDED', 'FAILED', 'FAILED'))
+               -- Of before there were histories.
+               AND (change.seq, change.event) <> (1, 'CARRIED_OVER')
+         UNION ALL
+         SELECT format('refund %s: %s, its last change led to %s', refund_id, coalesce(status, 'not there'),
+                       coalesce(last.to_status, 'nowhere'))
+         FROM refunds
+         FULL JOIN (SELECT change.refund_id, change.to_status
+                    FROM refund_history AS change
+                    LEFT JOIN refund_history AS next ON next.refund_id = change.refund_id AND next.seq = change.seq + 1
+                    WHERE next.seq IS NULL) AS last USING (refund_id)
+         WHERE last.to_status IS DISTINCT FROM status",
+    ),
+    check!(
+        "stray_history",
+        Always,
+        "every change of a stray payment's state has its row, along allowed edges, ending in the present state",
+        "SELECT format('stray payment %s change %s: %s by %s to %s is not allowed, or does not follow %s', change.stray_id,
+                       change.seq, coalesce(change.from_status, 'nothing'), change.event, change.to_status,
+                       coalesce(before.to_status, 'nothing'))
+         FROM stray_history AS change
+         LEFT JOIN stray_history AS before ON before.stray_id = change.stray_id AND before.seq = change.seq - 1
+         WHERE before.to_status IS DISTINCT FROM change.from_status
+            OR (coalesce(change.from_status, ''), change.event, change.to_status) NOT IN (
+                   -- `StrayStatus::after`; a test walks it.
+                   ('', 'RECEIVED', 'HELD'),
+                   ('HELD', 'REFUND_ASKED', 'REFUNDING'), ('REFUNDING', 'REFUND_SUCCEEDED', 'REFUNDED'),
+                   ('REFUNDING', 'REFUND_FAILED', 'HELD'), ('REFUNDED', 'REFUND_FAILED', 'HELD'),
+                   ('HELD', 'KEPT', 'KEPT'))
+               -- As above.
+               AND (change.seq, change.event) <> (1, 'CARRIED_OVER')
+         UNION ALL
+         SELECT format('stray payment %s: %s, its last change led to %s', stray_id, coalesce(status, 'not there'),
+                       coalesce(last.to_status, 'nowhere'))
+         FROM stray_payments
+         FULL JOIN (SELECT change.stray_id, change.to_status
+                    FROM stray_history AS change
+                    LEFT JOIN stray_history AS next ON next.stray_id = change.stray_id AND next.seq = change.seq + 1
+                    WHERE next.seq IS NULL) AS last USING (stray_id)
+         WHERE last.to_status IS DISTINCT FROM status",
+    ),
+    check!(
+        "settlement_history",
+        Always,
+        "every change of what is claimed back of a commission has its row, along allowed edges, ending in the present state",
+        "SELECT format('settlement of %s/%s change %s: %s by %s to %s with %s claimed back is not allowed, or does not follow '
+                       '%s with %s', change.merchant_id, change.order_no, change.seq, change.from_status, change.event,
+                       change.to_status, change.clawed_back, coalesce(before.to_status, 'nothing'),
+                       coalesce(before.clawed_back, 0))
+         FROM settlement_history AS change
+         LEFT JOIN settlement_history AS before
+                ON before.merchant_id = change.merchant_id AND before.order_no = change.order_no
+               AND before.seq = change.seq - 1
+         -- The settlement is its own birth.
+         WHERE change.from_status IS DISTINCT FROM CASE change.seq WHEN 1 THEN 'SETTLED' ELSE before.to_status END
+            OR (change.from_status, change.event, change.to_status, sign(change.clawed_back - coalesce(before.clawed_back, 0)))
+               NOT IN (
+                   -- `SettlementStatus::after`; a test walks it.
+                   ('SETTLED', 'PART_CLAWED_BACK', 'SETTLED', 1), ('SETTLED', 'ALL_CLAWED_BACK', 'CLAWED_BACK', 1),
+                   ('SETTLED', 'RESTORED', 'SETTLED', -1), ('CLAWED_BACK', 'RESTORED', 'SETTLED', -1))
+               -- As above.
+               AND (change.seq, change.event) <> (1, 'CARRIED_OVER')
+         UNION ALL
+         SELECT format('settlement of %s/%s: %s with %s claimed back, its last change led to %s with %s', merchant_id,
+                       order_no, coalesce(status, 'not there'), coalesce(given.clawed_back, 0),
+                       coalesce(last.to_status, 'nowhere'), coalesce(last.clawed_back, 0))
+         FROM settlements AS given
+         FULL JOIN (SELECT change.merchant_id, change.order_no, change.to_status, change.clawed_back
+                    FROM settlement_history AS change
+                    LEFT JOIN settlement_history AS next
+                           ON next.merchant_id = change.merchant_id AND next.order_no = change.order_no
+                          AND next.seq = change.seq + 1
+                    WHERE next.seq IS NULL) AS last USING (merchant_id, order_no)
+         WHERE (status, given.clawed_back)
+               IS DISTINCT FROM (coalesce(last.to_status, 'SETTLED'), coalesce(last.clawed_back, 0))",
+    ),
 ];

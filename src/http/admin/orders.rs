@@ -112,15 +112,18 @@ pub(in crate::http) async fn find(
 /// Entries of a timeline at most.
 const MAX_ENTRIES: usize = 1000;
 
-/// Everything that touched an order, oldest first: its states and those of its attempts, callbacks, stray money,
-/// refunds, tasks, exceptions, events, and what operators did. A thousand entries at most.
+/// Everything that touched an order, oldest first: its states and those of its attempts, stray money, refunds and
+/// commission, callbacks, bookings, tasks, exceptions, events, and what operators did. A thousand entries at most.
 #[utoipa::path(get, path = "/admin/orders/{order_no}/timeline", tag = "admin",
     params(("order_no" = String, Path, description = "The order's number", example = "A-1"), WhoseParams),
     security(("admin_token" = [])),
     responses(
         (status = 200, body = Page<TimelineEntry>, example = json!({"data": [
             {"at": "2026-11-21T10:00:00Z", "kind": "ORDER", "subject": "A-1", "event": "CREATED", "status": "PENDING",
-             "details": {"from": null}}], "has_more": false})),
+             "details": {"from": null}},
+            {"at": "2026-11-21T11:00:00Z", "kind": "REFUND", "subject": "rf_06GZV8Y0000000000000000000", "event": "SUCCEEDED",
+             "status": "SUCCEEDED", "details": {"from": "PROCESSING", "refund_no": "R-1", "amount": 500, "currency": "CNY",
+                                                "reason": "broken", "failure": null}}], "has_more": false})),
         (status = 404, body = Problem, description = "`ORDER_NOT_FOUND`"),
         (status = 409, body = Problem, description = "`AMBIGUOUS_NUMBER`: name the merchant too"),
     ))]

@@ -60,7 +60,7 @@ const SEEDS: &[Seed] = &[
     seed_with("stray_refund", &["refund_booked"], "UPDATE refunds SET amount = 99 WHERE refund_id = 'rf_c1'"),
     seed_with(
         "stray_refund",
-        &["stray_announced", "stray_booked", "trade_owner"],
+        &["stray_announced", "stray_booked", "stray_history", "trade_owner"],
         "INSERT INTO stray_payments (stray_id, channel, transaction_id, out_trade_no, amount, currency, reason,
                                      status, paid_at, created_at, updated_at)
          VALUES ('sp_x', 'sandbox', 'T-x', 'x', 1, 'CNY', 'UNKNOWN_ORDER', 'REFUNDED', '2029-12-31 12:00',
@@ -200,6 +200,41 @@ const SEEDS: &[Seed] = &[
         "INSERT INTO order_history (merchant_id, order_no, pay_order_id, seq, to_status, event, created_at)
          VALUES ('m', 'P', 'po_x', 1, 'INIT', 'BEGUN', '2029-12-31 12:00')",
     ),
+    seed("refund_history", "DELETE FROM refund_history WHERE refund_id = 'rf_r'"),
+    seed("refund_history", "DELETE FROM refund_history WHERE refund_id = 'rf_c1' AND seq = 2"),
+    seed("refund_history", "DELETE FROM refund_history WHERE refund_id = 'rf_cx' AND seq = 3"),
+    seed("refund_history", "UPDATE refund_history SET event = 'BY_HAND' WHERE refund_id = 'rf_d' AND seq = 2"),
+    seed("refund_history", "UPDATE refund_history SET from_status = 'PENDING' WHERE refund_id = 'rf_c1' AND seq = 4"),
+    seed("refund_history", "UPDATE refund_history SET event = 'CARRIED_OVER' WHERE refund_id = 'rf_d' AND seq = 2"),
+    seed("refund_history", "UPDATE refund_history SET to_status = 'AWAITING_APPROVAL' WHERE refund_id = 'rf_r'"),
+    seed(
+        "refund_history",
+        "INSERT INTO refund_history VALUES ('rf_none', 1, NULL, 'PENDING', 'ASKED', '2029-12-31 12:00')",
+    ),
+    seed("stray_history", "DELETE FROM stray_history WHERE stray_id = 'sp_d'"),
+    seed("stray_history", "DELETE FROM stray_history WHERE stray_id = 'sp_c' AND seq = 5"),
+    seed("stray_history", "DELETE FROM stray_history WHERE stray_id = 'sp_k' AND seq = 2"),
+    seed("stray_history", "UPDATE stray_history SET event = 'REFUND_ASKED' WHERE stray_id = 'sp_k' AND seq = 2"),
+    seed("stray_history", "UPDATE stray_history SET from_status = 'REFUNDED' WHERE stray_id = 'sp_c' AND seq = 3"),
+    seed("stray_history", "UPDATE stray_history SET event = 'CARRIED_OVER' WHERE stray_id = 'sp_r' AND seq = 2"),
+    seed("stray_history", "UPDATE stray_history SET to_status = 'KEPT' WHERE stray_id = 'sp_d'"),
+    seed(
+        "stray_history",
+        "INSERT INTO stray_history VALUES ('sp_none', 1, NULL, 'HELD', 'RECEIVED', '2029-12-31 12:00')",
+    ),
+    seed("settlement_history", "DELETE FROM settlement_history WHERE seq = 4"),
+    seed("settlement_history", "DELETE FROM settlement_history WHERE seq = 1"),
+    seed("settlement_history", "DELETE FROM settlement_history WHERE seq = 2"),
+    seed("settlement_history", "UPDATE settlement_history SET event = 'RESTORED' WHERE seq = 1"),
+    seed("settlement_history", "UPDATE settlement_history SET clawed_back = 6 WHERE seq = 3"),
+    seed("settlement_history", "UPDATE settlement_history SET from_status = 'SETTLED' WHERE seq = 3"),
+    seed("settlement_history", "UPDATE settlement_history SET event = 'CARRIED_OVER' WHERE seq = 4"),
+    seed("settlement_history", "UPDATE settlement_history SET clawed_back = 1 WHERE seq = 4"),
+    seed(
+        "settlement_history",
+        "INSERT INTO settlement_history
+         VALUES ('m', 'NONE', 1, 'SETTLED', 'SETTLED', 'PART_CLAWED_BACK', 1, '2029-12-31 12:00')",
+    ),
     seed("order_announced", "DELETE FROM outbox WHERE event = 'order.paid'"),
     seed(
         "order_announced",
@@ -271,7 +306,7 @@ const SEEDS: &[Seed] = &[
     ),
     seed_with(
         "settlement_follows_refunds",
-        &["settlement_announced", "settlement_clawed_back"],
+        &["settlement_announced", "settlement_clawed_back", "settlement_history"],
         "UPDATE settlements SET clawed_back = 1 WHERE order_no = 'S'",
     ),
     seed("settlement_announced", "DELETE FROM outbox WHERE event = 'order.settled' AND order_no = 'Z'"),

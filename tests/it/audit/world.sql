@@ -372,3 +372,33 @@ WHERE accounts.account_id = moved.account_id;
 -- Everybody has heard of all of it, and of what seeds add by themselves.
 DELETE FROM outbox_queue;
 ALTER TABLE outbox DISABLE TRIGGER outbox_is_queued;
+
+-- ==== the histories of what goes back ====
+-- As above: what is older is a world of the version before, and is carried over.
+
+INSERT INTO refund_history (refund_id, seq, from_status, to_status, event, created_at)
+SELECT refund_id, seq, from_status, to_status, event, '2029-12-31 12:00'
+FROM (VALUES ('rf_c0', 1, NULL, 'PENDING', 'ASKED'), ('rf_c0', 2, 'PENDING', 'FAILED', 'FAILED'),
+             ('rf_cx', 1, NULL, 'PENDING', 'ASKED'), ('rf_cx', 2, 'PENDING', 'SUCCEEDED', 'SUCCEEDED'),
+             ('rf_cx', 3, 'SUCCEEDED', 'FAILED', 'FAILED'),
+             ('rf_c1', 1, NULL, 'AWAITING_APPROVAL', 'ASKED'), ('rf_c1', 2, 'AWAITING_APPROVAL', 'PENDING', 'APPROVED'),
+             ('rf_c1', 3, 'PENDING', 'PROCESSING', 'REQUESTED'), ('rf_c1', 4, 'PROCESSING', 'SUCCEEDED', 'SUCCEEDED'),
+             ('rf_r', 1, NULL, 'PENDING', 'CARRIED_OVER'),
+             ('rf_d', 1, NULL, 'PENDING', 'ASKED'), ('rf_d', 2, 'PENDING', 'PROCESSING', 'REQUESTED'))
+     AS change (refund_id, seq, from_status, to_status, event);
+INSERT INTO stray_history (stray_id, seq, from_status, to_status, event, created_at)
+SELECT stray_id, seq, from_status, to_status, event, '2029-12-31 12:00'
+FROM (VALUES ('sp_c', 1, NULL, 'HELD', 'RECEIVED'), ('sp_c', 2, 'HELD', 'REFUNDING', 'REFUND_ASKED'),
+             ('sp_c', 3, 'REFUNDING', 'HELD', 'REFUND_FAILED'), ('sp_c', 4, 'HELD', 'REFUNDING', 'REFUND_ASKED'),
+             ('sp_c', 5, 'REFUNDING', 'REFUNDED', 'REFUND_SUCCEEDED'), ('sp_c', 6, 'REFUNDED', 'HELD', 'REFUND_FAILED'),
+             ('sp_c', 7, 'HELD', 'REFUNDING', 'REFUND_ASKED'), ('sp_c', 8, 'REFUNDING', 'REFUNDED', 'REFUND_SUCCEEDED'),
+             ('sp_d', 1, NULL, 'HELD', 'CARRIED_OVER'),
+             ('sp_r', 1, NULL, 'HELD', 'RECEIVED'), ('sp_r', 2, 'HELD', 'REFUNDING', 'REFUND_ASKED'),
+             ('sp_k', 1, NULL, 'HELD', 'RECEIVED'), ('sp_k', 2, 'HELD', 'KEPT', 'KEPT'))
+     AS change (stray_id, seq, from_status, to_status, event);
+-- A part of what S gave was claimed back once, and the rest of it; the channel took both refunds back.
+INSERT INTO settlement_history (merchant_id, order_no, seq, from_status, to_status, event, clawed_back, created_at)
+SELECT 'm', 'S', seq, from_status, to_status, event, clawed_back, '2029-12-31 12:00'
+FROM (VALUES (1, 'SETTLED', 'SETTLED', 'PART_CLAWED_BACK', 3), (2, 'SETTLED', 'CLAWED_BACK', 'ALL_CLAWED_BACK', 5),
+             (3, 'CLAWED_BACK', 'SETTLED', 'RESTORED', 3), (4, 'SETTLED', 'SETTLED', 'RESTORED', 0))
+     AS change (seq, from_status, to_status, event, clawed_back);

@@ -3,7 +3,7 @@
 use futures_util::future::join_all;
 use payonce::orders::OrderKey;
 use payonce::settlement;
-use serde_json::json;
+use serde_json::{Value, json};
 
 use super::{AVAILABLE, EXPENSE};
 use crate::support::{Chance, TestApp};
@@ -91,6 +91,27 @@ async fn a_refund_claims_back_what_it_costs_and_never_more_than_a_user_has() {
     assert_eq!(app.find_order("A1").await["settlement"]["clawed_back"], 0);
     let events = app.count_where("outbox", "event = 'settlement.clawed_back'").await;
     assert_eq!(events, 4, "whoever must hear of it hears of each change");
+    let timeline = app.admin_get("/admin/orders/A1/timeline").await.expect(200).body;
+    let told = |kind: &str, more: &str| -> Vec<(String, String, Value)> {
+        let entries =
+            timeline["data"].as_array().expect("a page").iter().filter(|entry| entry["kind"] == kind);
+        let text = |value: &Value| value.as_str().expect("a word").to_owned();
+        entries.map(|e| (text(&e["event"]), text(&e["status"]), e["details"][more].clone())).collect()
+    };
+    let step = |event: &str, status: &str, more: Value| (event.to_owned(), status.to_owned(), more);
+    let of_commission = [
+        step("GIVEN", "SETTLED", json!(0)),
+        step("PART_CLAWED_BACK", "SETTLED", json!(1)),
+        step("ALL_CLAWED_BACK", "CLAWED_BACK", json!(10)),
+        step("RESTORED", "SETTLED", json!(1)),
+        step("RESTORED", "SETTLED", json!(0)),
+    ];
+    assert_eq!(told("SETTLEMENT", "clawed_back"), of_commission);
+    let ends = told("REFUND", "refund_no").into_iter().filter(|(_, status, _)| status == "FAILED");
+    assert_eq!(
+        ends.map(|(.., number)| number).collect::<Vec<_>>(),
+        ["R1", "R3", "R2"].map(|number| json!(number))
+    );
     app.end().await;
 }
 
