@@ -20,6 +20,10 @@ const PLACES: usize = 24;
 /// How many times as many ask.
 const TIMES: usize = 12;
 
+/// One of so many of those who are served when there is a place for each is served in a rush too, whatever else the machine
+/// does meanwhile.
+const SHARE_SERVED: usize = 4;
+
 /// Customers who ask as fast as they are answered.
 #[derive(Default)]
 struct Crowd {
@@ -136,7 +140,11 @@ async fn a_rush_is_turned_away_at_the_door_and_those_inside_are_served() {
         usual.served.load(Ordering::Relaxed),
         Duration::from_micros(rush.slowest_refusal.load(Ordering::Relaxed) as u64),
     );
-    assert!(turned_away > 0 && served > 0, "{served} served, {turned_away} turned away");
+    let usual = usual.served.load(Ordering::Relaxed);
+    assert!(turned_away > 0, "nobody was turned away");
+    // Nine tenths where nothing else is on the machine, which the figures say. Far fewer are served where those outside take
+    // the machine from those inside, or where places stay empty.
+    assert!(served * SHARE_SERVED >= usual, "{served} served, and {usual} by places alone");
     let told = rush.told.each_ref().map(|told| told.load(Ordering::Relaxed));
     assert!(told.iter().all(|told| *told > 0), "not all in the same second: {told:?}");
     // A connection each, and nothing that piles up behind them.
