@@ -32,6 +32,7 @@ mod rivals;
 mod seeded;
 mod there;
 mod told;
+mod truth;
 mod world;
 
 use self::faults::Turns;

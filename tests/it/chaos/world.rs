@@ -197,10 +197,10 @@ fn path_of(thing: &Thing) -> Option<String> {
     Some(match thing.kind {
         Kind::Order => format!("/orders/{}", number("order_no")),
         Kind::Attempt => format!("/pay/{name}"),
-        Kind::Refund => format!("/refunds/{name}"),
+        Kind::Refund | Kind::WayBack => format!("/refunds/{name}"),
         Kind::Settlement => format!("/settlements/{name}"),
         Kind::Withdrawal => format!("/withdrawals/{name}"),
         Kind::Hold => format!("/usage/holds/{}", number("hold_id")),
-        Kind::Money => return None,
+        Kind::Money | Kind::Stray => return None,
     })
 }
