@@ -176,7 +176,7 @@ impl World {
             self.since.elapsed(),
             self.merchant.unknown.load(Ordering::Relaxed),
         );
-        self.faults.tell();
+        self.faults.tell(self.merchant.granted_unheard.load(Ordering::Relaxed));
         self.faults.instances.kill_all().await;
         // Whoever looks on has nothing to finish.
         let unfinished = self.shop.unfinished().await;

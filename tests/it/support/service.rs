@@ -133,12 +133,17 @@ impl Shop {
         self.start_at(command, 8080).await
     }
 
+    /// Where a process at that port is reached.
+    pub fn address_at(&self, port: u16) -> SocketAddr {
+        (self.address, port).into()
+    }
+
     /// The same at another port: several processes serve one shop.
     pub async fn start_at(&self, mut command: Command, port: u16) -> Service {
-        let url = format!("http://{}:{port}", self.address);
-        command.env("BIND_ADDR", format!("{}:{port}", self.address)).env("PUBLIC_URL", &url);
+        let addr = self.address_at(port);
+        let url = format!("http://{addr}");
+        command.env("BIND_ADDR", addr.to_string()).env("PUBLIC_URL", &url);
         let process = command.spawn().expect("a process");
-        let addr = (self.address, port).into();
         let service = Service { process: Mutex::new(process), addr, url, http: self.app.http.clone() };
         let started = Instant::now();
         while !service.is_dead() {
