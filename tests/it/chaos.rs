@@ -1,8 +1,9 @@
-//! Chaos: three instances that answer merchants, and work or leave that to others, and one that only works, behind wires
-//! that break and by clocks that are off, over stores that crash and fail over, with a channel that hangs, rivals for the
-//! same orders, an endpoint that is not always well, operators who decide over large refunds, and merchants who ask until
-//! they know. Afterwards everything comes to its end by itself, every invariant holds, the channel's books and ours agree
-//! both ways, what the merchants were told is so, and the statements of those days show no difference.
+//! Chaos: three instances that answer merchants, and work or leave that to others, and one that only works, between wires
+//! that break, to the stores and to whoever asks, and by clocks that are off, over stores that crash and fail over, with a
+//! channel that hangs, rivals for the same orders, an endpoint that is not always well, operators who decide over large
+//! refunds, and merchants who ask until they know. Afterwards everything comes to its end by itself, every invariant
+//! holds, the channel's books and ours agree both ways, what the merchants were told and heard is so, and the statements
+//! of those days show no difference.
 //!
 //! Twenty kills by default, half of them around one Redis and half around a master, a replica and sentinels, with a crash
 //! of PostgreSQL there and a failover here; `PAYONCE_KILLS=…` any other number, each twenty of a world with one crash and
@@ -32,6 +33,7 @@ mod rivals;
 mod seeded;
 mod there;
 mod told;
+mod truth;
 mod world;
 
 use self::faults::Turns;

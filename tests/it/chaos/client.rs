@@ -29,6 +29,14 @@ pub struct Merchant {
     wishes: AtomicUsize,
     /// Questions that nobody answered for good: lost, or told to come back.
     pub unknown: AtomicUsize,
+    /// Wishes that were granted unheard: nobody answered at first, and whoever was asked again had the answer kept.
+    pub granted_unheard: AtomicUsize,
+}
+
+/// What is known of a wish at last.
+struct Known {
+    told: Told,
+    was_granted_unheard: bool,
 }
 
 impl Merchant {
@@ -47,6 +55,7 @@ impl Merchant {
             turn: AtomicUsize::new(0),
             wishes: AtomicUsize::new(0),
             unknown: AtomicUsize::new(0),
+            granted_unheard: AtomicUsize::new(0),
         }
     }
 
@@ -72,27 +81,30 @@ impl Merchant {
         if self.wishes.fetch_add(1, Ordering::Relaxed).is_multiple_of(TWICE_ONE_IN) {
             let (first, second) =
                 tokio::join!(self.post_once(path, key, body.clone()), self.post_once(path, key, body));
-            return if first.is_done() { first } else { second };
+            return if first.told.is_done() { first.told } else { second.told };
         }
-        self.post_once(path, key, body).await
+        let known = self.post_once(path, key, body).await;
+        self.granted_unheard.fetch_add(usize::from(known.was_granted_unheard), Ordering::Relaxed);
+        known.told
     }
 
     /// Asks until it is known, and notes what that was.
-    async fn post_once(&self, path: &str, key: &str, body: Value) -> Told {
+    async fn post_once(&self, path: &str, key: &str, body: Value) -> Known {
         let after = self.noted();
-        let reply = self.until_known(Method::POST, path, key, &body).await;
-        self.note(after, path, key, body, &reply)
+        let (reply, was_lost) = self.until_known(Method::POST, path, key, &body).await;
+        let was_granted_unheard = was_lost && reply.header("idempotent-replayed") == Some("true");
+        Known { told: self.note(after, path, key, body, &reply), was_granted_unheard }
     }
 
     /// Asks the same again, under the same key.
     pub async fn ask_again(&self, told: &Told) -> Told {
-        self.post_once(&told.path, &told.key, told.body.clone()).await
+        self.post_once(&told.path, &told.key, told.body.clone()).await.told
     }
 
     /// Looks until it is known, and notes what was seen.
     pub async fn get(&self, path: &str) -> Reply {
         let after = self.noted();
-        let reply = self.until_known(Method::GET, path, "", &json!({})).await;
+        let (reply, _) = self.until_known(Method::GET, path, "", &json!({})).await;
         self.note(after, path, "", Value::Null, &reply);
         reply
     }
@@ -110,18 +122,20 @@ impl Merchant {
         told
     }
 
-    async fn until_known(&self, method: Method, path: &str, key: &str, body: &Value) -> Reply {
+    /// The answer, and whether one was lost before.
+    async fn until_known(&self, method: Method, path: &str, key: &str, body: &Value) -> (Reply, bool) {
         let since = Instant::now();
+        let mut was_lost = false;
         let mut last = "nobody answered".to_owned();
         while since.elapsed() < PATIENCE {
             match self.ask_once(method.clone(), path, key, body).await {
-                Some(reply) if !is_unknown(&reply) => return reply,
+                Some(reply) if !is_unknown(&reply) => return (reply, was_lost),
                 Some(reply) => {
                     // Whatever breaks around the service is told as 503: this is a defect of its own.
                     assert_ne!(reply.status, 500, "{method} {path} {body}: {}", reply.text);
                     last = format!("{} {}", reply.status, reply.text);
                 }
-                None => {}
+                None => was_lost = true,
             }
             self.unknown.fetch_add(1, Ordering::Relaxed);
             sleep(Duration::from_millis(50)).await;

@@ -15,14 +15,15 @@ use crate::support::Chance;
 use crate::support::service::Shop;
 
 mod channel;
+mod door;
 mod round;
 
 pub use self::round::Round;
 
 /// Kills after which it begins anew what is broken with them.
 const TURN: usize = 20;
-/// Kills after which there has been everything: each store was lost five times, and each small kind twice.
-const ENOUGH: usize = 5 * TURN;
+/// Kills after which there has been everything: each store was lost seven times, and each small kind twice.
+const ENOUGH: usize = 7 * TURN;
 /// Furthest that a clock may be off for the channel to listen still.
 const NEARLY_RIGHT_SECS: usize = 240;
 /// Furthest that one is off at all.
@@ -45,9 +46,10 @@ const TORN: &str = "PostgreSQL gone without a word";
 const TERMINATED: &str = "backends terminated";
 const FAR_AWAY: &str = "PostgreSQL far away";
 const REDIS_STUMBLES: &str = "Redis stumbled";
+const HARD_TO_REACH: &str = "an instance was hard to reach";
 const CLOCK_JUMPS: &str = "a clock jumped";
 const CHANNEL_MISBEHAVES: &str = "the channel misbehaved";
-const SMALL: [&str; 16] = [
+const SMALL: [&str; 19] = [
     COMMITS_TO_BE_LOST,
     COMMITS_TO_BE_LOST,
     CUT,
@@ -59,6 +61,9 @@ const SMALL: [&str; 16] = [
     REDIS_STUMBLES,
     REDIS_STUMBLES,
     REDIS_STUMBLES,
+    HARD_TO_REACH,
+    HARD_TO_REACH,
+    HARD_TO_REACH,
     CLOCK_JUMPS,
     CLOCK_JUMPS,
     CHANNEL_MISBEHAVES,
@@ -70,6 +75,8 @@ const CAME_BACK_OFF: &str = "came back with a clock that is off";
 const CAME_BACK_TO_WORK: &str = "came back to answer and to work";
 const CAME_BACK_TO_ANSWER: &str = "came back to answer only";
 const COMMITS_CUT: &str = "commits cut";
+const ANSWERS_LOST: &str = "answers of an instance lost while it lived";
+const GRANTED_UNHEARD: &str = "wishes granted unheard";
 
 /// At which kill of each turn a store is lost.
 #[derive(Clone, Copy)]
@@ -93,6 +100,7 @@ pub struct Faults {
     victims: Round<&'static str>,
     small: Round<&'static str>,
     misdeeds: Round<(FaultOp, FaultKind)>,
+    doors: Round<&'static str>,
 }
 
 impl Faults {
@@ -119,6 +127,7 @@ impl Faults {
             victims: Round::of(&VICTIMS),
             small: Round::of(&SMALL),
             misdeeds: Round::of(&channel::MISDEEDS),
+            doors: Round::of(&door::TROUBLES),
         }
     }
 
@@ -133,6 +142,7 @@ impl Faults {
             }
             let turns: Vec<_> = (0..victims.len()).map(|more| (self.kills + 1 + more) % TURN).collect();
             self.kills += victims.len();
+            self.lose_answers_at_each_door();
             let is_small = !self.lose_a_store(&turns).await;
             // What goes wrong where nobody lives is met by nobody.
             let is_at_once = victims.len() < self.instances.len() && self.chance.one_of(2) == 0;
@@ -246,6 +256,7 @@ impl Faults {
                 self.count(how);
                 true
             }
+            HARD_TO_REACH => self.trouble_at_a_door().await,
             CLOCK_JUMPS => self.a_clock_jumps(),
             CHANNEL_MISBEHAVES => self.channel_misbehaves().await,
             _ => {
@@ -288,6 +299,7 @@ impl Faults {
     pub async fn end(&mut self) {
         self.before_postgres.heal();
         self.redis.heal();
+        self.instances.wires().for_each(Proxy::heal);
         for index in 0..self.instances.len() {
             self.instances.set_clock(index, 0);
         }
@@ -295,17 +307,17 @@ impl Faults {
     }
 
     /// Tells what there was, and looks whether it was enough.
-    pub fn tell(&mut self) {
-        let wire = self.before_postgres.met();
-        self.counts.insert(COMMITS_CUT, wire.lost);
-        let wires: Vec<Met> = [Some(wire), self.redis.met()].into_iter().flatten().collect();
+    pub fn tell(&mut self, granted_unheard: usize) {
+        let (wire, doors) = (self.before_postgres.met(), self.instances.met());
+        self.counts.extend([(COMMITS_CUT, wire.lost), (ANSWERS_LOST, doors.lost)]);
+        self.counts.insert(GRANTED_UNHEARD, granted_unheard);
+        let wires: Vec<Met> = [Some(wire), Some(doors), self.redis.met()].into_iter().flatten().collect();
         println!("{} kills; on the wires {wires:?}; {:?}", self.kills, self.counts);
         let expected = self.expected().into_iter();
         let missing: Vec<_> = expected.filter(|(what, least)| self.counted(what) < *least).collect();
         assert!(missing.is_empty(), "too few {missing:?} of {:?}", self.counts);
-        let was_quiet = |met: &Met| [met.lost, met.held, met.cut, met.torn].contains(&0);
         let is_enough = self.kills >= ENOUGH;
-        assert!(!is_enough || !wires.iter().any(was_quiet), "something was met by nobody: {wires:?}");
+        assert!(!is_enough || wires.iter().all(Met::is_all), "something was met by nobody: {wires:?}");
     }
 
     fn counted(&self, what: &str) -> usize {
@@ -315,9 +327,11 @@ impl Faults {
     /// What there must have been, and how often at least; each of the rest where enough were killed for that.
     fn expected(&self) -> Vec<(&'static str, usize)> {
         let turns = self.kills / TURN;
-        let mut expected = vec![(POSTGRES_CRASHED, turns), (REDIS_LOST, turns)];
+        let mut expected = [POSTGRES_CRASHED, REDIS_LOST, ANSWERS_LOST].map(|what| (what, turns)).to_vec();
+        // Of the answers that are lost many are no merchant's, or tell of nothing that is kept.
+        expected.push((GRANTED_UNHEARD, turns / 2));
         if self.kills >= ENOUGH {
-            let small = [&SMALL[..], self.redis.stumbles()].concat();
+            let small = [&SMALL[..], self.redis.stumbles(), &door::TROUBLES].concat();
             let came_back = [CAME_BACK_OFF, CAME_BACK_TO_WORK, CAME_BACK_TO_ANSWER];
             let once = [&VICTIMS[..], &small, self.redis.losses(), &came_back, &[COMMITS_CUT]].concat();
             expected.extend(once.into_iter().map(|what| (what, 1)));

@@ -62,9 +62,13 @@ async fn hear(State(inside): State<Arc<Inside>>, headers: HeaderMap, body: Strin
 }
 
 impl Heard {
+    pub fn told(&self) -> Value {
+        serde_json::from_str(&self.body).unwrap_or_default()
+    }
+
     /// What happened, to what, and how it ended.
     pub fn news(&self) -> String {
-        let told: Value = serde_json::from_str(&self.body).unwrap_or_default();
+        let told = self.told();
         let names = ["refund_no", "withdrawal_no", "hold_id", "stray_id", "reference", "order_no"];
         let name = names.into_iter().find_map(|name| told["data"][name].as_str()).unwrap_or_default();
         let status = told["data"]["status"].as_str().unwrap_or_default();

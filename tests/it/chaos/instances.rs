@@ -1,5 +1,5 @@
-//! Instances of one shop, which die and come back at the same addresses, by clocks that may be off: some answer merchants
-//! and may work besides, one only works.
+//! Instances of one shop, which die and come back at the same addresses, by clocks that may be off: some answer merchants,
+//! over wires that break, and may work besides, one only works.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -9,6 +9,7 @@ use futures_util::future::join_all;
 use super::clocks::{WallClock, clear_after};
 use super::faults::MOST_OFF_SECS;
 use super::life::LONGEST_LIFE_SECS;
+use super::proxy::{Met, Proxy};
 use crate::support::service::{Service, Shop};
 
 /// Those that answer merchants. Behind them is one that only works, so that somebody does whatever the others come back as.
@@ -33,13 +34,14 @@ struct Instance {
     service: Option<Service>,
     clock: WallClock,
     is_off: bool,
-    answers: bool,
+    /// Over which it answers merchants, operators and the channel, if it does.
+    wire: Option<Proxy>,
     works: bool,
 }
 
 impl Instance {
     fn roles(&self) -> &'static str {
-        match (self.answers, self.works) {
+        match (self.wire.is_some(), self.works) {
             (true, true) => "api,workers",
             (true, false) => "api",
             (false, _) => "workers",
@@ -52,8 +54,12 @@ impl Instances {
     pub async fn start(shop: &Arc<Shop>, database_url: String, redis_url: String) -> Self {
         let mut each = Vec::new();
         for index in 0..INSTANCES {
-            let (clock, answers) = (WallClock::new().await, index < ANSWERING);
-            each.push(Instance { service: None, clock, is_off: false, answers, works: true });
+            let wire = match index {
+                0..ANSWERING => Some(Proxy::before_service(shop.address_at(port(index))).await),
+                _ => None,
+            };
+            let clock = WallClock::new().await;
+            each.push(Instance { service: None, clock, is_off: false, wire, works: true });
         }
         let mut instances = Self { shop: shop.clone(), each, database_url, redis_url, passed_secs: 0 };
         let all: Vec<_> = (0..instances.len()).collect();
@@ -67,16 +73,30 @@ impl Instances {
 
     /// Where merchants are answered.
     pub fn urls(&self) -> Vec<String> {
-        let answering = self.each.iter().filter(|one| one.answers);
-        answering.filter_map(|one| one.service.as_ref()).map(|service| service.url.clone()).collect()
+        self.wires().map(Proxy::url).collect()
+    }
+
+    /// Between those that answer and whoever asks them.
+    pub fn wires(&self) -> impl Iterator<Item = &Proxy> {
+        self.each.iter().filter_map(|one| one.wire.as_ref())
+    }
+
+    /// Those behind which somebody lives.
+    pub fn wires_to_the_living(&self) -> Vec<&Proxy> {
+        self.each.iter().filter(|one| one.service.is_some()).filter_map(|one| one.wire.as_ref()).collect()
+    }
+
+    /// What there was on all of them.
+    pub fn met(&self) -> Met {
+        self.wires().map(Proxy::met).sum()
     }
 
     pub fn answers(&self, index: usize) -> bool {
-        self.each[index].answers
+        self.each[index].wire.is_some()
     }
 
     pub fn those_that_answer(&self) -> Vec<usize> {
-        (0..self.len()).filter(|&index| self.each[index].answers).collect()
+        (0..self.len()).filter(|&index| self.answers(index)).collect()
     }
 
     pub fn those_that_work(&self) -> Vec<usize> {
@@ -85,7 +105,7 @@ impl Instances {
 
     /// From its next start on one that answers works besides, or leaves that to others.
     pub fn let_work(&mut self, index: usize, works: bool) {
-        assert!(self.each[index].answers, "{index} has nothing else to do");
+        assert!(self.answers(index), "{index} has nothing else to do");
         self.each[index].works = works;
     }
 
@@ -113,14 +133,13 @@ impl Instances {
 
     async fn serve(&self, index: usize) -> Service {
         let one = &self.each[index];
-        // The channel tells those that answer: whoever only works gives their address.
-        let before = format!("export PUBLIC_URL=\"${{PUBLIC_URL%:*}}:{FIRST_PORT}\"");
-        let mut command = one.clock.command(&self.shop, if one.answers { "" } else { &before });
+        // The channel tells those that answer: whoever only works gives the address of the first of them.
+        let told_at = one.wire.iter().chain(self.wires()).next().expect("one that answers").url();
+        let mut command = one.clock.command(&self.shop, &format!("export PUBLIC_URL='{told_at}'"));
         command.env("PAYONCE_ROLES", one.roles());
         command.env("DATABASE_URL", &self.database_url).env("REDIS_URL", &self.redis_url);
         command.env("DATABASE_STATEMENT_MS", "2000");
-        let port = FIRST_PORT + u16::try_from(index).expect("few");
-        let service = self.shop.start_at(command, port).await;
+        let service = self.shop.start_at(command, port(index)).await;
         one.clock.assert_goes_by_it(&service).await;
         service
     }
@@ -128,7 +147,7 @@ impl Instances {
     /// Whether the clock of another one that answers is right: a channel listens to nobody whose clock is far off, so
     /// somebody must keep the time for merchants to hear an answer at all.
     pub fn may_be_off(&self, index: usize) -> bool {
-        self.each.iter().enumerate().any(|(other, one)| other != index && one.answers && !one.is_off)
+        self.those_that_answer().into_iter().any(|other| other != index && !self.is_off(other))
     }
 
     pub fn is_off(&self, index: usize) -> bool {
@@ -150,4 +169,8 @@ impl Instances {
             self.set_clock(index, 0);
         }
     }
+}
+
+fn port(index: usize) -> u16 {
+    FIRST_PORT + u16::try_from(index).expect("few")
 }

@@ -5,10 +5,11 @@
 //! ledger agree with the things that are there ([`super::rest`] and the audit), and no thing is there that was refused or
 //! not asked for (here).
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::{BTreeMap, BTreeSet, HashSet};
 
 use super::heard::Heard;
 use super::told::{Index, Kind, Thing, Told, differences, text};
+use super::truth::untruths;
 
 /// The rules, and the list of them all.
 macro_rules! rules {
@@ -58,6 +59,13 @@ rules! {
     HeardAlike,
     /// Every end was told to it.
     EndsAreHeard,
+    /// And what it hears is so.
+    HeardIsTrue,
+    /// Of no attempt there is more to come, whoever was told of it: it has failed, is closed, or is paid by money that is
+    /// known, and nobody can pay by it any more.
+    AttemptsEnd,
+    /// What a channel refused for good is an attempt that failed, and that was given to nobody.
+    RefusedForGood,
 }
 
 /// A rule that does not hold, and where.
@@ -88,6 +96,9 @@ pub fn judge(log: &[Told], heard: &[Heard], there: &[Thing]) -> Vec<Violation> {
     case.decisions_stay();
     case.news_are_heard_alike(heard);
     case.ends_are_heard(heard, there);
+    case.news_are_true(heard);
+    case.attempts_end(there);
+    case.refusals_are_attempts_that_failed();
     for (number, told) in about {
         let Some(thing) = case.there.by_number.get(&number).copied() else { continue };
         case.ends_stay(thing, &told);
@@ -169,8 +180,8 @@ impl Case<'_> {
             if count > 1 {
                 self.complain(Rule::OneEffect, format!("{kind:?} {name} is there {count} times"));
             }
-            // An attempt that was refused is there too, and nobody heard its name; money comes from the channel.
-            let has_no_asker = matches!(kind, Kind::Attempt | Kind::Money);
+            // An attempt may be there of which nobody heard the name; money comes from the channel, and goes back to it.
+            let has_no_asker = matches!(kind, Kind::Attempt | Kind::Money | Kind::Stray | Kind::WayBack);
             if !has_no_asker && !asked.contains(&(kind, name.to_owned())) {
                 self.complain(Rule::NothingUnasked, format!("{kind:?} {name}"));
             }
@@ -214,6 +225,50 @@ impl Case<'_> {
         for thing in there {
             if thing.news().is_some_and(|news| !taken.contains(&news)) {
                 self.complain(Rule::EndsAreHeard, format!("{thing:#?}"));
+            }
+        }
+    }
+
+    fn news_are_true(&mut self, heard: &[Heard]) {
+        for untruth in untruths(&self.there, heard) {
+            self.complain(Rule::HeardIsTrue, untruth);
+        }
+    }
+
+    fn attempts_end(&mut self, there: &[Thing]) {
+        let calls = self.log.iter().filter(|told| told.path == "/pay/url");
+        let asked: HashSet<_> = calls.map(|told| (&told.body["order_no"], &told.body["payer_id"])).collect();
+        let paid: HashSet<_> = self.there.all(Kind::Money).map(|money| money.reads("out_trade_no")).collect();
+        for attempt in there.iter().filter(|thing| thing.kind == Kind::Attempt) {
+            let is_at_its_end = match text(&attempt.standing, "status").as_str() {
+                "FAILED" | "CLOSED" => true,
+                "PAID" => paid.contains(attempt.reads("pay_order_id")),
+                _ => false,
+            };
+            if !is_at_its_end || attempt.reads("trade") == "OPEN" {
+                self.complain(Rule::AttemptsEnd, format!("{attempt:#?}"));
+            }
+            if !asked.contains(&(attempt.reads("order_no"), attempt.reads("payer_id"))) {
+                self.complain(Rule::NothingUnasked, format!("{attempt:#?}"));
+            }
+        }
+    }
+
+    /// Money may come all the same, from a channel that takes it behind what it closed.
+    fn refusals_are_attempts_that_failed(&mut self) {
+        let given: BTreeSet<_> =
+            self.log.iter().filter(|told| told.is_done()).filter_map(Told::asked_for).collect();
+        for told in self.log.iter().filter(|told| told.path == "/pay/url" && told.status == 402) {
+            let is_it = |attempt: &Thing| {
+                let is_of_the_call =
+                    ["order_no", "payer_id"].iter().all(|field| *attempt.reads(field) == told.body[*field]);
+                is_of_the_call
+                    && *attempt.reads("channel_code") == told.reply()["channel_code"]
+                    && matches!(text(&attempt.standing, "status").as_str(), "FAILED" | "PAID")
+                    && !given.contains(&(Kind::Attempt, attempt.name.clone()))
+            };
+            if !self.there.all(Kind::Attempt).any(is_it) {
+                self.complain(Rule::RefusedForGood, format!("{told:#?}"));
             }
         }
     }

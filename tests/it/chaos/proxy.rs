@@ -1,6 +1,7 @@
-//! A TCP proxy between the service and a store: late, silent, cut, torn from the store, or losing the answer to what was
-//! done.
+//! A TCP proxy between the service and a store, or whoever asks the service and the service: late, silent, cut, torn from
+//! what is behind it, or losing the answer to what was done.
 
+use std::iter::Sum;
 use std::net::SocketAddr;
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::sync::{Arc, Mutex};
@@ -41,6 +42,27 @@ pub struct Met {
     pub cut: usize,
     /// Clients whose store was gone without a word.
     pub torn: usize,
+    /// Pieces that were handed on late.
+    pub late: usize,
+}
+
+impl Met {
+    /// Whether there was all of it.
+    pub fn is_all(&self) -> bool {
+        ![self.lost, self.held, self.cut, self.torn, self.late].contains(&0)
+    }
+}
+
+impl Sum for Met {
+    fn sum<I: Iterator<Item = Self>>(wires: I) -> Self {
+        wires.fold(Self::default(), |all, one| Self {
+            lost: all.lost + one.lost,
+            held: all.held + one.held,
+            cut: all.cut + one.cut,
+            torn: all.torn + one.torn,
+            late: all.late + one.late,
+        })
+    }
 }
 
 /// How the wire behaves now.
@@ -81,19 +103,24 @@ pub struct Proxy {
 impl Proxy {
     /// Stands before that port of this machine.
     pub async fn before(upstream: u16) -> Self {
+        Self::before_service(local(upstream)).await
+    }
+
+    /// Stands before whoever answers there.
+    pub async fn before_service(upstream: SocketAddr) -> Self {
         Self::start(upstream, false).await
     }
 
     /// Stands before a PostgreSQL, and understands what is said to it.
     pub async fn before_postgres(upstream: u16) -> Self {
-        Self::start(upstream, true).await
+        Self::start(local(upstream), true).await
     }
 
-    async fn start(upstream: u16, is_postgres: bool) -> Self {
+    async fn start(upstream: SocketAddr, is_postgres: bool) -> Self {
         let listener = TcpListener::bind("127.0.0.1:0").await.expect("a port");
         let port = listener.local_addr().expect("an address").port();
         let wire = Arc::new(Wire {
-            upstream: SocketAddr::from(([127, 0, 0, 1], upstream)),
+            upstream,
             is_postgres,
             state: watch::Sender::default(),
             answers_to_lose: AtomicU32::new(0),
@@ -106,6 +133,11 @@ impl Proxy {
             }
         });
         Self { port, wire, accepting }
+    }
+
+    /// Where HTTP is spoken through it.
+    pub fn url(&self) -> String {
+        format!("http://{}", local(self.port))
     }
 
     /// A URL of what is behind it, through it.
@@ -171,6 +203,13 @@ impl Proxy {
         self.heal();
     }
 
+    /// A time in which everything takes so much longer.
+    pub async fn be_far_away(&self, by: Duration, chance: &mut Chance) {
+        self.delay(by);
+        sleep(for_a_while(chance)).await;
+        self.heal();
+    }
+
     pub fn met(&self) -> Met {
         *self.wire.met.lock().expect("no panic")
     }
@@ -181,6 +220,10 @@ impl Drop for Proxy {
         self.accepting.abort();
         self.cut();
     }
+}
+
+fn local(port: u16) -> SocketAddr {
+    ([127, 0, 0, 1], port).into()
 }
 
 fn for_a_while(chance: &mut Chance) -> Duration {
@@ -247,6 +290,10 @@ impl Wire {
             let now = *state.borrow_and_update();
             let (asking_is_held, answering_is_held) =
                 (now.holds(Silence::Asking), now.holds(Silence::Answering));
+            if now.delay > Duration::ZERO {
+                let pieces = [&asked, &answered].into_iter().filter(|said| !said.bytes.is_empty());
+                self.note(|met| met.late += pieces.count());
+            }
             if !asking_is_held {
                 let is_heard = asked.tell(store, now.delay).await;
                 answered.is_all |= !is_heard;

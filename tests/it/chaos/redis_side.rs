@@ -14,6 +14,10 @@ use crate::support::stores::{fresh_redis, tell_redis};
 /// Longer than a lock lives, and than sentinels wait for a master.
 const STANDS_STILL: Duration = Duration::from_millis(1_200);
 
+/// Longest that Redis is away, there and back each. The service waits less than both, so that some answers come in time and
+/// others when nobody waits any more, and a lock runs out whose holder lives.
+const FURTHEST_MICROS: u64 = 60_000;
+
 const KILLED: &str = "Redis killed";
 const EMPTIED: &str = "Redis emptied";
 const STOOD_STILL: &str = "Redis stood still";
@@ -25,6 +29,7 @@ const CUT: &str = "connections to Redis cut";
 const SILENT: &str = "Redis silent";
 const SILENT_ONE_WAY: &str = "Redis silent one way";
 const TORN: &str = "Redis gone without a word";
+const FAR_AWAY: &str = "Redis far away";
 const PAUSED: &str = "Redis paused its clients";
 
 /// The Redis that a shop runs on, and what happens to it next.
@@ -48,7 +53,7 @@ impl RedisSide {
         Self {
             servers: Servers::Alone { server, wire },
             losses: Round::of(&[KILLED, EMPTIED, STOOD_STILL]),
-            stumbles: Round::of(&[ANSWERS_LOST, CUT, SILENT, SILENT_ONE_WAY, TORN]),
+            stumbles: Round::of(&[ANSWERS_LOST, CUT, SILENT, SILENT_ONE_WAY, TORN, FAR_AWAY]),
         }
     }
 
@@ -159,6 +164,10 @@ async fn stumble_alone(wire: &Proxy, what: &str, chance: &mut Chance) {
         SILENT => wire.be_silent(Silence::Both, chance).await,
         SILENT_ONE_WAY => wire.be_silent_one_way(chance).await,
         TORN => wire.be_torn(chance).await,
+        FAR_AWAY => {
+            let by = chance.pause(FURTHEST_MICROS);
+            wire.be_far_away(by, chance).await;
+        }
         other => panic!("one server cannot stumble so: {other}"),
     }
 }

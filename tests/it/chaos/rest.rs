@@ -2,35 +2,43 @@
 //! where the channel or a user brought it about, all money is known, and of what there was to sell exactly what was sold
 //! is gone.
 
-use sqlx::PgConnection;
+use sqlx::{AssertSqlSafe, PgConnection};
 
 /// What there is to sell, and how much of it at first.
 pub const SHELF: [(&str, i64); 2] = [("RARE", 40), ("TEA", 1_000_000)];
 
-const GIVEN_UP: &str = "
-    SELECT 'task ' || action || ' ' || subject || ' is dead' || coalesce(': ' || last_error, '')
-    FROM compensations WHERE status = 'DEAD'
-    UNION ALL
-    SELECT 'delivery of event ' || event_id || ' is ' || status || coalesce(': ' || last_error, '')
-    FROM deliveries WHERE status NOT IN ('PENDING', 'DELIVERED')
-    UNION ALL
-    SELECT 'refund ' || refund_no || ' waits for an operator' FROM refunds WHERE status = 'AWAITING_APPROVAL'
-    UNION ALL
-    SELECT 'exception ' || kind || ' of ' || subject || ': ' || detail FROM exceptions
-    WHERE status = 'OPEN'
-      -- Work may use more than its user has, and what it cost is owed then.
-      AND NOT (kind = 'USAGE_SHORTFALL'
-               AND EXISTS (SELECT FROM usage_holds WHERE hold_id = subject AND shortfall > 0))
-      -- The channel may refuse to take back what no order accepts. Everything else of what can go wrong here has an end
-      -- that needs no person, or must not happen.
-      AND NOT (kind IN ('STRAY_MONEY', 'AMOUNT_MISMATCH')
-               AND EXISTS (SELECT FROM stray_payments AS stray JOIN refunds USING (stray_id)
-                           WHERE stray_id = subject AND stray.status = 'HELD' AND refunds.status = 'FAILED'))";
-
-/// Payments that are nowhere in our books, be they told of or not: whose order ran out, of those the channel was asked.
-const UNKNOWN: &str = "
-    SELECT 'payment ' || transaction_id || ' of ' || pay_order_id || ' is nowhere' FROM sandbox.payments
-    WHERE transaction_id NOT IN (SELECT transaction_id FROM trades WHERE channel = 'sandbox')";
+/// The word that each line of a look begins with, and the rest of its query.
+pub const LOOKS: [(&str, &str); 5] = [
+    (
+        "task",
+        "action || ' ' || subject || ' is dead' || coalesce(': ' || last_error, '')
+         FROM compensations WHERE status = 'DEAD'",
+    ),
+    (
+        "delivery",
+        "'of event ' || event_id || ' is ' || status || coalesce(': ' || last_error, '')
+         FROM deliveries WHERE status NOT IN ('PENDING', 'DELIVERED')",
+    ),
+    ("refund", "refund_no || ' waits for an operator' FROM refunds WHERE status = 'AWAITING_APPROVAL'"),
+    // Work may use more than its user has, and what it cost is owed then. The channel may refuse to take back what no
+    // order accepts. Everything else of what can go wrong here has an end that needs no person, or must not happen.
+    (
+        "exception",
+        "kind || ' of ' || subject || ': ' || detail FROM exceptions
+         WHERE status = 'OPEN'
+           AND NOT (kind = 'USAGE_SHORTFALL'
+                    AND EXISTS (SELECT FROM usage_holds WHERE hold_id = subject AND shortfall > 0))
+           AND NOT (kind IN ('STRAY_MONEY', 'AMOUNT_MISMATCH')
+                    AND EXISTS (SELECT FROM stray_payments AS stray JOIN refunds USING (stray_id)
+                                WHERE stray_id = subject AND stray.status = 'HELD' AND refunds.status = 'FAILED'))",
+    ),
+    // Nowhere in our books, be it told of or not: whose order ran out, of those the channel was asked.
+    (
+        "payment",
+        "transaction_id || ' of ' || pay_order_id || ' is nowhere' FROM sandbox.payments
+         WHERE transaction_id NOT IN (SELECT transaction_id FROM trades WHERE channel = 'sandbox')",
+    ),
+];
 
 const SOLD: &str = "
     SELECT first.sku || ': ' || coalesce(stock, 0) || ' there, ' || sold || ' sold, ' || first.stock_at_first || ' at first; '
@@ -45,10 +53,9 @@ const SOLD: &str = "
 /// Whatever is not so, in words.
 pub async fn unrest(conn: &mut PgConnection) -> Vec<String> {
     let (skus, stocks): (Vec<&str>, Vec<i64>) = SHELF.into_iter().unzip();
-    let mut found: Vec<String> = Vec::new();
-    for look in [GIVEN_UP, UNKNOWN] {
-        found.extend::<Vec<String>>(sqlx::query_scalar(look).fetch_all(&mut *conn).await.expect("a look"));
-    }
+    let looks = LOOKS.map(|(word, rest)| format!("SELECT '{word} ' || {rest}")).join(" UNION ALL ");
+    let mut found: Vec<String> =
+        sqlx::query_scalar(AssertSqlSafe(looks)).fetch_all(&mut *conn).await.expect("a look");
     let sold = sqlx::query_scalar(SOLD).bind(skus).bind(stocks).fetch_all(conn).await.expect("a look");
     found.extend::<Vec<String>>(sold);
     found

@@ -7,7 +7,7 @@ use sqlx::{Connection, Executor, PgConnection};
 use super::rest::{self, SHELF};
 use crate::support::TestApp;
 use crate::support::metering::hold;
-use crate::support::service::Shop;
+use crate::support::unfinished;
 
 /// What is made wrong, and a piece of each line that then tells of it.
 const SEEDS: &[(&str, &[&str])] = &[
@@ -133,51 +133,118 @@ async fn books() -> TestApp {
     app
 }
 
-async fn look(conn: &mut PgConnection) -> Vec<String> {
-    let mut found = TestApp::differences_of_books(&mut *conn).await;
-    found.extend(rest::unrest(conn).await);
+/// What is left in the middle, and the look that tells of it.
+const UNFINISHED: &[(&str, &str)] = &[
+    ("UPDATE compensations SET status = 'READY' WHERE id = (SELECT min(id) FROM compensations)", "task"),
+    ("UPDATE compensations SET status = 'RUNNING' WHERE id = (SELECT min(id) FROM compensations)", "task"),
+    ("UPDATE refunds SET status = 'PENDING' WHERE refund_no = 'R'", "refund"),
+    ("UPDATE refunds SET status = 'PROCESSING' WHERE refund_no = 'R'", "refund"),
+    ("UPDATE withdrawals SET status = 'PAYING' WHERE withdrawal_no = 'W'", "withdrawal"),
+    ("UPDATE withdrawals SET status = 'REVERSING' WHERE withdrawal_no = 'V'", "withdrawal"),
+    (
+        "INSERT INTO settlement_runs (run_id, paid_before, leased_until, created_at, updated_at)
+         VALUES ('a', now(), now(), now(), now())",
+        "run",
+    ),
+    (
+        "UPDATE usage_holds SET status = 'HELD', charged = 0, shortfall = 0, expires_at = '2000-01-01'",
+        "hold",
+    ),
+    (
+        "INSERT INTO reconciliations (reconciliation_id, channel, day, begins_at, ends_at, source, leased_until, created_at,
+                                      updated_at)
+         VALUES ('a', 'sandbox', '2000-01-01', now(), now(), 'CHANNEL', now(), now(), now())",
+        "reconciliation",
+    ),
+    (
+        "INSERT INTO pay_orders (pay_order_id, merchant_id, order_no, payer_id, channel, amount, currency, expires_at,
+                                 created_at, updated_at)
+         SELECT 'a', merchant_id, order_no, user_id, 'sandbox', amount, currency, now(), now(), now()
+         FROM orders WHERE order_no = 'A'",
+        "attempt",
+    ),
+    (
+        "UPDATE pay_orders SET status = 'PAYING', transaction_id = NULL, paid_at = NULL WHERE order_no = 'A'",
+        "trade",
+    ),
+    (
+        "UPDATE sandbox.trades SET status = 'OPEN'
+         WHERE pay_order_id = (SELECT pay_order_id FROM pay_orders WHERE status = 'FAILED')",
+        "trade",
+    ),
+    ("UPDATE orders SET expires_at = '2000-01-01' WHERE order_no = 'B'", "order"),
+    (
+        "INSERT INTO outbox (merchant_id, event, event_version, payload, created_at)
+         VALUES ('demo', 'story.told', 1, '{}', now())",
+        "event",
+    ),
+    (
+        "INSERT INTO deliveries (event_id, kind, event, lane, body, status, due_at, created_at, updated_at)
+         VALUES (0, 'REPLAY_CALLBACK', 'story.told', 'a', '', 'PENDING', now(), now(), now())",
+        "delivery",
+    ),
+    (
+        "UPDATE sandbox.deliveries SET status = 'PENDING' WHERE id = (SELECT min(id) FROM sandbox.deliveries)",
+        "callback",
+    ),
+];
+
+/// What is found when something was made wrong, which is undone again.
+async fn found_after(
+    seed: &'static str,
+    conn: &mut PgConnection,
+    look: impl AsyncFn(&mut PgConnection) -> Vec<String>,
+) -> Vec<String> {
+    let mut tx = conn.begin().await.expect("a transaction");
+    tx.execute(sqlx::raw_sql(seed)).await.unwrap_or_else(|error| panic!("{error}: {seed}"));
+    let found = look(&mut tx).await;
+    tx.rollback().await.expect("undone");
     found
+}
+
+/// No look is there that has told of nothing.
+fn assert_all_told(looks: &[(&str, &str)], told: &[String]) {
+    for (word, _) in looks {
+        assert!(told.iter().any(|line| line.starts_with(&format!("{word} "))), "nothing is wrong for {word}");
+    }
 }
 
 #[tokio::test]
 async fn whatever_is_wrong_in_the_books_is_seen() {
     let app = books().await;
     let mut conn = app.direct_connection().await;
+    let look = async |conn: &mut PgConnection| {
+        let mut found = TestApp::differences_of_books(&mut *conn).await;
+        found.extend(rest::unrest(conn).await);
+        found
+    };
     assert_eq!(look(&mut conn).await, Vec::<String>::new());
+    let mut told = Vec::new();
     for &(seed, expected) in SEEDS {
-        let mut tx = conn.begin().await.expect("a transaction");
-        tx.execute(sqlx::raw_sql(seed)).await.unwrap_or_else(|error| panic!("{error}: {seed}"));
-        let found = look(&mut tx).await;
-        tx.rollback().await.expect("undone");
+        let found = found_after(seed, &mut conn, look).await;
         let is_told = |piece: &&str| found.iter().any(|line| line.contains(*piece));
         assert!(found.len() == expected.len() && expected.iter().all(is_told), "{seed}: {found:#?}");
+        told.extend(found_after(seed, &mut conn, rest::unrest).await);
     }
+    assert_all_told(&rest::LOOKS, &told);
     conn.close().await.ok();
     app.end().await;
 }
 
 #[tokio::test]
-async fn whoever_is_still_to_be_told_is_unfinished() {
-    let shop = Shop::open().await;
-    for (seed, expected, end) in [
-        (
-            "INSERT INTO outbox (merchant_id, event, event_version, payload, created_at)
-             VALUES ('demo', 'story.told', 1, '{}', now())",
-            "that nobody has looked at",
-            "DELETE FROM outbox_queue",
-        ),
-        (
-            "INSERT INTO deliveries (event_id, kind, event, lane, body, status, due_at, created_at, updated_at)
-             VALUES (0, 'REPLAY_CALLBACK', 'story.told', 'a', '', 'PENDING', now(), now(), now())",
-            "delivery of event 0, tried 0 times",
-            "DELETE FROM deliveries",
-        ),
-    ] {
-        assert_eq!(shop.unfinished().await, Vec::<String>::new());
-        shop.app.sql(seed).await;
-        let unfinished = shop.unfinished().await;
-        assert!(unfinished.len() == 1 && unfinished[0].contains(expected), "{unfinished:#?}");
-        shop.app.sql(end).await;
+async fn whatever_is_left_in_the_middle_is_seen() {
+    let app = books().await;
+    let mut conn = app.direct_connection().await;
+    let now = app.clock.now();
+    let look = async |conn: &mut PgConnection| unfinished::all(conn, now).await;
+    assert_eq!(look(&mut conn).await, Vec::<String>::new());
+    let mut told = Vec::new();
+    for &(seed, word) in UNFINISHED {
+        let found = found_after(seed, &mut conn, look).await;
+        assert!(found.len() == 1 && found[0].starts_with(&format!("{word} ")), "{seed}: {found:#?}");
+        told.extend(found);
     }
-    shop.end().await;
+    assert_all_told(&unfinished::LOOKS, &told);
+    conn.close().await.ok();
+    app.end().await;
 }

@@ -31,6 +31,10 @@ pub enum Kind {
     Hold,
     /// A payment of the channel that pays an order or is stray.
     Money,
+    /// Such a payment that no order accepts.
+    Stray,
+    /// The refund of one.
+    WayBack,
 }
 
 /// A thing that is there, under the name by which it was asked for.
@@ -40,7 +44,8 @@ pub struct Thing {
     pub name: String,
     /// What never changes: as it was told, so it must read.
     pub fields: Value,
-    /// Where it stands, as it must read in every answer that told of an end.
+    /// Where it stands: of an order and a hold as it must read in every answer that told of an end, of the rest whatever
+    /// the books know.
     pub standing: Value,
 }
 
@@ -128,6 +133,11 @@ impl Told {
 }
 
 impl Thing {
+    /// What it reads under that name; null where it has none such.
+    pub fn reads(&self, field: &str) -> &Value {
+        self.fields.get(field).unwrap_or(&self.standing[field])
+    }
+
     /// What the merchant must have heard of where it stands, in the words of [`super::heard::Heard::news`].
     pub fn news(&self) -> Option<String> {
         let (name, status) = (&self.name, text(&self.standing, "status"));
@@ -138,7 +148,10 @@ impl Thing {
                 format!("order.paid {}", number("order_no"))
             }
             (Kind::Settlement, _) => format!("order.settled {name}"),
-            (Kind::Refund, "SUCCEEDED" | "FAILED") => format!("refund.finished {name} {status}"),
+            (Kind::Stray, _) => format!("stray_payment.received {name}"),
+            (Kind::Refund | Kind::WayBack, "SUCCEEDED" | "FAILED") => {
+                format!("refund.finished {name} {status}")
+            }
             (Kind::Withdrawal, "SUCCEEDED" | "REVERSED") => format!("withdrawal.finished {name} {status}"),
             (Kind::Hold, "CONFIRMED") => format!("usage.charged {}", number("hold_id")),
             (Kind::Hold, "EXPIRED") => format!("usage.hold_expired {}", number("hold_id")),
@@ -180,6 +193,19 @@ impl<'a> Index<'a> {
             by_number.insert((thing.kind, number), thing);
         }
         Self { by_name, by_number }
+    }
+
+    /// The thing that the service itself calls so.
+    pub fn known_as(&self, kind: Kind, name: &str) -> Option<&'a Thing> {
+        match kind {
+            Kind::Order | Kind::Hold => self.by_number.get(&(kind, name.to_owned())).copied(),
+            _ => self.named(kind, name).first().copied(),
+        }
+    }
+
+    /// All of a kind.
+    pub fn all(&self, kind: Kind) -> impl Iterator<Item = &'a Thing> {
+        self.by_name.get(&kind).into_iter().flat_map(|names| names.values().flatten().copied())
     }
 
     pub fn named(&self, kind: Kind, name: &str) -> &[&'a Thing] {

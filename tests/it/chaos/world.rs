@@ -176,7 +176,7 @@ impl World {
             self.since.elapsed(),
             self.merchant.unknown.load(Ordering::Relaxed),
         );
-        self.faults.tell();
+        self.faults.tell(self.merchant.granted_unheard.load(Ordering::Relaxed));
         self.faults.instances.kill_all().await;
         // Whoever looks on has nothing to finish.
         let unfinished = self.shop.unfinished().await;
@@ -197,10 +197,10 @@ fn path_of(thing: &Thing) -> Option<String> {
     Some(match thing.kind {
         Kind::Order => format!("/orders/{}", number("order_no")),
         Kind::Attempt => format!("/pay/{name}"),
-        Kind::Refund => format!("/refunds/{name}"),
+        Kind::Refund | Kind::WayBack => format!("/refunds/{name}"),
         Kind::Settlement => format!("/settlements/{name}"),
         Kind::Withdrawal => format!("/withdrawals/{name}"),
         Kind::Hold => format!("/usage/holds/{}", number("hold_id")),
-        Kind::Money => return None,
+        Kind::Money | Kind::Stray => return None,
     })
 }

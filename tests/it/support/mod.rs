@@ -26,6 +26,7 @@ pub mod settling;
 pub mod silent;
 pub mod statements;
 pub mod stores;
+pub mod unfinished;
 pub mod usage;
 mod worker;
 

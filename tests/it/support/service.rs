@@ -17,6 +17,7 @@ use tokio::time::sleep;
 
 use super::app::{SANDBOX_SECRET, SECRET_KEY, TestApp, TestOptions};
 use super::reply::Reply;
+use super::unfinished;
 use super::usage::Usage;
 
 /// What is left in the middle must have come to an end so soon after a restart.
@@ -133,12 +134,17 @@ impl Shop {
         self.start_at(command, 8080).await
     }
 
+    /// Where a process at that port is reached.
+    pub fn address_at(&self, port: u16) -> SocketAddr {
+        (self.address, port).into()
+    }
+
     /// The same at another port: several processes serve one shop.
     pub async fn start_at(&self, mut command: Command, port: u16) -> Service {
-        let url = format!("http://{}:{port}", self.address);
-        command.env("BIND_ADDR", format!("{}:{port}", self.address)).env("PUBLIC_URL", &url);
+        let addr = self.address_at(port);
+        let url = format!("http://{addr}");
+        command.env("BIND_ADDR", addr.to_string()).env("PUBLIC_URL", &url);
         let process = command.spawn().expect("a process");
-        let addr = (self.address, port).into();
         let service = Service { process: Mutex::new(process), addr, url, http: self.app.http.clone() };
         let started = Instant::now();
         while !service.is_dead() {
@@ -156,62 +162,9 @@ impl Shop {
 
     /// Everything that is in the middle, in words; nothing when all has come to an end.
     pub async fn unfinished(&self) -> Vec<String> {
-        sqlx::query_scalar(
-            "SELECT 'task ' || action || ' ' || subject || ', tried ' || attempts || ' times, due in '
-                    || (due_at - $1) || coalesce(': ' || last_error, '')
-             FROM compensations WHERE status IN ('READY', 'RUNNING')
-             UNION ALL
-             SELECT 'refund ' || refund_no || ' ' || status FROM refunds WHERE status IN ('PENDING', 'PROCESSING')
-             UNION ALL
-             SELECT 'withdrawal ' || withdrawal_no || ' ' || status FROM withdrawals
-             WHERE status NOT IN ('SUCCEEDED', 'REVERSED')
-               AND NOT EXISTS (SELECT 1 FROM exceptions WHERE subject = withdrawal_id AND exceptions.status = 'OPEN')
-             UNION ALL
-             SELECT 'run ' || run_id || ', settled ' || settled FROM settlement_runs WHERE status = 'RUNNING'
-             UNION ALL
-             SELECT 'hold ' || hold_id || ' ran out at ' || expires_at FROM usage_holds
-             WHERE status = 'HELD' AND expires_at < $1
-             UNION ALL
-             SELECT 'reconciliation ' || reconciliation_id || ' ' || status FROM reconciliations
-             WHERE status <> 'DONE' AND fault IS NULL
-             UNION ALL
-             SELECT 'attempt ' || pay_order_id FROM pay_orders
-             WHERE status = 'INIT'
-               AND NOT EXISTS (SELECT 1 FROM exceptions WHERE subject = pay_order_id AND exceptions.status = 'OPEN')
-             UNION ALL
-             -- A link that its channel does not honour, or one that nobody here honours.
-             SELECT 'trade ' || pay_order_id || ' ' || trade.status || ' of an attempt ' || attempt.status
-                    || coalesce((SELECT ', told in ' || string_agg(told.status || ' try ' || told.attempts || ' '
-                                                                   || coalesce(told.last_result, ''), '; ')
-                                 FROM sandbox.deliveries AS told
-                                 WHERE told.pay_order_id = attempt.pay_order_id), ', never told')
-             FROM pay_orders AS attempt JOIN sandbox.trades AS trade USING (pay_order_id)
-             WHERE attempt.status = 'PAYING' AND trade.status <> 'OPEN'
-                OR attempt.status IN ('CLOSED', 'FAILED') AND trade.status = 'OPEN'
-             UNION ALL
-             SELECT 'order ' || order_no || ' with '
-                    || coalesce((SELECT string_agg(status, ', ') FROM pay_orders
-                                 WHERE pay_orders.order_no = orders.order_no), 'no attempt')
-             FROM orders WHERE status = 'PENDING' AND expires_at < $1
-             UNION ALL
-             SELECT 'event ' || event_id || ' that nobody has looked at' FROM outbox_queue
-             UNION ALL
-             SELECT 'delivery of event ' || event_id || ', tried ' || attempts || ' times' || coalesce(': ' || last_error, '')
-             FROM deliveries WHERE status = 'PENDING'
-             UNION ALL
-             SELECT 'callback ' || event_id || coalesce(': ' || last_result, '')
-             FROM sandbox.deliveries
-             -- A wrong amount is kept and refused for good, and the channel repeats it all the same. What is refused for a
-             -- clock that is off is not kept.
-             WHERE status = 'PENDING'
-               AND NOT EXISTS (SELECT FROM webhook_inbox AS kept
-                               WHERE kept.channel = 'sandbox' AND kept.verdict = 'AMOUNT_MISMATCH'
-                                 AND split_part(kept.event_id, ' ', 1) = deliveries.event_id)",
-        )
-        .bind(self.app.clock.now())
-        .fetch_all(self.app.instance.app.db.pool())
-        .await
-        .expect("a look")
+        let app = &self.app;
+        let mut conn = app.instance.app.db.pool().acquire().await.expect("a connection");
+        unfinished::all(&mut conn, app.clock.now()).await
     }
 
     /// Waits until nothing is in the middle; gives how long that took.

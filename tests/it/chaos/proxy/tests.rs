@@ -239,6 +239,19 @@ async fn a_silence_holds_what_one_side_says_until_it_is_over() {
 }
 
 #[tokio::test]
+async fn what_passes_a_wire_that_is_far_away_comes_late() {
+    let (wire, _listener, mut client, mut store) = wire().await;
+    let since = Instant::now();
+    wire.delay(QUIET);
+    says(&mut client, b"a").await;
+    hears(&mut store, b"a").await;
+    says(&mut store, b"b").await;
+    hears(&mut client, b"b").await;
+    assert!(since.elapsed() >= 2 * QUIET, "there and back in {:?}", since.elapsed());
+    assert_eq!(wire.met(), Met { late: 2, ..Met::default() });
+}
+
+#[tokio::test]
 async fn what_is_held_when_the_wire_is_cut_never_arrives() {
     let (wire, listener, mut client, mut store) = wire().await;
     wire.silence(Silence::Both);
