@@ -207,11 +207,9 @@ impl Db {
             // A plan made while a table was empty (after a start, or a table of tasks that is empty most of the
             // time) would read that table from end to end for as long as the connection lives.
             ("enable_seqscan", "off"),
-            // For the same reason: what joins a handful of keys to a table looks each one up in its index, and keeps no
-            // copy of the whole table to look them up in.
+            // For the same reason: what joins a handful of keys to a table looks each one up in its index.
             ("enable_hashjoin", "off"),
             ("enable_mergejoin", "off"),
-            ("enable_material", "off"),
             ("jit", "off"),
         ]);
         let suspicion = Suspicion::default();

@@ -21,7 +21,9 @@ FROM (
           jsonb_build_object('from', from_status), NULL
    FROM order_history WHERE merchant_id = $1 AND order_no = $2 ORDER BY created_at, seq LIMIT $3)
   UNION ALL
-  (SELECT change.created_at, 3, change.seq, 'STRAY_PAYMENT', stray_id, change.event, change.to_status,
+  -- How a refund ends decides how its stray payment stands; that it is asked for is decided here.
+  (SELECT change.created_at, CASE WHEN change.event IN ('REFUND_SUCCEEDED', 'REFUND_FAILED') THEN 5 ELSE 3 END, change.seq,
+          'STRAY_PAYMENT', stray_id, change.event, change.to_status,
           jsonb_build_object('from', change.from_status, 'reason', reason, 'amount', amount, 'currency', currency,
                              'channel', channel, 'transaction_id', transaction_id, 'pay_order_id', pay_order_id), NULL
    FROM stray_payments JOIN stray_history AS change USING (stray_id)

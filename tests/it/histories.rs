@@ -1,6 +1,6 @@
 //! What becomes of refunds, stray money and commissions is written down by the database itself, whoever changes it.
 
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use payonce::refunds::{RefundEvent, RefundStatus, StrayEvent, StrayStatus};
 use payonce::settlement::{SettlementEvent, SettlementStatus};
@@ -197,7 +197,9 @@ async fn two_that_change_one_refund_write_one_after_the_other() {
     let waiting = "SELECT EXISTS (SELECT FROM pg_stat_activity
                                   WHERE datname = current_database() AND wait_event_type = 'Lock')";
     let (moved, ()) = tokio::join!(second.execute("UPDATE refunds SET status = 'SUCCEEDED'"), async {
+        let begun = Instant::now();
         while !sqlx::query_scalar::<_, bool>(waiting).fetch_one(&mut watch).await.expect("a look") {
+            assert!(begun.elapsed() < Duration::from_secs(10), "the second change waits for nothing");
             tokio::time::sleep(Duration::from_millis(5)).await;
         }
         first.execute("COMMIT").await.expect("the row is free");
@@ -215,14 +217,14 @@ async fn two_that_change_one_refund_write_one_after_the_other() {
 }
 
 #[tokio::test]
-async fn what_was_written_while_triggers_were_off_begins_its_history_where_it_stands() {
+async fn what_was_written_while_triggers_were_off_is_found_at_its_next_change() {
     let mut conn = prompt().await;
     conn.execute("SET session_replication_role = replica").await.expect("no triggers");
     ask(&mut conn, &["a"]).await;
     conn.execute("SET session_replication_role = origin").await.expect("triggers");
     conn.execute("UPDATE refunds SET status = 'PROCESSING'").await.expect("a change");
     conn.execute("UPDATE refunds SET status = 'SUCCEEDED'").await.expect("another");
-    let expected = ["1 - CARRIED_OVER PROCESSING 01-01", "2 PROCESSING SUCCEEDED SUCCEEDED 01-01"];
+    let expected = ["1 - FOUND PROCESSING 01-01", "2 PROCESSING SUCCEEDED SUCCEEDED 01-01"];
     assert_eq!(history(&mut conn, "refund_history", "refund_id = 'a'").await, expected);
     conn.close().await.expect("close");
 }

@@ -100,8 +100,8 @@ async fn a_timeline_tells_everything_that_touched_an_order_in_order() {
         place("STRAY_PAYMENT", "REFUND_ASKED"),
         place("REFUND", "ASKED"),
         place("REFUND", "REQUESTED"),
-        place("STRAY_PAYMENT", "REFUND_SUCCEEDED"),
         place("REFUND", "SUCCEEDED"),
+        place("STRAY_PAYMENT", "REFUND_SUCCEEDED"),
         place("BOOKING", "REFUND"),
     ];
     assert!(story.is_sorted(), "the cause before what it brought about: {steps:?}");

@@ -12,76 +12,19 @@ use sqlx::AssertSqlSafe;
 use crate::support::{TestApp, TestOptions, stores};
 
 /// What the tables look like when the plans are made.
-const WORLDS: [(&str, &str); 2] = [
-    ("nothing was ever looked at", ""),
-    (
-        "a quiet night: much is over, little is open",
-        "SET LOCAL session_replication_role = replica;
-         INSERT INTO orders (merchant_id, order_no, user_id, status, amount, currency, paid_by, paid_at, expires_at,
-                             created_at, updated_at)
-         SELECT 'shop', 'O' || g, 'u', CASE WHEN g > 5 THEN 'PAID' ELSE 'PENDING' END, 1, 'CNY',
-                CASE WHEN g > 5 THEN 'po_' || g END, CASE WHEN g > 5 THEN now() END, now(), now(), now()
-         FROM generate_series(1, 20000) AS g;
-         INSERT INTO pay_orders (pay_order_id, merchant_id, order_no, payer_id, channel, status, amount, currency,
-                                 transaction_id, paid_at, expires_at, created_at, updated_at)
-         SELECT 'po_' || g, 'shop', 'O' || g, 'u', 'sandbox', CASE WHEN g > 5 THEN 'PAID' ELSE 'INIT' END, 1, 'CNY',
-                CASE WHEN g > 5 THEN 't' || g END, CASE WHEN g > 5 THEN now() END, now(), now(), now()
-         FROM generate_series(1, 20000) AS g;
-         INSERT INTO compensations (kind, action, subject, status, due_at, created_at, updated_at)
-         SELECT 'REDO_BUSINESS', 'DRIVE_PAY_ORDER', 'po_' || g, 'DONE', now(), now(), now()
-         FROM generate_series(1, 5000) AS g;
-         INSERT INTO skus (merchant_id, sku, stock, created_at, updated_at)
-         SELECT 'shop', 'S' || g, 1, now(), now() FROM generate_series(1, 1000) AS g;
-         INSERT INTO stock_reservations (merchant_id, order_no, line_no, sku, quantity, status, created_at, updated_at)
-         SELECT 'shop', 'O' || g, 1, 'S1', 1, 'DEDUCTED', now(), now() FROM generate_series(1, 1000) AS g;
-         INSERT INTO webhook_inbox (channel, event_id, verdict, body, received_at, updated_at)
-         SELECT 'sandbox', 'e' || g, 'APPLIED', '', now(), now() FROM generate_series(1, 1000) AS g;
-         INSERT INTO outbox (merchant_id, order_no, event, event_version, payload, created_at)
-         SELECT 'shop', 'O' || g, 'order.paid', 1, '{}', now() FROM generate_series(1, 20000) AS g;
-         INSERT INTO deliveries (event_id, kind, event, merchant_id, order_no, lane, body, status, due_at, created_at,
-                                 updated_at)
-         SELECT id, 'REPLAY_CALLBACK', event, merchant_id, order_no, 'shop', '{}', 'DELIVERED', now(), now(), now()
-         FROM outbox;
-         INSERT INTO trades (channel, transaction_id, pay_order_id, created_at)
-         SELECT 'sandbox', 't' || g, 'po_' || g, now() FROM generate_series(1, 1000) AS g;
-         INSERT INTO stray_payments (stray_id, channel, transaction_id, out_trade_no, amount, currency, reason,
-                                     paid_at, created_at, updated_at)
-         SELECT 's' || g, 'sandbox', 's' || g, 'po', 1, 'CNY', 'LATE_PAYMENT', now(), now(), now()
-         FROM generate_series(1, 1000) AS g;
-         INSERT INTO refunds (refund_id, merchant_id, refund_no, order_no, pay_order_id, amount, currency, status, reason,
-                              created_at, updated_at)
-         SELECT 'rf_' || g, 'shop', 'R' || g, 'O' || g, 'po_' || g, 1, 'CNY', 'SUCCEEDED', 'r', now(), now()
-         FROM generate_series(1, 5000) AS g;
-         INSERT INTO products (merchant_id, product_code, pricing, key_scope, created_at, updated_at)
-         SELECT 'shop', 'p' || g, 'PER_UNIT', 'REQUEST', now(), now() FROM generate_series(1, 1000) AS g;
-         INSERT INTO product_prices (merchant_id, product_code, currency, fx_version, unit_price, created_at, updated_at)
-         SELECT 'shop', 'p' || g, 'CNY', '', 1, now(), now() FROM generate_series(1, 1000) AS g;
-         INSERT INTO usage_holds (hold_id, merchant_id, request_id, user_id, product_code, idempotency_key, key_currency,
-                                  key_fx_version, currency, fx_version, cycle, pricing, unit_price, estimated_units, units,
-                                  counted_units, carries_fee, held, status, expires_at, created_at, updated_at)
-         SELECT 'uh_' || g, 'shop', 'r', 'u', 'p1', 'k' || g, '', '', 'CNY', '', 'c', 'PER_UNIT', 1, 1, 1, 0, false, 0,
-                'CONFIRMED', now(), now(), now()
-         FROM generate_series(1, 5000) AS g;
-         INSERT INTO usage_cycles (merchant_id, user_id, product_code, cycle)
-         SELECT 'shop', 'u' || g, 'p1', 'c' FROM generate_series(1, 1000) AS g;
-         INSERT INTO reconciliations (reconciliation_id, channel, day, begins_at, ends_at, status, source, leased_until,
-                                      created_at, updated_at, finished_at)
-         SELECT 'rc_' || g, 'sandbox', current_date - g, now(), now(), 'DONE', 'CHANNEL', now(), now(), now(), now()
-         FROM generate_series(1, 10) AS g;
-         INSERT INTO statement_lines
-         SELECT 'rc_' || g % 10, g, CASE WHEN g % 10 = 1 THEN 'REFUND' ELSE 'PAYMENT' END, 'po_' || g, 't' || g, 1, 'CNY', 0, true,
-                now()
-         FROM generate_series(1, 10000) AS g;
-         INSERT INTO reconciliation_items (item_id, channel, reconciliation_id, class, kind, subject, our_id, channel_id, theirs,
-                                           currency, at, action, moves_money, status, seen_round, due_at, created_at, updated_at)
-         SELECT 'ri_' || g, 'sandbox', 'rc_' || g % 10 + 1, 'MISSING_HERE', 'PAYMENT', 't' || g, '', 't' || g, 1, 'CNY', now(), 'APPLY',
-                false, 'APPLIED', 1, now(), now(), now()
-         FROM generate_series(1, 1000) AS g;
-         INSERT INTO usage_messages (hold_id, message_id, units, created_at)
-         SELECT 'uh_' || g, 'm', 1, now() FROM generate_series(1, 1000) AS g;
-         ANALYZE",
-    ),
-];
+fn worlds() -> [(&'static str, String); 2] {
+    [("nothing was ever looked at", String::new()), ("a quiet night: much is over, little is open", quiet_night(20_000))]
+}
+
+/// No more than so many rows of each table.
+fn quiet_night(most: u32) -> String {
+    let few = |seed: String, rows: u32| {
+        let (wanted, given) = (format!("{{{rows}}}"), rows.min(most).to_string());
+        assert!(seed.contains(&wanted), "tables of {rows} rows");
+        seed.replace(&wanted, &given)
+    };
+    [20_000, 10_000, 5_000, 1_000].into_iter().fold(include_str!("plans/quiet_night.sql").to_owned(), few)
+}
 
 /// Every table was vacuumed while there was nothing in it: each counts as no page, until it is analyzed.
 const EMPTIED: (&str, &str) = (
@@ -89,13 +32,6 @@ const EMPTIED: (&str, &str) = (
     "UPDATE pg_class SET reltuples = 0, relpages = 0 WHERE relkind = 'r'
      AND relnamespace IN ('public'::regnamespace, 'sandbox'::regnamespace)",
 );
-
-/// A shop's first day: some of everything that [`WORLDS`] has in plenty, analyzed before the crowd comes.
-fn first_day() -> String {
-    ["20000", "10000", "5000", "1000"]
-        .iter()
-        .fold(WORLDS[1].1.to_owned(), |seed, many| seed.replace(many, "30"))
-}
 
 /// What a statement has that joins a batch, looks up by an attempt or a task's subject, or compares a day.
 const KEYED: [&str; 4] = ["unnest(", "pay_order_id = $", "subject = $", "statement_lines"];
@@ -180,9 +116,10 @@ async fn no_plan_of_a_batch_or_of_a_look_up_walks_a_table_from_end_to_end() {
     let statements = keyed_statements();
     assert!(statements.len() >= 20, "{} statements were found", statements.len());
     let config = stores::database_config(&stores::fresh_database().await);
-    let (mut walking, first_day) = (Vec::new(), first_day());
-    for (world, seed) in WORLDS.into_iter().chain([("a shop's first day", first_day.as_str())]) {
-        let mut tx = enter(&config, seed).await;
+    let mut walking = Vec::new();
+    // Some of everything, analyzed before the crowd comes.
+    for (world, seed) in worlds().into_iter().chain([("a shop's first day", quiet_night(30))]) {
+        let mut tx = enter(&config, &seed).await;
         // These worlds have no withdrawals: what joins them to a statement is looked at by itself below.
         let of_both = |text: &&String| text.contains("statement_lines") && text.contains("withdrawals");
         for statement in statements.iter().filter(|text| !of_both(text)) {
@@ -255,8 +192,8 @@ async fn no_statement_about_what_is_told_walks_what_was_told_before() {
     }
     let config = stores::database_config(&stores::fresh_database().await);
     let mut walking = Vec::new();
-    for (world, seed) in WORLDS {
-        let mut tx = enter(&config, seed).await;
+    for (world, seed) in worlds() {
+        let mut tx = enter(&config, &seed).await;
         for statement in &statements {
             let mut found = Vec::new();
             walks(&plan(&mut tx, statement).await, &mut found);
@@ -336,8 +273,8 @@ async fn a_claim_finds_what_is_due_in_its_lane_past_any_number_of_done_tasks() {
     let claims = statements(|text| text.contains("compensation_lanes AS resting"));
     assert_eq!(claims.len(), 1);
     let config = stores::database_config(&stores::fresh_database().await);
-    for (world, seed) in WORLDS {
-        let mut tx = enter(&config, seed).await;
+    for (world, seed) in worlds() {
+        let mut tx = enter(&config, &seed).await;
         let plan = plan(&mut tx, &claims[0]).await.to_string();
         // On the inner side of a join it would be carried out for each row of the other, and take a batch each time.
         assert!(plan.contains("CTE due"), "{world}: what is due is found once: {plan}");
@@ -357,8 +294,8 @@ async fn a_claim_walks_no_queue_that_was_empty_when_its_plan_was_made() {
     let claims = claims.map(|begin| statements(|text| text.contains(begin)));
     assert!(claims.iter().all(|found| found.len() == 1), "{claims:?}");
     let config = stores::database_config(&stores::fresh_database().await);
-    for (world, seed) in WORLDS.into_iter().chain([EMPTIED]) {
-        let mut tx = enter(&config, seed).await;
+    for (world, seed) in worlds().into_iter().chain([(EMPTIED.0, EMPTIED.1.to_owned())]) {
+        let mut tx = enter(&config, &seed).await;
         for claim in claims.iter().flatten() {
             let mut found = Vec::new();
             walks(&plan(&mut tx, claim).await, &mut found);
@@ -372,8 +309,8 @@ async fn money_at_risk_is_found_past_all_that_is_over() {
     let sums = statements(|text| text.contains("'CHANNEL;'"));
     assert_eq!(sums.len(), 1);
     let config = stores::database_config(&stores::fresh_database().await);
-    for (world, seed) in WORLDS {
-        let mut tx = enter(&config, seed).await;
+    for (world, seed) in worlds() {
+        let mut tx = enter(&config, &seed).await;
         let (mut ways, plan) = (Vec::new(), plan(&mut tx, &sums[0]).await);
         each_part(&plan, &mut |node| {
             let scanned = node["Relation Name"].as_str().filter(|_| node["Node Type"] == "Seq Scan");
@@ -408,8 +345,8 @@ fn entries(plan: &Value, found: &mut Vec<(String, String)>) {
 async fn a_range_of_a_comparison_reads_only_what_is_of_it() {
     let statements = keyed_statements();
     let config = stores::database_config(&stores::fresh_database().await);
-    for (world, seed) in WORLDS {
-        let mut tx = enter(&config, seed).await;
+    for (world, seed) in worlds() {
+        let mut tx = enter(&config, &seed).await;
         for begin in ["-- A range of the statement's lines", "-- What was recorded here in a stretch"] {
             let statement = statements.iter().find(|text| text.starts_with(begin)).expect("a walk");
             let mut found = Vec::new();
@@ -433,8 +370,8 @@ async fn what_a_merchant_has_sent_again_is_a_range_of_its_own_events() {
     let again = statements(|text| text.contains("event.created_at >= $2"));
     assert_eq!(again.len(), 1);
     let config = stores::database_config(&stores::fresh_database().await);
-    for (world, seed) in WORLDS {
-        let mut tx = enter(&config, seed).await;
+    for (world, seed) in worlds() {
+        let mut tx = enter(&config, &seed).await;
         let mut found = Vec::new();
         entries(&plan(&mut tx, &again[0]).await, &mut found);
         let (ranges, keys): (Vec<_>, Vec<_>) =
@@ -467,8 +404,8 @@ fn scans_of(plan: &Value, table: &str, found: &mut Vec<(String, Value)>) {
 async fn a_page_of_holds_reads_a_range_of_the_index_in_its_order_and_leaves_nothing_out() {
     let pages = statements(|text| text.contains("FROM usage_holds") && text.contains("hold_id DESC"));
     let config = stores::database_config(&stores::fresh_database().await);
-    for (world, seed) in WORLDS {
-        let mut tx = enter(&config, seed).await;
+    for (world, seed) in worlds() {
+        let mut tx = enter(&config, &seed).await;
         let mut scans = Vec::new();
         for page in &pages {
             scans_of(&plan(&mut tx, page).await, "usage_holds", &mut scans);
@@ -487,8 +424,8 @@ async fn an_end_of_a_comparison_looks_at_the_charges_of_its_months_alone_and_a_r
     );
     assert_eq!((listed.len(), asked.len()), (2, 1));
     let config = stores::database_config(&stores::fresh_database().await);
-    for (world, seed) in WORLDS {
-        let mut tx = enter(&config, seed).await;
+    for (world, seed) in worlds() {
+        let mut tx = enter(&config, &seed).await;
         for (texts, index, parts) in [
             (&listed, "reconciliation_items_charged", ["channel = $2", "at >= $", "at < $"].as_slice()),
             (&asked, "ledger_transactions_of_charges", &["merchant_id = ", "order_no = "]),

@@ -31,7 +31,7 @@ impl Conn {
     pub(crate) async fn begin_snapshot(&mut self) -> Result<Tx, DbError> {
         let opening = "BEGIN ISOLATION LEVEL REPEATABLE READ READ ONLY;
                        SET LOCAL statement_timeout = '590s'; SET LOCAL enable_seqscan = on;
-                       SET LOCAL enable_hashjoin = on; SET LOCAL enable_mergejoin = on; SET LOCAL enable_material = on";
+                       SET LOCAL enable_hashjoin = on; SET LOCAL enable_mergejoin = on";
         sqlx::raw_sql(opening).execute(&mut *self).await?;
         let mut tx = Tx { conn: self.lend(), is_open: true, is_ringing: false };
         tx.conn.deadline = SNAPSHOT_DEADLINE;

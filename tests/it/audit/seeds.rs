@@ -207,6 +207,8 @@ const SEEDS: &[Seed] = &[
     seed("refund_history", "UPDATE refund_history SET from_status = 'PENDING' WHERE refund_id = 'rf_c1' AND seq = 4"),
     seed("refund_history", "UPDATE refund_history SET event = 'CARRIED_OVER' WHERE refund_id = 'rf_d' AND seq = 2"),
     seed("refund_history", "UPDATE refund_history SET to_status = 'AWAITING_APPROVAL' WHERE refund_id = 'rf_r'"),
+    seed("refund_history", "UPDATE refund_history SET event = 'FOUND' WHERE refund_id = 'rf_r'"),
+    seed("refund_history", "UPDATE refund_history SET event = 'APPROVED' WHERE refund_id = 'rf_d' AND seq = 1"),
     seed(
         "refund_history",
         "INSERT INTO refund_history VALUES ('rf_none', 1, NULL, 'PENDING', 'ASKED', '2029-12-31 12:00')",
@@ -218,6 +220,8 @@ const SEEDS: &[Seed] = &[
     seed("stray_history", "UPDATE stray_history SET from_status = 'REFUNDED' WHERE stray_id = 'sp_c' AND seq = 3"),
     seed("stray_history", "UPDATE stray_history SET event = 'CARRIED_OVER' WHERE stray_id = 'sp_r' AND seq = 2"),
     seed("stray_history", "UPDATE stray_history SET to_status = 'KEPT' WHERE stray_id = 'sp_d'"),
+    seed("stray_history", "UPDATE stray_history SET event = 'FOUND' WHERE stray_id = 'sp_d'"),
+    seed("stray_history", "UPDATE stray_history SET event = 'KEPT' WHERE stray_id = 'sp_r' AND seq = 1"),
     seed(
         "stray_history",
         "INSERT INTO stray_history VALUES ('sp_none', 1, NULL, 'HELD', 'RECEIVED', '2029-12-31 12:00')",

@@ -70,12 +70,16 @@ impl Command for FindFacts {
                       orders.attempts AS "order_attempts?", merchants.stray_money AS "stray_money?: StrayPolicy"
                FROM unnest($1::text[], $2::text[], $3::text[], $4::text[]) WITH ORDINALITY
                     AS report (channel, pay_order_id, transaction_id, event_id, place)
-               LEFT JOIN webhook_inbox AS inbox
-                      ON inbox.channel = report.channel AND inbox.event_id = report.event_id
-               LEFT JOIN trades AS trade
-                      ON trade.channel = report.channel AND trade.transaction_id = report.transaction_id
-               LEFT JOIN stray_payments AS stray
-                      ON stray.stray_id = trade.stray_id AND stray.out_trade_no = report.pay_order_id
+               -- The limits make look-ups of the joins: on a shop's first days a plan would walk these.
+               LEFT JOIN LATERAL (SELECT verdict FROM webhook_inbox AS kept
+                                  WHERE kept.channel = report.channel AND kept.event_id = report.event_id
+                                  LIMIT 1) AS inbox ON true
+               LEFT JOIN LATERAL (SELECT transaction_id, stray_id FROM trades
+                                  WHERE trades.channel = report.channel
+                                    AND trades.transaction_id = report.transaction_id LIMIT 1) AS trade ON true
+               LEFT JOIN LATERAL (SELECT reason FROM stray_payments AS held
+                                  WHERE held.stray_id = trade.stray_id AND held.out_trade_no = report.pay_order_id
+                                  LIMIT 1) AS stray ON true
                LEFT JOIN pay_orders AS attempt
                       ON attempt.pay_order_id = report.pay_order_id AND attempt.channel = report.channel
                LEFT JOIN orders
