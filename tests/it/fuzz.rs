@@ -8,6 +8,7 @@ use crate::support::fuzz::cases;
 
 mod addresses;
 mod answers;
+mod around;
 mod bodies;
 mod names;
 mod numbers;

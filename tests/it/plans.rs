@@ -13,7 +13,10 @@ use crate::support::{TestApp, TestOptions, stores};
 
 /// What the tables look like when the plans are made.
 fn worlds() -> [(&'static str, String); 2] {
-    [("nothing was ever looked at", String::new()), ("a quiet night: much is over, little is open", quiet_night(20_000))]
+    [
+        ("nothing was ever looked at", String::new()),
+        ("a quiet night: much is over, little is open", quiet_night(20_000)),
+    ]
 }
 
 /// No more than so many rows of each table.

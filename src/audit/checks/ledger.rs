@@ -11,17 +11,17 @@ pub(super) const CHECKS: &[Definition] = &[
     check!(
         "booking_balanced",
         Always,
-        "each booking has two entries or more, which sum to zero in each currency",
+        "each booking has two entries or more, none of nothing, which sum to zero in each currency",
         "SELECT format('booking %s: %s entries that come to %s %s', transaction_id, coalesce(entries, 0),
                        coalesce(off, 0), currencies)
          FROM ledger_transactions AS booked
          FULL JOIN (SELECT transaction_id, sum(entries) AS entries, sum(abs(amount)) AS off,
-                           string_agg(currency, ' ' ORDER BY currency) AS currencies
+                           string_agg(currency, ' ' ORDER BY currency) AS currencies, bool_or(has_nothing) AS has_nothing
                     FROM (SELECT transaction_id, right(account_id, 3) AS currency, count(*) AS entries,
-                                 sum(amount) AS amount
+                                 sum(amount) AS amount, bool_or(amount = 0) AS has_nothing
                           FROM ledger_entries GROUP BY transaction_id, right(account_id, 3)) AS side
                     GROUP BY transaction_id) AS entered USING (transaction_id)
-         WHERE booked.kind IS NULL OR coalesce(entries, 0) < 2 OR off <> 0",
+         WHERE booked.kind IS NULL OR coalesce(entries, 0) < 2 OR off <> 0 OR has_nothing",
     ),
     check!(
         "account_balance",

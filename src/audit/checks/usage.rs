@@ -28,6 +28,28 @@ pub(super) const CHECKS: &[Definition] = &[
          WHERE due.amount IS DISTINCT FROM booked.amount",
     ),
     check!(
+        "usage_key_once",
+        Always,
+        "a key, which is what its product makes of it, has one hold, and what that was charged is one booking",
+        "SELECT format('key %s of %s/%s, %s: %s holds', idempotency_key, merchant_id, user_id, product_code, count(*))
+         FROM usage_holds
+         GROUP BY merchant_id, user_id, product_code, idempotency_key, key_currency, key_fx_version
+         HAVING count(*) > 1
+         UNION ALL
+         SELECT format('hold %s: its key is of %s and %s, which its product does not say', hold_id,
+                       coalesce(nullif(key_currency, ''), 'any currency'), coalesce(nullif(key_fx_version, ''), 'any rates'))
+         FROM usage_holds LEFT JOIN products USING (merchant_id, product_code)
+         WHERE CASE key_scope WHEN 'REQUEST' THEN (key_currency, key_fx_version) = ('', '')
+                              WHEN 'REQUEST_CURRENCY_FX' THEN (key_currency, key_fx_version) = (currency, fx_version)
+               END IS NOT TRUE
+         UNION ALL
+         SELECT format('hold %s: charged %s and owed %s by %s bookings', hold_id, charged, shortfall, coalesce(times, 0))
+         FROM usage_holds
+         LEFT JOIN (SELECT split_part(transaction_id, ':', 2) AS hold_id, count(*) AS times
+                    FROM ledger_transactions WHERE kind = 'USAGE_CHARGE' GROUP BY 1) AS booked USING (hold_id)
+         WHERE times > 1 OR charged + shortfall > 0 AND times IS NULL",
+    ),
+    check!(
         "usage_priced",
         Always,
         "a charge is its units at the hold's own price, rounded half up once; a hold covers its estimate or what it was extended to",

@@ -246,3 +246,6 @@ pub(super) fn refund_number(refund_id: &str) -> String {
 pub(super) fn payout_number(payout_id: &str) -> String {
     format!("so_{payout_id}")
 }
+
+#[cfg(test)]
+mod fuzz;

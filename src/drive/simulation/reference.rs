@@ -42,6 +42,25 @@ pub(super) enum Rule {
     Books,
 }
 
+impl Rule {
+    /// Every rule; the last one tells how many there are.
+    pub(super) const ALL: [Self; Self::Books as usize + 1] = [
+        Self::Edges,
+        Self::PaidOnce,
+        Self::MoneyOnce,
+        Self::RefundsFit,
+        Self::OneLive,
+        Self::Driven,
+        Self::Nearer,
+        Self::Wallet,
+        Self::Commission,
+        Self::SameVerdict,
+        Self::Stuck,
+        Self::Ends,
+        Self::Books,
+    ];
+}
+
 /// Where things stood.
 #[derive(Default)]
 pub(super) struct Reference {

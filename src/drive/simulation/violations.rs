@@ -3,15 +3,14 @@
 use super::ops::Fault;
 use super::reference::Rule;
 use super::rules::{Call, Rules};
-use super::world::{Task, Try};
+use super::world::{AMOUNT, Task, Try};
 use super::{channel::Channels, play_many};
-use crate::channels::{Answerer, CallError, RefundState};
+use crate::channels::{Answerer, CallError, PayoutState, RefundState};
 use crate::compensation::{Action, TaskStatus};
 use crate::drive::decide::{Remedy, decide};
 use crate::orders::{OrderEvent, OrderStatus};
 use crate::pay::report::Verdict;
 use crate::pay::report::simulated::{Judge, Judged, Says, Seen, Way};
-use crate::pay::simulated::Seller;
 use crate::pay::{PayEvent, PayStatus};
 use crate::refunds::simulated::Sold;
 use crate::refunds::{Next, RefundEvent, RefundStatus, StrayEvent, StrayStatus};
@@ -31,6 +30,121 @@ fn assert_breaks(bend: impl FnOnce(&mut Rules), expected: &[Rule]) {
     }
 }
 
+/// For each rule a bent function that it is the first to see.
+const fn bend_of(rule: Rule) -> fn(&mut Rules) {
+    match rule {
+        Rule::Edges => a_rejected_refund_is_made,
+        Rule::PaidOnce => wrong_money_pays,
+        Rule::MoneyOnce => a_paid_order_is_paid_again,
+        Rule::RefundsFit => what_was_asked_for_is_forgotten,
+        Rule::OneLive => a_second_attempt_is_begun,
+        Rule::Driven => unmatched_callbacks_are_left_alone,
+        Rule::Nearer => a_refund_is_done_too_soon,
+        Rule::Wallet => debts_are_forgotten,
+        Rule::Commission => a_commission_stays,
+        Rule::SameVerdict => a_repeat_is_called_one,
+        Rule::Stuck => a_closed_order_is_to_be_paid,
+        Rule::Ends => nobody_hears_what_became_of_a_payout,
+        Rule::Books => a_refused_refund_counts_as_made,
+    }
+}
+
+fn a_rejected_refund_is_made(rules: &mut Rules) {
+    rules.approval = |from, event| match (from, event) {
+        (RefundStatus::AwaitingApproval, RefundEvent::Rejected) => Some(RefundStatus::Processing),
+        _ => RefundStatus::after(from, event),
+    };
+}
+
+fn wrong_money_pays(rules: &mut Rules) {
+    rules.judge = |judge, seen| match seen.says {
+        Says::Paid(_, true) => judge.judge(&Seen { says: Says::Paid(AMOUNT, true), ..*seen }),
+        _ => judge.judge(seen),
+    };
+}
+
+/// By another payment that is right in itself.
+fn a_paid_order_is_paid_again(rules: &mut Rules) {
+    rules.order = |from, event| match (from, event) {
+        (OrderStatus::Paid, OrderEvent::PaymentConfirmed) => Some(OrderStatus::Paid),
+        _ => from.after(event).ok(),
+    };
+    rules.judge = |judge, seen| match (seen.matched, seen.says) {
+        (Some((OrderStatus::Paid, attempt, amount)), Says::Paid(AMOUNT, true))
+            if attempt != PayStatus::Paid =>
+        {
+            judge.judge(&Seen { matched: Some((OrderStatus::Pending, attempt, amount)), ..*seen })
+        }
+        _ => judge.judge(seen),
+    };
+}
+
+fn what_was_asked_for_is_forgotten(rules: &mut Rules) {
+    rules.ask = |sold, amount| crate::refunds::simulated::ask(&Sold { asked: 0, ..*sold }, amount);
+}
+
+fn a_second_attempt_is_begun(rules: &mut Rules) {
+    rules.tell = |seller, order, _, channel, now| seller.tell(order, None, channel, now);
+}
+
+fn unmatched_callbacks_are_left_alone(rules: &mut Rules) {
+    rules.judge = |judge, seen| match judge.judge(seen) {
+        (Judged::Unmatched, verdict) => (Judged::Nothing, verdict),
+        told => told,
+    };
+}
+
+fn a_refund_is_done_too_soon(rules: &mut Rules) {
+    rules.remedy = |action, facts| match action {
+        Action::DriveRefund => Remedy::Nothing,
+        _ => decide(action, facts),
+    };
+}
+
+fn debts_are_forgotten(rules: &mut Rules) {
+    rules.shares = |difference, has, owes| Shares { of_debt: 0, ..Shares::of(difference, has, owes) };
+}
+
+fn a_commission_stays(rules: &mut Rules) {
+    rules.follow =
+        |status, commission, before, _| crate::settlement::follow(status, commission, before, commission);
+}
+
+fn a_repeat_is_called_one(rules: &mut Rules) {
+    rules.judge = |judge, seen| match (seen.earlier, seen.way) {
+        (Some(Verdict::Applied), Way::Callback) => (Judged::Nothing, Verdict::Repeated),
+        _ => judge.judge(seen),
+    };
+}
+
+fn a_closed_order_is_to_be_paid(rules: &mut Rules) {
+    rules.judge = |judge, seen| match seen.matched {
+        Some((OrderStatus::Closed, attempt, amount)) => {
+            judge.judge(&Seen { matched: Some((OrderStatus::Pending, attempt, amount)), ..*seen })
+        }
+        _ => judge.judge(seen),
+    };
+}
+
+fn nobody_hears_what_became_of_a_payout(rules: &mut Rules) {
+    rules.payout =
+        |books, call, faults| (Rules::ours().payout)(books, call, faults).map(|_| PayoutState::Processing);
+}
+
+fn a_refused_refund_counts_as_made(rules: &mut Rules) {
+    rules.result = |status, was_made, event, answers| match (status, event) {
+        (RefundStatus::Processing, RefundEvent::Failed) => Next::Moves(RefundStatus::Succeeded),
+        _ => Next::of(status, was_made, event, answers),
+    };
+}
+
+#[test]
+fn every_rule_is_required() {
+    for rule in Rule::ALL {
+        assert_breaks(bend_of(rule), &[rule]);
+    }
+}
+
 #[test]
 fn an_attempt_that_leaves_an_end_is_seen() {
     let bent = |from, event| match (from, event) {
@@ -42,43 +156,16 @@ fn an_attempt_that_leaves_an_end_is_seen() {
 }
 
 #[test]
-fn a_second_live_attempt_is_seen() {
-    let tell = |seller: &mut Seller, order, _, channel, now| seller.tell(order, None, channel, now);
-    assert_breaks(|rules| rules.tell = tell, &[Rule::OneLive]);
-}
-
-#[test]
-fn what_nobody_drives_is_seen() {
-    let judge = |judge: &mut Judge, seen: &Seen| match judge.judge(seen) {
-        (Judged::Unmatched, verdict) => (Judged::Nothing, verdict),
-        told => told,
-    };
-    assert_breaks(|rules| rules.judge = judge, &[Rule::Driven]);
-}
-
-#[test]
 fn a_closed_order_that_is_paid_is_seen() {
     let order = |from, event| match (from, event) {
         (OrderStatus::Closed, OrderEvent::PaymentConfirmed) => Some(OrderStatus::Paid),
         _ => from.after(event).ok(),
     };
-    let judge = |judge: &mut Judge, seen: &Seen| match seen.matched {
-        Some((OrderStatus::Closed, attempt, amount)) => {
-            judge.judge(&Seen { matched: Some((OrderStatus::Pending, attempt, amount)), ..*seen })
-        }
-        _ => judge.judge(seen),
+    let bend = |rules: &mut Rules| {
+        a_closed_order_is_to_be_paid(rules);
+        rules.order = order;
     };
-    assert_breaks(|rules| (rules.order, rules.judge) = (order, judge), &[Rule::Edges]);
-    assert_breaks(|rules| rules.judge = judge, &[Rule::Stuck]);
-}
-
-#[test]
-fn wrong_money_that_pays_is_seen() {
-    let judge = |judge: &mut Judge, seen: &Seen| match seen.says {
-        Says::Paid(_, true) => judge.judge(&Seen { says: Says::Paid(super::world::AMOUNT, true), ..*seen }),
-        _ => judge.judge(seen),
-    };
-    assert_breaks(|rules| rules.judge = judge, &[Rule::PaidOnce]);
+    assert_breaks(bend, &[Rule::Edges]);
 }
 
 #[test]
@@ -96,27 +183,6 @@ fn money_that_is_passed_over_is_seen_in_the_end() {
         told => told,
     };
     assert_breaks(|rules| rules.judge = judge, &[Rule::Ends, Rule::Nearer]);
-}
-
-#[test]
-fn another_verdict_for_the_same_callback_is_seen() {
-    let judge = |judge: &mut Judge, seen: &Seen| match (seen.earlier, seen.way) {
-        (Some(Verdict::Applied), Way::Callback) => (Judged::Nothing, Verdict::Repeated),
-        _ => judge.judge(seen),
-    };
-    assert_breaks(|rules| rules.judge = judge, &[Rule::SameVerdict]);
-}
-
-#[test]
-fn refunds_of_more_than_was_paid_are_seen() {
-    let ask = |sold: &Sold, amount| crate::refunds::simulated::ask(&Sold { asked: 0, ..*sold }, amount);
-    assert_breaks(|rules| rules.ask = ask, &[Rule::RefundsFit]);
-    // A refund that failed is counted as if it had been made.
-    let result = |status, was_made, event, answers| match (status, event) {
-        (RefundStatus::Processing, RefundEvent::Failed) => Next::Moves(RefundStatus::Succeeded),
-        _ => Next::of(status, was_made, event, answers),
-    };
-    assert_breaks(|rules| rules.result = result, &[Rule::Books]);
 }
 
 #[test]
@@ -149,10 +215,7 @@ fn a_refusal_that_is_believed_at_once_is_seen_in_the_books() {
 fn a_second_refund_under_another_number_is_seen() {
     // The first call is lost, and the next one goes out as another refund: of all the money, once more.
     let ask = |sold: &Sold, amount| {
-        crate::refunds::simulated::ask(
-            &Sold { asked: sold.asked.min(super::world::AMOUNT - 1), ..*sold },
-            amount,
-        )
+        crate::refunds::simulated::ask(&Sold { asked: sold.asked.min(AMOUNT - 1), ..*sold }, amount)
     };
     assert_breaks(|rules| rules.ask = ask, &[Rule::RefundsFit]);
 }
@@ -199,11 +262,6 @@ fn whoever_has_lost_a_task_and_acts_all_the_same_is_seen() {
 
 #[test]
 fn a_task_that_is_done_too_soon_is_seen() {
-    let remedy = |action, facts: &_| match action {
-        Action::DriveRefund => Remedy::Nothing,
-        _ => decide(action, facts),
-    };
-    assert_breaks(|rules| rules.remedy = remedy, &[Rule::Nearer]);
     let closes = |action, facts: &_| match action {
         Action::ClosePayOrder => Remedy::Nothing,
         _ => decide(action, facts),
@@ -217,24 +275,7 @@ fn a_task_that_is_done_too_soon_is_seen() {
 }
 
 #[test]
-fn an_approval_that_nobody_gave_is_seen() {
-    let approval = |from, event| match (from, event) {
-        (RefundStatus::AwaitingApproval, RefundEvent::Rejected) => Some(RefundStatus::Processing),
-        _ => RefundStatus::after(from, event),
-    };
-    assert_breaks(|rules| rules.approval = approval, &[Rule::Edges]);
-}
-
-#[test]
-fn a_commission_that_does_not_follow_is_seen() {
-    let stays =
-        |status, commission, before, _| crate::settlement::follow(status, commission, before, commission);
-    assert_breaks(|rules| rules.follow = stays, &[Rule::Commission]);
-    let generous = |difference, has, owes| {
-        let shares = Shares::of(difference, has, owes);
-        Shares { of_debt: 0, ..shares }
-    };
-    assert_breaks(|rules| rules.shares = generous, &[Rule::Wallet]);
+fn what_a_user_does_not_have_and_is_taken_is_seen() {
     let greedy = |difference, _, _| Shares { of_balance: difference, of_debt: 0 };
     assert_breaks(|rules| rules.shares = greedy, &[Rule::Wallet]);
 }

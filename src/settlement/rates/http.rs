@@ -132,6 +132,8 @@ fn read(bytes: &[u8], questions: &[Question]) -> Result<Vec<Quote>, SourceError>
 }
 
 #[cfg(test)]
+mod fuzz;
+#[cfg(test)]
 mod tests {
     use super::super::Line;
     use super::*;

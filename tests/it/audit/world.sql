@@ -205,6 +205,60 @@ UPDATE accounts SET balance = balance + sense * moved.amount
 FROM (SELECT account_id, sum(amount) AS amount FROM commission_entry GROUP BY account_id) AS moved
 WHERE accounts.account_id = moved.account_id;
 
+-- Refunds that were made: 40 of the 100 that R cost, and all that V topped u up with.
+INSERT INTO orders (merchant_id, order_no, user_id, kind, status, amount, refunded_amount, currency, paid_by, paid_at,
+                    expires_at, attempts, created_at, updated_at, version)
+SELECT 'm', order_no, 'u', kind, status, amount, refunded, 'CNY', 'po_' || order_no, '2029-12-31 12:00', '2029-12-31 12:30',
+       1, '2029-12-31 12:00', '2029-12-31 12:00', 3
+FROM (VALUES ('R', 'SALE', 'PARTIALLY_REFUNDED', 100, 40), ('V', 'TOPUP', 'REFUNDED', 50, 50))
+     AS paid (order_no, kind, status, amount, refunded);
+INSERT INTO pay_orders (pay_order_id, merchant_id, order_no, payer_id, channel, status, amount, currency, pay_url,
+                        transaction_id, paid_at, expires_at, created_at, updated_at, version)
+SELECT paid_by, 'm', order_no, 'u', 'sandbox', 'PAID', amount, currency, 'https://pay', 'T-' || order_no, paid_at,
+       expires_at, created_at, updated_at, 3
+FROM orders WHERE refunded_amount > 0;
+INSERT INTO trades (channel, transaction_id, pay_order_id, created_at)
+SELECT 'sandbox', 'T-' || order_no, paid_by, paid_at FROM orders WHERE refunded_amount > 0;
+INSERT INTO order_history (merchant_id, order_no, pay_order_id, seq, from_status, to_status, event, created_at)
+SELECT 'm', order_no, CASE WHEN is_attempt THEN paid_by ELSE '' END, seq, from_status, coalesce(to_status, status),
+       coalesce(event, CASE status WHEN 'REFUNDED' THEN 'REFUNDED_IN_FULL' ELSE 'REFUNDED_IN_PART' END), paid_at
+FROM orders, (VALUES (false, 1, NULL, 'PENDING', 'CREATED'), (false, 2, 'PENDING', 'PAID', 'PAYMENT_CONFIRMED'),
+                     (false, 3, 'PAID', NULL, NULL), (true, 1, NULL, 'INIT', 'BEGUN'),
+                     (true, 2, 'INIT', 'PAYING', 'LINK_MADE'), (true, 3, 'PAYING', 'PAID', 'PAYMENT_CONFIRMED'))
+             AS change (is_attempt, seq, from_status, to_status, event)
+WHERE refunded_amount > 0;
+INSERT INTO refunds (refund_id, merchant_id, refund_no, order_no, pay_order_id, amount, currency, status, reason, created_at,
+                     updated_at)
+SELECT 'rf_' || order_no, 'm', 'rf_' || order_no, order_no, paid_by, refunded_amount, 'CNY', 'SUCCEEDED', 'R', paid_at, paid_at
+FROM orders WHERE refunded_amount > 0;
+INSERT INTO outbox (merchant_id, order_no, event, event_version, payload, created_at)
+SELECT 'm', order_no, event, 1, payload, '2029-12-31 12:00'
+FROM orders, LATERAL (VALUES ('order.paid', '{}'::jsonb),
+                             ('refund.finished', jsonb_build_object('refund_no', 'rf_' || order_no, 'status', 'SUCCEEDED')))
+             AS told (event, payload)
+WHERE refunded_amount > 0;
+-- The channel told of one of them.
+INSERT INTO webhook_inbox (channel, event_id, subject, merchant_id, order_no, verdict, body, received_at, updated_at)
+VALUES ('sandbox', 'e6', 'rf_R', 'm', 'R', 'APPLIED', '\x00', '2029-12-31 12:00', '2029-12-31 12:00');
+CREATE TEMPORARY TABLE refund_entry ON COMMIT DROP AS
+SELECT kind, kind || ':' || reference AS transaction_id, order_no, account_id, amount
+FROM (VALUES ('PAYMENT', 'po_R', 'R', 'CHANNEL:sandbox:CNY', 100), ('PAYMENT', 'po_R', 'R', 'MERCHANT:m:CNY', -100),
+             ('REFUND', 'rf_R', 'R', 'MERCHANT:m:CNY', 40), ('REFUND', 'rf_R', 'R', 'CHANNEL:sandbox:CNY', -40),
+             ('PAYMENT', 'po_V', 'V', 'CHANNEL:sandbox:CNY', 50), ('PAYMENT', 'po_V', 'V', 'USER_AVAILABLE:m:u:CNY', -50),
+             ('REFUND_HOLD', 'rf_V', 'V', 'USER_AVAILABLE:m:u:CNY', 50), ('REFUND_HOLD', 'rf_V', 'V', 'USER_HELD:m:u:CNY', -50),
+             ('REFUND', 'rf_V', 'V', 'USER_HELD:m:u:CNY', 50), ('REFUND', 'rf_V', 'V', 'CHANNEL:sandbox:CNY', -50))
+     AS entry (kind, reference, order_no, account_id, amount);
+INSERT INTO ledger_transactions (transaction_id, kind, merchant_id, order_no, created_at)
+SELECT DISTINCT transaction_id, kind, 'm', order_no, '2029-12-31 12:00'::timestamptz FROM refund_entry;
+INSERT INTO ledger_entries (transaction_id, account_id, amount)
+SELECT transaction_id, account_id, amount FROM refund_entry;
+INSERT INTO accounts (account_id, created_at, updated_at)
+SELECT DISTINCT account_id, '2029-12-31 12:00'::timestamptz, '2029-12-31 12:00'::timestamptz FROM refund_entry
+ON CONFLICT (account_id) DO NOTHING;
+UPDATE accounts SET balance = balance + sense * moved.amount
+FROM (SELECT account_id, sum(amount) AS amount FROM refund_entry GROUP BY account_id) AS moved
+WHERE accounts.account_id = moved.account_id;
+
 -- Withdrawals of u: one set aside, one on its way, one that arrived, one that was refused.
 INSERT INTO withdrawals (withdrawal_id, merchant_id, withdrawal_no, user_id, amount, currency, channel, account, status,
                          failure, channel_payout_id, created_at, updated_at, version)
@@ -309,7 +363,8 @@ WHERE accounts.account_id = moved.account_id;
 -- charged late and owes 5, uh_m paid for its cycle.
 INSERT INTO products (merchant_id, product_code, pricing, key_scope, cycle_quota, created_at, updated_at)
 VALUES ('m', 'tokens', 'PER_UNIT', 'REQUEST', 100, '2029-12-31 12:00', '2029-12-31 12:00'),
-       ('m', 'monthly', 'PER_CYCLE', 'REQUEST', NULL, '2029-12-31 12:00', '2029-12-31 12:00');
+       ('m', 'monthly', 'PER_CYCLE', 'REQUEST', NULL, '2029-12-31 12:00', '2029-12-31 12:00'),
+       ('m', 'abroad', 'PER_UNIT', 'REQUEST_CURRENCY_FX', NULL, '2029-12-31 12:00', '2029-12-31 12:00');
 INSERT INTO usage_holds (hold_id, merchant_id, request_id, user_id, product_code, idempotency_key, key_currency,
                          key_fx_version, currency, fx_version, cycle, pricing, unit_price, cycle_quota, estimated_units,
                          units, counted_units, carries_fee, held, charged, shortfall, late, status, expires_at,
@@ -327,6 +382,14 @@ FROM (VALUES ('uh_h', 'tokens', 'HELD', 5, 20, 10, 0, 0, false, 1),
              ('uh_l', 'tokens', 'CONFIRMED', 20, 20, 0, 5, 5, true, 3),
              ('uh_m', 'monthly', 'HELD', NULL, 0, 0, 40, 0, false, 1))
      AS hold (hold_id, product_code, status, units, counted, held, charged, shortfall, late, version);
+-- Another currency, or another version of its rates, where that makes another key.
+INSERT INTO usage_holds
+SELECT (jsonb_populate_record(hold, jsonb_build_object(
+           'hold_id', 'uh_' || other.currency || other.fx_version, 'product_code', 'abroad', 'idempotency_key', 'k',
+           'key_currency', other.currency, 'key_fx_version', other.fx_version, 'currency', other.currency, 'fx_version',
+           other.fx_version, 'cycle_quota', NULL))).*
+FROM usage_holds AS hold, (VALUES ('CNY', ''), ('CNY', '2'), ('USD', '')) AS other (currency, fx_version)
+WHERE hold_id = 'uh_r';
 INSERT INTO usage_cycles (merchant_id, user_id, product_code, cycle, used_units, fee_hold_id)
 VALUES ('m', 'u', 'tokens', '2029-12', 53, NULL), ('m', 'u', 'monthly', '2029-12', 0, 'uh_m');
 INSERT INTO usage_messages (hold_id, message_id, units, created_at)
@@ -383,6 +446,7 @@ FROM (VALUES ('rf_c0', 1, NULL, 'PENDING', 'ASKED'), ('rf_c0', 2, 'PENDING', 'FA
              ('rf_cx', 3, 'SUCCEEDED', 'FAILED', 'FAILED'),
              ('rf_c1', 1, NULL, 'AWAITING_APPROVAL', 'ASKED'), ('rf_c1', 2, 'AWAITING_APPROVAL', 'PENDING', 'APPROVED'),
              ('rf_c1', 3, 'PENDING', 'PROCESSING', 'REQUESTED'), ('rf_c1', 4, 'PROCESSING', 'SUCCEEDED', 'SUCCEEDED'),
+             ('rf_R', 1, NULL, 'SUCCEEDED', 'CARRIED_OVER'), ('rf_V', 1, NULL, 'SUCCEEDED', 'CARRIED_OVER'),
              ('rf_r', 1, NULL, 'PENDING', 'CARRIED_OVER'),
              ('rf_d', 1, NULL, 'PENDING', 'ASKED'), ('rf_d', 2, 'PENDING', 'PROCESSING', 'REQUESTED'))
      AS change (refund_id, seq, from_status, to_status, event);

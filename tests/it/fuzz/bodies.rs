@@ -12,7 +12,7 @@ use crate::support::service::is_full;
 use crate::support::{Chance, Reply, TestApp};
 
 /// Requests of a story.
-fn requests() -> usize {
+pub(super) fn requests() -> usize {
     if is_full() { 200_000 } else { 2_000 }
 }
 
@@ -52,7 +52,7 @@ fn value() -> BoxedStrategy<Value> {
 
 /// What is done to a right body.
 #[derive(Clone, Debug)]
-enum Bend {
+pub(super) enum Bend {
     /// A field says something else.
     Replace(prop::sample::Index, Value),
     /// A field that may be known is added.
@@ -64,7 +64,7 @@ enum Bend {
     Anything(Vec<u8>),
 }
 
-fn bend() -> impl Strategy<Value = Bend> {
+pub(super) fn bend() -> impl Strategy<Value = Bend> {
     let known = prop_oneof![
         Just("amount"),
         Just("currency"),
@@ -99,7 +99,7 @@ fn bend() -> impl Strategy<Value = Bend> {
     ]
 }
 
-fn bent(right: &str, bend: &Bend) -> Vec<u8> {
+pub(super) fn bent(right: &str, bend: &Bend) -> Vec<u8> {
     let mut object: Map<String, Value> = serde_json::from_str(right).unwrap_or_default();
     let name = |at: &prop::sample::Index| object.keys().nth(at.index(object.len().max(1))).cloned();
     match bend {
@@ -127,19 +127,19 @@ fn bent(right: &str, bend: &Bend) -> Vec<u8> {
 }
 
 /// Draws, and says by which seed.
-fn runner() -> TestRunner {
+pub(super) fn runner() -> TestRunner {
     let mut chance = Chance::new();
     let seed: Vec<u8> = (0..8).flat_map(|_| chance.number().to_le_bytes()).collect();
     TestRunner::new_with_rng(super::cases(1), TestRng::from_seed(RngAlgorithm::ChaCha, &seed))
 }
 
-fn draw<S: Strategy>(strategy: &S, runner: &mut TestRunner) -> S::Value {
+pub(super) fn draw<S: Strategy>(strategy: &S, runner: &mut TestRunner) -> S::Value {
     strategy.new_tree(runner).expect("something").current()
 }
 
 /// What a defect would be answered with; the sandbox's faults, its silence and the broker that is not there are none.
 #[track_caller]
-fn assert_no_defect(what: &str, reply: &Reply) {
+pub(super) fn assert_no_defect(what: &str, reply: &Reply) {
     let is_away = reply.status == 503 && reply.header("retry-after").is_some();
     assert!(reply.status < 500 || is_away, "{what}: {} {}", reply.status, reply.text);
     if reply.status >= 400 {

@@ -2,7 +2,9 @@
 
 use payonce::ids::{MerchantId, OrderNo};
 use payonce::infra::{base64, body};
+use payonce::ledger::TransactionId;
 use payonce::orders::OrderKey;
+use payonce::outbox::parse_event_id;
 use payonce::webhooks::InboxId;
 use proptest::prelude::*;
 use serde_json::Value;
@@ -53,6 +55,25 @@ proptest! {
         }
         if let Ok(read) = text.parse::<InboxId>() {
             prop_assert_eq!(read.to_string().parse::<InboxId>().ok(), Some(read));
+        }
+    }
+
+    #[test]
+    fn a_bookings_name_in_a_path_is_plain(text in prop_oneof!["[A-Z_:]{0,30}[0-9A-Za-z_:.-]{0,190}", "\\PC{0,60}"]) {
+        let is_plain = |b: u8| b.is_ascii_alphanumeric() || b"_.-:".contains(&b);
+        let is_one = (1..=200).contains(&text.len()) && text.bytes().all(is_plain);
+        prop_assert_eq!(text.parse::<TransactionId>().is_ok(), is_one);
+    }
+
+    #[test]
+    fn an_events_name_is_its_number(number in any::<i64>(), text in prop_oneof!["(evt_)?[0-9]{1,22}", "(evt_){0,2}[-+0-9 ]{0,6}", "\\PC{0,12}"]) {
+        let is_one = number >= 0;
+        prop_assert_eq!(parse_event_id(&format!("evt_{number}")), Some(number).filter(|_| is_one));
+        prop_assert_eq!(parse_event_id(&number.to_string()), Some(number).filter(|_| is_one));
+        if let Some(read) = parse_event_id(&text) {
+            let digits = text.strip_prefix("evt_").unwrap_or(&text).trim_start_matches('0');
+            let told = read.to_string();
+            prop_assert_eq!(told.trim_start_matches('0'), digits);
         }
     }
 

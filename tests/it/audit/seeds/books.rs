@@ -31,6 +31,15 @@ pub(super) const SEEDS: &[Seed] = &[
         &["account_balance", "payment_booked"],
         "UPDATE ledger_entries SET amount = 99 WHERE transaction_id = 'PAYMENT:po_d1' AND amount = 100",
     ),
+    // Nothing, moved.
+    seed(
+        "booking_balanced",
+        "ALTER TABLE ledger_entries DROP CONSTRAINT ledger_entries_amount_is_not_zero;
+         INSERT INTO ledger_transactions (transaction_id, kind, created_at)
+         VALUES ('REFUND_HOLD:x', 'REFUND_HOLD', '2029-12-31 12:00');
+         INSERT INTO ledger_entries (transaction_id, account_id, amount)
+         VALUES ('REFUND_HOLD:x', 'USER_AVAILABLE:m:u:CNY', 0), ('REFUND_HOLD:x', 'USER_HELD:m:u:CNY', 0)",
+    ),
     seed("account_balance", "UPDATE accounts SET balance = balance + 1 WHERE kind = 'MERCHANT'"),
     seed("account_balance", "DELETE FROM account_movements WHERE account_id = 'MERCHANT:m:CNY' AND amount = 40"),
     seed("account_balance", "INSERT INTO account_movements VALUES ('USER_AVAILABLE:m:u:CNY', 0)"),
@@ -105,6 +114,38 @@ pub(super) const SEEDS: &[Seed] = &[
     seed_with(
         "stray_booked",
         &["suspense_is_stray_money"],
+        "INSERT INTO ledger_transactions (transaction_id, kind, merchant_id, order_no, created_at)
+         VALUES ('STRAY_KEPT:sp_d', 'STRAY_KEPT', 'm', 'D', '2029-12-31 12:00');
+         INSERT INTO ledger_entries (transaction_id, account_id, amount)
+         VALUES ('STRAY_KEPT:sp_d', 'SUSPENSE:sandbox:CNY', 100), ('STRAY_KEPT:sp_d', 'MERCHANT:m:CNY', -100);
+         UPDATE accounts SET balance = balance - 100 WHERE account_id = 'SUSPENSE:sandbox:CNY';
+         UPDATE accounts SET balance = balance + 100 WHERE account_id = 'MERCHANT:m:CNY'",
+    ),
+    seed_with(
+        "stray_booked",
+        &["suspense_is_stray_money"],
+        "INSERT INTO ledger_transactions (transaction_id, kind, merchant_id, order_no, reverses, created_at)
+         VALUES ('REVERSAL:STRAY_PAYMENT:sp_d', 'REVERSAL', 'm', 'D', 'STRAY_PAYMENT:sp_d', '2029-12-31 12:00');
+         INSERT INTO ledger_entries (transaction_id, account_id, amount)
+         SELECT 'REVERSAL:' || transaction_id, account_id, -amount
+         FROM ledger_entries WHERE transaction_id = 'STRAY_PAYMENT:sp_d';
+         UPDATE accounts SET balance = balance - 100
+         WHERE account_id IN ('CHANNEL:sandbox:CNY', 'SUSPENSE:sandbox:CNY')",
+    ),
+    // Kept by the platform, and the merchant is known.
+    seed_with("stray_booked", &["stray_history"], "UPDATE stray_payments SET status = 'KEPT' WHERE stray_id = 'sp_d';
+         UPDATE exceptions SET status = 'RESOLVED', action = 'KEEP' WHERE subject = 'sp_d';
+         INSERT INTO ledger_transactions (transaction_id, kind, merchant_id, order_no, created_at)
+         VALUES ('STRAY_KEPT:sp_d', 'STRAY_KEPT', 'm', 'D', '2029-12-31 12:00');
+         INSERT INTO ledger_entries (transaction_id, account_id, amount)
+         VALUES ('STRAY_KEPT:sp_d', 'SUSPENSE:sandbox:CNY', 100), ('STRAY_KEPT:sp_d', 'PLATFORM_REVENUE:CNY', -100);
+         UPDATE accounts SET balance = balance - 100 WHERE account_id = 'SUSPENSE:sandbox:CNY';
+         INSERT INTO accounts (account_id, balance, created_at, updated_at)
+         VALUES ('PLATFORM_REVENUE:CNY', 100, '2029-12-31 12:00', '2029-12-31 12:00')",
+    ),
+    seed_with(
+        "stray_booked",
+        &["suspense_is_stray_money"],
         "DELETE FROM ledger_entries WHERE transaction_id = 'STRAY_KEPT:sp_k';
          DELETE FROM ledger_transactions WHERE transaction_id = 'STRAY_KEPT:sp_k';
          UPDATE accounts SET balance = 5 - balance
@@ -129,6 +170,23 @@ pub(super) const SEEDS: &[Seed] = &[
          DELETE FROM ledger_transactions WHERE transaction_id = 'REVERSAL:REFUND:rf_cx';
          UPDATE accounts SET balance = balance - 100
          WHERE account_id IN ('CHANNEL:sandbox:CNY', 'SUSPENSE:sandbox:CNY')",
+    ),
+    // A sale's refund from its channel's suspense, and a top-up's from what its user can spend.
+    seed_with(
+        "refund_booked",
+        &["suspense_is_stray_money"],
+        "UPDATE ledger_entries SET account_id = 'SUSPENSE:sandbox:CNY'
+         WHERE transaction_id = 'REFUND:rf_R' AND account_id = 'MERCHANT:m:CNY';
+         UPDATE accounts SET balance = balance - 40 WHERE account_id = 'SUSPENSE:sandbox:CNY';
+         UPDATE accounts SET balance = balance + 40 WHERE account_id = 'MERCHANT:m:CNY'",
+    ),
+    seed_with(
+        "refund_booked",
+        &["held_is_open"],
+        "UPDATE ledger_entries SET account_id = 'USER_AVAILABLE:m:u:CNY'
+         WHERE transaction_id = 'REFUND:rf_V' AND account_id = 'USER_HELD:m:u:CNY';
+         UPDATE accounts SET balance = balance - 50 WHERE account_id = 'USER_AVAILABLE:m:u:CNY';
+         UPDATE accounts SET balance = balance + 50 WHERE account_id = 'USER_HELD:m:u:CNY'",
     ),
     seed_with(
         "suspense_is_stray_money",
@@ -158,5 +216,14 @@ pub(super) const SEEDS: &[Seed] = &[
          VALUES ('REVERSAL:again', 'CHANNEL:sandbox:CNY', 100), ('REVERSAL:again', 'SUSPENSE:sandbox:CNY', -100);
          UPDATE accounts SET balance = balance + 100
          WHERE account_id IN ('CHANNEL:sandbox:CNY', 'SUSPENSE:sandbox:CNY')",
+    ),
+    // Of what was never booked.
+    seed(
+        "reversal_mirrors",
+        "INSERT INTO ledger_transactions (transaction_id, kind, reverses, created_at)
+         VALUES ('REVERSAL:PAYMENT:none', 'REVERSAL', 'PAYMENT:none', '2029-12-31 12:00');
+         INSERT INTO ledger_entries (transaction_id, account_id, amount)
+         VALUES ('REVERSAL:PAYMENT:none', 'CHANNEL:sandbox:CNY', -1), ('REVERSAL:PAYMENT:none', 'MERCHANT:m:CNY', 1);
+         UPDATE accounts SET balance = balance - 1 WHERE account_id IN ('CHANNEL:sandbox:CNY', 'MERCHANT:m:CNY')",
     ),
 ];

@@ -22,6 +22,17 @@ pub(super) const SEEDS: &[Seed] = &[
          DELETE FROM reconciliation_history WHERE seq > 1",
     ),
     seed(
+        "difference_unfinished",
+        "UPDATE reconciliation_items SET status = 'PROPOSED' WHERE item_id = 'ri_a';
+         UPDATE reconciliations SET status = 'OPEN', finished_at = NULL, attempts = 10, leased_until = '2030-01-01 00:10';
+         DELETE FROM reconciliation_history WHERE seq > 1",
+    ),
+    seed_with(
+        "difference_unfinished",
+        &["reconciliation_done"],
+        "UPDATE reconciliation_items SET status = 'PROPOSED' WHERE item_id = 'ri_a'",
+    ),
+    seed(
         "difference_charged",
         "UPDATE reconciliation_items SET class = 'MISSING_THERE', action = 'CHARGE', ours = 100, order_no = 'O'
          WHERE item_id = 'ri_a'",
@@ -88,6 +99,10 @@ pub(super) const SEEDS: &[Seed] = &[
          UPDATE ledger_entries SET account_id = 'USER_AVAILABLE:m:v:CNY'
          WHERE account_id = 'USER_AVAILABLE:m:u:CNY' AND transaction_id = 'CHARGE_PAID_BACK:ri_c'",
     ),
+    seed(
+        "charge_paid_back",
+        "UPDATE ledger_transactions SET order_no = 'D' WHERE transaction_id = 'CHARGE_PAID_BACK:ri_c'",
+    ),
     seed_with(
         "charge_paid_back",
         &["difference_charged"],
@@ -106,6 +121,9 @@ pub(super) const SEEDS: &[Seed] = &[
         "UPDATE reconciliation_items SET status = 'APPLYING', due_at = '2030-01-01 00:01' WHERE item_id = 'ri_a'",
     ),
     seed("reconciliation_history", "DELETE FROM reconciliation_history WHERE seq = 3"),
+    seed("reconciliation_history", "UPDATE reconciliation_history SET event = 'MATCHED' WHERE seq = 3"),
+    seed("reconciliation_history", "UPDATE reconciliation_history SET from_status = 'OPEN' WHERE seq = 3"),
+    seed("reconciliation_history", "DELETE FROM reconciliation_history WHERE seq = 5"),
     seed("reconciliation_history", "DELETE FROM reconciliation_history"),
     seed(
         "reconciliation_unfinished",

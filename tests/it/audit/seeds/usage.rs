@@ -12,6 +12,29 @@ pub(super) const SEEDS: &[Seed] = &[
          VALUES ('USAGE_EXTENSION:uh_h:1', 'USER_AVAILABLE:m:u:CNY', 1), ('USAGE_EXTENSION:uh_h:1', 'USER_HELD:m:u:CNY', -1);
          UPDATE accounts SET balance = balance + 1 WHERE account_id = 'USER_HELD:m:u:CNY'",
     ),
+    // Two holds of one key, and keys that are not what their product makes of them.
+    seed(
+        "usage_key_once",
+        "ALTER TABLE usage_holds DROP CONSTRAINT usage_holds_key;
+         UPDATE usage_holds SET idempotency_key = 'uh_c' WHERE hold_id = 'uh_h'",
+    ),
+    seed("usage_key_once", "UPDATE products SET key_scope = 'REQUEST' WHERE product_code = 'abroad'"),
+    seed("usage_key_once", "UPDATE usage_holds SET currency = 'CNY' WHERE hold_id = 'uh_USD'"),
+    // One charge in two bookings, and one in none.
+    seed(
+        "usage_key_once",
+        "UPDATE ledger_entries SET amount = 20 * sign(amount) WHERE transaction_id = 'USAGE_CHARGE:uh_m';
+         INSERT INTO ledger_transactions (transaction_id, kind, merchant_id, created_at)
+         VALUES ('USAGE_CHARGE:uh_m:2', 'USAGE_CHARGE', 'm', '2029-12-31 12:00');
+         INSERT INTO ledger_entries (transaction_id, account_id, amount)
+         SELECT 'USAGE_CHARGE:uh_m:2', account_id, amount FROM ledger_entries WHERE transaction_id = 'USAGE_CHARGE:uh_m'",
+    ),
+    seed(
+        "usage_key_once",
+        "UPDATE ledger_transactions SET transaction_id = 'USAGE_RELEASE:uh_c', kind = 'USAGE_RELEASE'
+         WHERE transaction_id = 'USAGE_CHARGE:uh_c';
+         UPDATE ledger_entries SET transaction_id = 'USAGE_RELEASE:uh_c' WHERE transaction_id = 'USAGE_CHARGE:uh_c'",
+    ),
     seed_with(
         "held_is_open",
         &["usage_booked", "usage_priced"],
@@ -23,11 +46,40 @@ pub(super) const SEEDS: &[Seed] = &[
         "UPDATE usage_holds SET charged = 6 WHERE hold_id = 'uh_c'",
     ),
     seed("usage_priced", "UPDATE usage_holds SET unit_price = 0.6 WHERE hold_id = 'uh_c'"),
+    seed_with(
+        "usage_priced",
+        &["usage_announced", "usage_booked", "usage_key_once"],
+        "ALTER TABLE usage_holds DROP CONSTRAINT usage_holds_charge_matches;
+         UPDATE usage_holds SET charged = 1 WHERE hold_id = 'uh_r'",
+    ),
+    seed_with(
+        "usage_priced",
+        &["held_is_open", "usage_booked"],
+        "UPDATE usage_holds SET held = 9 WHERE hold_id = 'uh_h'",
+    ),
+    // Each way of pricing by itself: what is charged, and what is held.
+    seed("usage_priced", "UPDATE usage_holds SET unit_price = 41 WHERE hold_id = 'uh_m'"),
+    seed("usage_priced", "UPDATE usage_holds SET pricing = 'PER_CYCLE' WHERE hold_id = 'uh_c'"),
+    seed("usage_priced", "UPDATE usage_holds SET pricing = 'PER_CYCLE' WHERE hold_id = 'uh_h'"),
+    seed("usage_priced", "UPDATE usage_holds SET pricing = 'PER_CALL' WHERE hold_id = 'uh_c'"),
+    seed("usage_priced", "UPDATE usage_holds SET pricing = 'PER_CALL' WHERE hold_id = 'uh_h'"),
     seed("usage_messages_heard", "UPDATE usage_messages SET units = 6 WHERE hold_id = 'uh_h'"),
+    seed("usage_messages_heard", "INSERT INTO usage_messages VALUES ('uh_none', 'm1', 0, '2029-12-31 12:00')"),
     seed("usage_cycle", "UPDATE usage_cycles SET used_units = 54 WHERE product_code = 'tokens'"),
     seed("usage_cycle", "UPDATE usage_cycles SET fee_hold_id = NULL WHERE product_code = 'monthly'"),
     seed("usage_history", "DELETE FROM usage_history WHERE hold_id = 'uh_l' AND seq = 2"),
     seed("usage_history", "UPDATE usage_holds SET version = 9 WHERE hold_id = 'uh_h'"),
+    seed("usage_history", "UPDATE usage_history SET from_status = 'EXPIRED' WHERE hold_id = 'uh_c' AND seq = 2"),
+    seed(
+        "usage_history",
+        "INSERT INTO usage_history VALUES ('uh_none', 1, NULL, 'HELD', 'TAKEN', '2029-12-31 12:00')",
+    ),
+    seed_with(
+        "usage_history",
+        &["usage_announced"],
+        "UPDATE usage_holds SET status = 'EXPIRED' WHERE hold_id = 'uh_r'",
+    ),
+    seed_with("usage_history", &["usage_announced"], "UPDATE usage_holds SET late = false WHERE hold_id = 'uh_l'"),
     seed(
         "usage_announced",
         "DELETE FROM outbox WHERE event = 'usage.charged' AND payload ->> 'hold_id' = 'uh_c'",
@@ -41,6 +93,12 @@ pub(super) const SEEDS: &[Seed] = &[
         "usage_announced",
         "UPDATE outbox SET payload = payload || '{\"charged\": 8}' WHERE event = 'usage.charged' AND payload ->> 'hold_id' = 'uh_c'",
     ),
+    seed(
+        "usage_announced",
+        "INSERT INTO outbox (merchant_id, event, event_version, payload, created_at)
+         VALUES ('m', 'usage.charged', 1, '{\"hold_id\": \"uh_none\", \"charged\": 0}', '2029-12-31 12:00')",
+    ),
+    seed("usage_shortfall_reported", "UPDATE exceptions SET kind = 'CONTRADICTION' WHERE subject = 'uh_l'"),
     seed("usage_shortfall_reported", "DELETE FROM exceptions WHERE subject = 'uh_l'"),
     seed("hold_overdue", "UPDATE usage_holds SET expires_at = '2029-12-31 23:58' WHERE hold_id = 'uh_h'"),
 ];

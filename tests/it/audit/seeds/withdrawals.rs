@@ -14,6 +14,32 @@ pub(super) const SEEDS: &[Seed] = &[
          UPDATE accounts SET balance = balance + 20 WHERE account_id = 'PAYOUTS_IN_TRANSIT:sandbox:CNY'",
     ),
     seed_with(
+        "withdrawal_booked",
+        &["payouts_in_transit"],
+        "DELETE FROM ledger_entries WHERE transaction_id = 'PAYOUT:wd_p';
+         DELETE FROM ledger_transactions WHERE transaction_id = 'PAYOUT:wd_p';
+         UPDATE accounts SET balance = balance + 30 WHERE account_id = 'CHANNEL:sandbox:CNY';
+         UPDATE accounts SET balance = balance - 30 WHERE account_id = 'PAYOUTS_IN_TRANSIT:sandbox:CNY'",
+    ),
+    // Nothing says that it arrived, or that it came back.
+    seed_with(
+        "withdrawal_booked",
+        &["held_is_open", "payouts_in_transit"],
+        "DELETE FROM ledger_entries WHERE transaction_id = 'PAYOUT_DONE:wd_s';
+         DELETE FROM ledger_transactions WHERE transaction_id = 'PAYOUT_DONE:wd_s';
+         UPDATE accounts SET balance = balance + 10
+         WHERE account_id IN ('USER_HELD:m:u:CNY', 'PAYOUTS_IN_TRANSIT:sandbox:CNY')",
+    ),
+    seed_with(
+        "withdrawal_booked",
+        &["held_is_open"],
+        "DELETE FROM ledger_entries WHERE transaction_id = 'REVERSAL:WITHDRAWAL:wd_r';
+         DELETE FROM ledger_transactions WHERE transaction_id = 'REVERSAL:WITHDRAWAL:wd_r';
+         UPDATE accounts SET balance = balance + 40 WHERE account_id = 'USER_HELD:m:u:CNY';
+         UPDATE accounts SET balance = balance - 40 WHERE account_id = 'USER_AVAILABLE:m:u:CNY'",
+    ),
+    seed("withdrawal_booked_right", "UPDATE withdrawals SET channel = 'other' WHERE withdrawal_id = 'wd_s'"),
+    seed_with(
         "withdrawal_booked_right",
         &["held_is_open"],
         "UPDATE withdrawals SET user_id = 'v' WHERE withdrawal_id = 'wd_p'",
@@ -24,15 +50,40 @@ pub(super) const SEEDS: &[Seed] = &[
         &["withdrawal_booked_right"],
         "UPDATE withdrawals SET amount = 21 WHERE withdrawal_id = 'wd_d'",
     ),
+    // Of a top-up that goes back nothing was set aside.
+    seed_with("held_is_open", &["refund_history"], "INSERT INTO refunds (refund_id, merchant_id, refund_no, order_no, pay_order_id, amount, currency, status, reason,
+                              created_at, updated_at)
+         VALUES ('rf_t', 'm', 'rf_t', 'T', 'po_t1', 1, 'CNY', 'AWAITING_APPROVAL', 'R', '2029-12-31 12:00',
+                 '2029-12-31 12:00')",
+    ),
     seed_with(
         "payouts_in_transit",
         &["account_balance"],
         "INSERT INTO account_movements VALUES ('PAYOUTS_IN_TRANSIT:sandbox:CNY', 1)",
     ),
     seed("withdrawal_legs", "UPDATE withdrawal_legs SET status = 'SUCCEEDED' WHERE withdrawal_id = 'wd_p'"),
+    seed("withdrawal_legs", "UPDATE withdrawal_legs SET status = 'FAILED' WHERE withdrawal_id = 'wd_d' AND leg = 'PAYOUT'"),
+    seed("withdrawal_legs", "UPDATE withdrawal_legs SET status = 'FAILED' WHERE withdrawal_id = 'wd_s' AND leg = 'PAYOUT'"),
     seed("withdrawal_legs", "DELETE FROM withdrawal_legs WHERE withdrawal_id = 'wd_r' AND leg = 'REVERSAL'"),
     seed("withdrawal_history", "DELETE FROM withdrawal_history WHERE withdrawal_id = 'wd_s' AND seq = 4"),
     seed("withdrawal_history", "UPDATE withdrawals SET version = 9 WHERE withdrawal_id = 'wd_d'"),
+    seed(
+        "withdrawal_history",
+        "UPDATE withdrawal_history SET from_status = 'CREATED' WHERE withdrawal_id = 'wd_p' AND seq = 3",
+    ),
+    seed(
+        "withdrawal_history",
+        "UPDATE withdrawal_history SET to_status = 'SUCCEEDED' WHERE withdrawal_id = 'wd_r' AND seq = 4;
+         UPDATE withdrawal_history SET from_status = 'SUCCEEDED' WHERE withdrawal_id = 'wd_r' AND seq = 5",
+    ),
+    seed(
+        "withdrawal_announced",
+        "UPDATE outbox SET payload = payload || '{\"status\": \"REVERSED\"}' WHERE payload ->> 'withdrawal_no' = 'wd_s'",
+    ),
+    seed(
+        "withdrawal_announced",
+        "UPDATE outbox SET payload = payload || '{\"withdrawal_no\": \"none\"}' WHERE payload ->> 'withdrawal_no' = 'wd_s'",
+    ),
     seed(
         "withdrawal_announced",
         "DELETE FROM outbox WHERE event = 'withdrawal.finished' AND payload ->> 'withdrawal_no' = 'wd_s'",
