@@ -11,7 +11,6 @@ use clap::Args;
 use futures_util::stream::{self, Stream};
 use indicatif::{ProgressBar, ProgressStyle};
 use time::Date;
-use time::format_description::well_known::Iso8601;
 use tokio::fs::File;
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 
@@ -64,7 +63,7 @@ pub(super) struct ReconcileArgs {
 }
 
 fn date(text: &str) -> Result<Date, String> {
-    Date::parse(text, &Iso8601::DATE).map_err(|_| "expected a day as YYYY-MM-DD".to_owned())
+    reconciliation::read_day(text).ok_or_else(|| "expected a day as YYYY-MM-DD".to_owned())
 }
 
 fn format(text: &str) -> Result<Format, String> {

@@ -40,6 +40,7 @@ pub use decide::{Decision, decide};
 pub use error::ReconciliationError;
 pub use find::{csv, find, list, list_items};
 pub use forget::forget_old;
+pub use model::read_day;
 pub use publish::publish;
 pub use report::{Report, TotalLine};
 pub use reverse::reverse_charge;

@@ -3,6 +3,7 @@
 use std::collections::BTreeMap;
 
 use serde::{Deserialize, Serialize};
+use time::macros::format_description;
 use time::{Date, OffsetDateTime};
 use utoipa::ToSchema;
 
@@ -12,6 +13,13 @@ use crate::infra::words::words;
 use crate::money::Currency;
 
 time::serde::format_description!(day_text, Date, "[year]-[month]-[day]");
+
+/// Reads a day of a calendar, as `YYYY-MM-DD`. No other years than those of four digits: the database has not all of them.
+#[must_use]
+pub fn read_day(text: &str) -> Option<Date> {
+    let day = Date::parse(text, format_description!("[year]-[month]-[day]")).ok();
+    day.filter(|_| text.len() == "YYYY-MM-DD".len())
+}
 
 words! {
     /// The life of a channel's day.

@@ -83,7 +83,7 @@ pub(super) const CHECKS: &[Definition] = &[
          SELECT format('%s of %s/%s moves %s', transaction_id, merchant_id, order_no, account_id)
          FROM ledger_transactions AS booked
          JOIN ledger_entries USING (transaction_id)
-         JOIN settlements AS given USING (merchant_id, order_no)
+         LEFT JOIN settlements AS given USING (merchant_id, order_no)
          WHERE booked.kind = 'CLAW_BACK'
            AND account_id NOT IN (format('COMMISSION_EXPENSE:%s:%s', merchant_id, currency),
                                   format('USER_AVAILABLE:%s:%s:%s', merchant_id, user_id, currency),

@@ -11,7 +11,6 @@ use futures_util::stream::{self, Stream};
 use futures_util::{StreamExt, TryStreamExt};
 use serde::{Deserialize, Serialize};
 use time::Date;
-use time::format_description::well_known::Iso8601;
 use utoipa::ToSchema;
 
 use super::super::Edge;
@@ -78,7 +77,7 @@ impl From<ReconciliationError> for Problem {
 }
 
 fn day(text: &str) -> Result<Date, Problem> {
-    Date::parse(text, &Iso8601::DATE).map_err(|_| Problem::invalid("day", "expected a day as YYYY-MM-DD"))
+    reconciliation::read_day(text).ok_or_else(|| Problem::invalid("day", "expected a day as YYYY-MM-DD"))
 }
 
 /// What to compare.

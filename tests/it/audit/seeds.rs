@@ -97,7 +97,10 @@ const SEEDS: &[Seed] = &[
         "UPDATE orders SET paid_by = CASE order_no WHEN 'S' THEN 'po_z' ELSE 'po_s' END WHERE order_no IN ('S', 'Z')",
     ),
     seed("order_lines_add_up", "UPDATE order_items SET unit_price = 51 WHERE order_no = 'P'"),
-    seed_with("stray_refund", &["refund_booked"], "UPDATE refunds SET amount = 99 WHERE refund_id = 'rf_c1'"),
+    seed_with(
+        "stray_refund",
+        &["refund_booked"],
+        "UPDATE refunds SET amount = 99 WHERE refund_id = 'rf_c1'"),
     seed_with(
         "stray_refund",
         &["stray_announced", "stray_booked", "stray_history", "trade_owner"],
@@ -107,12 +110,24 @@ const SEEDS: &[Seed] = &[
                  '2029-12-31 12:00', '2029-12-31 12:00')",
     ),
     seed("stray_refund", "UPDATE refunds SET amount = 69 WHERE refund_id = 'rf_r'"),
-    seed_with("stray_refund", &["stray_history", "stray_owned", "suspense_is_stray_money"], "UPDATE stray_payments SET status = 'REFUNDING' WHERE stray_id = 'sp_c'",
+    seed_with(
+        "stray_refund",
+        &["stray_history", "stray_owned", "suspense_is_stray_money"],
+        "UPDATE stray_payments SET status = 'REFUNDING' WHERE stray_id = 'sp_c'",
     ),
-    seed_with("stray_refund", &["stray_exception_outlived", "stray_history", "suspense_is_stray_money"], "UPDATE stray_payments SET status = 'REFUNDED' WHERE stray_id = 'sp_r'",
+    seed_with(
+        "stray_refund",
+        &["stray_exception_outlived", "stray_history", "suspense_is_stray_money"],
+        "UPDATE stray_payments SET status = 'REFUNDED' WHERE stray_id = 'sp_r'",
     ),
-    seed_with("stray_refund", &["refund_history"], "DELETE FROM refunds WHERE refund_id = 'rf_r'"),
-    seed_with("stray_refund", &["stray_history"], "UPDATE stray_payments SET status = 'HELD' WHERE stray_id = 'sp_r'"),
+    seed_with(
+        "stray_refund",
+        &["refund_history"],
+        "DELETE FROM refunds WHERE refund_id = 'rf_r'"),
+    seed_with(
+        "stray_refund",
+        &["stray_history"],
+        "UPDATE stray_payments SET status = 'HELD' WHERE stray_id = 'sp_r'"),
     seed("stray_kept_by_a_person", "UPDATE exceptions SET action = 'NONE' WHERE subject = 'sp_k'"),
     seed("stray_kept_by_a_person", "DELETE FROM exceptions WHERE subject = 'sp_k'"),
     seed(
@@ -307,7 +322,10 @@ const SEEDS: &[Seed] = &[
          SELECT (jsonb_populate_record(given, '{\"order_no\": \"NONE\"}')).* FROM settlements AS given WHERE order_no = 'Z'",
     ),
     seed("settlement_of_order", "UPDATE orders SET rebate_user_id = 'v' WHERE order_no = 'Z'"),
-    seed_with("settlement_of_order", &["payment_booked"], "UPDATE orders SET kind = 'TOPUP' WHERE order_no = 'Z'"),
+    seed_with(
+        "settlement_of_order",
+        &["payment_booked"],
+        "UPDATE orders SET kind = 'TOPUP' WHERE order_no = 'Z'"),
     seed("settlement_of_order", "UPDATE settlements SET currency = 'USD' WHERE order_no = 'Z'"),
     seed("settlement_of_order", "UPDATE settlements SET base_amount = 201 WHERE order_no = 'Z'"),
     seed(
@@ -323,7 +341,10 @@ const SEEDS: &[Seed] = &[
         &["settlement_posted", "request_effect"],
         "UPDATE settlements SET commission = 4 WHERE order_no = 'S'",
     ),
-    seed_with("settlement_posted", &["account_balance", "booking_balanced"], "DELETE FROM ledger_entries WHERE transaction_id = 'SETTLEMENT:m:S'"),
+    seed_with(
+        "settlement_posted",
+        &["account_balance", "booking_balanced"],
+        "DELETE FROM ledger_entries WHERE transaction_id = 'SETTLEMENT:m:S'"),
     // Nothing was earned, and something is booked; and what was booked is taken back as if it had never been.
     seed_with(
         "settlement_posted",
@@ -344,7 +365,10 @@ const SEEDS: &[Seed] = &[
          WHERE account_id IN ('COMMISSION_EXPENSE:m:CNY', 'USER_AVAILABLE:m:u:CNY')",
     ),
     // What was claimed back was given back.
-    seed_with("settlement_clawed_back", &["settlement_announced", "settlement_follows_refunds", "settlement_history"], "UPDATE settlements SET clawed_back = 1 WHERE order_no = 'S';
+    seed_with(
+        "settlement_clawed_back",
+        &["settlement_announced", "settlement_follows_refunds", "settlement_history"],
+        "UPDATE settlements SET clawed_back = 1 WHERE order_no = 'S';
          INSERT INTO ledger_transactions (transaction_id, kind, merchant_id, order_no, reverses, created_at)
          VALUES ('CLAW_BACK:rf_x', 'CLAW_BACK', 'm', 'S', NULL, '2029-12-31 12:00'),
                 ('REVERSAL:CLAW_BACK:rf_x', 'REVERSAL', 'm', 'S', 'CLAW_BACK:rf_x', '2029-12-31 12:00');
@@ -352,6 +376,16 @@ const SEEDS: &[Seed] = &[
          VALUES ('CLAW_BACK:rf_x', 'USER_AVAILABLE:m:u:CNY', 1), ('CLAW_BACK:rf_x', 'COMMISSION_EXPENSE:m:CNY', -1),
                 ('REVERSAL:CLAW_BACK:rf_x', 'USER_AVAILABLE:m:u:CNY', -1),
                 ('REVERSAL:CLAW_BACK:rf_x', 'COMMISSION_EXPENSE:m:CNY', 1)",
+    ),
+    // Of an order that earned nobody anything.
+    seed(
+        "settlement_clawed_back",
+        "INSERT INTO ledger_transactions (transaction_id, kind, merchant_id, order_no, created_at)
+         VALUES ('CLAW_BACK:rf_x', 'CLAW_BACK', 'm', 'D', '2029-12-31 12:00');
+         INSERT INTO ledger_entries (transaction_id, account_id, amount)
+         VALUES ('CLAW_BACK:rf_x', 'USER_AVAILABLE:m:u:CNY', 1), ('CLAW_BACK:rf_x', 'MERCHANT:m:CNY', -1);
+         UPDATE accounts SET balance = balance - 1 WHERE account_id = 'USER_AVAILABLE:m:u:CNY';
+         UPDATE accounts SET balance = balance + 1 WHERE account_id = 'MERCHANT:m:CNY'",
     ),
     // From the merchant's money, and from another user's.
     seed(
@@ -363,7 +397,10 @@ const SEEDS: &[Seed] = &[
          UPDATE accounts SET balance = balance - 1 WHERE account_id = 'USER_AVAILABLE:m:u:CNY';
          UPDATE accounts SET balance = balance + 1 WHERE account_id = 'MERCHANT:m:CNY'",
     ),
-    seed_with("settlement_clawed_back", &["settlement_announced", "settlement_follows_refunds", "settlement_history"], "UPDATE settlements SET clawed_back = 1 WHERE order_no = 'S';
+    seed_with(
+        "settlement_clawed_back",
+        &["settlement_announced", "settlement_follows_refunds", "settlement_history"],
+        "UPDATE settlements SET clawed_back = 1 WHERE order_no = 'S';
          INSERT INTO ledger_transactions (transaction_id, kind, merchant_id, order_no, created_at)
          VALUES ('CLAW_BACK:rf_x', 'CLAW_BACK', 'm', 'S', '2029-12-31 12:00');
          INSERT INTO ledger_entries (transaction_id, account_id, amount)
@@ -373,7 +410,8 @@ const SEEDS: &[Seed] = &[
          UPDATE accounts SET balance = balance - 1 WHERE account_id = 'COMMISSION_EXPENSE:m:CNY'",
     ),
     seed_with(
-        "settlement_clawed_back", &["account_balance"],
+        "settlement_clawed_back",
+        &["account_balance"],
         "INSERT INTO ledger_transactions (transaction_id, kind, merchant_id, order_no, created_at)
          VALUES ('CLAW_BACK:rf_x', 'CLAW_BACK', 'm', 'S', '2029-12-31 12:00');
          INSERT INTO ledger_entries (transaction_id, account_id, amount)

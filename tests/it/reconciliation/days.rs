@@ -11,6 +11,31 @@ use crate::support::statements::{assert_explained, sandbox_csv};
 use crate::support::{TestApp, TestOptions};
 
 #[tokio::test]
+async fn what_is_no_day_of_four_digits_a_year_is_refused() {
+    let app = start("safe").await;
+    for day in [
+        "-004800-01-01",
+        "+020260-01-01",
+        "-0001-01-01",
+        "2026-W01-1",
+        "2026-001",
+        "2026-02-30",
+        "20260101",
+        "",
+    ] {
+        let body = json!({"channel": "sandbox", "day": day, "reason": "no day"});
+        let begun = app.admin_post("/admin/reconciliations", body).await;
+        assert_eq!(begun.problem(422), "VALIDATION_FAILED", "{day}: {}", begun.text);
+        let path =
+            format!("/admin/reconciliations/upload?channel=sandbox&day={}&reason=r", day.replace('+', "%2B"));
+        let uploaded = app.admin_post(&path, json!({})).await;
+        assert_eq!(uploaded.problem(422), "VALIDATION_FAILED", "{day}: {}", uploaded.text);
+    }
+    assert_eq!(app.count("reconciliations").await, 0);
+    app.end().await;
+}
+
+#[tokio::test]
 async fn a_day_on_which_all_is_well_adds_up_to_nothing() {
     let app = start("safe").await;
     let day = app.wait_for_ten();

@@ -133,7 +133,10 @@ pub(super) const SEEDS: &[Seed] = &[
          WHERE account_id IN ('CHANNEL:sandbox:CNY', 'SUSPENSE:sandbox:CNY')",
     ),
     // Kept by the platform, and the merchant is known.
-    seed_with("stray_booked", &["stray_history"], "UPDATE stray_payments SET status = 'KEPT' WHERE stray_id = 'sp_d';
+    seed_with(
+        "stray_booked",
+        &["stray_history"],
+        "UPDATE stray_payments SET status = 'KEPT' WHERE stray_id = 'sp_d';
          UPDATE exceptions SET status = 'RESOLVED', action = 'KEEP' WHERE subject = 'sp_d';
          INSERT INTO ledger_transactions (transaction_id, kind, merchant_id, order_no, created_at)
          VALUES ('STRAY_KEPT:sp_d', 'STRAY_KEPT', 'm', 'D', '2029-12-31 12:00');

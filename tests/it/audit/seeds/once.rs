@@ -38,7 +38,10 @@ pub(super) const SEEDS: &[Seed] = &[
         &["trade_owner"],
         "UPDATE stray_payments SET transaction_id = 'T-d1' WHERE stray_id = 'sp_d'",
     ),
-    seed_with("trade_owner", &["difference_applied"], "DELETE FROM trades WHERE transaction_id = 'T-d1'"),
+    seed_with(
+        "trade_owner",
+        &["difference_applied"],
+        "DELETE FROM trades WHERE transaction_id = 'T-d1'"),
     seed(
         "trade_owner",
         "INSERT INTO trades (channel, transaction_id, pay_order_id, created_at)

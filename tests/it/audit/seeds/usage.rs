@@ -79,7 +79,10 @@ pub(super) const SEEDS: &[Seed] = &[
         &["usage_announced"],
         "UPDATE usage_holds SET status = 'EXPIRED' WHERE hold_id = 'uh_r'",
     ),
-    seed_with("usage_history", &["usage_announced"], "UPDATE usage_holds SET late = false WHERE hold_id = 'uh_l'"),
+    seed_with(
+        "usage_history",
+        &["usage_announced"],
+        "UPDATE usage_holds SET late = false WHERE hold_id = 'uh_l'"),
     seed(
         "usage_announced",
         "DELETE FROM outbox WHERE event = 'usage.charged' AND payload ->> 'hold_id' = 'uh_c'",

@@ -44,14 +44,20 @@ pub(super) const SEEDS: &[Seed] = &[
         &["held_is_open"],
         "UPDATE withdrawals SET user_id = 'v' WHERE withdrawal_id = 'wd_p'",
     ),
-    seed_with("held_is_open", &["account_balance"], "UPDATE accounts SET balance = balance + 1 WHERE kind = 'USER_HELD'"),
+    seed_with(
+        "held_is_open",
+        &["account_balance"],
+        "UPDATE accounts SET balance = balance + 1 WHERE kind = 'USER_HELD'"),
     seed_with(
         "held_is_open",
         &["withdrawal_booked_right"],
         "UPDATE withdrawals SET amount = 21 WHERE withdrawal_id = 'wd_d'",
     ),
     // Of a top-up that goes back nothing was set aside.
-    seed_with("held_is_open", &["refund_history"], "INSERT INTO refunds (refund_id, merchant_id, refund_no, order_no, pay_order_id, amount, currency, status, reason,
+    seed_with(
+        "held_is_open",
+        &["refund_history"],
+        "INSERT INTO refunds (refund_id, merchant_id, refund_no, order_no, pay_order_id, amount, currency, status, reason,
                               created_at, updated_at)
          VALUES ('rf_t', 'm', 'rf_t', 'T', 'po_t1', 1, 'CNY', 'AWAITING_APPROVAL', 'R', '2029-12-31 12:00',
                  '2029-12-31 12:00')",
