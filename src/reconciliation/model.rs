@@ -14,11 +14,12 @@ use crate::money::Currency;
 
 time::serde::format_description!(day_text, Date, "[year]-[month]-[day]");
 
-/// Reads a day of a calendar, as `YYYY-MM-DD`. No other years than those of four digits: the database has not all of them.
+/// Reads a day of a calendar, as `YYYY-MM-DD`. No other years than those of four digits: the database has not all of them. Nor
+/// the last of these, which has no end.
 #[must_use]
 pub fn read_day(text: &str) -> Option<Date> {
     let day = Date::parse(text, format_description!("[year]-[month]-[day]")).ok();
-    day.filter(|_| text.len() == "YYYY-MM-DD".len())
+    day.filter(|day| text.len() == "YYYY-MM-DD".len() && day.next_day().is_some())
 }
 
 words! {

@@ -195,7 +195,8 @@ async fn two_that_change_one_refund_write_one_after_the_other() {
     ask(&mut first, &["a"]).await;
     first.execute("BEGIN; UPDATE refunds SET status = 'PROCESSING'").await.expect("the row is held");
     let waiting = "SELECT EXISTS (SELECT FROM pg_stat_activity
-                                  WHERE datname = current_database() AND wait_event_type = 'Lock')";
+                                  WHERE datname = current_database() AND wait_event_type = 'Lock'
+                                    AND query LIKE 'UPDATE refunds%')";
     let (moved, ()) = tokio::join!(second.execute("UPDATE refunds SET status = 'SUCCEEDED'"), async {
         let begun = Instant::now();
         while !sqlx::query_scalar::<_, bool>(waiting).fetch_one(&mut watch).await.expect("a look") {

@@ -186,7 +186,7 @@ async fn a_rush_is_turned_away_at_the_door_and_those_inside_are_served() {
     );
     assert!(turned_away.count > 0, "nobody is turned away");
     // Whoever has no place does not wait for one.
-    assert!(turned_away.median < 2 * served.median, "{turned_away} refusals beside {served} answers");
+    assert!(turned_away.median < 4 * served.median, "{turned_away} refusals beside {served} answers");
     let told = rush.told.each_ref().map(|told| told.load(Ordering::Relaxed));
     assert!(told.iter().all(|told| *told > 0), "not all in the same second: {told:?}");
     // A connection each, and nothing that piles up behind them.

@@ -21,10 +21,10 @@ impl Call for Statement {
         let from = self.after.unwrap_or(start);
 
         let window = store::statement::Window {
-            // A place from outside may carry any offset; the books know UTC.
-            after_at: from.at.to_offset(UtcOffset::UTC).max(begins_at),
+            // A place from outside may carry any offset, also one by which it is at no time; the books know UTC.
+            after_at: from.at.checked_to_offset(UtcOffset::UTC).unwrap_or(begins_at).max(begins_at),
             after_key: &from.key,
-            until: begins_at + time::Duration::days(1),
+            until: begins_at.saturating_add(time::Duration::days(1)),
             limit: PAGE_ROWS,
         };
         let mut conn = gateway.conn().await?;

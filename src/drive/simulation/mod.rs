@@ -165,7 +165,10 @@ fn play_many(rules: Rules, from: u64, count: u64) -> Result<Seen, Box<Broken>> {
                 Ok(world) => own.note(&world),
                 Err(failure) => {
                     next.store(count, Ordering::Relaxed);
-                    broken.lock().expect("no panic").get_or_insert(failure);
+                    let mut first = broken.lock().expect("no panic");
+                    if first.as_ref().is_none_or(|(before, _)| number < *before) {
+                        *first = Some((number, failure));
+                    }
                 }
             }
         }
@@ -177,7 +180,7 @@ fn play_many(rules: Rules, from: u64, count: u64) -> Result<Seen, Box<Broken>> {
         }
     });
     match broken.into_inner().expect("no panic") {
-        Some(failure) => Err(failure),
+        Some((_, failure)) => Err(failure),
         None => Ok(seen.into_inner().expect("no panic")),
     }
 }

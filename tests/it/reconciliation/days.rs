@@ -11,7 +11,7 @@ use crate::support::statements::{assert_explained, sandbox_csv};
 use crate::support::{TestApp, TestOptions};
 
 #[tokio::test]
-async fn what_is_no_day_of_four_digits_a_year_is_refused() {
+async fn what_is_no_day_of_four_digits_a_year_or_has_no_end_is_refused() {
     let app = start("safe").await;
     for day in [
         "-004800-01-01",
@@ -21,6 +21,7 @@ async fn what_is_no_day_of_four_digits_a_year_is_refused() {
         "2026-001",
         "2026-02-30",
         "20260101",
+        "9999-12-31",
         "",
     ] {
         let body = json!({"channel": "sandbox", "day": day, "reason": "no day"});
