@@ -11,10 +11,11 @@ use super::stage::Stage;
 /// Microseconds in a tick of processor time, as Linux counts it for programs.
 const MICROS_PER_TICK: f64 = 10_000.0;
 
-/// What is counted: processor time in microseconds of the service, of PostgreSQL with all its processes, and of Redis;
-/// transactions that PostgreSQL committed, also those that only read; waits until its log was on the disk; bytes of
+/// What is counted: processor time in microseconds of the service, of PostgreSQL with all its processes, of Redis, and
+/// that which nobody on the machine wanted; transactions that PostgreSQL committed, also those that only read; waits until its log was on the disk; bytes of
 /// its log; commands that Redis carried out.
-pub const COUNTED: [&str; 7] = ["service", "PostgreSQL", "Redis", "commits", "flushes", "WAL B", "commands"];
+pub const COUNTED: [&str; 8] =
+    ["service", "PostgreSQL", "Redis", "idle", "commits", "flushes", "WAL B", "commands"];
 
 /// Running totals, in the order of [`COUNTED`]; the difference of two is what was spent between them.
 #[derive(Clone, Copy, Debug, Default)]
@@ -23,6 +24,11 @@ pub struct Spent([f64; COUNTED.len()]);
 impl Spent {
     /// What was spent so far.
     pub async fn so_far(stage: &Stage) -> Result<Self, Failure> {
+        Self::by(stage, &[stage.service.pid]).await
+    }
+
+    /// What was spent so far, with these processes as the service.
+    pub async fn by(stage: &Stage, instances: &[u32]) -> Result<Self, Failure> {
         let mut connection = PgConnection::connect(&stage.database_url).await?;
         let (commits, flushes, wal_bytes): (f64, f64, f64) = sqlx::query_as(
             "SELECT (SELECT sum(xact_commit)::float8 FROM pg_stat_database), wal_sync::float8, wal_bytes::float8
@@ -32,10 +38,10 @@ impl Spent {
         .await?;
         connection.close().await?;
         let (postgres, redis) = stage.server_pids();
-        let service = own_micros(stage.service.pid)?;
+        let service = instances.iter().map(|pid| own_micros(*pid)).sum::<Result<f64, _>>()?;
         let (postgres, redis) = (family_micros(postgres)?, own_micros(redis)?);
         let commands = redis_commands(&stage.redis_url).await?;
-        Ok(Self([service, postgres, redis, commits, flushes, wal_bytes, commands]))
+        Ok(Self([service, postgres, redis, idle_micros()?, commits, flushes, wal_bytes, commands]))
     }
 
     /// Its share of each of so many requests.
@@ -69,6 +75,15 @@ fn stat(pid: u32) -> Result<Vec<u64>, Failure> {
 fn micros(stat: &[u64], fields: RangeInclusive<usize>) -> Result<f64, Failure> {
     let ticks: u64 = stat.get(fields).ok_or("a short /proc/…/stat")?.iter().sum();
     Ok(f64::from(u32::try_from(ticks)?) * MICROS_PER_TICK)
+}
+
+/// Of all cores together, also while something waits for the disk: the fields behind the name are user, nice, system, idle,
+/// iowait and more.
+fn idle_micros() -> Result<f64, Failure> {
+    let stat = fs::read_to_string("/proc/stat")?;
+    let fields = stat.lines().next().unwrap_or_default().split_whitespace();
+    let ticks: Vec<u64> = fields.skip(1).map(|field| field.parse().unwrap_or(0)).collect();
+    micros(&ticks, 3..=4)
 }
 
 fn own_micros(pid: u32) -> Result<f64, Failure> {

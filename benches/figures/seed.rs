@@ -6,6 +6,10 @@ use time::OffsetDateTime;
 
 use super::Failure;
 
+mod lived;
+
+pub use lived::lived;
+
 /// The merchant of the bench.
 pub const MERCHANT: &str = "bench";
 /// Things on sale, named S1, S2 …

@@ -21,13 +21,16 @@ const TIMEOUTS: i32 = 1_000_000;
 /// Figures by name.
 type Rates = Vec<(&'static str, f64)>;
 
-/// The rates with so many paid orders in the tables, over those without them.
+/// The rates with so many paid orders in the tables, and what a shop has beside them, over those without them.
 pub async fn of_tables(stage: &mut Stage) -> Result<(), Failure> {
     let turn = take_turn_of_audits(stage).await?;
     let before = rates(stage, "small_").await?;
     let (count, paid_at) = (stage.settings.growth, stage.clock.now() - time::Duration::hours(1));
     let url = &stage.database_url;
-    let make = async |(prefix, count): (String, i32)| seed::paid_orders(url, paid_at, &prefix, count).await;
+    let make = async |(prefix, count): (String, i32)| {
+        seed::paid_orders(url, paid_at, &prefix, count).await?;
+        seed::lived(url, paid_at, &prefix, count).await
+    };
     in_twos(chunks(count, "old")?, make).await?;
     let after = rates(stage, "large_").await?;
     note(stage, &format!("with {count} orders in the tables"), before, &after, Target::Least(0.85));

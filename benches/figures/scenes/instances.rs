@@ -6,6 +6,7 @@ use std::sync::Arc;
 use super::requests::{PAY_URL, SETTLE, Scene, WEBHOOK};
 use super::{refunds, usage};
 use crate::load::{self, Order};
+use crate::profile::Spent;
 use crate::stage::Stage;
 use crate::table::{Sample, Target};
 use crate::{Failure, seed};
@@ -31,23 +32,38 @@ const FIGURES: [(Figure, Target); 5] = [
     (Figure::Refunds, Target::Information),
 ];
 
+/// What the requests of some rounds took of each part.
+#[derive(Debug, Default)]
+struct Profile {
+    spent: Spent,
+    done: usize,
+}
+
 /// Each figure at so many instances, taking turns.
 pub async fn more_over_one(stage: &mut Stage) -> Result<(), Failure> {
     let mut more = Vec::new();
     while more.len() < 3 {
         more.push(stage.another_instance().await?);
     }
-    let addrs: Vec<SocketAddr> =
-        [stage.service.addr].into_iter().chain(more.iter().map(|instance| instance.addr)).collect();
+    let all = || [&stage.service].into_iter().chain(&more);
+    let addrs: Vec<SocketAddr> = all().map(|instance| instance.addr).collect();
+    let pids: Vec<u32> = all().map(|instance| instance.pid).collect();
     for (figure, target) in FIGURES {
-        let mut samples: [Vec<Sample>; CROWDS.len()] = Default::default();
+        let mut rounds: [(Vec<Sample>, Profile); CROWDS.len()] = Default::default();
         for round in 0..stage.settings.rounds {
-            for (instances, samples) in CROWDS.into_iter().zip(&mut samples) {
+            for (instances, (samples, profile)) in CROWDS.into_iter().zip(&mut rounds) {
                 let prefix = format!("{}by{instances}_{round}_", figure.name());
-                samples.push(figure.sample(stage, &addrs[..instances], &prefix).await?);
+                let by = (&addrs[..instances], &pids[..instances]);
+                samples.push(figure.sample(stage, by, &prefix, profile).await?);
             }
         }
-        let [one, two, four] = samples;
+        for (instances, (_, profile)) in
+            CROWDS.into_iter().zip(&rounds).filter(|(_, (_, profile))| profile.done > 0)
+        {
+            let row = format!("{}: instances {instances}", figure.name());
+            stage.table.profile(&row, CLIENTS, profile.spent.per_request(profile.done));
+        }
+        let [one, two, four] = rounds.map(|(samples, _)| samples);
         let row = |count| format!("{}: {count} instances over one", figure.name());
         stage.table.ratio(&row("two"), CLIENTS, &two, &one, target);
         stage.table.ratio(&row("four"), CLIENTS, &four, &one, Target::Information);
@@ -67,13 +83,22 @@ impl Figure {
         }
     }
 
-    /// One round of it.
-    async fn sample(self, stage: &Stage, addrs: &[SocketAddr], prefix: &str) -> Result<Sample, Failure> {
+    /// One round of it, by instances at these addresses with these processes.
+    async fn sample(
+        self,
+        stage: &Stage,
+        (addrs, pids): (&[SocketAddr], &[u32]),
+        prefix: &str,
+        profile: &mut Profile,
+    ) -> Result<Sample, Failure> {
         match self {
             Self::Requests(scene) => {
                 let requests = Arc::new(scene.prepare_as(stage, prefix).await?);
                 seed::settle(&stage.database_url).await?;
+                let before = Spent::by(stage, pids).await?;
                 let run = load::fire(addrs, &requests, CLIENTS, stage.settings.window, Order::Once).await?;
+                profile.spent.add(before, Spent::by(stage, pids).await?);
+                profile.done += run.done;
                 Ok(Sample::from(&run))
             }
             Self::Usage => {
