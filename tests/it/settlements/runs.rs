@@ -181,16 +181,25 @@ async fn an_order_that_cannot_be_settled_keeps_no_other_from_it() {
 }
 
 #[tokio::test]
-async fn a_run_waits_for_a_source_that_is_silent() {
+async fn a_run_waits_for_a_source_that_is_silent_or_refuses_us() {
     let rates = RatesServer::start().await;
     let app = TestApp::start_with(TestOptions { vars: rates.vars(), ..TestOptions::default() }).await;
     app.seed_paid_orders("W", 700, 40, 3).await;
     let run_id = begin(&app, 30).await;
-    rates.says(Some((500, "")));
-    assert!(settlement::run_due(&app.instance.app).await.is_err());
-    let run = run_of(&app, &run_id).await;
-    assert_eq!((&run["status"], &run["settled"]), (&json!("RUNNING"), &json!(0)));
-    assert!(run["last_error"].as_str().is_some_and(|error| error.contains("500")), "{run}");
+    // Away, a token that has expired, no such place, too late, moved elsewhere.
+    for status in [500_u16, 401, 403, 404, 408, 429, 302] {
+        rates.says(Some((status, "{}")));
+        app.clock.advance(Duration::from_secs(6));
+        assert!(settlement::run_due(&app.instance.app).await.is_err(), "{status}");
+        let run = run_of(&app, &run_id).await;
+        assert_eq!(
+            (&run["status"], &run["settled"], &run["skipped"]),
+            (&json!("RUNNING"), &json!(0), &json!(0)),
+            "{status}"
+        );
+        let told = run["last_error"].as_str().is_some_and(|error| error.contains(&status.to_string()));
+        assert!(told, "{run}");
+    }
     rates.says(None);
     app.run_until_idle().await;
     assert_eq!(run_of(&app, &run_id).await["status"], "RUNNING", "it rests a while");
