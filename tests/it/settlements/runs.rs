@@ -235,7 +235,13 @@ async fn a_command_settles_by_itself() {
         "{}",
         commands::errors(&done)
     );
-    let logged = "action = 'settlements.run' AND reason = 'the story wants it'";
+    let logged = "action = 'settlements.run' AND reason = 'the story wants it'
+                  AND target LIKE 'sr_%: all merchants, 30 days'";
     assert_eq!((app.count_where("admin_log", logged).await, app.count("settlements").await), (1, 30));
+    let of_one = ["--merchant-id", "demo", "--reason", "of one"];
+    let done = commands::run(&[&asked[..], &of_one].concat(), &environment).await;
+    assert_eq!(commands::json_of(&done)["status"], "DONE", "{}", commands::errors(&done));
+    let logged = "reason = 'of one' AND target LIKE 'sr_%: demo, 30 days'";
+    assert_eq!(app.count_where("admin_log", logged).await, 1);
     app.end().await;
 }
