@@ -6,7 +6,7 @@ use std::process::ExitCode;
 use clap::{Parser, Subcommand, ValueEnum};
 
 use crate::config::{Config, DatabaseConfig, Env, Strictness};
-use crate::http;
+use crate::http::{self, Reason};
 use crate::ids::{Ids, MerchantId};
 use crate::infra::clock::Clock;
 use crate::infra::db::Db;
@@ -150,6 +150,11 @@ async fn migrate() -> Result<ExitCode, CliError> {
 fn openapi() -> Result<ExitCode, CliError> {
     output::print(&serde_json::to_string_pretty(&http::document())?);
     Ok(ExitCode::SUCCESS)
+}
+
+/// Why, as the routes want it.
+fn reason(text: &str) -> Result<String, &'static str> {
+    Reason::try_from(text.to_owned()).map(String::from)
 }
 
 fn merchant_id(text: &str) -> Result<MerchantId, String> {

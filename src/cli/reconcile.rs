@@ -14,7 +14,7 @@ use time::Date;
 use tokio::fs::File;
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 
-use super::{CliError, FOUND_PROBLEMS, Output};
+use super::{CliError, FOUND_PROBLEMS, Output, reason};
 use crate::admin_log::Entry;
 use crate::app::App;
 use crate::channels::bills::Format;
@@ -55,7 +55,7 @@ pub(super) struct ReconcileArgs {
     #[arg(long)]
     csv: Option<PathBuf>,
     /// Why, for the admin log.
-    #[arg(long)]
+    #[arg(long, value_parser = reason)]
     reason: String,
     /// The parts that `serve` runs here, for the channels that there are.
     #[arg(long, env = "PAYONCE_ROLES", default_value = "api,workers")]

@@ -9,7 +9,7 @@ use clap::Args;
 use indicatif::{ProgressBar, ProgressStyle};
 use serde::Serialize;
 
-use super::{CliError, Output, merchant_id};
+use super::{CliError, Output, merchant_id, reason};
 use crate::admin_log::Entry;
 use crate::app::App;
 use crate::config::{Config, Env, Role, Strictness};
@@ -17,7 +17,7 @@ use crate::ids::{Ids, MerchantId};
 use crate::infra::clock::Clock;
 use crate::infra::duty::Batch;
 use crate::run::{self, Roles};
-use crate::settlement::{self, Begun, NewRun, RunStatus, SettlementRun};
+use crate::settlement::{self, Begun, MAX_DAYS, NewRun, RunStatus, SettlementRun};
 
 /// How often a run that somebody else is at is looked at.
 const LOOK_EVERY: Duration = Duration::from_millis(200);
@@ -26,7 +26,7 @@ const LOOK_EVERY: Duration = Duration::from_millis(200);
 #[derive(Debug, Args)]
 pub(super) struct SettleArgs {
     /// Orders that were paid so many days ago or earlier.
-    #[arg(long)]
+    #[arg(long, value_parser = clap::value_parser!(u32).range(0..=i64::from(MAX_DAYS)))]
     older_than_days: u32,
     /// Of one merchant; of all where none is named.
     #[arg(long, value_parser = merchant_id)]
@@ -35,7 +35,7 @@ pub(super) struct SettleArgs {
     #[arg(long)]
     dry_run: bool,
     /// Why, for the admin log.
-    #[arg(long, required_unless_present = "dry_run")]
+    #[arg(long, required_unless_present = "dry_run", value_parser = reason)]
     reason: Option<String>,
 }
 
@@ -45,17 +45,17 @@ pub(super) async fn run(args: SettleArgs, output: Output) -> Result<ExitCode, Cl
     let roles = Roles { api: false, workers: true, sandbox: false };
     let (app, _gateway) = run::assemble(config, roles, clock.clone(), Ids::random(clock), &public_url)?;
     let SettleArgs { older_than_days, merchant_id, dry_run, reason } = args;
+    let new = NewRun { merchant_id, older_than_days };
     let entry = reason.filter(|_| !dry_run).map(|reason| Entry {
         actor: std::env::var("USER").unwrap_or_else(|_| "unknown".to_owned()),
         role: Role::Operator,
         action: "settlements.run",
-        target: format!("{older_than_days} days"),
+        target: new.to_string(),
         order: None,
         reason,
         request_id: app.ids.uuid().simple().to_string(),
     });
-    let Begun { waiting, run, .. } =
-        settlement::begin_run(&app, &NewRun { merchant_id, older_than_days }, entry).await?;
+    let Begun { waiting, run, .. } = settlement::begin_run(&app, &new, entry).await?;
     match run {
         None => output.show(&waiting, |waiting| lines(waiting))?,
         Some(run) => output.show(&follow(&app, run).await?, |run| lines(std::slice::from_ref(run)))?,

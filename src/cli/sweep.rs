@@ -9,7 +9,7 @@ use clap::Args;
 use indicatif::{ProgressBar, ProgressStyle};
 use serde::Serialize;
 
-use super::{CliError, Output};
+use super::{CliError, Output, reason};
 use crate::admin_log::Entry;
 use crate::app::App;
 use crate::compensation::{Lane, LaneStand};
@@ -35,7 +35,7 @@ pub(super) struct SweepArgs {
     #[arg(long, default_value_t = 30)]
     patience: u64,
     /// Why, for the admin log.
-    #[arg(long, required_unless_present = "dry_run")]
+    #[arg(long, required_unless_present = "dry_run", value_parser = reason)]
     reason: Option<String>,
 }
 

@@ -43,6 +43,7 @@ mod webhooks;
 mod withdrawals;
 mod within;
 
+pub(crate) use admin::Reason;
 pub use door::Door;
 pub use health::Readiness;
 pub use openapi::document;

@@ -133,15 +133,17 @@ pub async fn rotate_keys(
     let (keys, now) = (new_keys(app, kind), app.now());
     let mut tx = app.db.begin().await?;
     let written = async {
+        // One after the other: each must end the keys that the one before it made.
+        if !store::lock(&mut tx, merchant_id).await? {
+            return Err(MerchantError::NotFound);
+        }
         store::expire_keys(&mut tx, merchant_id, kind, now + overlap).await?;
         insert_keys(&mut tx, merchant_id, &keys, now).await?;
-        admin_log::append_in_tx(&mut tx, entry, now).await
+        Ok(admin_log::append_in_tx(&mut tx, entry, now).await?)
     }
     .await;
-    match effect!("merchants.keys", tx.finish(written).await) {
-        Err(error) if error.constraint() == Some("api_keys_merchant_fkey") => Err(MerchantError::NotFound),
-        outcome => Ok(outcome.map(|()| (keys, now + overlap))?),
-    }
+    effect!("merchants.keys", tx.finish(written).await)?;
+    Ok((keys, now + overlap))
 }
 
 /// The merchant `demo` signs with it: well known, like its keys.

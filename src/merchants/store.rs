@@ -56,6 +56,15 @@ pub(super) async fn insert_key(
     Ok(())
 }
 
+/// Keeps others from changing a merchant's keys until this transaction ends. `false` when there is no such merchant.
+pub(super) async fn lock(tx: &mut Tx, merchant_id: &MerchantId) -> Result<bool, DbError> {
+    let conn: &mut Conn = tx;
+    // What only names the merchant, such as a new order, does not wait for it.
+    let locked =
+        sqlx::query!("SELECT FROM merchants WHERE merchant_id = $1 FOR NO KEY UPDATE", merchant_id.as_str());
+    Ok(locked.execute(conn).await?.rows_affected() == 1)
+}
+
 /// Lets a merchant's present keys of that kind, or of both, end at `at`, unless they end sooner.
 pub(super) async fn expire_keys(
     tx: &mut Tx,

@@ -34,6 +34,6 @@ pub use model::{
 pub use rates::{Line, Question, Quote, RateSource, SourceError};
 pub use rules::{list_levels, list_rules, set_level, set_rule};
 pub use run::run_due;
-pub use runs::{Begun, NewRun, begin_run, find_run, list_runs};
+pub use runs::{Begun, MAX_DAYS, NewRun, begin_run, find_run, list_runs};
 pub use settle::{Settled, settle};
 pub use terms::{Factor, InvalidFactor, InvalidRate, Rate, Terms};

@@ -1,11 +1,18 @@
 //! The duty that carries runs out: one page of orders at a time, in batches side by side.
 //!
 //! Round trips of a page of [`PAGE`] orders: 3 (claim, list, advance), and 5 for each batch of [`BATCH`] (facts, BEGIN,
-//! settle, count, COMMIT). A batch counts what it settled in its own transaction, and what is settled is in no later
-//! page: so whoever takes a run up again after a death, or beside somebody who was thought dead, settles and counts
-//! nothing twice. No order's lock is taken: the guarded statement decides.
+//! settle, count, COMMIT); as many again for orders of which a part was refunded in between. A batch counts what it
+//! settled in its own transaction, and what is settled is in no later page: so whoever takes a run up again after a
+//! death, or beside somebody who was thought dead, settles and counts nothing twice. No order's lock is taken: the
+//! guarded statement decides.
+//!
+//! A page may take as long as the source of rates does: whoever carries it out keeps its lease meanwhile, so that it is
+//! not begun anew by another before it comes to its end. A dead one renews nothing.
+
+use std::convert::Infallible;
 
 use futures_util::future::join_all;
+use tokio::time::{Instant, MissedTickBehavior, interval_at};
 
 use super::model::{RunEvent, RunStatus};
 use super::rates::{self, Question, Quote, SourceError};
@@ -24,6 +31,8 @@ const BATCH: usize = 500;
 const SIDE_BY_SIDE: usize = 4;
 /// Orders of a page.
 const PAGE: usize = BATCH * SIDE_BY_SIDE;
+/// Rounds of "read, compute, write": refunds may succeed while the source of rates is asked.
+const MAX_ROUNDS: usize = 3;
 /// How long a run rests that cannot go on.
 const REST: time::Duration = time::Duration::seconds(5);
 
@@ -37,7 +46,12 @@ pub async fn run_due(app: &App) -> Result<Batch, DutyError> {
     let claimed = effect!("settlement.claim_run", store::claim(&mut conn, until, now).await)?;
     drop(conn);
     let Some(run) = claimed else { return Ok(Batch::Done) };
-    match carry_out_page(app, &run).await {
+    // Side by side: the source of rates may be slow, and the lease does not wait for it.
+    let outcome = tokio::select! {
+        outcome = carry_out_page(app, &run) => outcome,
+        never = keep(app, &run) => match never {},
+    };
+    match outcome {
         Ok(()) => Ok(Batch::MoreWaiting),
         Err(error) => {
             let (now, mut conn) = (app.now(), app.db.conn().await?);
@@ -47,6 +61,28 @@ pub async fn run_due(app: &App) -> Result<Batch, DutyError> {
             Err(error)
         }
     }
+}
+
+/// Keeps a run for as long as its page takes.
+async fn keep(app: &App, run: &Position) -> Infallible {
+    let third = app.config.task_lease / 3;
+    let mut renewal = interval_at(Instant::now() + third, third);
+    renewal.set_missed_tick_behavior(MissedTickBehavior::Delay);
+    loop {
+        renewal.tick().await;
+        match renew(app, run).await {
+            Ok(true) => {}
+            Ok(false) => tracing::debug!(run.id = %run.run_id, "somebody else has taken the run meanwhile"),
+            // The next one may be in time; otherwise somebody takes the run over.
+            Err(error) => tracing::debug!(%error, run.id = %run.run_id, "its lease could not be renewed"),
+        }
+    }
+}
+
+async fn renew(app: &App, run: &Position) -> Result<bool, DbError> {
+    let (now, mut conn) = (app.now(), app.db.conn().await?);
+    let until = now + app.config.task_lease;
+    effect!("settlement.renew", store::renew(&mut conn, run, until, now).await)
 }
 
 async fn carry_out_page(app: &App, run: &Position) -> Result<(), DutyError> {
@@ -69,20 +105,19 @@ async fn carry_out_page(app: &App, run: &Position) -> Result<(), DutyError> {
     Ok(())
 }
 
-/// Settles these orders in one transaction, and each alone when that fails: one that cannot be settled (its figures
-/// are wrong, somebody holds it) must not keep the others from it. Gives how many were left as they are.
+/// Settles these orders, those that were not as they had been read once more. Gives how many were left as they are.
 async fn settle_all(app: &App, run: &Position, keys: &[OrderKey]) -> Result<usize, DutyError> {
-    let commands = commands(app, keys).await?;
-    let settled = match commit(app, run, &commands).await {
-        Err(error @ DbError::Unavailable(_)) => return Err(error.into()),
-        Err(error) => {
-            tracing::warn!(%error, orders = keys.len(), "a batch of settlements is carried out one by one");
-            commit_each(app, run, &commands).await?
+    let (mut asked, mut settled) = (keys.to_vec(), 0);
+    for _ in 0..MAX_ROUNDS {
+        let commands = commands(app, &asked).await?;
+        let done = commit_all(app, run, &commands).await?;
+        settled += done;
+        if done == commands.len() {
+            break;
         }
-        Ok(settled) => settled,
-    };
-    metrics::counter!("payonce_orders_settled_total", "source" => "run")
-        .increment(u64::try_from(settled).unwrap_or(0));
+        // Without those that the source is wrong about: it would be asked by halves once more.
+        asked = commands.iter().map(Settle::key).collect();
+    }
     if settled == keys.len() {
         return Ok(0);
     }
@@ -130,6 +165,22 @@ async fn quoted(app: &App, facts: Vec<Facts>) -> Result<Vec<(Facts, Quote)>, Dut
         }
     }
     Ok(quoted)
+}
+
+/// In one transaction, and each alone when that fails: one that cannot be settled (its figures are wrong, somebody holds
+/// it) must not keep the others from it. Gives how many were settled.
+async fn commit_all(app: &App, run: &Position, commands: &[Settle]) -> Result<usize, DbError> {
+    let settled = match commit(app, run, commands).await {
+        Err(error @ DbError::Unavailable(_)) => return Err(error),
+        Err(error) => {
+            tracing::warn!(%error, orders = commands.len(), "a batch of settlements is carried out one by one");
+            commit_each(app, run, commands).await?
+        }
+        Ok(settled) => settled,
+    };
+    metrics::counter!("payonce_orders_settled_total", "source" => "run")
+        .increment(u64::try_from(settled).unwrap_or(0));
+    Ok(settled)
 }
 
 /// Gives how many were settled.

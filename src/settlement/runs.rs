@@ -1,5 +1,7 @@
 //! Runs as operators see them: begun, looked at.
 
+use std::fmt;
+
 use time::{Duration, OffsetDateTime};
 
 use super::error::SettlementError;
@@ -11,13 +13,24 @@ use crate::ids::{MerchantId, SettlementRunId};
 use crate::infra::crash::effect;
 use crate::infra::db::DbError;
 
+/// Days that a run may look back at most: a century.
+pub const MAX_DAYS: u32 = 36_500;
+
 /// What is to be settled.
 #[derive(Clone, Debug)]
 pub struct NewRun {
     /// Of one merchant; of all where none is named.
     pub merchant_id: Option<MerchantId>,
-    /// Paid so many days ago or earlier.
+    /// Paid so many days ago or earlier, [`MAX_DAYS`] at most.
     pub older_than_days: u32,
+}
+
+/// As the admin log tells of it.
+impl fmt::Display for NewRun {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let whose = self.merchant_id.as_ref().map_or("all merchants", MerchantId::as_str);
+        write!(f, "{whose}, {} days", self.older_than_days)
+    }
 }
 
 /// What came of it.

@@ -1,5 +1,6 @@
 //! Who may do what: no credential, a bad one, one of another kind, one of another merchant.
 
+use futures_util::future::join_all;
 use reqwest::Method;
 use serde_json::{Value, json};
 
@@ -189,6 +190,23 @@ async fn a_publishable_key_pays_the_orders_of_its_own_user_and_nothing_else() {
     let link = pay(json!({"order_no": "PK1", "payer_id": "u1", "channel": "sandbox"})).await.expect(200);
     let path = format!("/pay/{}", link.text_of("pay_order_id"));
     app.call(Method::GET, &path, PUBLISHABLE_KEY, None).await.expect(200);
+    app.end().await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn of_rotations_at_once_the_last_one_alone_leaves_keys_that_live_on() {
+    let app = start().await;
+    let body = json!({"overlap_seconds": 0, "reason": "a story"});
+    let rotate = || app.admin_post("/admin/merchants/demo/keys", body.clone());
+    for round in 1..=5 {
+        let made = join_all((0..8).map(|_| rotate())).await;
+        assert!(made.iter().all(|reply| reply.status == 201), "{made:?}");
+        for kind in ["SECRET", "PUBLISHABLE"] {
+            let living = format!("merchant_id = 'demo' AND kind = '{kind}' AND expires_at IS NULL");
+            assert_eq!(app.count_where("api_keys", &living).await, 1, "{kind} after {round} rounds");
+        }
+    }
+    assert_eq!(app.count_where("api_keys", "merchant_id = 'demo'").await, 2 * (1 + 5 * 8));
     app.end().await;
 }
 

@@ -85,6 +85,7 @@ async fn a_wrong_configuration_stops_the_start_and_says_which_variable() {
 
 #[tokio::test]
 async fn usage_errors_end_with_2() {
+    let too_long = "x".repeat(501);
     for arguments in [
         &["nonsense"][..],
         &[],
@@ -100,6 +101,14 @@ async fn usage_errors_end_with_2() {
         &["admin", "rotate-keys", "m"],
         &["admin", "orders", "--limit", "many"],
         &["doctor", "--instances", "0"],
+        &["settle", "--older-than-days", "36501", "--dry-run"],
+        &["settle", "--older-than-days", "4500000", "--dry-run"],
+        &["settle", "--older-than-days", "30", "--reason", ""],
+        &["settle", "--older-than-days", "30", "--reason", &too_long],
+        &["sweep", "--reason", " "],
+        &["sweep", "--reason", &too_long],
+        &["reconcile", "--channel", "sandbox", "--date", "2026-11-20", "--reason", ""],
+        &["reconcile", "--channel", "sandbox", "--date", "2026-11-20", "--reason", &too_long],
         &["--surprise"],
     ] {
         let output = run(arguments, &[]).await;

@@ -237,6 +237,7 @@ async fn the_examples_can_be_sent_as_they_are() {
     app.top_up("T-u1", "u1", 1_000).await;
     app.stock("TEA", 10).await;
     app.tokens_with("0.03", json!({"product_code": "llm-tokens"})).await.expect(200);
+    let mut deeds = 0;
     for operation in operations(&app).await {
         let Some(body) = operation.body().filter(|_| operation.told["tags"][0] != "webhooks") else {
             continue;
@@ -248,7 +249,8 @@ async fn the_examples_can_be_sent_as_they_are() {
             assert!(!example.is_null(), "an example of {name}");
             path = path.replace(&name, example.as_str().unwrap_or(&example.to_string()));
         }
-        let method = operation.method.parse().expect("a method");
+        let method: Method = operation.method.parse().expect("a method");
+        let logged = app.count("admin_log").await;
         let reply = app.call(method, &path, operation.token(), Some(&body)).await;
         let (name, status) = (operation.name(), reply.status);
         assert!(
@@ -257,8 +259,25 @@ async fn the_examples_can_be_sent_as_they_are() {
             reply.text
         );
         assert!(operation.statuses().contains(&status), "{name} answers {status}, which it does not tell");
+        if path.starts_with("/admin/") && status < 300 {
+            assert_in_the_log(&app, &path, body, logged).await;
+            deeds += 1;
+        }
     }
+    assert!(deeds > 12, "of so few deeds was looked whether they are in the log: {deeds}");
     app.end().await;
+}
+
+/// A deed of an operator stands in the log once, behind the `logged` entries that were there before. One that was only
+/// asked for does not, until it is done.
+async fn assert_in_the_log(app: &TestApp, path: &str, mut body: Value, logged: i64) {
+    if body["dry_run"] == true {
+        assert_eq!(app.count("admin_log").await, logged, "{path} was only asked for");
+        body["dry_run"] = json!(false);
+        body["reason"] = json!("the story wants it");
+        app.admin_post(path, body).await.expect(200);
+    }
+    assert_eq!(app.count("admin_log").await, logged + 1, "{path}");
 }
 
 /// Ids of one merchant in another's hands, on every route that a merchant's key opens.

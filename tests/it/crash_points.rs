@@ -68,6 +68,7 @@ const EFFECTS: &[(Story, &[&str])] = &[
         Story::Money(Money::SettleMany),
         &["settlement.begin_run", "settlement.claim_run", "settlement.batch", "settlement.advance"],
     ),
+    (Story::Money(Money::SettleSlowly), &["settlement.renew"]),
     (Story::Replay, &["admin_log.append"]),
     (Story::Decision, &["refunds.resolve"]),
     (
@@ -117,6 +118,16 @@ const EFFECTS: &[(Story, &[&str])] = &[
     (Story::Metering(Metering::OldMark), &["usage.forget"]),
 ];
 
+/// The same effects where they do something else: a death there is another one.
+const OTHERWISE: &[(Story, &[&str])] = &[
+    // What is given back to the user.
+    (Story::Money(Money::WithdrawRefused), &["withdrawals.finish"]),
+    // With what is claimed back of a commission.
+    (Story::Money(Money::RefundOfASettledOrder), &["refunds.result"]),
+    // With what was taken off the user's balance.
+    (Story::Money(Money::RejectionOfATopUpsRefund), &["refunds.decide"]),
+];
+
 #[test]
 fn every_effect_has_a_story_of_its_death() {
     let told: Vec<&str> = EFFECTS.iter().flat_map(|(_, names)| names.iter().copied()).collect();
@@ -136,7 +147,7 @@ async fn whatever_a_dead_process_left_in_the_middle_is_driven_to_an_end() {
     assert!(fail::has_failpoints(), "crash points exist wherever tests run");
     let started = Instant::now();
     // Most of a death is waiting for the next try of something.
-    let deaths: Vec<Vec<Death>> = stream::iter(EFFECTS)
+    let deaths: Vec<Vec<Death>> = stream::iter(EFFECTS.iter().chain(OTHERWISE))
         .map(|(story, names)| die_at_each(*story, names))
         .buffer_unordered(4)
         .collect()

@@ -157,6 +157,32 @@ async fn a_node_that_is_silent_does_not_slow_anybody_down() {
     nodes[0].resume().await.expect("resumed");
 }
 
+/// Granted by the majority, and by then there is nothing left of it.
+#[tokio::test]
+async fn grants_that_come_too_late_are_given_back_and_the_work_goes_on_without() {
+    const SHORT: Duration = Duration::from_millis(300);
+    let (mut nodes, url) = quorum_of(3).await;
+    let locks = locks_with(&url, LockSettings::with_ttl(SHORT));
+    // Everybody is known before: a node that hangs while it is greeted is never asked.
+    assert!(!locks.acquire(Scene::Settle, KEY).await.expect("free").is_degraded());
+    until_held_by(0, &nodes).await;
+    for hung in &mut nodes[1..] {
+        hung.pause().await.expect("paused");
+    }
+    let asked = Instant::now();
+    let resumed = async {
+        sleep(SHORT + Duration::from_millis(100)).await;
+        for hung in &mut nodes[1..] {
+            hung.resume().await.expect("resumed");
+        }
+    };
+    let (guard, ()) = tokio::join!(locks.acquire(Scene::Settle, KEY), resumed);
+    let guard = guard.expect("never refused");
+    println!("an answer after {:?}", asked.elapsed());
+    assert!(guard.is_degraded(), "it was granted and had run out");
+    until_held_by(0, &nodes).await;
+}
+
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn nodes_that_forget_a_lock_and_grant_it_again_have_no_double_effect() {
     let (nodes, url) = quorum_of(3).await;

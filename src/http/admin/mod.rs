@@ -30,7 +30,7 @@ const MAX_REASON: usize = 500;
 #[derive(Clone, Debug, Deserialize, utoipa::ToSchema)]
 #[serde(try_from = "String")]
 #[schema(value_type = String, min_length = 1, max_length = 500, example = "ticket 4711")]
-pub(super) struct Reason(String);
+pub(crate) struct Reason(String);
 
 impl TryFrom<String> for Reason {
     type Error = &'static str;
@@ -40,6 +40,12 @@ impl TryFrom<String> for Reason {
         } else {
             Ok(Self(text))
         }
+    }
+}
+
+impl From<Reason> for String {
+    fn from(reason: Reason) -> Self {
+        reason.0
     }
 }
 
@@ -56,7 +62,7 @@ pub(super) fn entry(
         action,
         target: target.into(),
         order: None,
-        reason: reason.map(|reason| reason.0).unwrap_or_default(),
+        reason: reason.map(String::from).unwrap_or_default(),
         request_id: request_id(),
     }
 }

@@ -13,12 +13,12 @@ use super::super::extract::{self, Params, PathId};
 use super::super::views::{Page, PageParams};
 use super::{Reason, entry};
 use crate::ids::{MerchantId, SettlementRunId, Sku, UserId};
-use crate::settlement::{self, Begun, Factor, NewRun, Rate, RebateRule, SettlementRun, UserLevel, Waiting};
+use crate::settlement::{
+    self, Begun, Factor, MAX_DAYS, NewRun, Rate, RebateRule, SettlementRun, UserLevel, Waiting,
+};
 
 /// Characters of a level's name at most.
 const MAX_LEVEL: usize = 64;
-/// Days that a run may look back at most: a century.
-const MAX_DAYS: u32 = 36_500;
 
 /// A rule.
 #[derive(Debug, Deserialize, ToSchema)]
@@ -201,10 +201,8 @@ pub(in crate::http) async fn begin(
     if !dry_run && reason.is_none() {
         return Err(Problem::invalid("reason", "expected why, in 1 to 500 characters"));
     }
-    let whose = merchant_id.as_ref().map_or("all merchants", MerchantId::as_str);
-    let target = format!("{whose}, {older_than_days} days");
-    let entry = (!dry_run).then(|| entry(admin, "settlements.run", target, reason));
     let new = NewRun { merchant_id, older_than_days };
+    let entry = (!dry_run).then(|| entry(admin, "settlements.run", new.to_string(), reason));
     let begun = edge.owned(|app| async move { settlement::begin_run(&app, &new, entry).await }).await?;
     let Begun { paid_before, waiting, run } = begun;
     Ok(Json(BegunView { dry_run, paid_before, waiting, run }))

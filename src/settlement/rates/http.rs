@@ -98,8 +98,9 @@ impl HttpRates<'_> {
         let status = response.status();
         if !status.is_success() {
             let why = format!("it answered {status}");
-            let is_silence = status.is_server_error() || status == reqwest::StatusCode::TOO_MANY_REQUESTS;
-            return Err(if is_silence { SourceError::Silent(why) } else { SourceError::Wrong(why) });
+            // Only these speak of what was asked. Whatever else it refuses, it refuses us, and not these orders.
+            let is_wrong = matches!(status.as_u16(), 400 | 413 | 422);
+            return Err(if is_wrong { SourceError::Wrong(why) } else { SourceError::Silent(why) });
         }
         let mut bytes = Vec::new();
         while let Some(chunk) = response.chunk().await.map_err(unreachable)? {

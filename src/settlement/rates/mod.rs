@@ -47,10 +47,10 @@ pub struct Quote {
 /// Why there are no rates.
 #[derive(Debug, thiserror::Error)]
 pub enum SourceError {
-    /// No answer for now: later there may be one.
+    /// No answer for now, or none for us: later there may be one.
     #[error("{0}")]
     Silent(String),
-    /// An answer that makes no sense, or a refusal: asked the same, it will say the same.
+    /// An answer that makes no sense, or a refusal of what was asked: asked the same, it will say the same.
     #[error("{0}")]
     Wrong(String),
 }

@@ -117,6 +117,25 @@ pub(in crate::settlement) async fn claim(
     Ok(run)
 }
 
+/// Keeps a run until `until` for who took it. `false` when somebody else has taken it meanwhile.
+pub(in crate::settlement) async fn renew(
+    conn: &mut Conn,
+    run: &Position,
+    until: OffsetDateTime,
+    now: OffsetDateTime,
+) -> Result<bool, DbError> {
+    let kept = sqlx::query!(
+        "UPDATE settlement_runs SET leased_until = $3, updated_at = $4 WHERE run_id = $1 AND version = $2",
+        run.run_id.as_str(),
+        run.version,
+        until,
+        now,
+    )
+    .execute(conn)
+    .await?;
+    Ok(kept.rows_affected() == 1)
+}
+
 /// The orders that come next, in the order of their payment.
 pub(in crate::settlement) async fn list_page(
     conn: &mut Conn,
@@ -217,7 +236,10 @@ pub(in crate::settlement) async fn note_error(
     now: OffsetDateTime,
 ) -> Result<(), DbError> {
     sqlx::query!(
-        "UPDATE settlement_runs SET last_error = $3, leased_until = $4, updated_at = $5
+        "UPDATE settlement_runs
+         SET last_error = $3, leased_until = $4, updated_at = $5,
+             -- So that a renewal which is still on its way keeps nothing.
+             version = version + 1
          WHERE run_id = $1 AND version = $2",
         run.run_id.as_str(),
         run.version,

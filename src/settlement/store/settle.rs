@@ -4,7 +4,7 @@ use crate::idempotency::Kept;
 use crate::infra::db::{Conn, DbError};
 use crate::infra::gather::{Command, Patience, column, met};
 use crate::ledger::Account;
-use crate::orders::{OrderStatus, SettleStatus};
+use crate::orders::{OrderKey, OrderStatus, SettleStatus};
 use crate::outbox::Event;
 use crate::settlement::model::Settlement;
 use crate::settlement::terms::{Factor, Rate};
@@ -26,6 +26,12 @@ pub(in crate::settlement) struct Settle {
 }
 
 impl Settle {
+    /// Which order.
+    pub(in crate::settlement) fn key(&self) -> OrderKey {
+        let Settlement { merchant_id, order_no, .. } = &self.settlement;
+        OrderKey { merchant_id: merchant_id.clone(), order_no: order_no.clone() }
+    }
+
     fn announcement(&self) -> Event {
         let settlement = &self.settlement;
         Event::OrderSettled {

@@ -1,8 +1,11 @@
 //! Stories of money that goes back, or out, and whose process dies.
 
+use std::time::Duration;
+
 use payonce::channels::sandbox::{FaultKind, FaultOp};
 use reqwest::Method;
 use serde_json::{Value, json};
+use sqlx::Connection;
 
 use super::statements;
 use super::stories::SILENCE_MS;
@@ -12,13 +15,17 @@ use crate::support::service::{Gone, OPERATOR_OF_PROCESS, Service, Shop};
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Money {
     Refund,
+    RefundOfASettledOrder,
     RefundAwaitingApproval,
+    RejectionOfATopUpsRefund,
     Withdraw,
     WithdrawInSilence,
+    WithdrawRefused,
     KeyOfAnOldWithdrawal,
     Settle,
     KeyOfAnOldSettlement,
     SettleMany,
+    SettleSlowly,
     RetryOfADeadTask,
     Reconcile,
     CompensatingCharge,
@@ -39,19 +46,28 @@ impl Money {
             }
             Self::Withdraw
             | Self::WithdrawInSilence
+            | Self::WithdrawRefused
+            | Self::RejectionOfATopUpsRefund
             | Self::KeyOfAnOldWithdrawal
             | Self::RetryOfManyTasks
             | Self::RetryOfADeadTask => {
                 app.top_up(&format!("T-{number}"), &user_of(number), 1_000).await;
             }
-            Self::Settle | Self::SettleMany | Self::KeyOfAnOldSettlement => earn(app, number).await,
+            Self::Settle
+            | Self::SettleMany
+            | Self::SettleSlowly
+            | Self::RefundOfASettledOrder
+            | Self::KeyOfAnOldSettlement => earn(app, number).await,
             _ => statements::prepare(self, app, number).await,
         }
         match self {
-            Self::RefundAwaitingApproval => {
-                app.sql("UPDATE merchants SET refund_approval_above = 0 WHERE merchant_id = 'demo'").await;
-                app.post("/refunds", refund(number)).await.expect(201);
-                app.sql("UPDATE merchants SET refund_approval_above = NULL WHERE merchant_id = 'demo'").await;
+            Self::RefundAwaitingApproval => ask_for_approval(app, refund(number)).await,
+            Self::RejectionOfATopUpsRefund => {
+                let body = json!({"refund_no": number, "order_no": format!("T-{number}"), "amount": 400});
+                ask_for_approval(app, body).await;
+            }
+            Self::WithdrawRefused => {
+                app.fault(FaultOp::Payout, FaultKind::Refuse, 1_000_000, None).await;
             }
             Self::WithdrawInSilence => {
                 app.fault(FaultOp::Payout, FaultKind::TimeoutBefore, 1, Some(SILENCE_MS)).await;
@@ -63,7 +79,9 @@ impl Money {
                 app.post("/withdrawals", withdrawal(number)).await.expect(201);
                 app.give_up_task_of_withdrawal(number).await;
             }
-            Self::KeyOfAnOldSettlement => drop(app.settle(number).await.expect(201)),
+            Self::RefundOfASettledOrder | Self::KeyOfAnOldSettlement => {
+                app.settle(number).await.expect(201);
+            }
             _ => {}
         }
     }
@@ -71,17 +89,18 @@ impl Money {
     /// What the client does, up to the end that it waits for.
     pub async fn tell(self, shop: &Shop, service: &Service, number: &str) -> Result<(), Gone> {
         match self {
-            Self::Refund => {
+            Self::Refund | Self::RefundOfASettledOrder => {
                 let made = service.post("/refunds", &refund(number)).await?;
                 assert!(matches!(made.status, 200 | 201), "{}", made.text);
             }
-            Self::RefundAwaitingApproval => {
-                let path = format!("/admin/refunds/{number}/approve");
+            Self::RefundAwaitingApproval | Self::RejectionOfATopUpsRefund => {
+                let decision = if self == Self::RefundAwaitingApproval { "approve" } else { "reject" };
+                let path = format!("/admin/refunds/{number}/{decision}");
                 let body = json!({"reason": "the story wants it"});
                 let done = service.ask(Method::POST, &path, OPERATOR_OF_PROCESS, Some(&body)).await?;
                 assert!(matches!(done.status, 200 | 409), "{}", done.text);
             }
-            Self::Withdraw | Self::WithdrawInSilence => {
+            Self::Withdraw | Self::WithdrawInSilence | Self::WithdrawRefused => {
                 let made = service.post("/withdrawals", &withdrawal(number)).await?;
                 assert!(matches!(made.status, 200 | 201), "{}", made.text);
             }
@@ -111,11 +130,17 @@ impl Money {
                 let settled = service.post_keyed("/settlements", number, &body).await?;
                 assert_eq!(settled.status, 200, "{}", settled.text);
             }
-            Self::SettleMany => {
-                let body = json!({"older_than_days": 0, "reason": "the story wants it"});
-                let path = "/admin/settlements/run";
-                let begun = service.ask(Method::POST, path, OPERATOR_OF_PROCESS, Some(&body)).await?;
-                assert_eq!(begun.status, 200, "{}", begun.text);
+            Self::SettleMany => begin_run(service).await?,
+            Self::SettleSlowly => {
+                // Whoever settles waits for this row, longer than a third of a lease.
+                let mut other = shop.app.direct_connection().await;
+                let mut held = other.begin().await.expect("a transaction");
+                let hold = "SELECT 1 FROM orders WHERE order_no = $1 FOR UPDATE";
+                sqlx::query(hold).bind(number).execute(&mut *held).await.expect("the row is held");
+                let begun = begin_run(service).await;
+                tokio::time::sleep(Duration::from_secs(1)).await;
+                held.rollback().await.expect("the row is free");
+                begun?;
             }
             _ => statements::tell(self, &shop.app, service, number).await?,
         }
@@ -125,15 +150,29 @@ impl Money {
     pub async fn has_ended(self, app: &TestApp, number: &str) -> bool {
         match self {
             // Half of its money, so that what is done twice shows.
-            Self::Refund | Self::RefundAwaitingApproval => {
+            Self::Refund | Self::RefundAwaitingApproval | Self::RefundOfASettledOrder => {
                 let order = app.find_order(number).await;
-                (&order["status"], &order["refunded_amount"]) == (&json!("PARTIALLY_REFUNDED"), &json!(995))
+                // Of what is left 49.75 are due, and 99 were given.
+                let is_clawed_back = self != Self::RefundOfASettledOrder
+                    || app.settlement_of(number).await["clawed_back"] == json!(50);
+                let stands = (&order["status"], &order["refunded_amount"]);
+                is_clawed_back && stands == (&json!("PARTIALLY_REFUNDED"), &json!(995))
+            }
+            Self::RejectionOfATopUpsRefund => {
+                app.find_refund(number).await["status"] == "FAILED"
+                    && app.cny_of(&user_of(number)).await == (1_000, 0)
+            }
+            Self::WithdrawRefused => {
+                let found = app.get(&format!("/withdrawals/{number}")).await;
+                found.status == 200
+                    && found.text_of("status") == "REVERSED"
+                    && app.cny_of(&user_of(number)).await == (1_000, 0)
             }
             Self::Withdraw | Self::WithdrawInSilence | Self::RetryOfADeadTask | Self::RetryOfManyTasks => {
                 let found = app.get(&format!("/withdrawals/{number}")).await;
                 found.status == 200 && found.text_of("status") == "SUCCEEDED"
             }
-            Self::Settle | Self::SettleMany => {
+            Self::Settle | Self::SettleMany | Self::SettleSlowly => {
                 let given = format!("order_no = '{number}' AND commission = 99");
                 app.count_where("settlements", &given).await == 1
             }
@@ -152,6 +191,21 @@ async fn earn(app: &TestApp, number: &str) {
     let pay_order_id = app.pay_url(number).await.expect(200).text_of("pay_order_id").to_owned();
     app.sandbox_pay(&pay_order_id, json!({})).await.expect(200);
     app.eventually("it is paid", async || app.status_of(number).await == "PAID").await;
+}
+
+/// Asks for a refund that needs an approval, and does not get it yet.
+async fn ask_for_approval(app: &TestApp, refund: Value) {
+    app.sql("UPDATE merchants SET refund_approval_above = 0 WHERE merchant_id = 'demo'").await;
+    app.post("/refunds", refund).await.expect(201);
+    app.sql("UPDATE merchants SET refund_approval_above = NULL WHERE merchant_id = 'demo'").await;
+}
+
+async fn begin_run(service: &Service) -> Result<(), Gone> {
+    let body = json!({"older_than_days": 0, "reason": "the story wants it"});
+    let path = "/admin/settlements/run";
+    let begun = service.ask(Method::POST, path, OPERATOR_OF_PROCESS, Some(&body)).await?;
+    assert_eq!(begun.status, 200, "{}", begun.text);
+    Ok(())
 }
 
 /// Each story has a user of its own.

@@ -67,8 +67,8 @@ impl Story {
     /// What its processes are told besides.
     pub fn vars(self) -> Vec<(&'static str, String)> {
         match self {
-            // A try takes longer than a third of a lease.
-            Self::SlowTask => vec![("TASK_LEASE_MS", "1000".to_owned())],
+            // A try takes longer than a third of a lease, and so does a page.
+            Self::SlowTask | Self::Money(Money::SettleSlowly) => vec![("TASK_LEASE_MS", "1000".to_owned())],
             _ => Vec::new(),
         }
     }

@@ -5,7 +5,7 @@ use payonce::orders::OrderKey;
 use payonce::settlement;
 use serde_json::{Value, json};
 
-use super::{AVAILABLE, EXPENSE};
+use super::{AVAILABLE, EXPENSE, of};
 use crate::support::{Chance, TestApp};
 
 const RECEIVABLE: &str = "USER_RECEIVABLE:demo:u1:CNY";
@@ -35,19 +35,30 @@ async fn stands(app: &TestApp, order_no: &str) -> ((i64, i64, i64), (i64, String
 }
 
 /// An order that is paid through the sandbox, which can give it back.
-async fn sell(app: &TestApp, order_no: &str, amount: i64) -> String {
-    app.order_with(json!({"order_no": order_no, "user_id": "u1", "currency": "CNY", "amount": amount})).await;
+pub(super) async fn sell(app: &TestApp, order_no: &str, amount: i64) -> String {
+    sell_as(app, order_no, json!({"user_id": "u1", "currency": "CNY", "amount": amount})).await
+}
+
+async fn sell_as(app: &TestApp, order_no: &str, mut body: Value) -> String {
+    body["order_no"] = json!(order_no);
+    app.order_with(body).await;
     let paid = app.pay_url(order_no).await.expect(200).text_of("pay_order_id").to_owned();
     app.sandbox_pay(&paid, json!({})).await.expect(200);
     app.run_until_idle().await;
     paid
 }
 
-async fn refund(app: &TestApp, refund_no: &str, amount: i64) {
-    let body = json!({"refund_no": refund_no, "order_no": "A1", "amount": amount});
+pub(super) async fn refund(app: &TestApp, order_no: &str, refund_no: &str, amount: i64) {
+    let body = json!({"refund_no": refund_no, "order_no": order_no, "amount": amount});
     app.post("/refunds", body).await.expect(201);
     app.run_until_idle().await;
     assert_eq!(app.find_refund(refund_no).await["status"], "SUCCEEDED");
+}
+
+/// The channel takes a refund back that it had made.
+async fn take_back(app: &TestApp, paid: &str, refund_no: &str, amount: i64) {
+    let id = app.refund_id(refund_no).await;
+    app.tell_refund(&format!("back-{refund_no}"), &id, paid, amount, "FAILED").await;
 }
 
 #[tokio::test]
@@ -58,18 +69,14 @@ async fn a_refund_claims_back_what_it_costs_and_never_more_than_a_user_has() {
     sell(&app, "A2", 700).await;
     app.settle("A1").await.expect(201);
     assert_eq!(stands(&app, "A1").await, ((10, 0, 10), (0, "SETTLED".into())));
-    let taken_back = async |refund_no: &str, amount: i64| {
-        let id = app.refund_id(refund_no).await;
-        app.tell_refund(&format!("back-{refund_no}"), &id, &paid, amount, "FAILED").await;
-    };
 
     // 5 of 1000 cost a whole unit, because 9.95 is rounded down; the next 50 then cost nothing more.
-    refund(&app, "R1", 5).await;
+    refund(&app, "A1", "R1", 5).await;
     assert_eq!(stands(&app, "A1").await, ((9, 0, 9), (1, "SETTLED".into())));
-    refund(&app, "R2", 50).await;
+    refund(&app, "A1", "R2", 50).await;
     assert_eq!(stands(&app, "A1").await, ((9, 0, 9), (1, "SETTLED".into())));
     // The channel takes the first back: what is left now was paid for by it, and stays paid for.
-    taken_back("R1", 5).await;
+    take_back(&app, &paid, "R1", 5).await;
     assert_eq!(stands(&app, "A1").await, ((9, 0, 9), (1, "SETTLED".into())));
 
     // The balance was spent but for 4: the rest is owed.
@@ -77,16 +84,16 @@ async fn a_refund_claims_back_what_it_costs_and_never_more_than_a_user_has() {
                        "channel": "sandbox", "account": "a"});
     app.post("/withdrawals", spent).await.expect(201);
     app.run_until_idle().await;
-    refund(&app, "R3", 945).await;
+    refund(&app, "A1", "R3", 945).await;
     assert_eq!(stands(&app, "A1").await, ((0, 5, 0), (10, "CLAWED_BACK".into())));
     assert_eq!(app.balances_of("u1").await, [("CNY".to_owned(), 0, 0, 5)]);
 
     // Another commission does not pay the debt off by itself; a refund taken back does, first of all.
     app.settle("A2").await.expect(201);
     assert_eq!(stands(&app, "A2").await, ((7, 5, 7), (0, "SETTLED".into())));
-    taken_back("R3", 945).await;
+    take_back(&app, &paid, "R3", 945).await;
     assert_eq!(stands(&app, "A1").await, ((11, 0, 16), (1, "SETTLED".into())));
-    taken_back("R2", 50).await;
+    take_back(&app, &paid, "R2", 50).await;
     assert_eq!(stands(&app, "A1").await, ((12, 0, 17), (0, "SETTLED".into())));
     assert_eq!(app.find_order("A1").await["settlement"]["clawed_back"], 0);
     let events = app.count_where("outbox", "event = 'settlement.clawed_back'").await;
@@ -112,6 +119,68 @@ async fn a_refund_claims_back_what_it_costs_and_never_more_than_a_user_has() {
         ends.map(|(.., number)| number).collect::<Vec<_>>(),
         ["R1", "R3", "R2"].map(|number| json!(number))
     );
+    app.end().await;
+}
+
+/// An order of 1990 in three lines, 1000 by 0.1, 491 by nothing and 499 by 0.05, which earns 100 + 0 + 24.95 = 124.95.
+/// Of so much that is left of it, 124.95 × left / 1990 is due, rounded down.
+async fn sell_three_lines(app: &TestApp) -> String {
+    for (sku, rate) in [("TEA", "0.1"), ("CUP", "0"), ("POT", "0.05")] {
+        app.stock(sku, 10).await;
+        app.rebate_rule(Some(sku), rate).await;
+    }
+    let paid = sell_as(app, "A1", of("u1", &[("TEA", 2, 500), ("CUP", 1, 491), ("POT", 1, 499)])).await;
+    // Its first line lies behind the others now: whoever reads them must say in which order.
+    app.sql(
+        "UPDATE order_items SET quantity = quantity WHERE line_no = (SELECT min(line_no) FROM order_items)",
+    )
+    .await;
+    paid
+}
+
+#[tokio::test]
+async fn lines_of_different_rates_are_claimed_back_to_the_unit() {
+    let app = TestApp::start().await;
+    let paid = sell_three_lines(&app).await;
+    app.settle("A1").await.expect(201);
+    assert_eq!(stands(&app, "A1").await, ((124, 0, 124), (0, "SETTLED".into())));
+    // 1657 are left: 104.04 are due, and 124 − 104 are claimed back. By the rates of other lines (124.55 or 99.1 in all)
+    // it would be another number.
+    refund(&app, "A1", "R1", 333).await;
+    assert_eq!(stands(&app, "A1").await, ((104, 0, 104), (20, "SETTLED".into())));
+    // 957: 60.09.
+    refund(&app, "A1", "R2", 700).await;
+    assert_eq!(stands(&app, "A1").await, ((60, 0, 60), (64, "SETTLED".into())));
+    // 916: 57.51.
+    refund(&app, "A1", "R3", 41).await;
+    assert_eq!(stands(&app, "A1").await, ((57, 0, 57), (67, "SETTLED".into())));
+    // The second one came to nothing after all. 1616: 101.47.
+    take_back(&app, &paid, "R2", 700).await;
+    assert_eq!(stands(&app, "A1").await, ((101, 0, 101), (23, "SETTLED".into())));
+    app.end().await;
+}
+
+#[tokio::test]
+async fn what_was_settled_of_a_rest_follows_the_same_rates_and_never_grows() {
+    let app = TestApp::start().await;
+    let paid = sell_three_lines(&app).await;
+    refund(&app, "A1", "R1", 333).await;
+    // 1657 are left to earn by: 104.04.
+    let settled = app.settle("A1").await.expect(201).body;
+    assert_eq!((&settled["base_amount"], &settled["commission"]), (&json!(1657), &json!(104)));
+    assert_eq!(stands(&app, "A1").await, ((104, 0, 104), (0, "SETTLED".into())));
+    // 957: 60.09.
+    refund(&app, "A1", "R2", 700).await;
+    assert_eq!(stands(&app, "A1").await, ((60, 0, 60), (44, "SETTLED".into())));
+    // 916: 57.51.
+    refund(&app, "A1", "R3", 41).await;
+    assert_eq!(stands(&app, "A1").await, ((57, 0, 57), (47, "SETTLED".into())));
+    // The one from before the settlement came to nothing after all. 1249: 78.42.
+    take_back(&app, &paid, "R1", 333).await;
+    assert_eq!(stands(&app, "A1").await, ((78, 0, 78), (26, "SETTLED".into())));
+    // 1949: 122.38 would be due, and 104 were given.
+    take_back(&app, &paid, "R2", 700).await;
+    assert_eq!(stands(&app, "A1").await, ((104, 0, 104), (0, "SETTLED".into())));
     app.end().await;
 }
 
@@ -211,9 +280,9 @@ async fn the_largest_order_earns_and_gives_back_to_the_last_unit() {
     let paid = sell(&app, "A1", most).await;
     app.settle("A1").await.expect(201);
     assert_eq!(stands(&app, "A1").await, ((10 * most, 0, 10 * most), (0, "SETTLED".into())));
-    refund(&app, "R1", 1).await;
+    refund(&app, "A1", "R1", 1).await;
     assert_eq!(stands(&app, "A1").await.1, (10, "SETTLED".into()));
-    refund(&app, "R2", most - 1).await;
+    refund(&app, "A1", "R2", most - 1).await;
     assert_eq!(stands(&app, "A1").await, ((0, 0, 0), (10 * most, "CLAWED_BACK".into())));
     let id = app.refund_id("R2").await;
     app.tell_refund("back", &id, &paid, most - 1, "FAILED").await;

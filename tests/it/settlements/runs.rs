@@ -1,11 +1,13 @@
 //! Settling in batches: everything of an age, once, whoever dies meanwhile.
 
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use payonce::infra::duty::Batch;
 use payonce::settlement;
 use serde_json::{Value, json};
 
+use super::claw_back::{refund, sell};
 use crate::commands;
 use crate::support::service::is_full;
 use crate::support::settling::RatesServer;
@@ -181,16 +183,25 @@ async fn an_order_that_cannot_be_settled_keeps_no_other_from_it() {
 }
 
 #[tokio::test]
-async fn a_run_waits_for_a_source_that_is_silent() {
+async fn a_run_waits_for_a_source_that_is_silent_or_refuses_us() {
     let rates = RatesServer::start().await;
     let app = TestApp::start_with(TestOptions { vars: rates.vars(), ..TestOptions::default() }).await;
     app.seed_paid_orders("W", 700, 40, 3).await;
     let run_id = begin(&app, 30).await;
-    rates.says(Some((500, "")));
-    assert!(settlement::run_due(&app.instance.app).await.is_err());
-    let run = run_of(&app, &run_id).await;
-    assert_eq!((&run["status"], &run["settled"]), (&json!("RUNNING"), &json!(0)));
-    assert!(run["last_error"].as_str().is_some_and(|error| error.contains("500")), "{run}");
+    // Away, a token that has expired, no such place, too late, moved elsewhere.
+    for status in [500_u16, 401, 403, 404, 408, 429, 302] {
+        rates.says(Some((status, "{}")));
+        app.clock.advance(Duration::from_secs(6));
+        assert!(settlement::run_due(&app.instance.app).await.is_err(), "{status}");
+        let run = run_of(&app, &run_id).await;
+        assert_eq!(
+            (&run["status"], &run["settled"], &run["skipped"]),
+            (&json!("RUNNING"), &json!(0), &json!(0)),
+            "{status}"
+        );
+        let told = run["last_error"].as_str().is_some_and(|error| error.contains(&status.to_string()));
+        assert!(told, "{run}");
+    }
     rates.says(None);
     app.run_until_idle().await;
     assert_eq!(run_of(&app, &run_id).await["status"], "RUNNING", "it rests a while");
@@ -202,6 +213,67 @@ async fn a_run_waits_for_a_source_that_is_silent() {
         (&json!("DONE"), &json!(700), &Value::Null)
     );
     assert_eq!(run["commissions"], json!({"CNY": 700 * 398}));
+    app.end().await;
+}
+
+/// Of 63 orders the source is wrong about one, and is asked by halves: 13 times, and each takes a while.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_page_that_takes_longer_than_its_lease_stays_with_who_has_begun_it() {
+    let rates = RatesServer::start().await;
+    let vars = [rates.vars(), vec![("TASK_LEASE_MS", "2000".to_owned())]].concat();
+    let cluster = Cluster::start(2, TestOptions { vars, ..TestOptions::default() }).await;
+    let (app, other) = (cluster.first(), cluster.turn(1));
+    app.seed_paid_orders("L", 63, 40, 3).await;
+    app.paid_order("WRONG", json!({"user_id": "wrong", "currency": "CNY", "amount": 1990})).await;
+    let run_id = begin(app, 0).await;
+    rates.delay(400);
+    let is_over = AtomicBool::new(false);
+    let page = async {
+        settlement::run_due(&app.instance.app).await.expect("a page");
+        is_over.store(true, Ordering::SeqCst);
+    };
+    let looks = async {
+        let mut looks = 0;
+        app.eventually("the source is asked", async || rates.calls() > 0).await;
+        while !is_over.load(Ordering::SeqCst) {
+            let found = settlement::run_due(&other.instance.app).await.expect("a look");
+            assert_eq!(found, Batch::Done, "somebody else is at it");
+            looks += 1;
+            tokio::time::sleep(Duration::from_millis(50)).await;
+        }
+        looks
+    };
+    let ((), looks) = tokio::join!(page, looks);
+    assert!(looks > 20, "others look all the while: {looks}");
+    let run = run_of(app, &run_id).await;
+    assert_eq!((&run["status"], &run["settled"], &run["skipped"]), (&json!("DONE"), &json!(63), &json!(1)));
+    assert_eq!(rates.calls(), 13, "nothing was asked twice");
+    cluster.end().await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_run_passes_over_no_order_of_which_a_part_goes_back_meanwhile() {
+    let rates = RatesServer::start().await;
+    let app = TestApp::start_with(TestOptions { vars: rates.vars(), ..TestOptions::default() }).await;
+    for order_no in ["A1", "A2"] {
+        sell(&app, order_no, 1990).await;
+    }
+    let run_id = begin(&app, 0).await;
+    rates.delay(3000);
+    let meanwhile = async {
+        app.eventually("the source is asked", async || rates.calls() == 1).await;
+        refund(&app, "A1", "R1", 1).await;
+        rates.delay(0);
+    };
+    let (page, ()) = tokio::join!(settlement::run_due(&app.instance.app), meanwhile);
+    page.expect("a page");
+    let run = run_of(&app, &run_id).await;
+    assert_eq!((&run["status"], &run["settled"], &run["skipped"]), (&json!("DONE"), &json!(2), &json!(0)));
+    // 1989 × 0.1 × 2 = 397.8, and 398 of the whole.
+    let earned = |settlement: &Value| (settlement["base_amount"].clone(), settlement["commission"].clone());
+    assert_eq!(earned(&app.settlement_of("A1").await), (json!(1989), json!(397)));
+    assert_eq!(earned(&app.settlement_of("A2").await), (json!(1990), json!(398)));
+    assert_eq!(rates.calls(), 2, "of the other one it is not asked again");
     app.end().await;
 }
 
@@ -226,7 +298,13 @@ async fn a_command_settles_by_itself() {
         "{}",
         commands::errors(&done)
     );
-    let logged = "action = 'settlements.run' AND reason = 'the story wants it'";
+    let logged = "action = 'settlements.run' AND reason = 'the story wants it'
+                  AND target LIKE 'sr_%: all merchants, 30 days'";
     assert_eq!((app.count_where("admin_log", logged).await, app.count("settlements").await), (1, 30));
+    let of_one = ["--merchant-id", "demo", "--reason", "of one"];
+    let done = commands::run(&[&asked[..], &of_one].concat(), &environment).await;
+    assert_eq!(commands::json_of(&done)["status"], "DONE", "{}", commands::errors(&done));
+    let logged = "reason = 'of one' AND target LIKE 'sr_%: demo, 30 days'";
+    assert_eq!(app.count_where("admin_log", logged).await, 1);
     app.end().await;
 }

@@ -238,6 +238,22 @@ impl TestApp {
         differences
     }
 
+    /// How many deadlocks PostgreSQL has met. What a connection knows of that is told at its end at the latest, so those
+    /// of the story are gone before.
+    pub async fn deadlocks(&self) -> i64 {
+        let mut conn = self.direct_connection().await;
+        let others = "SELECT EXISTS (SELECT FROM pg_stat_activity WHERE datname = current_database()
+                                     AND backend_type = 'client backend' AND pid <> pg_backend_pid())";
+        for _ in 0..100 {
+            if !sqlx::query_scalar::<_, bool>(others).fetch_one(&mut conn).await.expect("a look") {
+                break;
+            }
+            tokio::time::sleep(std::time::Duration::from_millis(20)).await;
+        }
+        let met = "SELECT deadlocks FROM pg_stat_database WHERE datname = current_database()";
+        sqlx::query_scalar(met).fetch_one(&mut conn).await.expect("a row")
+    }
+
     /// Runs a statement past the service.
     pub async fn sql(&self, statement: &str) {
         let mut conn = self.direct_connection().await;
