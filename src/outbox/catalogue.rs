@@ -42,6 +42,9 @@ const fn summary(event: &Event) -> &'static str {
         Event::WithdrawalFinished { .. } => "A withdrawal came to its end",
         Event::UsageCharged { .. } => "Metered work was charged",
         Event::UsageCycleCharged { .. } => "A user's cycle was paid for, in advance",
+        Event::UsageHoldExhausted { .. } => {
+            "Metered work passed what could be set aside for it, and should stop"
+        }
         Event::UsageHoldExpired { .. } => "A hold ran out before its work was confirmed",
     }
 }
@@ -129,6 +132,15 @@ fn usage_examples() -> Vec<Event> {
             cycle: "2026-11".to_owned(),
             charged: 4000,
             currency,
+        },
+        Event::UsageHoldExhausted {
+            hold_id: hold_id(),
+            user_id: user_id(),
+            product_code: "tokens".to_owned(),
+            units: 1200,
+            held: 500,
+            currency,
+            reason: "INSUFFICIENT_BALANCE",
         },
         Event::UsageHoldExpired {
             hold_id: hold_id(),

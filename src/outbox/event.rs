@@ -155,6 +155,23 @@ pub enum Event {
         /// Of what.
         currency: Currency,
     },
+    /// Work passed what could be set aside for it, and should stop. Told once of each hold.
+    UsageHoldExhausted {
+        /// The hold.
+        hold_id: String,
+        /// Whose work.
+        user_id: String,
+        /// Of which product.
+        product_code: String,
+        /// What was used by then.
+        units: i64,
+        /// Minor units that are set aside for it.
+        held: i64,
+        /// Of what.
+        currency: Currency,
+        /// `INSUFFICIENT_BALANCE` or `QUOTA_EXCEEDED`.
+        reason: &'static str,
+    },
     /// A hold ran out before its work was confirmed, and its money is free again.
     UsageHoldExpired {
         /// The hold.
@@ -187,6 +204,7 @@ impl Event {
             Self::WithdrawalFinished { .. } => "withdrawal.finished",
             Self::UsageCharged { .. } => "usage.charged",
             Self::UsageCycleCharged { .. } => "usage.cycle_charged",
+            Self::UsageHoldExhausted { .. } => "usage.hold_exhausted",
             Self::UsageHoldExpired { .. } => "usage.hold_expired",
         }
     }

@@ -3,7 +3,8 @@
 //! A message is `{"merchant_id", "hold_id", "message_id", "cumulative_units", "final"}`: a report of progress, or with
 //! `final: true` the last one, which is charged. One that comes twice changes nothing. One that can never be done (it
 //! cannot be read, names nothing, or comes for a hold that does not take it any more) goes to the queue beside, for a
-//! person; one that meets a database that is away comes again, and one that meets a defect once more.
+//! person; one that meets a database that is away comes again, and one that meets a defect once more. Whoever reports so
+//! hears that the work should stop by the event `usage.hold_exhausted`.
 
 use futures_util::future::join_all;
 use serde::Deserialize;
@@ -78,7 +79,7 @@ async fn read(app: &App, letter: &Letter) -> Fate {
         }
     };
     match apply(app, &message).await {
-        // Heard all the same; nobody waits here for the word to stop.
+        // Heard all the same; the word to stop goes out as an event.
         Ok(()) | Err(UsageError::Refused(Refusal::InsufficientBalance | Refusal::QuotaExceeded(_))) => {
             Fate::Done
         }

@@ -99,6 +99,7 @@ impl Wanted {
             late: false,
             status: HoldStatus::Held,
             extensions: 0,
+            exhausted: false,
             expires_at: now + time::Duration::seconds(new.expires_in),
             created_at: now,
             version: 1,
@@ -152,7 +153,7 @@ impl Desk {
 
     /// Hears of usage: its maximum counts, in whatever order it comes, and each message once. What passes the estimate
     /// is set aside too; where that cannot be, the report is heard all the same, and the work should stop, until a repeat
-    /// finds what it takes.
+    /// finds what it takes. The first time of a hold that is announced too: who reports by the broker has no answer.
     pub(super) fn report(&mut self, hold: &mut Hold, report: &Report) -> Result<(), Refusal> {
         let units = report.cumulative_units.count();
         let is_known = self.is_known(hold, &report.message_id, units)?;
@@ -312,7 +313,13 @@ impl Desk {
         if counts.is_ok() {
             self.count(hold, counted);
         }
-        counts.and(self.set_aside_more(hold, used))
+        let extended = counts.and(self.set_aside_more(hold, used));
+        match extended {
+            Err(Refusal::InsufficientBalance) => self.announce_exhaustion(hold, "INSUFFICIENT_BALANCE"),
+            Err(Refusal::QuotaExceeded(_)) => self.announce_exhaustion(hold, "QUOTA_EXCEEDED"),
+            _ => {}
+        }
+        extended
     }
 
     fn set_aside_more(&mut self, hold: &mut Hold, used: i64) -> Result<(), Refusal> {
@@ -361,6 +368,23 @@ impl Desk {
         let (hold_id, seq, from) = (hold.hold_id.clone(), hold.version, hold.status);
         self.notes.changes.push(Change { hold_id, seq, from, to, event });
         hold.status = to;
+    }
+
+    /// Once: the hold remembers it.
+    fn announce_exhaustion(&mut self, hold: &mut Hold, reason: &'static str) {
+        if std::mem::replace(&mut hold.exhausted, true) {
+            return;
+        }
+        let event = Event::UsageHoldExhausted {
+            hold_id: hold.hold_id.to_string(),
+            user_id: hold.user_id.to_string(),
+            product_code: hold.product_code.to_string(),
+            units: hold.units.unwrap_or(0),
+            held: hold.held,
+            currency: hold.currency,
+            reason,
+        };
+        self.notes.events.push((hold.merchant_id.clone(), event));
     }
 
     /// What was paid for its cycle was told when it was.

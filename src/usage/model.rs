@@ -186,6 +186,8 @@ pub struct Hold {
     pub status: HoldStatus,
     /// How often more was set aside for it.
     pub extensions: i32,
+    /// Whether more was once wanted than there was.
+    pub exhausted: bool,
     /// When it runs out.
     pub expires_at: OffsetDateTime,
     /// When it was made.

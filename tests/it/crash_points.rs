@@ -163,6 +163,12 @@ async fn whatever_a_dead_process_left_in_the_middle_is_driven_to_an_end() {
     );
 }
 
+/// What is told at the end of work is told above.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_report_in_the_middle_of_work_is_heard_by_the_heir_of_whoever_died_with_it() {
+    die_at_each(Story::Metering(Metering::ProgressOverBroker), &["usage.act"]).await;
+}
+
 async fn die_at_each(story: Story, names: &[&str]) -> Vec<Death> {
     let broker = if story.is_on_broker() { Some(Broker::fresh().await) } else { None };
     let mut vars = broker.as_ref().map(Broker::vars).unwrap_or_default();

@@ -2,6 +2,9 @@
 //! headers that lie, signatures that are nearly right. They are refused, the service's memory stays flat, and
 //! customers notice nothing.
 
+use std::cell::Cell;
+use std::time::{Duration, Instant};
+
 use reqwest::Method;
 use serde_json::json;
 
@@ -29,4 +32,15 @@ async fn sell(shop: &Shop, service: &Service, order_no: &str) {
     };
     service.until("the order is paid", is_paid).await.expect("alive");
     service.ask_once(Method::GET, "/readyz", "", None).await.expect("alive").expect(200);
+}
+
+/// Sells until something is over; gives how many customers were served meanwhile, and the longest that one of them took.
+async fn sell_until(shop: &Shop, service: &Service, name: &str, is_over: &Cell<bool>) -> (usize, Duration) {
+    let (mut sales, mut slowest) = (0, Duration::ZERO);
+    while !is_over.get() {
+        let since = Instant::now();
+        sell(shop, service, &format!("{name}-{sales}")).await;
+        (sales, slowest) = (sales + 1, slowest.max(since.elapsed()));
+    }
+    (sales, slowest)
 }

@@ -12,6 +12,8 @@ use tokio::io::AsyncWriteExt;
 
 use crate::support::{Chance, Cluster, Doomed, OPERATOR, Reply, SECRET_KEY, TestApp, TestOptions, seconds};
 
+mod every_post;
+
 fn order(order_no: &str) -> Value {
     json!({"order_no": order_no, "user_id": "u1", "currency": "CNY", "amount": 1990})
 }

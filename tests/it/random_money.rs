@@ -1,17 +1,24 @@
-//! Random lives of orders, users and their money, in one shop whose service is killed now and then and whose channel is
-//! silent or refuses: after every step every invariant holds, and in the end nothing is in the middle.
+//! Random lives of orders, users and their money, in one shop whose service is killed now and then, between requests and in
+//! the middle of them, and whose channel is silent or refuses: after every step every invariant holds, and in the end
+//! nothing is in the middle.
 //!
 //! 120 steps by default, 3,000 with `PAYONCE_FULL=1`; `SEED=…` plays one again.
+
+use std::collections::BTreeMap;
+use std::time::Duration;
 
 use payonce::audit::{self, CheckKind};
 use payonce::channels::sandbox::{FaultKind, FaultOp};
 use reqwest::Method;
 use serde_json::{Value, json};
+use tokio::time::sleep;
 
-use crate::support::service::{OPERATOR_OF_PROCESS, Service, Shop, is_full};
+use crate::support::service::{Gone, OPERATOR_OF_PROCESS, Service, Shop, is_full};
 use crate::support::{Chance, Reply};
 
 const USERS: [&str; 3] = ["u1", "u2", "u3"];
+/// Requests that move money, of each of which some must have died.
+const DEADLY: [&str; 3] = ["/refunds", "/settlements", "/withdrawals"];
 
 /// What a step does. Weights: the more often a step stands in [`STEPS`], the more often it is taken.
 #[derive(Clone, Copy, Debug)]
@@ -55,6 +62,8 @@ struct World {
     /// Orders that were paid, with the attempt that did.
     paid: Vec<(String, String)>,
     refunds: usize,
+    /// Requests whose process was killed before they were answered, by path.
+    deaths: BTreeMap<String, usize>,
 }
 
 impl World {
@@ -63,7 +72,8 @@ impl World {
         shop.app.rebate_rule(None, "0.07").await;
         shop.app.user_level("u2", "1.3").await;
         let service = Some(shop.serve("").await);
-        Self { shop, service, chance: Chance::new(), numbers: 0, paid: Vec::new(), refunds: 0 }
+        let (chance, deaths) = (Chance::new(), BTreeMap::new());
+        Self { shop, service, chance, numbers: 0, paid: Vec::new(), refunds: 0, deaths }
     }
 
     fn number(&mut self, prefix: &str) -> String {
@@ -79,13 +89,21 @@ impl World {
         USERS[self.chance.one_of(USERS.len())]
     }
 
-    /// Asks, and asks the same again of the next process when this one died.
+    /// Asks, and asks the same again of the next process when this one died, which it does in the middle of some requests.
     async fn ask(&mut self, path: &str, token: &str, body: &Value) -> Reply {
+        let (is_doomed, pause) = (self.chance.one_of(4) == 0, self.chance.pause(8_000));
+        let is_awaited = DEADLY.contains(&path) && !self.deaths.contains_key(path);
+        let mut doom = (is_doomed || is_awaited).then_some(pause);
         loop {
             let service = self.service.as_ref().expect("a service");
-            match service.ask(Method::POST, path, token, Some(body)).await {
+            let asked = service.ask(Method::POST, path, token, Some(body));
+            let (answer, is_struck) = strike_within(service, doom.take(), asked).await;
+            if is_struck || answer.is_err() {
+                self.restart().await;
+            }
+            match answer {
                 Ok(reply) => return reply,
-                Err(_) => self.restart().await,
+                Err(Gone) => *self.deaths.entry(path.to_owned()).or_default() += 1,
             }
         }
     }
@@ -95,7 +113,7 @@ impl World {
     }
 
     async fn restart(&mut self) {
-        if let Some(service) = self.service.take() {
+        if let Some(service) = self.service.take().filter(|service| !service.is_dead()) {
             service.kill().await;
         }
         self.service = Some(self.shop.serve("").await);
@@ -190,6 +208,24 @@ impl World {
     }
 }
 
+/// Kills the service after that pause, where the answer is not here before; gives what came, and whether it was killed.
+async fn strike_within<T>(
+    service: &Service,
+    pause: Option<Duration>,
+    asked: impl Future<Output = T>,
+) -> (T, bool) {
+    let Some(pause) = pause else { return (asked.await, false) };
+    let mut asked = std::pin::pin!(asked);
+    tokio::select! {
+        biased;
+        answer = &mut asked => (answer, false),
+        () = sleep(pause) => {
+            service.strike();
+            (asked.await, true)
+        }
+    }
+}
+
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn whatever_becomes_of_money_the_books_are_right_after_every_step() {
     let mut world = World::open().await;
@@ -209,10 +245,14 @@ async fn whatever_becomes_of_money_the_books_are_right_after_every_step() {
         service.kill().await;
     }
     println!(
-        "{} orders, {} refunds, {} numbers in {steps} steps",
+        "{} orders, {} refunds, {} numbers in {steps} steps; died with {:?}",
         world.paid.len(),
         world.refunds,
-        world.numbers
+        world.numbers,
+        world.deaths
     );
+    for path in DEADLY {
+        assert!(world.deaths.contains_key(path), "none died with POST {path}");
+    }
     world.shop.app.end().await;
 }

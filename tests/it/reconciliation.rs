@@ -9,7 +9,7 @@ use serde_json::{Value, json};
 
 use crate::support::service::is_full;
 use crate::support::statements::{Line, assert_explained, sandbox_csv};
-use crate::support::{Chance, SECRET_KEY, TestApp, TestOptions};
+use crate::support::{Chance, SECRET_KEY, TestApp, TestOptions, until_waiting};
 
 mod bad_statements;
 mod charges;
@@ -162,18 +162,6 @@ fn trade(receipt: Value) -> String {
 
 fn rfc3339(at: time::OffsetDateTime) -> String {
     at.format(&time::format_description::well_known::Rfc3339).expect("a time")
-}
-
-/// Returns when so many sessions wait for rows that others hold.
-async fn until_waiting(app: &TestApp, sessions: i64) {
-    // The service's role is not shown what other sessions wait for.
-    let mut watcher = app.direct_connection().await;
-    let waiting = "SELECT count(*) FROM pg_stat_activity
-                   WHERE datname = current_database() AND wait_event_type = 'Lock'";
-    let since = std::time::Instant::now();
-    while sqlx::query_scalar::<_, i64>(waiting).fetch_one(&mut watcher).await.expect("a count") < sessions {
-        assert!(since.elapsed() < Duration::from_secs(10), "{sessions} sessions never wait");
-    }
 }
 
 /// An order that is paid and told of: its pay order and its trade.
@@ -367,6 +355,7 @@ async fn a_comparison_that_is_killed_again_and_again_finds_and_mends_everything_
         app.clock.advance(Duration::from_secs(26));
     }
     println!("{deaths} deaths");
+    assert!(deaths > 0, "nobody died");
     let run = app.reconciliation(&id).await;
     assert_explained(&run);
     assert_found(&app.differences(&run).await, &fates, true);

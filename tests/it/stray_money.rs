@@ -41,6 +41,22 @@ async fn late_money_goes_back_and_everybody_sees_it() {
 }
 
 #[tokio::test]
+async fn money_that_went_astray_goes_back_alone_also_above_what_an_operator_must_approve() {
+    let app = TestApp::start().await;
+    app.sql("UPDATE merchants SET refund_approval_above = 100 WHERE merchant_id = 'demo'").await;
+    app.late_money("S1").await;
+    app.run_until_idle().await;
+    let order = app.find_order("S1").await;
+    assert_eq!(stray_of(&order), ("REFUNDED", "LATE_PAYMENT", 1990, "CNY"));
+    assert_eq!(order["refunds"][0]["status"], "SUCCEEDED");
+    // What is asked for waits.
+    app.paid("S2").await;
+    let asked = app.post("/refunds", json!({"refund_no": "R", "order_no": "S2"})).await.expect(201);
+    assert_eq!(asked.text_of("status"), "AWAITING_APPROVAL");
+    app.end().await;
+}
+
+#[tokio::test]
 async fn money_for_a_paid_order_goes_back_whichever_attempt_took_it() {
     let app = TestApp::start().await;
     let first = app.order_to_pay("S2").await;

@@ -318,6 +318,35 @@ async fn a_key_with_currency_and_fx_version_is_another_one_for_each() {
 }
 
 #[tokio::test]
+async fn a_key_in_another_currency_is_another_hold_at_a_price_of_its_own() {
+    let app = TestApp::start().await;
+    app.top_up("T", "u1", 1_000).await;
+    app.order_with(
+        json!({"order_no": "D", "user_id": "u1", "currency": "USD", "amount": 1_000, "kind": "TOPUP"}),
+    )
+    .await;
+    let link = app.pay_url("D").await.expect(200);
+    app.sandbox_pay(link.text_of("pay_order_id"), json!({})).await.expect(200);
+    app.run_until_idle().await;
+    app.tokens_with("1", json!({"key_scope": "REQUEST_CURRENCY_FX"})).await.expect(200);
+    app.tokens_with("3", json!({"key_scope": "REQUEST_CURRENCY_FX", "currency": "USD"})).await.expect(200);
+
+    let yuan = app.held("k1", "u1", 100).await;
+    let in_dollars = hold_with("k1", "u1", 100, json!({"currency": "USD"}));
+    let dollars = app.post("/usage/holds", in_dollars.clone()).await.expect(201);
+    assert_ne!(dollars.text_of("hold_id"), yuan);
+    assert_eq!(app.post("/usage/holds", in_dollars).await.expect(200).body, dollars.body);
+    assert_eq!(
+        app.balances_of("u1").await,
+        [("CNY".to_owned(), 900, 100, 0), ("USD".to_owned(), 700, 300, 0)]
+    );
+    app.confirm(&yuan, Some(50)).await.expect(200);
+    app.confirm(dollars.text_of("hold_id"), Some(50)).await.expect(200);
+    assert_eq!(app.balances_of("u1").await, [("CNY".to_owned(), 950, 0, 0), ("USD".to_owned(), 850, 0, 0)]);
+    app.end().await;
+}
+
+#[tokio::test]
 async fn what_is_wrong_moves_nothing() {
     let app = TestApp::start().await;
     app.top_up("T", "u1", 1_000).await;

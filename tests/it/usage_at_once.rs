@@ -8,8 +8,11 @@ use payonce::ids::{HoldId, MerchantId, MessageId};
 use payonce::usage::{self, Report, Units};
 use serde_json::{Value, json};
 
-use crate::support::metering::{hold, hold_with};
+use crate::support::metering::hold;
 use crate::support::{Chance, TestApp, TestOptions, seconds};
+
+mod crowds;
+mod ends;
 
 /// With Redis and without.
 fn with_and_without_locks() -> [Option<String>; 2] {
@@ -67,6 +70,30 @@ async fn a_hundred_clients_spend_one_balance_to_the_last_cent_and_no_further() {
         assert_eq!(made, 100, "never below zero, and never refused while there is something left");
         assert_eq!(app.cny_of("u1").await, (5, 1_000));
         app.assert_books_balance().await;
+        other.instance.app.db.close().await;
+        app.end().await;
+    }
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn who_asks_for_exactly_what_there_is_gets_it_however_many_ask_at_once() {
+    for redis_url in with_and_without_locks() {
+        let app = start(redis_url).await;
+        let other = beside(&app).await;
+        app.top_up("T1", "u1", 1_000).await;
+        app.top_up("T2", "u2", 100_000).await;
+        app.tokens("1").await;
+        let take = |n: usize, user: &'static str| {
+            let app = if n.is_multiple_of(2) { &app } else { &other };
+            async move { app.post("/usage/holds", hold(&format!("k{n}"), user, 10)).await.expect(201) }
+        };
+        join_all((0..100).map(|n| take(n, "u1"))).await;
+        assert_eq!(app.cny_of("u1").await, (0, 1_000));
+        // The same of a quota.
+        app.tokens_with("1", json!({"cycle_quota": 1_000})).await.expect(200);
+        join_all((0..100).map(|n| take(n, "u2"))).await;
+        let more = app.post("/usage/holds", hold("more", "u2", 1)).await;
+        assert_eq!(more.problem(422), "QUOTA_EXCEEDED");
         other.instance.app.db.close().await;
         app.end().await;
     }
@@ -184,74 +211,6 @@ async fn batches_that_want_more_and_batches_that_free_do_not_wait_in_a_circle() 
     for n in 0..20 {
         assert_eq!(app.cny_of(&format!("u{n}")).await, (1_000 - 6 * 35, 0));
     }
-    app.end().await;
-}
-
-#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_confirm_and_an_expiry_in_the_same_instant_charge_exactly_once() {
-    let app = start(Some("redis://127.0.0.1:1".to_owned())).await;
-    let mut chance = Chance::new();
-    app.top_up("T", "u1", 10_000).await;
-    app.tokens("1").await;
-    let mut ids = Vec::new();
-    for n in 0..60 {
-        let body = hold_with(&format!("k{n}"), "u1", 100, json!({"expires_in": 60}));
-        ids.push(app.post("/usage/holds", body).await.expect(201).text_of("hold_id").to_owned());
-    }
-    app.clock.advance(seconds(60));
-    let pauses: Vec<Duration> = ids.iter().map(|_| chance.pause(30_000)).collect();
-    let confirms = ids.iter().zip(pauses).map(|(id, pause)| {
-        let app = &app;
-        async move {
-            tokio::time::sleep(pause).await;
-            app.confirm(id, Some(50)).await.expect(200)
-        }
-    });
-    let expiry = async {
-        for _ in 0..8 {
-            usage::expire_due(&app.instance.app).await.expect("a batch");
-            tokio::time::sleep(Duration::from_millis(4)).await;
-        }
-    };
-    let (confirmed, ()) = tokio::join!(join_all(confirms), expiry);
-    let late = confirmed.iter().filter(|answer| answer.body["late"] == true).count();
-    println!("{late} of {} were late", ids.len());
-    assert_eq!(app.cny_of("u1").await, (7_000, 0));
-    assert_eq!(app.told("usage.charged").await, 60);
-    assert_eq!(app.told("usage.hold_expired").await, i64::try_from(late).expect("small"));
-    app.end().await;
-}
-
-#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn sixty_four_clients_on_one_user_harm_nobody() {
-    let app = start(None).await;
-    let busy = beside(&app).await;
-    app.top_up("T", "u1", 100_000).await;
-    app.top_up("T2", "u2", 100_000).await;
-    app.tokens("1").await;
-    let client = |number: usize, user: &'static str, rounds: usize| {
-        let (app, name) = (&busy, format!("c{number}"));
-        async move {
-            let mut slowest = Duration::ZERO;
-            for n in 0..rounds {
-                let since = Instant::now();
-                let id = app.held(&format!("{name}-{n}"), user, 10).await;
-                app.report(&id, "m1", 12).await.expect(200);
-                app.confirm(&id, None).await.expect(200);
-                slowest = slowest.max(since.elapsed());
-            }
-            slowest
-        }
-    };
-    let crowd = join_all((0..64).map(|n| client(n, "u1", 4)));
-    let (crowd, alone) = tokio::join!(crowd, client(64, "u2", 20));
-    let slowest = *crowd.iter().max().expect("a crowd");
-    println!("the slowest of the crowd took {slowest:?}, of the other user {alone:?}");
-    // Another user shares the instance with the crowd, and waits for none of its rows.
-    assert!(alone <= 2 * slowest, "{alone:?}");
-    assert_eq!(deadlocks(&app, [busy]).await, 0);
-    assert_eq!(app.cny_of("u1").await, (100_000 - 64 * 4 * 12, 0));
-    assert_eq!(app.cny_of("u2").await, (100_000 - 20 * 12, 0));
     app.end().await;
 }
 

@@ -7,11 +7,15 @@ use payonce::usage;
 use serde_json::{Value, json};
 
 use crate::support::servers::{Broker, send_letter};
-use crate::support::{TestApp, TestOptions};
+use crate::support::{TestApp, TestOptions, metric, stores};
 
 async fn start(broker: &Broker) -> TestApp {
-    let vars = vec![("AMQP_URL", broker.url.clone()), ("AMQP_PREFIX", broker.prefix.clone())];
-    let app = TestApp::start_with(TestOptions { vars, ..TestOptions::default() }).await;
+    start_with(broker, TestOptions::default()).await
+}
+
+async fn start_with(broker: &Broker, mut options: TestOptions) -> TestApp {
+    options.vars.extend([("AMQP_URL", broker.url.clone()), ("AMQP_PREFIX", broker.prefix.clone())]);
+    let app = TestApp::start_with(options).await;
     app.top_up("T", "u1", 1_000).await;
     app.tokens("1").await;
     // The queues come to be.
@@ -75,6 +79,32 @@ async fn reports_of_usage_also_come_over_the_broker_and_once() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_stream_that_is_only_told_of_over_the_broker_hears_once_that_it_should_stop() {
+    let broker = Broker::fresh().await;
+    let app = start(&broker).await;
+    let id = app.held("k1", "u1", 300).await;
+    tell(&broker, &message(&id, "m1", 1_000)).await;
+    until(&app, "it is heard", async || app.standing(&id).await.1 == 1_000).await;
+    assert_eq!(app.told("usage.hold_exhausted").await, 0, "all of it was there");
+    for (name, units) in [("m2", 1_001), ("m3", 1_002)] {
+        tell(&broker, &message(&id, name, units)).await;
+        until(&app, "it is heard", async || app.standing(&id).await.3 == Some(units)).await;
+    }
+    assert_eq!(app.report(&id, "m4", 1_003).await.problem(422), "INSUFFICIENT_BALANCE");
+    let told: Vec<Value> =
+        sqlx::query_scalar("SELECT payload FROM outbox WHERE event = 'usage.hold_exhausted'")
+            .fetch_all(app.instance.app.db.pool())
+            .await
+            .expect("events");
+    let expected = json!({"hold_id": id, "user_id": "u1", "product_code": "tokens", "units": 1_001, "held": 1_000,
+                          "currency": "CNY", "reason": "INSUFFICIENT_BALANCE"});
+    assert_eq!(told, [expected]);
+    assert_eq!(waiting(&broker, "usage.report.dead").await, 0);
+    broker.clear().await;
+    app.end().await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn what_can_never_be_done_goes_to_a_person_and_holds_nobody_up() {
     let broker = Broker::fresh().await;
     let app = start(&broker).await;
@@ -101,6 +131,90 @@ async fn what_can_never_be_done_goes_to_a_person_and_holds_nobody_up() {
     until(&app, "the others wait for a person", async || waiting(&broker, "usage.report.dead").await == 11)
         .await;
     assert_eq!(app.cny_of("u1").await, (750, 0));
+    broker.clear().await;
+    app.end().await;
+}
+
+/// Makes the database refuse the first messages that are to be marked as heard: a defect, and nothing that passes.
+async fn refuse(app: &TestApp, times: i64) {
+    app.sql(&format!(
+        "CREATE SEQUENCE refused;
+         CREATE FUNCTION refuse() RETURNS trigger LANGUAGE plpgsql SECURITY DEFINER AS $$ BEGIN
+             IF nextval('public.refused') <= {times} THEN RAISE 'a defect'; END IF;
+             RETURN NEW; END $$;
+         CREATE TRIGGER refuse BEFORE INSERT ON usage_messages FOR EACH ROW EXECUTE FUNCTION refuse()"
+    ))
+    .await;
+}
+
+/// Takes the defect away; gives how often a message met the database.
+async fn mend(app: &TestApp) -> i64 {
+    let mut conn = app.direct_connection().await;
+    let met =
+        sqlx::query_scalar("SELECT last_value FROM refused").fetch_one(&mut conn).await.expect("a count");
+    app.sql("DROP TRIGGER refuse ON usage_messages; DROP FUNCTION refuse(); DROP SEQUENCE refused").await;
+    met
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn what_meets_a_defect_once_is_heard_when_it_comes_again() {
+    let broker = Broker::fresh().await;
+    let app = start(&broker).await;
+    let id = app.held("k1", "u1", 300).await;
+    refuse(&app, 1).await;
+    tell(&broker, &message(&id, "m1", 400)).await;
+    until(&app, "it is heard", async || app.standing(&id).await == ("HELD".into(), 400, 0, Some(400))).await;
+    assert_eq!(mend(&app).await, 2, "it came twice");
+    refuse(&app, 1).await;
+    tell(&broker, &final_message(&id, "m2", 450)).await;
+    until(&app, "it is charged", async || app.standing(&id).await.0 == "CONFIRMED").await;
+    assert_eq!(mend(&app).await, 2, "it came twice");
+    until(&app, "nothing is left", async || waiting(&broker, "usage.report").await == 0).await;
+    assert_eq!(waiting(&broker, "usage.report.dead").await, 0);
+    assert_eq!((app.cny_of("u1").await, app.told("usage.charged").await), ((550, 0), 1));
+    broker.clear().await;
+    app.end().await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn what_meets_a_defect_that_stays_comes_once_more_and_then_waits_for_a_person() {
+    let broker = Broker::fresh().await;
+    let app = start(&broker).await;
+    let id = app.held("k1", "u1", 300).await;
+    refuse(&app, i64::MAX).await;
+    tell(&broker, &final_message(&id, "m1", 250)).await;
+    until(&app, "it waits for a person", async || waiting(&broker, "usage.report.dead").await > 0).await;
+    assert_eq!(mend(&app).await, 2, "once more, and not for ever");
+    tell(&broker, &message(&id, "m2", 200)).await;
+    until(&app, "the next one is heard", async || app.standing(&id).await.3 == Some(200)).await;
+    assert_eq!(waiting(&broker, "usage.report.dead").await, 1);
+    assert_eq!(app.cny_of("u1").await, (700, 300));
+    broker.clear().await;
+    app.end().await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn while_the_database_is_away_reports_come_again_and_none_is_set_aside() {
+    let broker = Broker::fresh().await;
+    let mut postgres = stores::private_postgres().await;
+    let vars = vec![("DATABASE_ACQUIRE_MS", "500".to_owned())];
+    let options = TestOptions { database_url: Some(postgres.url()), vars, ..TestOptions::default() };
+    let app = start_with(&broker, options).await;
+    let (id, other) = (app.held("k1", "u1", 300).await, app.held("k2", "u1", 300).await);
+    let again = async || metric(&app, "payonce_usage_messages_total", &[("outcome", "again")]).await;
+    let before = again().await;
+    postgres.kill().await.expect("killed");
+    tell(&broker, &message(&id, "m1", 350)).await;
+    tell(&broker, &final_message(&other, "m1", 200)).await;
+    // Also what came before, and is given back for the second time.
+    until(&app, "they come again and again", async || again().await >= before + 5.0).await;
+    assert_eq!(waiting(&broker, "usage.report.dead").await, 0);
+    postgres.restart().await.expect("restarted");
+    until(&app, "it is charged", async || app.standing(&other).await.0 == "CONFIRMED").await;
+    until(&app, "it is heard", async || app.standing(&id).await == ("HELD".into(), 350, 0, Some(350))).await;
+    until(&app, "nothing is left", async || waiting(&broker, "usage.report").await == 0).await;
+    assert_eq!(waiting(&broker, "usage.report.dead").await, 0);
+    assert_eq!((app.cny_of("u1").await, app.told("usage.charged").await), ((450, 350), 1));
     broker.clear().await;
     app.end().await;
 }

@@ -2,9 +2,10 @@
 
 use serde_json::json;
 use sqlx::{Executor, raw_sql};
+use time::{Date, Month};
 
-use crate::support::TestApp;
 use crate::support::metering::{hold, hold_with};
+use crate::support::{TestApp, seconds};
 
 /// What is used of the only cycle.
 async fn used(app: &TestApp) -> i64 {
@@ -49,6 +50,37 @@ async fn a_quota_counts_what_was_charged_before_there_was_one() {
 }
 
 #[tokio::test]
+async fn a_hold_stays_in_the_month_in_which_it_was_taken_and_the_next_month_begins_anew() {
+    let app = TestApp::start().await;
+    app.top_up("T", "u1", 1_000).await;
+    app.tokens_with("1", json!({"cycle_quota": 100})).await.expect(200);
+    // Half a minute before the year is over.
+    let (now, year) = (app.clock.now(), app.clock.now().year());
+    let next_year =
+        Date::from_calendar_date(year + 1, Month::January, 1).expect("a day").midnight().assume_utc();
+    app.clock.advance((next_year - now).try_into().expect("forward"));
+    app.clock.set_back(seconds(30));
+    let (one, two) = (app.held("k1", "u1", 60).await, app.held("k2", "u1", 40).await);
+    assert_eq!(app.post("/usage/holds", hold("k3", "u1", 1)).await.problem(422), "QUOTA_EXCEEDED");
+
+    app.clock.advance(seconds(60));
+    assert_eq!(app.post("/usage/holds", hold("k1", "u1", 60)).await.expect(200).text_of("hold_id"), one);
+    app.confirm(&one, Some(50)).await.expect(200);
+    app.held("k3", "u1", 100).await;
+    assert_eq!(app.post("/usage/holds", hold("k4", "u1", 1)).await.problem(422), "QUOTA_EXCEEDED");
+    // Of the old month there is left what was given back of it.
+    app.report(&two, "m1", 50).await.expect(200);
+    assert_eq!(app.report(&two, "m2", 51).await.problem(422), "QUOTA_EXCEEDED");
+    let cycles: Vec<(String, i64)> =
+        sqlx::query_as("SELECT cycle, used_units FROM usage_cycles ORDER BY cycle")
+            .fetch_all(app.instance.app.db.pool())
+            .await
+            .expect("cycles");
+    assert_eq!(cycles, [(format!("{year}-12"), 100), (format!("{}-01", year + 1), 100)]);
+    app.end().await;
+}
+
+#[tokio::test]
 async fn a_report_within_what_a_hold_counts_for_leaves_its_cycle_alone() {
     let app = TestApp::start().await;
     app.top_up("T", "u1", 1_000).await;
@@ -69,7 +101,11 @@ async fn a_report_within_what_a_hold_counts_for_leaves_its_cycle_alone() {
     owner.execute("ROLLBACK").await.expect("free");
     assert_eq!(row().await, before, "it was not written");
     app.report(&one, "m2", 60).await.expect(200);
-    assert_eq!(app.report(&two, "m1", 41).await.problem(422), "QUOTA_EXCEEDED");
+    assert_eq!(app.told("usage.hold_exhausted").await, 0);
+    for (message, units) in [("m1", 41), ("m2", 42), ("m2", 42)] {
+        assert_eq!(app.report(&two, message, units).await.problem(422), "QUOTA_EXCEEDED");
+    }
+    assert_eq!(app.told("usage.hold_exhausted").await, 1);
     assert_eq!(used(&app).await, 100);
     app.end().await;
 }

@@ -116,18 +116,20 @@ pub(super) const CHECKS: &[Definition] = &[
     check!(
         "usage_announced",
         Always,
-        "a hold's charge, its expiry and its cycle's fee are told once each with what they took, and nothing else of it",
+        "a hold's charge, its exhaustion, its expiry and its cycle's fee are told once each with what they took, and nothing else of it",
         "SELECT format('hold %s: %s and charged %s, announced as %s with %s', coalesce(hold.hold_id, told.hold_id),
                        coalesce(hold.status, 'not there'), coalesce(hold.charged, 0), coalesce(tale, 'nothing'),
                        coalesce(told.charged, 0))
          FROM (SELECT hold_id, status, charged,
                       concat_ws(' ', CASE WHEN carries_fee THEN 'usage.cycle_charged' END,
+                                CASE WHEN exhausted THEN 'usage.hold_exhausted' END,
                                 CASE WHEN status = 'EXPIRED' OR late THEN 'usage.hold_expired' END,
                                 CASE WHEN status = 'CONFIRMED' THEN 'usage.charged' END) AS due
                FROM usage_holds) AS hold
          FULL JOIN (SELECT payload ->> 'hold_id' AS hold_id, string_agg(event, ' ' ORDER BY id) AS tale,
                            sum((payload ->> 'charged')::bigint) AS charged
-                    FROM outbox WHERE event IN ('usage.charged', 'usage.hold_expired', 'usage.cycle_charged')
+                    FROM outbox
+                    WHERE event IN ('usage.charged', 'usage.hold_exhausted', 'usage.hold_expired', 'usage.cycle_charged')
                     GROUP BY 1) AS told ON told.hold_id = hold.hold_id
          WHERE hold.due IS DISTINCT FROM coalesce(tale, '') OR hold.charged <> coalesce(told.charged, 0)",
     ),

@@ -93,17 +93,38 @@ fn alipays_list_is_read_as_gbk_and_in_its_zip() {
     );
     assert_eq!(lines[1].at, datetime!(2026-06-05 15:59:59 UTC));
 
-    // The member that sums up comes first here; names are what such programs write.
+    // The member that sums up comes first here, and but for its name it is like the other.
+    let names = ["20887_20260605_业务明细(汇总).csv", "20887_20260605_业务明细.csv"];
+    let in_gbk = names.map(|name| GBK.encode(name).0.into_owned());
+    let in_utf8 = names.map(|name| name.as_bytes().to_vec());
+    for [sums, details] in [in_gbk, in_utf8] {
+        let zipped = zip_of_names(&[(&sums, &gbk), (&details, &gbk)]);
+        assert_eq!(try_read(Format::Alipay, day, &zipped), Ok(lines.clone()), "{details:?}");
+        assert_eq!(try_read(Format::Alipay, day, &zipped[..zipped.len() / 2]), Err(Fault::Truncated));
+    }
+}
+
+/// A zip whose members have these bytes for names, and that does not say how they are written.
+fn zip_of_names(members: &[(&[u8], &[u8])]) -> Vec<u8> {
+    let stand_in = |place: usize, name: &[u8]| place.to_string().repeat(name.len()).into_bytes();
     let mut zip = ZipWriter::new(Cursor::new(Vec::new()));
-    for (name, content) in
-        [("20887_20260605_业务明细(汇总).csv", &b"#"[..]), ("20887_20260605_业务明细.csv", &gbk)]
-    {
-        zip.start_file(name, SimpleFileOptions::default()).unwrap();
+    for (place, (name, content)) in members.iter().enumerate() {
+        let stand_in = String::from_utf8(stand_in(place, name)).unwrap();
+        zip.start_file(stand_in, SimpleFileOptions::default()).unwrap();
         zip.write_all(content).unwrap();
     }
-    let zipped = zip.finish().unwrap().into_inner();
-    assert_eq!(try_read(Format::Alipay, day, &zipped), Ok(lines));
-    assert_eq!(try_read(Format::Alipay, day, &zipped[..zipped.len() / 2]), Err(Fault::Truncated));
+    let mut zipped = zip.finish().unwrap().into_inner();
+    for (place, (name, _)) in members.iter().enumerate() {
+        let stand_in = stand_in(place, name);
+        let is_it = |at: &usize| zipped[*at..].starts_with(&stand_in);
+        let places: Vec<usize> = (0..zipped.len()).filter(is_it).collect();
+        // Before its content, and in the table at the end.
+        assert_eq!(places.len(), 2);
+        for at in places {
+            zipped[at..at + name.len()].copy_from_slice(name);
+        }
+    }
+    zipped
 }
 
 #[test]

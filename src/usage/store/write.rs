@@ -118,6 +118,7 @@ async fn write(
         &column(&added, |(key, _)| key.product_code.as_str()) as &[&str],
         &column(&added, |(key, _)| key.cycle.as_str()) as &[&str],
         &column(&added, |(_, units)| **units),
+        &column(moved, |hold| hold.exhausted),
     )
     .fetch_one(conn)
     .await?;

@@ -316,6 +316,7 @@ const SEEDS: &[Seed] = &[
     }),
     (Rule::HeardIsTrue, |h| h.hears("usage.charged", &json!({"hold_id": "l", "charged": 0, "late": false}))),
     (Rule::HeardIsTrue, |h| h.hears("usage.hold_expired", &json!({"hold_id": "h", "units": 8}))),
+    (Rule::HeardIsTrue, |h| h.hears("usage.hold_exhausted", &json!({"hold_id": "h", "units": 11}))),
     (Rule::HeardIsTrue, |h| h.says("refund.finished", "status", &json!("FAILED"))),
     (Rule::HeardIsTrue, |h| h.says("withdrawal.finished", "status", &json!("SUCCEEDED"))),
     (Rule::HeardIsTrue, |h| h.says("order.closed", "close_reason", &json!("TIMEOUT"))),

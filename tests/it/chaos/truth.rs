@@ -88,6 +88,14 @@ const NEWS: &[News] = &[
         besides: nothing,
     },
     News {
+        name: "usage.hold_exhausted",
+        of: &[Kind::Hold],
+        named_by: "hold_id",
+        stands: &["HELD", "RELEASED", "EXPIRED", "CONFIRMED"],
+        says: &["user_id", "product_code", "currency"],
+        besides: was_used,
+    },
+    News {
         name: "usage.hold_expired",
         of: &[Kind::Hold],
         named_by: "hold_id",
@@ -118,10 +126,14 @@ fn follows_a_refund(there: &Index, settlement: &Thing, said: &Value) -> bool {
     there.all(Kind::Refund).any(is_it)
 }
 
+fn was_used(_: &Index, hold: &Thing, said: &Value) -> bool {
+    said["units"].as_i64() <= hold.reads("units").as_i64()
+}
+
 /// Work may go on after its hold, and then is charged late.
-fn ran_out(_: &Index, hold: &Thing, said: &Value) -> bool {
+fn ran_out(there: &Index, hold: &Thing, said: &Value) -> bool {
     let did = hold.reads("status") == "EXPIRED" || hold.reads("late") == true;
-    did && said["units"].as_i64() <= hold.reads("units").as_i64()
+    did && was_used(there, hold, said)
 }
 
 /// What was heard and is not so.

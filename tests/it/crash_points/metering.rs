@@ -15,6 +15,7 @@ pub enum Metering {
     SetProduct,
     Hold,
     ReportOverBroker,
+    ProgressOverBroker,
     Expire,
     OldMark,
 }
@@ -29,7 +30,9 @@ impl Metering {
         app.tokens("1").await;
         match self {
             Self::SetProduct | Self::Hold => {}
-            Self::ReportOverBroker => drop(app.held(number, number, 300).await),
+            Self::ReportOverBroker | Self::ProgressOverBroker => {
+                drop(app.held(number, number, 300).await);
+            }
             Self::Expire => {
                 let body = hold_with(number, number, 300, json!({"expires_in": 1}));
                 app.post("/usage/holds", body).await.expect(201);
@@ -58,10 +61,11 @@ impl Metering {
                 let made = service.post("/usage/holds", &hold(number, number, 300)).await?;
                 assert!(made.status < 202, "{}", made.text);
             }
-            Self::ReportOverBroker => {
+            Self::ReportOverBroker | Self::ProgressOverBroker => {
                 let hold_id = hold_of(&shop.app, number).await;
+                let is_final = self == Self::ReportOverBroker;
                 let message = json!({"merchant_id": "demo", "hold_id": hold_id, "message_id": "m1",
-                                     "cumulative_units": 200, "final": true});
+                                     "cumulative_units": if is_final { 200 } else { 400 }, "final": is_final});
                 let queue = format!("{}.usage.report", shop.var("AMQP_PREFIX"));
                 send_letter(shop.var("AMQP_URL"), &queue, message.to_string().as_bytes()).await;
             }
@@ -80,6 +84,9 @@ impl Metering {
             }
             Self::Hold => hold_is("status = 'HELD' AND held = 300").await,
             Self::ReportOverBroker => hold_is("status = 'CONFIRMED' AND charged = 200").await,
+            Self::ProgressOverBroker => {
+                hold_is("status = 'HELD' AND units = 400 AND held = 400 AND extensions = 1").await
+            }
             Self::Expire => hold_is("status = 'EXPIRED'").await,
             Self::OldMark => {
                 app.count_where("usage_messages", &format!("message_id = '{number}'")).await == 0

@@ -59,7 +59,9 @@ impl Story {
         match self {
             Self::ExpireOnBroker | Self::HopOnBroker => true,
             Self::Telling(story) => matches!(story, Telling::Broker),
-            Self::Metering(story) => matches!(story, Metering::ReportOverBroker),
+            Self::Metering(story) => {
+                matches!(story, Metering::ReportOverBroker | Metering::ProgressOverBroker)
+            }
             _ => false,
         }
     }

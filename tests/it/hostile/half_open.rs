@@ -11,7 +11,7 @@ use tokio::net::{TcpSocket, TcpStream};
 use tokio::task::JoinSet;
 use tokio::time::sleep;
 
-use super::sell;
+use super::{sell, sell_until};
 use crate::support::raw::{self, Closed};
 use crate::support::service::{Service, Shop, is_full};
 use crate::support::usage::Usage;
@@ -104,15 +104,7 @@ async fn wave(shop: &Shop, service: &Service, name: &str, manners: &[Manner], si
         }
         peak
     };
-    let selling = async {
-        let (mut sales, mut slowest) = (0, Duration::ZERO);
-        while !is_over.get() {
-            let since = Instant::now();
-            sell(shop, service, &format!("{name}-{sales}")).await;
-            (sales, slowest) = (sales + 1, slowest.max(since.elapsed()));
-        }
-        (sales, slowest)
-    };
+    let selling = sell_until(shop, service, name, &is_over);
     let (ended, peak, (sales, slowest)) = tokio::join!(holding, watching, selling);
     Wave { ended, peak, sales, slowest }
 }

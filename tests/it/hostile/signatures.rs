@@ -1,6 +1,7 @@
 //! Signatures that are nearly right: ten thousand over HTTP and a hundred thousand before the verifier itself;
 //! `PAYONCE_FULL=1` makes that a hundred thousand and a million.
 
+use std::cell::Cell;
 use std::time::{Duration, Instant};
 
 use futures_util::stream::{self, StreamExt};
@@ -10,6 +11,7 @@ use payonce::channels::sandbox::signature::HEADER;
 use reqwest::header::{HeaderMap, HeaderValue};
 use sha2::{Digest, Sha224, Sha256, Sha512, Sha512_256};
 
+use super::{sell, sell_until};
 use crate::support::service::{Service, Shop, is_full};
 use crate::support::{Chance, SANDBOX_SECRET, TestApp};
 
@@ -271,6 +273,18 @@ async fn send(service: &Service, message: &Message) -> (u16, String) {
     (answer.status().as_u16(), answer.text().await.expect("text"))
 }
 
+/// A thousand forged ones, none of which is believed.
+async fn flood(service: &Service, forger: &mut Forger) {
+    let forged: Vec<Message> = (0..1000).map(|_| forger.forge()).collect();
+    let believed: Vec<_> = stream::iter(&forged)
+        .map(async |message| (message, send(service, message).await))
+        .buffer_unordered(32)
+        .filter(|(_, (status, text))| std::future::ready((*status, text.as_str()) != (400, "FAIL")))
+        .collect()
+        .await;
+    assert!(believed.is_empty(), "{believed:?}");
+}
+
 #[tokio::test]
 async fn ten_thousand_forged_callbacks_are_refused_and_the_true_one_is_taken_after_them() {
     let shop = Shop::open().await;
@@ -283,14 +297,7 @@ async fn ten_thousand_forged_callbacks_are_refused_and_the_true_one_is_taken_aft
     let rows = shop.app.row_counts().await;
     let mut before = service.usage();
     for round in 0..if is_full() { 101 } else { 11 } {
-        let forged: Vec<Message> = (0..1000).map(|_| forger.forge()).collect();
-        let believed: Vec<_> = stream::iter(&forged)
-            .map(async |message| (message, send(&service, message).await))
-            .buffer_unordered(32)
-            .filter(|(_, (status, text))| std::future::ready((*status, text.as_str()) != (400, "FAIL")))
-            .collect()
-            .await;
-        assert!(believed.is_empty(), "{believed:?}");
+        flood(&service, &mut forger).await;
         // The first thousand are there to warm up.
         if round == 0 {
             before = service.usage();
@@ -303,6 +310,31 @@ async fn ten_thousand_forged_callbacks_are_refused_and_the_true_one_is_taken_aft
     assert_eq!(shop.app.status_of("S1").await, "PENDING");
     assert_eq!(send(&service, &forger.genuine).await, (200, "SUCCESS".to_owned()));
     assert_eq!(shop.app.status_of("S1").await, "PAID");
+    service.kill().await;
+    shop.end().await;
+}
+
+#[tokio::test]
+async fn while_forged_callbacks_pour_in_customers_are_served() {
+    let shop = Shop::open().await;
+    let service = shop.serve("").await;
+    let id = shop.app.order_to_pay("S1").await;
+    let (body, signature) = true_callback(&shop.app, &id).await;
+    let mut forger = Forger::new(&body, &signature);
+    sell(&shop, &service, "first").await;
+    let is_over = Cell::new(false);
+    let pouring = async {
+        for _ in 0..if is_full() { 30 } else { 5 } {
+            flood(&service, &mut forger).await;
+        }
+        is_over.set(true);
+    };
+    let ((), (sales, slowest)) = tokio::join!(pouring, sell_until(&shop, &service, "beside", &is_over));
+    println!("{sales} sales, {slowest:?} at most");
+    assert!(sales > 0 && slowest < Duration::from_secs(5), "{sales} sales, {slowest:?}");
+    assert_eq!(shop.app.status_of("S1").await, "PENDING");
+    assert_eq!(send(&service, &forger.genuine).await, (200, "SUCCESS".to_owned()));
+    shop.settle("after the flood").await;
     service.kill().await;
     shop.end().await;
 }

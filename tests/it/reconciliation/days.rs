@@ -5,6 +5,7 @@ use std::time::Duration;
 use payonce::infra::duty::Batch;
 use payonce::reconciliation;
 use serde_json::json;
+use time::{Date, Month, OffsetDateTime};
 
 use super::{paid, start};
 use crate::support::statements::{assert_explained, sandbox_csv};
@@ -95,6 +96,48 @@ async fn every_day_begins_by_itself_at_its_time_also_those_that_were_missed() {
     app.run_until_idle().await;
     assert_eq!(app.count_where("reconciliations", "status = 'DONE'").await, 4);
     app.end().await;
+}
+
+/// In its night the clocks of Berlin change, in March and in October.
+fn last_sunday(year: i32, month: Month) -> Date {
+    let last = Date::from_calendar_date(year, month, 31).expect("a month of 31 days");
+    last - time::Duration::days(i64::from(last.weekday().number_days_from_sunday()))
+}
+
+#[tokio::test]
+async fn a_day_begins_once_also_where_its_time_does_not_come_or_comes_twice() {
+    // Minutes behind midnight in UTC at which half past two comes: in March there is none in the night of the change, and
+    // half past three is meant; in October there are two, and the second one is.
+    for (month, due) in [(Month::March, [90, 30, 30]), (Month::October, [90, 90, 90])] {
+        let vars = vec![("RECON_AT", "02:30".to_owned()), ("RECON_TZ", "Europe/Berlin".to_owned())];
+        let app = TestApp::start_with(TestOptions { vars, ..TestOptions::default() }).await;
+        let now = app.clock.now();
+        let changes = [0, 1].map(|more| last_sunday(now.year() + more, month));
+        let change = changes.into_iter().find(|change| *change - now.date() > time::Duration::days(3));
+        let change = change.expect("this year or next");
+        let noon = (change - time::Duration::DAY).with_hms(12, 0, 0).expect("noon").assume_utc();
+        app.clock.advance((noon - now).try_into().expect("forward"));
+        // The days before it that nobody was here for.
+        reconciliation::begin_daily(&app.instance.app).await.expect("begun");
+        for _ in 0..3 * 48 {
+            reconciliation::begin_daily(&app.instance.app).await.expect("a look");
+            app.clock.advance(Duration::from_secs(30 * 60));
+        }
+        let begun = "SELECT day, created_at FROM reconciliations WHERE day >= $1 ORDER BY day";
+        let begun: Vec<(Date, OffsetDateTime)> = sqlx::query_as(begun)
+            .bind(change - time::Duration::DAY)
+            .fetch_all(app.instance.app.db.pool())
+            .await
+            .expect("days");
+        assert_eq!(begun.len(), due.len(), "{begun:?}");
+        for ((day, at), due) in begun.into_iter().zip(due) {
+            let due = (day + time::Duration::DAY).midnight().assume_utc() + time::Duration::minutes(due);
+            assert!((0..29).contains(&(at - due).whole_minutes()), "{day} began at {at} and not at {due}");
+        }
+        assert_eq!(app.count_where("reconciliations", "round > 1").await, 0);
+        app.run_until_idle().await;
+        app.end().await;
+    }
 }
 
 #[tokio::test]

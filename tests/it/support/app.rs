@@ -404,6 +404,18 @@ impl TestApp {
     }
 }
 
+/// Returns when so many sessions wait for rows that others hold.
+pub async fn until_waiting(app: &TestApp, sessions: i64) {
+    // The service's role is not shown what other sessions wait for.
+    let mut watcher = app.direct_connection().await;
+    let waiting = "SELECT count(*) FROM pg_stat_activity
+                   WHERE datname = current_database() AND wait_event_type = 'Lock'";
+    let since = std::time::Instant::now();
+    while sqlx::query_scalar::<_, i64>(waiting).fetch_one(&mut watcher).await.expect("a count") < sessions {
+        assert!(since.elapsed() < Duration::from_secs(10), "{sessions} sessions never wait");
+    }
+}
+
 /// A figure of `/metrics`, of the series with all these labels; nothing counted yet is zero. The figures are
 /// the process's, so other stories count too: compare before and after, and expect "at least".
 pub async fn metric(app: &TestApp, name: &str, labels: &[(&str, &str)]) -> f64 {

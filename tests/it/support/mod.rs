@@ -30,7 +30,9 @@ pub mod unfinished;
 pub mod usage;
 mod worker;
 
-pub use app::{OPERATOR, PUBLISHABLE_KEY, SANDBOX_SECRET, SECRET_KEY, TestApp, TestOptions, metric};
+pub use app::{
+    OPERATOR, PUBLISHABLE_KEY, SANDBOX_SECRET, SECRET_KEY, TestApp, TestOptions, metric, until_waiting,
+};
 pub use chance::Chance;
 pub use cluster::Cluster;
 pub use crash::Doomed;

@@ -237,6 +237,11 @@ impl Service {
         process.kill().await.expect("killed");
     }
 
+    /// `kill -9` in the middle of whatever it is asked.
+    pub fn strike(&self) {
+        self.process.lock().expect("no panic").start_kill().expect("alive");
+    }
+
     /// Sends a request until it is answered, or nobody is there any more.
     async fn send(&self, request: impl Fn() -> RequestBuilder) -> Result<Response, Gone> {
         loop {

@@ -101,6 +101,12 @@ pub(super) const SEEDS: &[Seed] = &[
         "INSERT INTO outbox (merchant_id, event, event_version, payload, created_at)
          VALUES ('m', 'usage.charged', 1, '{\"hold_id\": \"uh_none\", \"charged\": 0}', '2029-12-31 12:00')",
     ),
+    seed("usage_announced", "UPDATE usage_holds SET exhausted = true WHERE hold_id = 'uh_h'"),
+    seed(
+        "usage_announced",
+        "INSERT INTO outbox (merchant_id, event, event_version, payload, created_at)
+         VALUES ('m', 'usage.hold_exhausted', 1, '{\"hold_id\": \"uh_c\"}', '2029-12-31 12:00')",
+    ),
     seed("usage_shortfall_reported", "UPDATE exceptions SET kind = 'CONTRADICTION' WHERE subject = 'uh_l'"),
     seed("usage_shortfall_reported", "DELETE FROM exceptions WHERE subject = 'uh_l'"),
     seed("hold_overdue", "UPDATE usage_holds SET expires_at = '2029-12-31 23:58' WHERE hold_id = 'uh_h'"),

@@ -1,0 +1,125 @@
+//! A hold is confirmed while its time runs out: it ends once, whichever comes first.
+
+use std::time::{Duration, Instant};
+
+use futures_util::future::join_all;
+use payonce::usage;
+use serde_json::json;
+use sqlx::Executor;
+
+use super::start;
+use crate::support::metering::hold_with;
+use crate::support::{Chance, TestApp, seconds, until_waiting};
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_confirm_and_an_expiry_in_the_same_instant_charge_exactly_once() {
+    let app = start(Some("redis://127.0.0.1:1".to_owned())).await;
+    let mut chance = Chance::new();
+    app.top_up("T", "u1", 10_000).await;
+    app.tokens("1").await;
+    let mut ids = Vec::new();
+    for n in 0..60 {
+        let body = hold_with(&format!("k{n}"), "u1", 100, json!({"expires_in": 60}));
+        ids.push(app.post("/usage/holds", body).await.expect(201).text_of("hold_id").to_owned());
+    }
+    app.clock.advance(seconds(60));
+    let pauses: Vec<Duration> = ids.iter().map(|_| chance.pause(30_000)).collect();
+    let confirms = ids.iter().zip(pauses).map(|(id, pause)| {
+        let app = &app;
+        async move {
+            tokio::time::sleep(pause).await;
+            app.confirm(id, Some(50)).await.expect(200)
+        }
+    });
+    let expiry = async {
+        for _ in 0..8 {
+            usage::expire_due(&app.instance.app).await.expect("a batch");
+            tokio::time::sleep(Duration::from_millis(4)).await;
+        }
+    };
+    let (confirmed, ()) = tokio::join!(join_all(confirms), expiry);
+    let late = confirmed.iter().filter(|answer| answer.body["late"] == true).count();
+    println!("{late} of {} were late", ids.len());
+    assert_eq!(app.cny_of("u1").await, (7_000, 0));
+    assert_eq!(app.told("usage.charged").await, 60);
+    assert_eq!(app.told("usage.hold_expired").await, i64::try_from(late).expect("small"));
+    app.end().await;
+}
+
+/// Whoever writes down the end of a hold stops there for as long as the gate is shut. It is no wait for a row, so nobody
+/// loses patience.
+async fn build_gate(app: &TestApp) {
+    app.sql(
+        "CREATE FUNCTION gate() RETURNS trigger LANGUAGE plpgsql AS $$ BEGIN
+             WHILE NOT pg_try_advisory_xact_lock(1) LOOP PERFORM pg_sleep(0.005); END LOOP;
+             RETURN NEW; END $$;
+         CREATE TRIGGER gate BEFORE INSERT ON usage_history FOR EACH ROW WHEN (NEW.from_status IS NOT NULL)
+             EXECUTE FUNCTION gate()",
+    )
+    .await;
+}
+
+/// Returns when somebody stands at the gate, with the hold in hand.
+async fn until_at_the_gate(app: &TestApp) {
+    let mut watcher = app.direct_connection().await;
+    let at_it = "SELECT count(*) FROM pg_stat_activity
+                 WHERE datname = current_database() AND wait_event = 'PgSleep'";
+    let since = Instant::now();
+    while sqlx::query_scalar::<_, i64>(at_it).fetch_one(&mut watcher).await.expect("a count") == 0 {
+        assert!(since.elapsed() < seconds(10), "nobody comes to the gate");
+    }
+}
+
+/// A hold whose time is over and that nobody ended yet.
+async fn overdue(app: &TestApp, key: &str) -> String {
+    let body = hold_with(key, "u1", 100, json!({"expires_in": 60}));
+    let id = app.post("/usage/holds", body).await.expect(201).text_of("hold_id").to_owned();
+    app.clock.advance(seconds(60));
+    id
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn whichever_of_a_confirm_and_an_expiry_has_the_hold_the_other_finds_its_end() {
+    let app = start(Some("redis://127.0.0.1:1".to_owned())).await;
+    app.top_up("T", "u1", 10_000).await;
+    app.tokens("1").await;
+    build_gate(&app).await;
+    let expire = async || {
+        usage::expire_due(&app.instance.app).await.expect("a batch");
+    };
+    let mut late = 0;
+    for round in 1..=4 {
+        let id = overdue(&app, &format!("k{round}")).await;
+        let mut gate = app.direct_connection().await;
+        gate.execute("SELECT pg_advisory_lock(1)").await.expect("shut");
+        let is_expired_first = round % 2 == 0;
+        let confirmed = if is_expired_first {
+            let confirming = async {
+                until_at_the_gate(&app).await;
+                app.confirm(&id, Some(50)).await
+            };
+            let opening = async {
+                // The confirm waits for the hold.
+                until_waiting(&app, 1).await;
+                gate.execute("SELECT pg_advisory_unlock(1)").await.expect("open");
+            };
+            tokio::join!(expire(), confirming, opening).1
+        } else {
+            let passing_over = async {
+                until_at_the_gate(&app).await;
+                expire().await;
+                assert_eq!(app.standing(&id).await, ("HELD".into(), 100, 0, None));
+                gate.execute("SELECT pg_advisory_unlock(1)").await.expect("open");
+            };
+            tokio::join!(app.confirm(&id, Some(50)), passing_over).0
+        };
+        late += i64::from(is_expired_first);
+        assert_eq!(confirmed.expect(200).body["late"], is_expired_first);
+        expire().await;
+        assert_eq!(app.standing(&id).await, ("CONFIRMED".into(), 0, 50, Some(50)));
+        assert_eq!(app.cny_of("u1").await, (10_000 - 50 * round, 0));
+        assert_eq!(app.told("usage.charged").await, round);
+        assert_eq!(app.told("usage.hold_expired").await, late);
+    }
+    app.end().await;
+}
