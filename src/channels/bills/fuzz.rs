@@ -164,7 +164,7 @@ proptest! {
         let end = match format {
             Format::Alipay => {
                 let (mark, ..) = GBK.encode("业务明细列表结束");
-                whole.windows(mark.len()).position(|window| window == &*mark).expect("an end")
+                whole.windows(mark.len()).rposition(|window| window == &*mark).expect("an end")
             }
             _ => whole.len() - 6,
         };

@@ -172,6 +172,22 @@ fn a_title_with_times_of_its_own_moves_no_column_and_one_that_is_a_whole_line_is
 }
 
 #[test]
+fn a_title_that_says_that_the_list_ends_does_not_end_it() {
+    let day = date!(2026 - 06 - 05);
+    let list = ALIPAY.split("#交易合计").next().expect("a list without totals");
+    for text in [ALIPAY, list] {
+        let read_with = |title: &str| {
+            let text = text.replace("茶，绿, and `more`", title);
+            try_read(Format::Alipay, day, &GBK.encode(&text).0)
+        };
+        let plain = read_with("茶");
+        assert_eq!(plain.as_ref().map(Vec::len), Ok(2));
+        assert_eq!(read_with("业务明细列表结束"), plain);
+        assert_eq!(read_with("#----业务明细列表结束----,"), plain);
+    }
+}
+
+#[test]
 fn of_several_lists_in_a_zip_the_one_with_the_transactions_is_read() {
     let day = date!(2026 - 06 - 05);
     let (gbk, ..) = GBK.encode(ALIPAY);
