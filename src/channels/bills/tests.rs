@@ -271,6 +271,9 @@ fn what_is_wrong_with_a_file_has_a_name() {
         (Format::Stripe, day, STRIPE.replace(",usd,", ",usdt,").into(), Fault::Currency),
         (Format::Stripe, day, STRIPE.replace("-500,0,-500", "-500.5,0,-500.5").into(), Fault::Malformed),
         (Format::Stripe, day, STRIPE[..STRIPE.len() - 8].into(), Fault::Truncated),
+        (Format::Stripe, day, STRIPE[..STRIPE.len() - 1].into(), Fault::Truncated),
+        // Each cell is there, and the last one would be another refund.
+        (Format::Stripe, day, STRIPE.split("_2\ntxn_3").next().unwrap().into(), Fault::Truncated),
         (Format::Stripe, date!(2026 - 06 - 07), STRIPE.into(), Fault::OtherDay),
         (Format::Sandbox, day, SANDBOX.replace("#end,2,2000\n", "").into(), Fault::Truncated),
         (Format::Sandbox, day, SANDBOX.replace("#end,2,2000", "#end,2").into(), Fault::Truncated),
