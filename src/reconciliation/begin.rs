@@ -182,3 +182,12 @@ pub async fn begin_daily(app: &App) -> Result<Batch, DutyError> {
     }
     Ok(Batch::Done)
 }
+/// Whether the database knows the time zone by which days are begun.
+///
+/// # Errors
+/// When it cannot be reached.
+pub async fn knows_time_zone(app: &App) -> Result<bool, DbError> {
+    let time_zone = &app.config.reconciliation.time_zone;
+    store::knows_time_zone(&mut app.db.conn().await?, time_zone, app.now()).await
+}
+

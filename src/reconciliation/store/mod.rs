@@ -20,6 +20,6 @@ pub(super) use items::{
 };
 pub(super) use lines::{copy_lines, delete_lines, delete_old_lines, neighbours};
 pub(super) use runs::{
-    Claimed, Daily, NewRun, begin_again, claim, due_days, find_of_day, insert, is_compared, last_done, list,
-    note_place, rest, set_status,
+    Claimed, Daily, NewRun, begin_again, claim, due_days, find_of_day, insert, is_compared, knows_time_zone,
+    last_done, list, note_place, rest, set_status,
 };
