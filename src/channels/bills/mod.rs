@@ -61,7 +61,7 @@ words! {
         OtherDay = "OTHER_DAY",
         /// It is not what this channel sends.
         OtherChannel = "OTHER_CHANNEL",
-        /// A currency that does not exist, or that this channel does not have.
+        /// A currency that does not exist, that this channel does not have, or that none of its payments had here.
         Currency = "CURRENCY",
         /// Its bytes are not the text that this channel writes.
         Encoding = "ENCODING",
