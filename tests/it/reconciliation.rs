@@ -21,6 +21,7 @@ mod given_back;
 mod given_back_races;
 mod interruptions;
 mod listed;
+mod others;
 mod reads;
 mod second_looks;
 mod speed;
