@@ -22,6 +22,7 @@ use crate::infra::duty::Duty;
 use crate::infra::http_client;
 use crate::infra::served::Serving;
 use crate::infra::telemetry;
+use crate::reconciliation;
 use crate::workers;
 
 /// Which parts of the service an instance runs.
@@ -66,6 +67,11 @@ pub enum StartError {
     /// The thread that has the connections cannot be started.
     #[error("the thread that has the connections cannot be started")]
     Door(#[source] std::io::Error),
+    /// A setting that only the database can judge.
+    #[error(
+        "RECON_TZ: expected a time zone as PostgreSQL knows it, such as UTC or Asia/Shanghai; it does not know `{0}`"
+    )]
+    TimeZone(String),
     /// The sandbox cannot be put together.
     #[error("the sandbox cannot be set up")]
     Sandbox(#[source] Box<dyn std::error::Error + Send + Sync>),
@@ -103,8 +109,21 @@ pub struct Instance {
 /// [`StartError`] says what cannot be used.
 pub async fn start(config: Config, roles: Roles, clock: Clock, ids: Ids) -> Result<Instance, StartError> {
     let instance = open(config, roles, clock, ids).await?;
+    check_time_zone(&instance.app).await?;
     instance.begin_duties(roles);
     Ok(instance)
+}
+
+/// Only the database knows which time zones there are. While it is away that is left to whoever goes by them.
+async fn check_time_zone(app: &App) -> Result<(), StartError> {
+    match reconciliation::knows_time_zone(app).await {
+        Ok(true) => Ok(()),
+        Ok(false) => Err(StartError::TimeZone(app.config.reconciliation.time_zone.clone())),
+        Err(error) => {
+            tracing::warn!(%error, "whether the database knows RECON_TZ could not be asked");
+            Ok(())
+        }
+    }
 }
 
 /// Opens an instance that answers, but does nothing by itself: tests drive its duties by hand.

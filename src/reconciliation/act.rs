@@ -25,9 +25,6 @@ const ITEMS: i64 = 10;
 const MAX_ATTEMPTS: i32 = 12;
 /// What becomes of a difference that nobody here may decide over.
 const WAITS: &str = "waits for a decision";
-/// Why a difference comes back to a person that was decided over already.
-const UNDECIDED: &str =
-    "its order does not take it any more, so it may give money back: waits for a decision";
 
 /// Takes up a batch of differences.
 ///
@@ -106,12 +103,16 @@ async fn step(app: &App, item: &Item) -> Result<Next, DutyError> {
         Done::GivenUp(outcome) => end(app, item, ItemEvent::GivenUp, &outcome).await?,
         Done::Chargeable(why) => {
             let charge = Item { action: ItemAction::Charge, moves_money: true, ..item.clone() };
-            return Ok(decide_over(app, &charge, ItemEvent::ChargeDecided, Some(&why)).await?);
+            return Ok(decide_over(app, &charge, ItemEvent::AnswerDecided, Some(&why)).await?);
+        }
+        Done::Stray(why) => {
+            let stray = Item { moves_money: true, ..item.clone() };
+            return Ok(decide_over(app, &stray, ItemEvent::AnswerDecided, Some(&why)).await?);
         }
         Done::Charged => count(item, ItemEvent::Applied),
-        Done::Undecided => {
+        Done::Undecided(why) => {
             let item = Item { moves_money: true, ..item.clone() };
-            end(app, &item, ItemEvent::LeftToAPerson, UNDECIDED).await?;
+            end(app, &item, ItemEvent::LeftToAPerson, &format!("{why}: {WAITS}")).await?;
         }
         Done::Later(why) | Done::Silent(why) => leave(app, item, &why).await?,
     }

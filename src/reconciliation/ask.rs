@@ -4,9 +4,10 @@ use super::carry_out::Done;
 use super::charge::settle_short;
 use super::model::{Class, Item};
 use crate::app::App;
-use crate::channels::{CallError, Channel, PayoutState, RefundState, StatementKind, TradeState};
+use crate::channels::{CallError, Channel, Payment, PayoutState, RefundState, StatementKind, TradeState};
 use crate::infra::duty::DutyError;
-use crate::pay;
+use crate::pay::report::{self, Origin, Report};
+use crate::pay::{self, Attempt};
 use crate::refunds::{self, Applied, RefundReport, Source};
 use crate::withdrawals;
 
@@ -46,6 +47,9 @@ async fn ask_about_payment(app: &App, channel: &dyn Channel, item: &Item) -> Res
         let is_short = item.class == Class::MissingThere;
         return if is_short { settle_short(app, item, &said).await } else { Ok(still(&said)) };
     };
+    if item.class == Class::MissingHere {
+        return apply_answer(app, item, &attempt, payment).await;
+    }
     let (said, amount) = (payment.money, payment.money.amount.minor());
     let is_ours = payment.transaction_id == item.channel_id
         && (Some(amount), said.currency) == (item.ours, item.currency);
@@ -53,6 +57,37 @@ async fn ask_about_payment(app: &App, channel: &dyn Channel, item: &Item) -> Res
         return Ok(Done::Explained(format!("the channel confirms {said} in trade {}", item.channel_id)));
     }
     Ok(still(&format!("the channel says of it: {said} in trade {}", payment.transaction_id)))
+}
+
+/// The money of a line that we had not heard of, and that is not what was asked for: what the channel itself says of it is
+/// applied, as if it had called us. What may give money back by that is decided over first; where the statement says
+/// otherwise, by a person alone, and one of both is still to be put right.
+async fn apply_answer(
+    app: &App,
+    item: &Item,
+    attempt: &Attempt,
+    payment: Payment,
+) -> Result<Done, DutyError> {
+    let (money, trade) = (payment.money, payment.transaction_id.clone());
+    let said = format!("the channel says of it: {money} in trade {trade}");
+    if trade != item.channel_id {
+        return Ok(still(&said));
+    }
+    let is_as_listed = (Some(money.amount.minor()), money.currency) == (item.theirs, item.currency);
+    let report = Report::of_attempt(attempt, TradeState::Paid(payment), Origin::Statement);
+    let verdict = if item.moves_money && (is_as_listed || item.decided_by.is_some()) {
+        Some(report::apply(app, &report).await?)
+    } else {
+        report::pay_or_nothing(app, &report).await?
+    };
+    Ok(match verdict {
+        Some(verdict) if is_as_listed => Done::Applied(format!("{said}: {verdict}")),
+        Some(verdict) => still(&format!("{said}: {verdict}; its statement says otherwise")),
+        None if is_as_listed => Done::Stray(format!("{said}, which its order does not take")),
+        None => Done::Undecided(format!(
+            "{said}, which its order does not take, and its statement says otherwise"
+        )),
+    })
 }
 
 const fn word_of(state: &TradeState) -> &'static str {

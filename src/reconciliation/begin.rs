@@ -5,14 +5,16 @@ use time::{Date, Duration, OffsetDateTime, UtcOffset};
 use super::compare::RECORDED_FOR;
 use super::error::ReconciliationError;
 use super::model::{DayEvent, Reconciliation, Source};
-use super::store::{self, Daily, NewRun};
+use super::store::{self, Daily, NewRun, OtherCurrencies};
 use super::{find, model};
 use crate::admin_log::{self, Entry};
 use crate::app::App;
 use crate::channels::bills::{BadStatement, EDGE, Fault, Format};
+use crate::channels::{StatementKind, StatementLine};
 use crate::infra::crash::effect;
 use crate::infra::db::{DbError, Tx};
 use crate::infra::duty::{Batch, DutyError};
+use crate::money::Currency;
 
 /// Days that are made up for after the service was away, at most.
 const MAX_MISSED: i64 = 7;
@@ -53,6 +55,26 @@ pub(super) enum Wish<'a> {
     ByFile((Format, &'a str, &'a str)),
 }
 
+/// What a statement has.
+#[derive(Debug, Default)]
+pub(super) struct Contents {
+    pub(super) lines: u64,
+    /// Some of its payments: the channel's number of each, and its currency.
+    pub(super) payments: Vec<(String, Currency)>,
+}
+
+impl Contents {
+    /// Payments that are looked at, at most: where a file is in another currency, all of them are.
+    pub(super) const PAYMENTS: usize = 10_000;
+
+    pub(super) fn add(&mut self, line: StatementLine) {
+        self.lines += 1;
+        if line.kind == StatementKind::Payment && self.payments.len() < Self::PAYMENTS {
+            self.payments.push((line.channel_id, line.currency));
+        }
+    }
+}
+
 /// A day of a channel's calendar.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Day {
@@ -69,16 +91,27 @@ impl Day {
         self.begins_at + Duration::DAY
     }
 
-    /// A statement without a line, of a day on which something moved here, is no statement.
-    pub(super) async fn emptiness(
+    /// What is wrong with a statement that adds up, beside what is ours: it has no line although something moved here, or
+    /// what both have is in another currency throughout.
+    pub(super) async fn fault_of(
         self,
         app: &App,
         channel: &str,
-        lines: u64,
+        contents: &Contents,
     ) -> Result<Option<BadStatement>, DbError> {
-        if lines > 0 {
-            return Ok(None);
+        if contents.lines == 0 {
+            return self.emptiness(app, channel).await;
         }
+        let mut conn = app.db.conn().await?;
+        let other = store::find_other_currencies(&mut conn, channel, &contents.payments).await?;
+        Ok(other.map(|OtherCurrencies { ours, theirs }| {
+            let detail =
+                format!("it has payments in {theirs}; expected {ours}, in which they were made here");
+            BadStatement::new(Fault::Currency, detail)
+        }))
+    }
+
+    async fn emptiness(self, app: &App, channel: &str) -> Result<Option<BadStatement>, DbError> {
         // The time of it that no other day's statement has.
         let (from, until) = (self.begins_at + EDGE, self.ends_at() - EDGE);
         let recorded_until = self.ends_at() + RECORDED_FOR;
@@ -156,6 +189,15 @@ async fn begin_in_tx(
         admin_log::append_in_tx(tx, &entry, now).await?;
     }
     Ok(id)
+}
+
+/// Whether the database knows the time zone by which days are begun.
+///
+/// # Errors
+/// When it cannot be reached.
+pub async fn knows_time_zone(app: &App) -> Result<bool, DbError> {
+    let time_zone = &app.config.reconciliation.time_zone;
+    store::knows_time_zone(&mut app.db.conn().await?, time_zone, app.now()).await
 }
 
 /// Begins each channel's day at the first `RECON_AT` behind its end, and what was missed of the last days. Never one that

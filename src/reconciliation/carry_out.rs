@@ -21,8 +21,10 @@ pub(super) enum Done {
     Chargeable(String),
     /// Its user was charged, and it says so already.
     Charged,
-    /// It would give money back by now, which nobody decided.
-    Undecided,
+    /// It goes by its merchant's policy, so it may give money back, which is to be decided over.
+    Stray(String),
+    /// It may give money back, which is for a person alone to decide over.
+    Undecided(String),
     /// Not now.
     Later(String),
     /// The channel gives no answer.
@@ -48,7 +50,11 @@ async fn apply(app: &App, item: &Item) -> Result<Done, DutyError> {
         return Ok(Done::Applied(report::apply(app, &report).await?.as_str().to_owned()));
     }
     let verdict = report::pay_or_nothing(app, &report).await?;
-    Ok(verdict.map_or(Done::Undecided, |verdict| Done::Applied(verdict.as_str().to_owned())))
+    let Some(verdict) = verdict else {
+        let why = "its order does not take it any more, so it may give money back";
+        return Ok(Done::Undecided(why.to_owned()));
+    };
+    Ok(Done::Applied(verdict.as_str().to_owned()))
 }
 
 /// Whether it may give money back, as things stand now: an order that waited when the difference was found may have been

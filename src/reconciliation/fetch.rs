@@ -8,7 +8,7 @@ use std::ops::ControlFlow;
 use time::Duration;
 use tokio::sync::mpsc;
 
-use super::begin::Day;
+use super::begin::{Contents, Day};
 use super::file::StoredFile;
 use super::model::{DayEvent, DayStatus, Source};
 use super::store::{self, Claimed};
@@ -71,7 +71,7 @@ pub(super) async fn fetch(app: &App, mut run: Claimed) -> Result<Batch, DutyErro
         Source::Upload => fetch_file(app, &mut run).await?,
     };
     match stop {
-        Stop::Complete => match emptiness(app, &run).await? {
+        Stop::Complete => match fault_of(app, &run).await? {
             Some(bad) => move_on(app, &run, DayEvent::StatementRefused, Some(&bad)).await,
             None => move_on(app, &run, DayEvent::Fetched, None).await,
         },
@@ -253,9 +253,12 @@ impl Chunk {
     }
 }
 
-async fn emptiness(app: &App, run: &Claimed) -> Result<Option<BadStatement>, DbError> {
+async fn fault_of(app: &App, run: &Claimed) -> Result<Option<BadStatement>, DutyError> {
     let day = Day { day: run.day, begins_at: run.begins_at };
-    day.emptiness(app, &run.channel, run.lines.unsigned_abs()).await
+    let limit = i64::try_from(Contents::PAYMENTS)?;
+    let payments = store::list_payments(&mut app.db.conn().await?, run, limit).await?;
+    let contents = Contents { lines: run.lines.unsigned_abs(), payments };
+    Ok(day.fault_of(app, &run.channel, &contents).await?)
 }
 
 /// Moves the day on. A refused statement of a channel is asked for again; a person is told when that takes long.

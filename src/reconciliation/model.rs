@@ -148,8 +148,8 @@ words! {
     pub enum ItemEvent {
         /// It is to be carried out, by the service's own rules or by a person's word.
         Decided = "DECIDED",
-        /// Asking showed that a charge is what is to be done, and nobody need decide over that.
-        ChargeDecided = "CHARGE_DECIDED",
+        /// Asking showed what is to be done, and nobody need decide over that.
+        AnswerDecided = "ANSWER_DECIDED",
         /// It is a person's to decide.
         LeftToAPerson = "LEFT_TO_A_PERSON",
         /// Its action did what was missing here.
@@ -172,7 +172,7 @@ impl ItemStatus {
         use {ItemEvent as E, ItemStatus as S};
         match (self, event) {
             (S::Proposed | S::Waiting | S::Escalated, E::Decided) => Some(S::Applying),
-            (S::Applying, E::ChargeDecided) => Some(S::Applying),
+            (S::Applying, E::AnswerDecided) => Some(S::Applying),
             (S::Proposed | S::Applying, E::LeftToAPerson) => Some(S::Waiting),
             (S::Applying, E::Applied) => Some(S::Applied),
             (S::Proposed | S::Waiting | S::Applying | S::Escalated, E::Explained) => Some(S::Resolved),
@@ -360,7 +360,7 @@ mod tests {
             (S::Proposed, E::Decided, S::Applying),
             (S::Waiting, E::Decided, S::Applying),
             (S::Escalated, E::Decided, S::Applying),
-            (S::Applying, E::ChargeDecided, S::Applying),
+            (S::Applying, E::AnswerDecided, S::Applying),
             (S::Proposed, E::LeftToAPerson, S::Waiting),
             (S::Applying, E::LeftToAPerson, S::Waiting),
             (S::Applying, E::Applied, S::Applied),

@@ -7,7 +7,7 @@ use futures_util::{Stream, StreamExt};
 use ring::digest::{Context, SHA1_FOR_LEGACY_USE_ONLY, SHA256};
 use time::Date;
 
-use super::begin::{Day, Wish, begin_day};
+use super::begin::{Contents, Day, Wish, begin_day};
 use super::error::ReconciliationError;
 use super::file::StoredFile;
 use super::find;
@@ -98,19 +98,19 @@ async fn check_wholly(
     let file = StoredFile::open(app, file_id).await?;
     let (format, date) = (new.format, new.day);
     let reading = tokio::task::spawn_blocking(move || {
-        let mut lines = 0_u64;
-        let mut count = |_| {
-            lines += 1;
+        let mut contents = Contents::default();
+        let mut take = |line| {
+            contents.add(line);
             ControlFlow::Continue(())
         };
-        bills::read_file(format, date, file, &mut count).map(|()| lines)
+        bills::read_file(format, date, file, &mut take).map(|()| contents)
     });
     let read = reading.await.map_err(|error| ReconciliationError::UploadIncomplete(error.to_string()))?;
-    let lines = read.map_err(|error| match error {
+    let contents = read.map_err(|error| match error {
         ReadError::Bad(bad) => ReconciliationError::Statement(bad),
         error => ReconciliationError::UploadIncomplete(error.to_string()),
     })?;
-    match day.emptiness(app, &new.channel, lines).await? {
+    match day.fault_of(app, &new.channel, &contents).await? {
         Some(bad) => Err(ReconciliationError::Statement(bad)),
         None => Ok(()),
     }

@@ -1,12 +1,15 @@
-//! A refund that failed, and of which something says that the channel made it.
+//! A refund that failed, or that nobody has approved, and of which something says that the channel made it.
 //!
 //! Either it was made and taken back, and its success is heard behind its reversal: then it has failed, and nothing is left
 //! to see to. Or the channel made it after all, and a person must hear of it. What the channel says when it is asked behind
 //! both tells them apart. While it cannot be asked a person is shown that too: whoever told of it may never do so again.
+//!
+//! One that waits for an approval was approved by somebody whose word is lost, as with a database that was put back. It
+//! goes on waiting: approved, it is asked for under the same number and found to be made.
 
 use super::collected::Collected;
 use super::drive;
-use super::model::Refund;
+use super::model::{Refund, RefundStatus};
 use super::result::{Applied, RefundReport, Source};
 use super::store;
 use crate::app::App;
@@ -43,7 +46,7 @@ pub(super) async fn ask(app: &App, report: &RefundReport<'_>) -> Result<Truth, D
 }
 
 /// Notes of a locked refund that it was made, once that was asked about: from then on it is no news. What could not be
-/// answered is shown to a person, and stays news.
+/// answered is shown to a person, and stays news; so does what nobody has approved, until somebody does.
 pub(super) async fn note_in_tx(
     app: &App,
     tx: &mut Tx,
@@ -65,7 +68,9 @@ pub(super) async fn note_in_tx(
     }
     // What was shown while it could not be asked is answered.
     exceptions::settle_in_tx(tx, &refund.refund_id, Some(kind), ExceptionAction::None, now).await?;
-    store::set_made_after_all(tx, refund, channel_refund_id, now).await?;
+    if refund.status == RefundStatus::Failed {
+        store::set_made_after_all(tx, refund, channel_refund_id, now).await?;
+    }
     if truth == Truth::TakenBack {
         return Ok(Applied::Yes);
     }
@@ -81,10 +86,14 @@ async fn show_in_tx(
 ) -> Result<(), DbError> {
     let Refund { refund_no, amount, currency, .. } = refund;
     let (trade, out_trade_no) = (collected.transaction_id(), collected.out_trade_no());
-    let detail = format!(
-        "{} had refused refund {refund_no} of {amount} {currency} (minor units) and {what} gone back, from trade {trade} for {out_trade_no}",
-        collected.channel(),
-    );
+    let (channel, money) = (collected.channel(), format!("{amount} {currency} (minor units)"));
+    let before = match refund.status {
+        RefundStatus::AwaitingApproval => {
+            format!("nobody has approved refund {refund_no} of {money}, {channel}")
+        }
+        _ => format!("{channel} had refused refund {refund_no} of {money} and"),
+    };
+    let detail = format!("{before} {what} gone back, from trade {trade} for {out_trade_no}");
     let exception = NewException {
         kind: ExceptionKind::Contradiction,
         merchant_id: refund.merchant_id.as_deref(),

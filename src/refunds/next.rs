@@ -9,7 +9,7 @@ pub(crate) enum Next {
     Moves(RefundStatus),
     /// It stands there already, or the result says nothing of it.
     Stays,
-    /// Money went back of which we know that it did not.
+    /// Money went back of which we know that it did not, or that nobody has let it.
     Contradicts,
 }
 
@@ -22,6 +22,8 @@ impl Next {
             // Once known to have been made, a refund that failed was taken back by the channel, and repeats of its
             // success are no news.
             (S::Failed, E::Succeeded) if !was_made => Self::Contradicts,
+            // Nobody was to be asked for it yet.
+            (S::AwaitingApproval, E::Succeeded) => Self::Contradicts,
             // A refusal of the call says nothing of one that succeeded under the same number before.
             (S::Succeeded, _) if answer_to_call => Self::Stays,
             _ => status.after(event).map_or(Self::Stays, Self::Moves),
@@ -34,7 +36,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_success_after_a_refusal_is_shown_and_a_refusal_after_a_success_is_late() {
+    fn a_success_after_a_refusal_or_before_an_approval_is_shown_and_a_refusal_after_a_success_is_late() {
         use {RefundEvent as E, RefundStatus as S};
         for (status, was_made, event, answer_to_call, expected) in [
             (S::Processing, false, E::Succeeded, true, Next::Moves(S::Succeeded)),
@@ -44,7 +46,8 @@ mod tests {
             (S::Succeeded, true, E::Succeeded, true, Next::Stays),
             (S::Failed, false, E::Succeeded, false, Next::Contradicts),
             (S::Failed, true, E::Succeeded, false, Next::Stays),
-            (S::AwaitingApproval, false, E::Succeeded, false, Next::Stays),
+            (S::AwaitingApproval, false, E::Succeeded, false, Next::Contradicts),
+            (S::AwaitingApproval, false, E::Failed, false, Next::Stays),
         ] {
             let told = Next::of(status, was_made, event, answer_to_call);
             assert_eq!(told, expected, "{status} by {event}");

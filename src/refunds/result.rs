@@ -64,8 +64,8 @@ pub enum Applied {
     Unknown,
     /// It claims another channel, amount or currency than the refund's: nothing moved, an exception is open.
     Mismatch,
-    /// It says that a refused refund was made after all, and the channel does not say that it was taken back: nothing
-    /// moved, an exception is open.
+    /// It says that a refund was made which was refused, or which nobody has approved, and the channel does not say that it
+    /// was taken back: nothing moved, an exception is open.
     Contradiction,
     /// Nothing moved. A callback says so, and the channel cannot be asked now: an exception is open until it answers, and
     /// the callback must come again. Or a call was refused, and somebody else has its task by now.
@@ -85,7 +85,8 @@ pub async fn apply_result(app: &App, report: &RefundReport<'_>) -> Result<Applie
     app.db.retrying(|| apply_once(app, report, Some(truth))).await
 }
 
-/// Applies a result. One that says of a failed refund that it was made is written only with what the channel says by now.
+/// Applies a result. One that says of a failed refund, or of one that waits for an approval, that it was made is written
+/// only with what the channel says by now.
 async fn apply_once(app: &App, report: &RefundReport<'_>, truth: Option<Truth>) -> Result<Applied, DbError> {
     if let RefundState::Succeeded { channel_refund_id } = report.state {
         if is_known(app, report).await? {

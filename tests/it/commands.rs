@@ -84,6 +84,18 @@ async fn a_wrong_configuration_stops_the_start_and_says_which_variable() {
 }
 
 #[tokio::test]
+async fn a_time_zone_that_the_database_does_not_know_stops_the_start() {
+    let mut environment = environment(&stores::fresh_database().await, "redis://127.0.0.1:1");
+    environment.push(("RECON_TZ", "Mars/Olympus".to_owned()));
+    let output = run(&["serve"], &environment).await;
+    let said = errors(&output);
+    assert_eq!(output.status.code(), Some(1), "{said}");
+    for word in ["RECON_TZ", "expected", "Mars/Olympus"] {
+        assert!(said.contains(word), "{said}");
+    }
+}
+
+#[tokio::test]
 async fn usage_errors_end_with_2() {
     let too_long = "x".repeat(501);
     for arguments in [

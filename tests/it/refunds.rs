@@ -265,6 +265,58 @@ async fn above_the_limit_an_operator_who_did_not_ask_decides() {
 }
 
 #[tokio::test]
+async fn what_was_made_although_nobody_has_approved_it_is_shown_to_a_person() {
+    let app = TestApp::start().await;
+    let day = app.wait_for_ten();
+    app.sql("UPDATE merchants SET refund_approval_above = 500 WHERE merchant_id = 'demo'").await;
+    let paid = app.paid("A").await;
+    let waits = app.post("/refunds", refund("R", "A", 990)).await.expect(201);
+    assert_eq!(waits.text_of("status"), "AWAITING_APPROVAL");
+    let refund_id = app.refund_id("R").await;
+    // Somebody had approved it, the channel made it, and the database was put back to where nobody had.
+    app.sql(&format!(
+        "BEGIN;
+         INSERT INTO sandbox.refunds (refund_id, transaction_id, amount, currency, reason, refunded_at, created_at, updated_at)
+         SELECT '{refund_id}', transaction_id, 990, currency, '', paid_at, paid_at, paid_at FROM sandbox.payments;
+         UPDATE sandbox.payments SET refunded_amount = 990;
+         COMMIT"
+    ))
+    .await;
+    // While it cannot be asked a person is told, and the callback must come again.
+    app.sql("ALTER TABLE sandbox.refunds RENAME TO hidden").await;
+    let success = json!({"event_id": "made", "kind": "REFUND", "refund_id": refund_id, "currency": "CNY",
+                         "out_trade_no": paid, "refund_fee": 990, "status": "SUCCEEDED"});
+    assert!(app.webhook(&success).await.status >= 500);
+    assert_eq!(app.open_exception().await["kind"], "CONTRADICTION");
+    app.sql("ALTER TABLE sandbox.hidden RENAME TO refunds").await;
+    for n in 0..2 {
+        app.deliver(&success).await;
+        assert_eq!(app.verdict_of("made").await.as_deref(), Some("RECORDED"), "{n}");
+    }
+    let shown = app.open_exception().await;
+    let detail = shown["detail"].as_str().expect("text");
+    assert_eq!((&shown["kind"], &shown["subject"]), (&json!("CONTRADICTION"), &json!(refund_id)));
+    assert!(
+        detail.contains("nobody has approved refund R of 990 CNY") && detail.contains("has gone back"),
+        "{detail}"
+    );
+    assert_eq!(app.find_refund("R").await["status"], "AWAITING_APPROVAL");
+    assert_eq!(app.refunded("A").await, ("PAID".into(), 0));
+    app.resolve(&shown, "NONE").await.expect(200);
+
+    // The channel's statement says so too.
+    app.sleep_over();
+    let run = app.reconcile(day).await;
+    assert_eq!(run["differences"], json!({"STATUS_DIFFERS ESCALATED": 1}), "{run:#}");
+    // Approved, it is found to be made, once.
+    decide(&app, "R", "approve", OPERATOR).await.expect(200);
+    app.run_until_idle().await;
+    assert_eq!(app.refunded("A").await, ("PARTIALLY_REFUNDED".into(), 990));
+    app.assert_books_agree_both_ways().await;
+    app.end().await;
+}
+
+#[tokio::test]
 async fn what_cannot_be_carried_out_moves_nothing() {
     let app = TestApp::start().await;
     app.order("OPEN").await;

@@ -52,6 +52,35 @@ async fn of_many_parts_of_one_order_at_once_as_many_are_made_as_fit() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn of_parts_that_all_fit_none_is_refused_however_many_come_at_once() {
+    for redis_url in [None, Some("redis://127.0.0.1:1".to_owned())] {
+        let cluster = Cluster::start(2, TestOptions { redis_url, ..TestOptions::default() }).await;
+        let app = cluster.first();
+        let orders = [("A", app.paid("A").await), ("B", app.paid("B").await)];
+        app.run_until_idle().await;
+        // Of each order 33 times 60, and the 10 that are left.
+        let asked = (0..68).map(|n| {
+            let amount = if n < 66 { 60 } else { 10 };
+            cluster.turn(n / 2).post("/refunds", refund(&format!("R{n}"), orders[n % 2].0, amount))
+        });
+        let answers = join_all(asked).await;
+        assert_eq!(codes(&answers), (68, vec![]), "{answers:?}");
+        for (order_no, _) in &orders {
+            let more = app.post("/refunds", refund(&format!("MORE{order_no}"), order_no, 1)).await;
+            assert_eq!(more.problem(422), "REFUND_EXCEEDS_PAID");
+        }
+        tokio::join!(app.run_until_idle(), cluster.turn(1).run_until_idle());
+        app.run_until_idle().await;
+        for (order_no, attempt) in &orders {
+            assert_eq!(app.refunded(order_no).await, ("REFUNDED".into(), 1_990));
+            assert_eq!(app.gone_back(attempt).await, 1_990);
+        }
+        app.assert_books_agree().await;
+        cluster.end().await;
+    }
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_number_is_one_refund_whoever_asks_for_it_at_once() {
     let redis_url = Some("redis://127.0.0.1:1".to_owned());
     let cluster = Cluster::start(2, TestOptions { redis_url, ..TestOptions::default() }).await;

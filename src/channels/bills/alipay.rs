@@ -120,7 +120,8 @@ pub(super) fn read<R: Read>(window: Window, source: R, take: &mut Checked<'_>) -
     }
     let (mut list, mut payments, mut refunds) = (None, Total::default(), Total::default());
     while let Some(text) = lines.next()? {
-        if text.contains(LIST_ENDS) {
+        // A title may say so too, in a line that begins with a number.
+        if text.starts_with('#') && text.contains(LIST_ENDS) {
             return check_totals(&mut lines, payments, refunds);
         }
         if text.starts_with('#') {

@@ -164,11 +164,26 @@ proptest! {
         let end = match format {
             Format::Alipay => {
                 let (mark, ..) = GBK.encode("业务明细列表结束");
-                whole.windows(mark.len()).position(|window| window == &*mark).expect("an end")
+                whole.windows(mark.len()).rposition(|window| window == &*mark).expect("an end")
             }
             _ => whole.len() - 6,
         };
         prop_assert!(try_read(format, DAY, &whole[..place.index(end)]).is_err());
+    }
+
+    #[test]
+    fn of_a_report_that_says_nothing_of_its_end_whole_lines_are_read_and_no_part_of_one(said in said(), place in any::<prop::sample::Index>()) {
+        let whole = file(Format::Stripe, &said);
+        let part = &whole[..place.index(whole.len() + 1)];
+        let told = try_read(Format::Stripe, DAY, part);
+        let lines = part.iter().filter(|byte| **byte == b'\n').count();
+        if lines > 0 && part.ends_with(b"\n") {
+            let told = told.map(|lines| lines.iter().map(printed).collect::<Vec<_>>());
+            let expected: Vec<_> = said[..lines - 1].iter().map(|line| line.as_read(Format::Stripe)).collect();
+            prop_assert_eq!(told, Ok(expected));
+        } else {
+            prop_assert!(told.is_err(), "{}", String::from_utf8_lossy(part));
+        }
     }
 
     #[test]

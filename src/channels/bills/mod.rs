@@ -9,7 +9,7 @@
 //! | `sandbox` | UTF-8 | UTC | `#end` with the number of lines and the sum of their amounts |
 //! | `alipay` | GBK, also in its zip | +08:00 | the line that ends the list, and the totals behind it |
 //! | `wechat` | UTF-8 | +08:00 | its summary |
-//! | `stripe` | UTF-8 | UTC | each line: gross − fee = net |
+//! | `stripe` | UTF-8 | UTC | each line: gross − fee = net, and the last one ends |
 
 use std::io::{self, Read};
 use std::ops::ControlFlow;
@@ -61,7 +61,7 @@ words! {
         OtherDay = "OTHER_DAY",
         /// It is not what this channel sends.
         OtherChannel = "OTHER_CHANNEL",
-        /// A currency that does not exist, or that this channel does not have.
+        /// A currency that does not exist, that this channel does not have, or that none of its payments had here.
         Currency = "CURRENCY",
         /// Its bytes are not the text that this channel writes.
         Encoding = "ENCODING",

@@ -130,6 +130,10 @@ pub(super) fn read<R: Read>(window: Window, source: R, take: &mut Checked<'_>) -
         take(line)?;
         fee.map(&mut *take).transpose()?;
     }
+    if reader.get_ref().is_in_a_line() {
+        let detail = format!("it ends within line {}; expected a line's end", reader.position().line());
+        return Err(BadStatement::new(Fault::Truncated, detail).into());
+    }
     Ok(())
 }
 
@@ -140,11 +144,17 @@ const MAX_RECORD: usize = 128 * 1024;
 pub(super) struct Bounded<R> {
     source: R,
     since_record: usize,
+    last: Option<u8>,
 }
 
 impl<R> Bounded<R> {
     pub(super) const fn of(source: R) -> Self {
-        Self { source, since_record: 0 }
+        Self { source, since_record: 0, last: None }
+    }
+
+    /// Whether what was read so far does not end with a line.
+    fn is_in_a_line(&self) -> bool {
+        self.last.is_some_and(|byte| !matches!(byte, b'\n' | b'\r'))
     }
 }
 
@@ -156,6 +166,7 @@ impl<R: Read> Read for Bounded<R> {
         }
         let count = self.source.read(into)?;
         self.since_record += count;
+        self.last = into[..count].last().copied().or(self.last);
         Ok(count)
     }
 }

@@ -193,6 +193,22 @@ fn a_title_with_times_of_its_own_moves_no_column_and_one_that_is_a_whole_line_is
 }
 
 #[test]
+fn a_title_that_says_that_the_list_ends_does_not_end_it() {
+    let day = date!(2026 - 06 - 05);
+    let list = ALIPAY.split("#交易合计").next().expect("a list without totals");
+    for text in [ALIPAY, list] {
+        let read_with = |title: &str| {
+            let text = text.replace("茶，绿, and `more`", title);
+            try_read(Format::Alipay, day, &GBK.encode(&text).0)
+        };
+        let plain = read_with("茶");
+        assert_eq!(plain.as_ref().map(Vec::len), Ok(2));
+        assert_eq!(read_with("业务明细列表结束"), plain);
+        assert_eq!(read_with("#----业务明细列表结束----,"), plain);
+    }
+}
+
+#[test]
 fn of_several_lists_in_a_zip_the_one_with_the_transactions_is_read() {
     let day = date!(2026 - 06 - 05);
     let (gbk, ..) = GBK.encode(ALIPAY);
@@ -276,6 +292,9 @@ fn what_is_wrong_with_a_file_has_a_name() {
         (Format::Stripe, day, STRIPE.replace(",usd,", ",usdt,").into(), Fault::Currency),
         (Format::Stripe, day, STRIPE.replace("-500,0,-500", "-500.5,0,-500.5").into(), Fault::Malformed),
         (Format::Stripe, day, STRIPE[..STRIPE.len() - 8].into(), Fault::Truncated),
+        (Format::Stripe, day, STRIPE[..STRIPE.len() - 1].into(), Fault::Truncated),
+        // Each cell is there, and the last one would be another refund.
+        (Format::Stripe, day, STRIPE.split("_2\ntxn_3").next().unwrap().into(), Fault::Truncated),
         (Format::Stripe, date!(2026 - 06 - 07), STRIPE.into(), Fault::OtherDay),
         (Format::Sandbox, day, SANDBOX.replace("#end,2,2000\n", "").into(), Fault::Truncated),
         (Format::Sandbox, day, SANDBOX.replace("#end,2,2000", "#end,2").into(), Fault::Truncated),

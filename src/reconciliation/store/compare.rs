@@ -6,6 +6,7 @@ use super::runs::Claimed;
 use crate::channels::StatementKind;
 use crate::channels::bills::EDGE;
 use crate::infra::db::{Conn, DbError, Tx};
+use crate::infra::gather::column;
 use crate::money::Currency;
 
 /// What a range of lines came to, and where it ended.
@@ -163,4 +164,35 @@ pub(in crate::reconciliation) async fn has_ours(
         recorded_until,
     );
     Ok(has_some.fetch_one(conn).await?)
+}
+
+/// Currencies of the same payments, here and in a statement.
+#[derive(Debug)]
+pub(in crate::reconciliation) struct OtherCurrencies {
+    pub(in crate::reconciliation) ours: String,
+    pub(in crate::reconciliation) theirs: String,
+}
+
+/// The currencies of payments of a statement, each by the channel's number of it, where none of those that are known here
+/// has that in which it paid its order.
+pub(in crate::reconciliation) async fn find_other_currencies(
+    conn: &mut Conn,
+    channel: &str,
+    payments: &[(String, Currency)],
+) -> Result<Option<OtherCurrencies>, DbError> {
+    let other = sqlx::query_as!(
+        OtherCurrencies,
+        r#"SELECT string_agg(DISTINCT attempt.currency, ', ') AS "ours!", string_agg(DISTINCT line.currency, ', ') AS "theirs!"
+           FROM unnest($2::text[], $3::text[]) AS line (channel_id, currency)
+           -- A look-up for each, with LIMIT: otherwise the planner would read all trades. What is stray may be told wrong here.
+           CROSS JOIN LATERAL (SELECT pay_order_id FROM trades
+                               WHERE channel = $1 AND transaction_id = line.channel_id AND stray_id IS NULL LIMIT 1) AS trade
+           CROSS JOIN LATERAL (SELECT currency FROM pay_orders
+                               WHERE pay_orders.pay_order_id = trade.pay_order_id LIMIT 1) AS attempt
+           HAVING bool_and(attempt.currency <> line.currency)"#,
+        channel,
+        &column(payments, |(channel_id, _)| channel_id.as_str()) as &[&str],
+        &column(payments, |(_, currency)| currency.as_str()) as &[&str],
+    );
+    Ok(other.fetch_optional(conn).await?)
 }

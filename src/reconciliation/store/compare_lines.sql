@@ -39,7 +39,9 @@ WITH chunk AS MATERIALIZED (
            refund.channel_refund_id IS NOT NULL AS was_made,
            -- What counts here as moved, and whether on this day.
            coalesce(CASE chunk.kind WHEN 'PAYMENT' THEN trade.transaction_id IS NOT NULL
+                                    -- Under a number of ours, a channel may list what another one made.
                                     WHEN 'REFUND' THEN refund.status = 'SUCCEEDED' AND refund.updated_at < $7
+                                                       AND coalesce(paid_out_of.channel, given_back.channel) = $6
                                     WHEN 'PAYOUT' THEN payout.status = 'SUCCEEDED' AND payout.updated_at < $7 END,
                     false) AS is_counted,
            coalesce(coalesce(stray.paid_at, attempt.paid_at, refund.updated_at, payout.updated_at) >= $8::timestamptz
@@ -89,7 +91,11 @@ WITH chunk AS MATERIALIZED (
                       ELSE classed.our_id END AS subject,
                  coalesce(classed.merchant_id, asked.merchant_id) AS merchant_id,
                  coalesce(classed.order_no, asked.order_no) AS order_no,
-                 CASE WHEN class = 'MISSING_HERE' AND classed.kind = 'PAYMENT' THEN 'APPLY'
+                 CASE WHEN class = 'MISSING_HERE' AND classed.kind = 'PAYMENT' THEN
+                          -- Of another amount or currency than was asked, it may be the statement that is wrong: the channel's
+                          -- own word counts.
+                          CASE WHEN (asked.amount, asked.currency) <> (classed.amount, classed.currency)
+                               THEN 'ASK' ELSE 'APPLY' END
                       WHEN class IN ('MISSING_HERE', 'DUPLICATE') OR classed.kind = 'PAYMENT' AND class = 'STATUS_DIFFERS'
                           THEN 'ESCALATE'
                       ELSE 'ASK' END AS action,
@@ -102,17 +108,24 @@ WITH chunk AS MATERIALIZED (
           LEFT JOIN orders ON orders.merchant_id = asked.merchant_id AND orders.order_no = asked.order_no
           WHERE class IS NOT NULL) AS differing
     -- It follows the statement that is read now, but where it is carried out. What was none any more, and what a person
-    -- was shown of other amounts, is decided over anew; what a person dismissed stays so while the same is said of it.
+    -- was shown of other amounts, is decided over anew; what a person dismissed stays so while the same is said of it. What
+    -- another day found and finds no longer is this day's.
     ON CONFLICT ON CONSTRAINT reconciliation_items_once DO UPDATE
-    SET status = CASE WHEN item.status <> 'RESOLVED'
-                           AND (item.ours, item.theirs, item.our_id, item.currency)
-                               IS NOT DISTINCT FROM (excluded.ours, excluded.theirs, excluded.our_id, excluded.currency)
-                      THEN item.status ELSE 'PROPOSED' END,
+    SET (status, moves_money) =
+            (SELECT CASE WHEN is_known THEN item.status ELSE 'PROPOSED' END,
+                    -- What asking showed stays known.
+                    excluded.moves_money OR excluded.action = 'ASK' AND is_known AND item.moves_money
+             FROM (SELECT item.status <> 'RESOLVED'
+                          AND (item.ours, item.theirs, item.our_id, item.currency)
+                              IS NOT DISTINCT FROM (excluded.ours, excluded.theirs, excluded.our_id, excluded.currency)
+                          AS is_known) AS look),
+        reconciliation_id = excluded.reconciliation_id,
         our_id = excluded.our_id, channel_id = excluded.channel_id, merchant_id = excluded.merchant_id,
         order_no = excluded.order_no, ours = excluded.ours, theirs = excluded.theirs, our_status = excluded.our_status,
-        currency = excluded.currency, at = excluded.at, action = excluded.action, moves_money = excluded.moves_money,
+        currency = excluded.currency, at = excluded.at, action = excluded.action,
         seen_round = excluded.seen_round, attempts = 0, due_at = excluded.due_at, version = item.version + 1
-    WHERE item.reconciliation_id = excluded.reconciliation_id AND item.status NOT IN ('APPLYING', 'APPLIED')
+    WHERE (item.reconciliation_id = excluded.reconciliation_id OR item.status = 'RESOLVED')
+      AND item.status NOT IN ('APPLYING', 'APPLIED')
 ), last AS (
     SELECT kind, channel_id, line_no FROM chunk ORDER BY kind DESC, channel_id DESC, line_no DESC LIMIT 1
 )

@@ -99,7 +99,7 @@ pub(in crate::reconciliation) async fn move_item(
         to.as_str(),
         step.decided_by,
         step.outcome,
-        matches!(step.event, ItemEvent::Decided | ItemEvent::ChargeDecided | ItemEvent::Dismissed),
+        matches!(step.event, ItemEvent::Decided | ItemEvent::AnswerDecided | ItemEvent::Dismissed),
         now,
         item.moves_money,
         item.action.as_str(),

@@ -7,6 +7,7 @@ use super::runs::Claimed;
 use crate::channels::StatementLine;
 use crate::infra::db::copy::push_cell;
 use crate::infra::db::{Conn, DbError, Tx};
+use crate::money::Currency;
 
 const COPY: &str =
     "COPY statement_lines (reconciliation_id, line_no, kind, our_id, channel_id, amount, currency, fee,
@@ -45,6 +46,23 @@ pub(in crate::reconciliation) async fn copy_lines(
     }
     tx.copy_in(COPY, rows).await?;
     Ok(())
+}
+
+/// So many payments of a day's statement, at most: the channel's number of each, and its currency.
+pub(in crate::reconciliation) async fn list_payments(
+    conn: &mut Conn,
+    run: &Claimed,
+    limit: i64,
+) -> Result<Vec<(String, Currency)>, DbError> {
+    let rows = sqlx::query!(
+        r#"SELECT channel_id, currency AS "currency: Currency" FROM statement_lines
+           WHERE reconciliation_id = $1 AND kind = 'PAYMENT' ORDER BY channel_id, line_no LIMIT $2"#,
+        run.reconciliation_id,
+        limit,
+    )
+    .fetch_all(conn)
+    .await?;
+    Ok(rows.into_iter().map(|row| (row.channel_id, row.currency)).collect())
 }
 
 /// Takes lines out of a day that waits for its statement and is the worker's, so many at most. Gives how many: none where

@@ -12,14 +12,16 @@ pub(super) use charge::{Spender, find_spender, lock_whole};
 pub(super) use charged::{
     find_charged, find_listing, is_listed, set_listed, take_listed_charges, take_unlisted_charges,
 };
-pub(super) use compare::{Walk, compare_lines, end_of_range, has_ours, walk_ours};
+pub(super) use compare::{
+    OtherCurrencies, Walk, compare_lines, end_of_range, find_other_currencies, has_ours, walk_ours,
+};
 pub(super) use files::{delete_old_files, find_part, insert_part, measure};
 pub(super) use items::{
     Move, claim_items, count_open, count_unfinished, find_item, list_items, lock_item, lock_unseen,
     move_item, release, spent,
 };
-pub(super) use lines::{copy_lines, delete_lines, delete_old_lines, neighbours};
+pub(super) use lines::{copy_lines, delete_lines, delete_old_lines, list_payments, neighbours};
 pub(super) use runs::{
-    Claimed, Daily, NewRun, begin_again, claim, due_days, find_of_day, insert, is_compared, last_done, list,
-    note_place, rest, set_status,
+    Claimed, Daily, NewRun, begin_again, claim, due_days, find_of_day, insert, is_compared, knows_time_zone,
+    last_done, list, note_place, rest, set_status,
 };

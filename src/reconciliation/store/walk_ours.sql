@@ -78,7 +78,8 @@ WITH moved AS MATERIALIZED (
     FROM (SELECT judged.*, CASE kind WHEN 'PAYMENT' THEN channel_id ELSE our_id END AS subject FROM judged) AS judged
     WHERE is_missing
     -- It follows the statement that is read now, but where it is carried out. What was none any more, and what a person
-    -- was shown of other amounts, is decided over anew; what a person dismissed stays so while the same is said of it.
+    -- was shown of other amounts, is decided over anew; what a person dismissed stays so while the same is said of it. What
+    -- another day missed and misses no longer is this day's.
     ON CONFLICT ON CONSTRAINT reconciliation_items_once DO UPDATE
     SET (status, action, moves_money) =
             (SELECT CASE WHEN is_known THEN item.status ELSE 'PROPOSED' END,
@@ -88,11 +89,13 @@ WITH moved AS MATERIALIZED (
                           AND (item.ours, item.theirs, item.our_id, item.currency)
                               IS NOT DISTINCT FROM (excluded.ours, excluded.theirs, excluded.our_id, excluded.currency)
                           AS is_known) AS look),
+        reconciliation_id = excluded.reconciliation_id,
         our_id = excluded.our_id, channel_id = excluded.channel_id, merchant_id = excluded.merchant_id,
         order_no = excluded.order_no, ours = excluded.ours, theirs = excluded.theirs, our_status = excluded.our_status,
         currency = excluded.currency, at = excluded.at,
         seen_round = excluded.seen_round, attempts = 0, due_at = excluded.due_at, version = item.version + 1
-    WHERE item.reconciliation_id = excluded.reconciliation_id AND item.status NOT IN ('APPLYING', 'APPLIED')
+    WHERE (item.reconciliation_id = excluded.reconciliation_id OR item.status = 'RESOLVED')
+      AND item.status NOT IN ('APPLYING', 'APPLIED')
 )
 SELECT kind AS "kind!: StatementKind", currency AS "currency!: Currency",
        count(*) FILTER (WHERE is_of_day) AS "our_count!",

@@ -6,7 +6,7 @@ use std::time::Duration;
 use serde_json::json;
 use sha2::{Digest, Sha256};
 
-use super::{Fate, start};
+use super::{Fate, paid, start};
 use crate::support::statements::{assert_explained, sandbox_csv};
 
 #[tokio::test]
@@ -61,6 +61,35 @@ async fn a_file_that_does_not_add_up_is_named_and_nothing_of_it_is_applied() {
         (&after["status"], &after["round"], &after["lines"]),
         (&json!("DONE"), &run["round"], &json!(2))
     );
+    app.end().await;
+}
+
+#[tokio::test]
+async fn a_statement_in_another_currency_is_named_and_its_day_waits_for_the_right_one() {
+    let app = start("all").await;
+    let day = app.wait_for_ten();
+    paid(&app, "A").await;
+    paid(&app, "B").await;
+    Fate::LostCallback.befall(&app, "LOST").await;
+    app.sleep_over();
+    let right = sandbox_csv(day, &app.book_lines(day).await);
+    let run = app.reconcile_file("sandbox", day, right.replace(",CNY,", ",USD,").as_bytes()).await;
+    assert_eq!((&run["status"], &run["fault"]), (&json!("OPEN"), &json!("CURRENCY")), "{run:#}");
+    let detail = run["detail"].as_str().expect("text");
+    assert!(detail.contains("USD") && detail.contains("CNY"), "{detail}");
+    assert_eq!((&run["differences"], app.count("trades").await), (&json!({}), 2));
+    let run = app.reconcile_file("sandbox", day, right.as_bytes()).await;
+    assert_eq!((&run["status"], &run["differences"]), (&json!("DONE"), &json!({"MISSING_HERE APPLIED": 1})));
+    let wrong = app.upload("sandbox", day, right.replace(",CNY,", ",USD,").as_bytes(), "").await;
+    assert_eq!(wrong.problem(422), "STATEMENT_REFUSED", "over a day that was compared it changes nothing");
+
+    // Of a few payments it is the channel that is asked: others are as we know them.
+    let (head, line) = right.split_once(",1990,CNY,").expect("a line");
+    let mixed = format!("{head},1990,USD,{line}");
+    let run = app.reconcile_file("sandbox", day, mixed.as_bytes()).await;
+    assert_explained(&run);
+    assert_eq!((&run["status"], &run["fault"]), (&json!("DONE"), &json!(null)), "{run:#}");
+    assert_eq!(run["differences"], json!({"AMOUNT_DIFFERS ESCALATED": 1, "MISSING_HERE APPLIED": 1}));
     app.end().await;
 }
 

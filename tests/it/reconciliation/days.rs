@@ -8,7 +8,7 @@ use serde_json::json;
 use time::{Date, Month, OffsetDateTime};
 
 use super::{paid, start};
-use crate::support::statements::{assert_explained, sandbox_csv};
+use crate::support::statements::{Line, assert_explained, sandbox_csv};
 use crate::support::{TestApp, TestOptions};
 
 #[tokio::test]
@@ -205,6 +205,66 @@ async fn money_of_the_days_edge_is_looked_for_on_both_days() {
         .await;
     assert_explained(&again);
     assert_eq!(again["differences"], json!({}));
+    app.end().await;
+}
+
+#[tokio::test]
+async fn what_one_day_lists_no_longer_and_the_next_one_lists_is_the_next_one_s() {
+    let app = start("safe").await;
+    let day = app.wait_for_ten();
+    let next = day.next_day().expect("a day");
+    paid(&app, "A").await;
+    app.sleep_over();
+    paid(&app, "B").await;
+    app.sleep_over();
+    let (own, behind) = (app.book_lines(day).await, app.book_lines(next).await);
+    let midnight = next.midnight().assume_utc();
+    let with = |lines: &[Line], at| {
+        let (our_id, channel_id) = ("po_nobody".to_owned(), "txn_nobody".to_owned());
+        let unknown = Line { our_id, channel_id, amount: 500, at, ..lines[0].clone() };
+        lines.iter().cloned().chain([unknown]).collect::<Vec<_>>()
+    };
+    let compare = async |day, lines: &[Line]| {
+        let run = app.reconcile_file("sandbox", day, sandbox_csv(day, lines).as_bytes()).await;
+        assert_explained(&run);
+        assert_eq!(run["status"], "DONE", "{run:#}");
+        run["differences"].clone()
+    };
+    let before = midnight - time::Duration::minutes(2);
+    assert_eq!(compare(day, &with(&own, before)).await, json!({"MISSING_HERE WAITING": 1}));
+    assert_eq!(compare(day, &own).await, json!({"MISSING_HERE RESOLVED": 1}));
+    let after = midnight + time::Duration::minutes(1);
+    assert_eq!(compare(next, &with(&behind, after)).await, json!({"MISSING_HERE WAITING": 1}));
+    let shown = app.open_exception().await;
+    let item = app.count_where("reconciliation_items", "status = 'WAITING' AND our_id = 'po_nobody'").await;
+    assert_eq!((&shown["kind"], item), (&json!("RECONCILIATION"), 1));
+    app.end().await;
+}
+
+#[tokio::test]
+async fn what_two_days_miss_is_missed_by_the_one_that_is_compared_last() {
+    let app = start("safe").await;
+    let day = app.wait_for_ten();
+    let next = day.next_day().expect("a day");
+    paid(&app, "NOON").await;
+    app.clock.advance(Duration::from_secs(14 * 3600 - 120));
+    let (_, late) = paid(&app, "LATE").await;
+    app.clock.advance(Duration::from_secs(12 * 3600));
+    paid(&app, "NEXT").await;
+    app.sleep_over();
+    let mut own = app.book_lines(day).await;
+    own.retain(|line| line.channel_id != late);
+    let compare = async |day, file: &str| {
+        let run = app.reconcile_file("sandbox", day, file.as_bytes()).await;
+        assert_explained(&run);
+        run["differences"].clone()
+    };
+    let file = sandbox_csv(day, &own);
+    assert_eq!(compare(day, &file).await, json!({}), "the next day is not here yet");
+    let behind = sandbox_csv(next, &app.book_lines(next).await);
+    assert_eq!(compare(next, &behind).await, json!({"MISSING_THERE RESOLVED": 1}), "the channel confirms it");
+    let again = file.replace("#end", "\"#end\"");
+    assert_eq!(compare(day, &again).await, json!({"MISSING_THERE RESOLVED": 1}), "asked about once more");
     app.end().await;
 }
 

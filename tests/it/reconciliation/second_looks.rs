@@ -121,18 +121,3 @@ async fn what_a_person_approved_comes_back_to_them_where_it_would_give_money_bac
     assert_eq!(app.stray().await["status"], "REFUNDED");
     app.end().await;
 }
-
-#[tokio::test]
-async fn a_statement_in_another_currency_applies_nothing() {
-    let app = start("all").await;
-    let day = app.wait_for_ten();
-    paid(&app, "A").await;
-    paid(&app, "B").await;
-    app.sleep_over();
-    let file = sandbox_csv(day, &app.book_lines(day).await).replace(",CNY,", ",USD,");
-    let run = app.reconcile_file("sandbox", day, file.as_bytes()).await;
-    assert_explained(&run);
-    assert_eq!(run["differences"], json!({"AMOUNT_DIFFERS ESCALATED": 2}));
-    assert_eq!((app.strays("").await.len(), app.count("trades").await), (0, 2));
-    app.end().await;
-}

@@ -33,6 +33,8 @@ pub(super) fn said() -> impl Strategy<Value = Vec<Said>> {
     let title = prop_oneof![
         "[a-z ,`\"#.0-9-]{0,20}",
         "[茶绿，a,`]{0,10}",
+        // What parts the files themselves.
+        "#?(业务明细列表结束|业务明细查询|总交易单数|交易合计：1笔)[a,]{0,3}",
         Just(",`".to_owned()),
         Just("1.00,2.00".to_owned())
     ];
