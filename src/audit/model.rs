@@ -18,10 +18,12 @@ words! {
 /// What one audit found.
 #[derive(Clone, Debug, Serialize, utoipa::ToSchema)]
 pub struct AuditReport {
-    /// Whether no check found anything.
+    /// Whether every check was made, and none found anything.
     pub ok: bool,
-    /// Every check there is, in the order of the invariants.
+    /// What each check found, in the order of the invariants.
     pub checks: Vec<Check>,
+    /// What could not be looked at: nothing is known of it.
+    pub failed: Vec<Failed>,
     /// Money in unknown, stray or unmatched states, one line for each currency that was ever in one.
     pub money_at_risk: Vec<MoneyAtRisk>,
 }
@@ -40,6 +42,17 @@ pub struct Check {
     pub violations: i64,
     /// The first ten of them, for people.
     pub sample: Vec<String>,
+}
+
+/// A part of the audit that the database did not answer, as where it takes longer than a statement may.
+#[derive(Clone, Debug, Serialize, utoipa::ToSchema)]
+pub struct Failed {
+    /// The check, or `money_at_risk`.
+    #[schema(example = "history_chain")]
+    pub id: &'static str,
+    /// Why, in the database's words.
+    #[schema(example = "canceling statement due to statement timeout")]
+    pub reason: String,
 }
 
 /// Money of one currency that has not come to rest.

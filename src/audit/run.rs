@@ -1,15 +1,21 @@
 //! Running the checks.
 
+use std::error::Error as _;
+
+use futures_util::future::BoxFuture;
 use time::OffsetDateTime;
 
-use super::checks::{self, Definition};
-use super::model::{AuditReport, Check};
+use super::checks;
+use super::model::{AuditReport, Check, Failed};
 use crate::infra::db::{Conn, Db, DbError};
+
+/// The name in a report of what is no check.
+pub(super) const MONEY_AT_RISK: &str = "money_at_risk";
 
 /// Runs every check in one snapshot that nothing can change.
 ///
 /// # Errors
-/// When the database cannot be reached, or a check takes longer than a statement may.
+/// When the database cannot be reached.
 pub async fn audit(db: &Db, now: OffsetDateTime) -> Result<AuditReport, DbError> {
     let mut tx = db.conn().await?.begin_snapshot().await?;
     let report = run_checks(&mut tx, now).await;
@@ -47,16 +53,44 @@ pub(super) async fn run_checks_at(
     };
     sqlx::raw_sql(settings).execute(&mut *conn).await?;
 
-    let mut found = Vec::new();
+    let mut report =
+        AuditReport { ok: true, checks: Vec::new(), failed: Vec::new(), money_at_risk: Vec::new() };
     for definition in checks::all() {
-        found.push(run_one(conn, definition, now).await?);
+        let find = definition.find;
+        match by_itself(conn, |conn| find(conn, now)).await? {
+            Ok(found) => report.checks.push(Check {
+                id: definition.id,
+                kind: definition.kind,
+                title: definition.title,
+                violations: found.violations,
+                sample: found.sample,
+            }),
+            Err(error) => report.failed.push(failed(definition.id, &error)),
+        }
     }
-    let money_at_risk = checks::money_at_risk(conn).await?;
-    Ok(AuditReport { ok: found.iter().all(|check| check.violations == 0), checks: found, money_at_risk })
+    match by_itself(conn, |conn| Box::pin(checks::money_at_risk(conn))).await? {
+        Ok(money) => report.money_at_risk = money,
+        Err(error) => report.failed.push(failed(MONEY_AT_RISK, &error)),
+    }
+    report.ok = report.failed.is_empty() && report.checks.iter().all(|check| check.violations == 0);
+    Ok(report)
 }
 
-async fn run_one(conn: &mut Conn, definition: &Definition, now: OffsetDateTime) -> Result<Check, DbError> {
-    let Definition { id, kind, title, find } = *definition;
-    let found = find(conn, now).await?;
-    Ok(Check { id, kind, title, violations: found.violations, sample: found.sample })
+/// Makes one part of an audit. What the database refuses of it costs no other part anything; only a connection that is
+/// gone ends the whole.
+async fn by_itself<T>(
+    conn: &mut Conn,
+    part: impl for<'c> FnOnce(&'c mut Conn) -> BoxFuture<'c, Result<T, DbError>> + Send,
+) -> Result<Result<T, DbError>, DbError> {
+    sqlx::raw_sql("SAVEPOINT part").execute(&mut *conn).await?;
+    let made = part(&mut *conn).await;
+    let end = if made.is_ok() { "RELEASE SAVEPOINT part" } else { "ROLLBACK TO SAVEPOINT part" };
+    sqlx::raw_sql(end).execute(conn).await?;
+    Ok(made)
+}
+
+fn failed(id: &'static str, error: &DbError) -> Failed {
+    let reason = error.source().map_or_else(|| error.to_string(), ToString::to_string);
+    tracing::warn!(check.id = id, %reason, "the audit could not make {id}");
+    Failed { id, reason }
 }

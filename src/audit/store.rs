@@ -64,6 +64,8 @@ pub(super) struct Last {
 #[derive(Debug, Deserialize)]
 pub(super) struct Kept {
     pub(super) checks: Vec<KeptCheck>,
+    #[serde(default)]
+    pub(super) failed: Vec<KeptFailed>,
     pub(super) money_at_risk: Vec<MoneyAtRisk>,
 }
 
@@ -71,6 +73,11 @@ pub(super) struct Kept {
 pub(super) struct KeptCheck {
     pub(super) id: String,
     pub(super) violations: i64,
+}
+
+#[derive(Debug, Deserialize)]
+pub(super) struct KeptFailed {
+    pub(super) id: String,
 }
 
 pub(super) async fn find_last(conn: &mut Conn) -> Result<Option<Last>, DbError> {

@@ -25,8 +25,7 @@ const BELIEVED: Duration = Duration::hours(2);
 /// Audits where that is due and no other instance is at it.
 ///
 /// # Errors
-/// When the database cannot be reached, or a check takes longer than a statement may: `payonce_audited_at_seconds` tells
-/// how old the last one is.
+/// When the database cannot be reached: `payonce_audited_at_seconds` tells how old the last one is.
 pub async fn run_due(db: &Db, clock: &Clock) -> Result<Batch, DutyError> {
     let begun_at = clock.now();
     let mut conn = db.conn().await?;

@@ -25,6 +25,13 @@ fn table(report: &AuditReport) -> String {
             let _ = writeln!(text, "                   {sample}");
         }
     }
-    text.push_str(if report.ok { "all invariants hold" } else { "some invariants are violated" });
+    for failed in &report.failed {
+        let _ = writeln!(text, "{:8} {:>8}  {}  {}", "FAILED", "?", failed.id, failed.reason);
+    }
+    text.push_str(match (report.ok, report.failed.is_empty()) {
+        (true, _) => "all invariants hold",
+        (false, true) => "some invariants are violated",
+        (false, false) => "not all of it could be looked at",
+    });
     text
 }

@@ -91,7 +91,7 @@ fn key_of(headers: &HeaderMap) -> Result<Option<String>, Problem> {
     key.map(Some).ok_or_else(|| {
         Problem::invalid(
             "Idempotency-Key",
-            "expected one key of 1 to 255 visible ASCII characters, quoted or bare",
+            "expected one key of 1 to 255 visible ASCII characters, quoted or bare; quoted also with spaces",
         )
     })
 }
@@ -102,9 +102,9 @@ fn unquoted(text: &str) -> Option<String> {
         None => text.to_owned(),
         Some(rest) => unescaped(rest.strip_suffix('"')?)?,
     };
-    let is_bare_quote = !text.starts_with('"') && key.contains('"');
-    let is_key = (1..=MAX_KEY).contains(&key.len()) && key.bytes().all(|b| b.is_ascii_graphic());
-    (is_key && !is_bare_quote).then_some(key)
+    let is_unclear = !text.starts_with('"') && key.contains(['"', ' ']);
+    let is_key = (1..=MAX_KEY).contains(&key.len()) && key.bytes().all(|b| b.is_ascii_graphic() || b == b' ');
+    (is_key && !is_unclear).then_some(key)
 }
 
 /// `\"` and `\\` stand for what they hide; nothing else is hidden.
@@ -122,13 +122,14 @@ fn unescaped(text: &str) -> Option<String> {
 
 impl GivenKey {
     /// The key as this caller's. Anybody may know a publishable key: what comes with it never meets a key that the
-    /// backend gave, because no caller can write the space in its mark.
+    /// backend gave. Each has its mark in front, a word and a space; without one is what the backend gave without a space.
     pub(super) fn of(self, caller: &Caller) -> Option<RequestKey> {
         let Said { key, method, path, body } = self.0?;
         // None of the first three can hold a line break, so no two requests read the same.
         let head = format!("{}\n{method}\n{path}\n", caller.kind);
         let request_hash = Sha256::new().chain_update(head).chain_update(body).finalize().into();
         let key = match caller.kind {
+            KeyKind::Secret if key.contains(' ') => format!("sk {key}"),
             KeyKind::Secret => key,
             KeyKind::Publishable => format!("pk {key}"),
         };

@@ -17,4 +17,4 @@ pub use resend::{ResendError, resend, resend_all};
 pub use retry::{RetryError, retry_task};
 pub use retry_many::{OrderCompensated, RetriedMany, compensate_order, count_retryable, retry_many};
 pub use sweep::{LeftAlone, SLICE, Swept, look_for_left_alone, sweep, sweep_left_alone, sweep_slice};
-pub use timeline::{TimelineEntry, TimelineKind, timeline};
+pub use timeline::{NoPlace, Place, TimelineEntry, TimelineKind, timeline};

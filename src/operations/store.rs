@@ -6,7 +6,7 @@ use time::OffsetDateTime;
 
 use super::overview::Counted;
 use super::sweep::LeftAlone;
-use super::timeline::{TimelineEntry, TimelineKind};
+use super::timeline::{Place, TimelineEntry, TimelineKind};
 use crate::compensation::Lane;
 use crate::infra::db::{Conn, DbError};
 use crate::orders::OrderKey;
@@ -15,6 +15,8 @@ use crate::webhooks::InboxId;
 /// An entry as it is read.
 struct TimelineRow {
     at: OffsetDateTime,
+    rank: i32,
+    seq: i64,
     kind: TimelineKind,
     subject: String,
     event: String,
@@ -24,10 +26,11 @@ struct TimelineRow {
     channel: Option<String>,
 }
 
-/// Everything about an order, by one statement.
+/// What there is about an order behind that place, by one statement.
 pub(super) async fn list_timeline(
     conn: &mut Conn,
     key: &OrderKey,
+    after: Option<&Place>,
     limit: i64,
 ) -> Result<Vec<TimelineEntry>, DbError> {
     let rows = sqlx::query_file_as!(
@@ -36,10 +39,15 @@ pub(super) async fn list_timeline(
         key.merchant_id.as_str(),
         key.order_no.as_str(),
         limit,
+        after.map(|place| place.at),
+        after.map(|place| place.rank),
+        after.map(|place| place.seq),
+        after.map(|place| place.subject.as_str()),
     )
     .fetch_all(conn)
     .await?;
     let entry = |row: TimelineRow| {
+        let place = Place { at: row.at, rank: row.rank, seq: row.seq, subject: row.subject.clone() };
         // A callback is known by the name that its own route takes.
         let subject = match row.channel {
             Some(channel) => InboxId { channel, event_id: row.subject }.to_string(),
@@ -52,6 +60,7 @@ pub(super) async fn list_timeline(
             event: row.event,
             status: row.status,
             details: row.details,
+            entry_id: place.to_string(),
         }
     };
     Ok(rows.into_iter().map(entry).collect())

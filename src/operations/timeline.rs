@@ -1,5 +1,8 @@
 //! Everything that touched an order, in order.
 
+use std::fmt;
+use std::str::FromStr;
+
 use serde::Serialize;
 use serde_json::Value;
 use time::OffsetDateTime;
@@ -60,13 +63,98 @@ pub struct TimelineEntry {
     /// More about it.
     #[schema(value_type = Object)]
     pub details: Value,
+    /// Its place; a page starts after one.
+    #[schema(example = "1795255200000000.2.1.A-1")]
+    pub entry_id: String,
 }
 
-/// The first `limit` entries of an order, oldest first, read by one statement and so from one snapshot.
+/// Where an entry stands: no other stands there.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Place {
+    pub(super) at: OffsetDateTime,
+    /// Of one instant, the cause stands before what it brought about.
+    pub(super) rank: i32,
+    pub(super) seq: i64,
+    /// As it is stored.
+    pub(super) subject: String,
+}
+
+impl fmt::Display for Place {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        // PostgreSQL keeps microseconds.
+        let micros = self.at.unix_timestamp_nanos() / 1000;
+        write!(f, "{micros}.{}.{}.{}", self.rank, self.seq, self.subject)
+    }
+}
+
+/// A text that names no place.
+#[derive(Clone, Copy, Debug, thiserror::Error)]
+#[error("expected the entry_id of the last entry before")]
+pub struct NoPlace;
+
+impl FromStr for Place {
+    type Err = NoPlace;
+
+    fn from_str(text: &str) -> Result<Self, NoPlace> {
+        let mut parts = text.splitn(4, '.');
+        let mut part = || parts.next().ok_or(NoPlace);
+        let micros: u64 = part()?.parse().map_err(|_| NoPlace)?;
+        let rank = part()?.parse().map_err(|_| NoPlace)?;
+        let seq = part()?.parse().map_err(|_| NoPlace)?;
+        let subject = part()?.to_owned();
+        let at = OffsetDateTime::from_unix_timestamp_nanos(i128::from(micros) * 1000);
+        // PostgreSQL cannot hold U+0000 in a text.
+        let is_text = !subject.contains('\0');
+        at.ok().filter(|_| is_text).map(|at| Self { at, rank, seq, subject }).ok_or(NoPlace)
+    }
+}
+
+/// The first `limit` entries of an order, oldest first, or those behind a place; read by one statement and so from one
+/// snapshot.
 ///
 /// # Errors
 /// When the database cannot be reached.
-pub async fn timeline(app: &App, key: &OrderKey, limit: usize) -> Result<Vec<TimelineEntry>, DbError> {
+pub async fn timeline(
+    app: &App,
+    key: &OrderKey,
+    after: Option<&Place>,
+    limit: usize,
+) -> Result<Vec<TimelineEntry>, DbError> {
     let limit = i64::try_from(limit).unwrap_or(i64::MAX);
-    app.db.retrying(|| async { store::list_timeline(&mut app.db.conn().await?, key, limit).await }).await
+    let list = || async { store::list_timeline(&mut app.db.conn().await?, key, after, limit).await };
+    app.db.retrying(list).await
+}
+
+#[cfg(test)]
+mod tests {
+    use time::macros::datetime;
+
+    use super::*;
+
+    #[test]
+    fn a_place_is_read_as_it_is_written() {
+        let place = Place {
+            at: datetime!(2030-01-01 00:00:00.000001 UTC),
+            rank: 6,
+            seq: 0,
+            subject: "a.b c:\u{fc}".to_owned(),
+        };
+        assert_eq!(place.to_string().parse::<Place>().unwrap(), place);
+    }
+
+    #[test]
+    fn what_names_no_place_is_refused() {
+        for text in [
+            "",
+            "1.2.3",
+            "x.2.3.a",
+            "-1.2.3.a",
+            "1.x.3.a",
+            "1.2.x.a",
+            "1.2.3.a\0",
+            "9223372036854775807.2.3.a",
+        ] {
+            assert!(text.parse::<Place>().is_err(), "{text:?}");
+        }
+    }
 }

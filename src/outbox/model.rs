@@ -181,8 +181,8 @@ pub struct EventView {
     /// When it happened.
     #[serde(with = "time::serde::rfc3339")]
     pub created_at: OffsetDateTime,
-    /// When the last destination had it, or was given up. Nothing while one waits, where there was nobody to tell, and
-    /// once its deliveries are forgotten (after 90 days).
+    /// When the last destination had it, or was taken away. Nothing while one waits, where one was given up, where there
+    /// was nobody to tell, and once its deliveries are forgotten (after 90 days).
     #[serde(with = "time::serde::rfc3339::option")]
     pub published_at: Option<OffsetDateTime>,
     /// Its way to each destination.

@@ -333,6 +333,7 @@ async fn a_refund_told_for_another_account_is_shown_to_a_person() {
     }
     let shown = app.open_exception().await;
     assert_eq!((&shown["kind"], &shown["subject"]), (&json!("WRONG_ACCOUNT"), &json!(number)));
+    assert_eq!(shown["order_no"], "X11");
     assert_eq!(app.find_order_as(&key, "X11").await["refunds"][0]["status"], "PROCESSING");
     app.end().await;
 }

@@ -5,7 +5,7 @@ use std::time::Duration;
 use payonce::channels::sandbox::{AdapterSettings, FaultKind, FaultOp, SandboxChannel};
 use payonce::channels::{CallError, Channel, PayoutCall, PayoutState};
 use payonce::money::Money;
-use serde_json::json;
+use serde_json::{Value, json};
 use sqlx::Executor;
 
 use crate::support::app::SANDBOX_SECRET;
@@ -219,6 +219,28 @@ async fn a_query_that_names_other_money_pays_nothing() {
     let kinds: Vec<_> = app.exceptions("status=OPEN").await.iter().map(|e| e["kind"].clone()).collect();
     assert_eq!(kinds.iter().filter(|kind| *kind == "AMOUNT_MISMATCH").count(), 2, "{kinds:?}");
     assert_eq!(app.sandbox_books().await, (2 * 1990, 0), "nothing was refunded that was never taken");
+    app.end().await;
+}
+
+#[tokio::test]
+async fn a_query_that_names_another_order_s_trade_ends_its_attempt_and_is_shown_to_a_person() {
+    let app = TestApp::start().await;
+    let other = app.order_to_pay("F20").await;
+    let id = paid_in_silence(&app, "F21").await;
+    // The channel calls about another order first.
+    let of_channel = "SELECT transaction_id FROM sandbox.payments";
+    let trade: String =
+        sqlx::query_scalar(of_channel).fetch_one(&mut app.direct_connection().await).await.expect("a trade");
+    app.deliver(&app.success("e1", &other, &trade, 1990)).await;
+    assert_eq!((app.status_of("F20").await.as_str(), app.exceptions("").await.len()), ("PAID", 0));
+
+    assert_ne!(app.pay_url("F21").await.expect(200).text_of("pay_order_id"), id, "its attempt has ended");
+    let told = app.open_exception().await;
+    assert_eq!((&told["kind"], &told["order_no"]), (&json!("CONTRADICTION"), &json!("F21")));
+    assert_eq!(told["subject"], format!("sandbox/{trade}"));
+    let timeline = app.admin_get("/admin/orders/F21/timeline").await.expect(200).body["data"].clone();
+    let is_told = |entry: &Value| entry["kind"] == "EXCEPTION" && entry["event"] == "CONTRADICTION";
+    assert!(timeline.as_array().expect("entries").iter().any(is_told), "{timeline:#}");
     app.end().await;
 }
 

@@ -10,7 +10,9 @@ use reqwest::header::HeaderMap;
 use serde_json::{Value, json};
 use tokio::io::AsyncWriteExt;
 
-use crate::support::{Chance, Cluster, Doomed, OPERATOR, Reply, SECRET_KEY, TestApp, TestOptions, seconds};
+use crate::support::{
+    Chance, Cluster, Doomed, OPERATOR, PUBLISHABLE_KEY, Reply, SECRET_KEY, TestApp, TestOptions, seconds,
+};
 
 mod every_post;
 
@@ -267,20 +269,7 @@ async fn a_malformed_key_is_refused_and_leaves_no_trace() {
     let app = TestApp::start().await;
     let before = app.row_counts().await;
     let too_long = "k".repeat(256);
-    let bad = [
-        "",
-        " ",
-        "\"\"",
-        "\"k",
-        "k\"",
-        "\"k\"x",
-        "\"k\";a=1",
-        "a b",
-        "\"a b\"",
-        "\"\\k\"",
-        "\"k\\\"",
-        &too_long,
-    ];
+    let bad = ["", " ", "\"\"", "\"k", "k\"", "\"k\"x", "\"k\";a=1", "a b", "\"\\k\"", "\"k\\\"", &too_long];
     for key in bad {
         let refused = app.post_keyed("/orders", key, &order("A1")).await;
         assert_eq!(refused.problem(422), "VALIDATION_FAILED", "{key}");
@@ -302,6 +291,25 @@ async fn a_malformed_key_is_refused_and_leaves_no_trace() {
     assert_replayed(&first, &app.post_keyed("/orders", &quoted, &order("A1")).await);
     let escaped = app.post_keyed("/orders", r#""a\"\\b""#, &order("A1")).await.expect(200);
     assert_replayed(&escaped, &app.post_keyed("/orders", r#""a\"\\b""#, &order("A1")).await);
+    let spaced = app.post_keyed("/orders", "\" a b \"", &order("A1")).await.expect(200);
+    assert_replayed(&spaced, &app.post_keyed("/orders", "\" a b \"", &order("A1")).await);
+    app.post_keyed("/orders", "\" a b\"", &order("A2")).await.expect(201);
+    app.end().await;
+}
+
+#[tokio::test]
+async fn a_space_makes_no_key_of_the_backend_one_of_a_browser() {
+    let app = TestApp::start().await;
+    app.post("/orders", order("B1")).await.expect(201);
+    let body = json!({"order_no": "B1", "payer_id": "u1", "channel": "sandbox"});
+    let by_browser = app.post_keyed_as(PUBLISHABLE_KEY, "/pay/url", "k", &body).await.expect(200);
+    for key in ["k", "\"pk k\"", "\"sk k\"", "\"sk pk k\""] {
+        let first = app.post_keyed("/pay/url", key, &body).await.expect(200);
+        assert!(!first.is_replayed(), "{key} is a key of its own");
+        assert_replayed(&first, &app.post_keyed("/pay/url", key, &body).await);
+    }
+    assert_replayed(&by_browser, &app.post_keyed_as(PUBLISHABLE_KEY, "/pay/url", "k", &body).await);
+    assert_eq!(kept(&app).await, 5);
     app.end().await;
 }
 

@@ -65,6 +65,7 @@ mod stock;
 mod storms;
 mod stray_money;
 mod tidy;
+mod timeline;
 mod timeouts;
 mod tls;
 mod upgrade;

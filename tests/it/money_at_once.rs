@@ -63,7 +63,7 @@ async fn watch(app: &TestApp) {
         app.trial_balance().await;
         let report = payonce::audit::audit(&app.instance.app.db, app.clock.now()).await.expect("an audit");
         let broken: Vec<_> = report.checks.iter().filter(|check| check.violations > 0).collect();
-        assert!(broken.is_empty(), "{broken:#?}");
+        assert!(broken.is_empty() && report.failed.is_empty(), "{broken:#?}, {:#?}", report.failed);
     }
 }
 

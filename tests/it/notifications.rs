@@ -53,6 +53,15 @@ impl TestApp {
         self.admin_get(&format!("/admin/outbox/{id}")).await.expect(200).body
     }
 
+    /// Where an order's timeline says that such an event got.
+    async fn told_of_event(&self, order_no: &str, name: &str) -> Vec<String> {
+        let path = format!("/admin/orders/{order_no}/timeline");
+        let timeline = self.admin_get(&path).await.expect(200).body["data"].clone();
+        let entries = timeline.as_array().expect("entries").iter();
+        let of_event = entries.filter(|entry| entry["kind"] == "EVENT" && entry["event"] == name);
+        of_event.map(|entry| entry["status"].as_str().expect("a word").to_owned()).collect()
+    }
+
     /// Appends events of an order as the service does with its facts, past them.
     pub async fn append_events(&self, order_no: &str, payloads: &[&str]) {
         for payload in payloads {
@@ -192,12 +201,14 @@ async fn after_three_days_of_failures_an_event_is_a_dead_letter_and_the_next_goe
 
     receiver.always(Manner::status(204));
     let dead = app.admin_get("/admin/outbox?status=DEAD").await.expect(200).body["data"][0].clone();
-    assert_eq!(dead["event_id"], first[0].id());
+    assert_eq!((&dead["event_id"], &dead["published_at"]), (&json!(first[0].id()), &Value::Null));
+    assert_eq!(app.told_of_event("N5", "order.closed").await, ["WRITTEN", "DEAD"]);
     let path = format!("/admin/outbox/{}/resend", first[0].id());
     app.admin_post(&path, json!({"reason": "the shop is back"})).await.expect(200);
     app.clock.advance(minutes(10));
     app.run_until_idle().await;
     assert_eq!(app.count_where("deliveries", "status = 'DELIVERED'").await, 2);
+    assert_eq!(app.told_of_event("N5", "order.closed").await, ["WRITTEN", "PUBLISHED"]);
     assert_eq!(app.count_where("exceptions", "status = 'OPEN'").await, 0);
     assert_eq!(app.count_where("admin_log", "action = 'outbox.resend' AND order_no = 'N5'").await, 1);
     app.end().await;
@@ -220,6 +231,7 @@ async fn an_endpoint_that_asks_for_a_pause_gets_it_and_one_that_is_gone_gets_not
     app.run_until_idle().await;
     assert_eq!(receiver.calls().len(), 2, "it is disabled");
     assert_eq!(app.count_where("deliveries", "status = 'DROPPED'").await, 2);
+    assert_eq!(app.told_of_event("N6", "order.closed").await, ["WRITTEN", "DROPPED"]);
     assert_eq!(app.count_where("exceptions", "kind = 'ENDPOINT_DISABLED' AND status = 'OPEN'").await, 1);
 
     app.tell_at(Some(&receiver.url)).await;

@@ -204,7 +204,11 @@ impl World {
             .iter()
             .filter(|check| check.kind == CheckKind::Always && check.violations > 0)
             .collect();
-        assert!(broken.is_empty(), "after {what}: {broken:#?}");
+        assert!(
+            broken.is_empty() && report.failed.is_empty(),
+            "after {what}: {broken:#?}, {:#?}",
+            report.failed
+        );
     }
 }
 

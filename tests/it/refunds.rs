@@ -51,6 +51,11 @@ async fn parts_go_back_until_nothing_is_left_and_the_stock_with_the_last() {
     let nothing_left = app.post("/refunds", json!({"refund_no": "R4", "order_no": "A"})).await;
     assert_eq!(nothing_left.problem(422), "REFUND_EXCEEDS_PAID");
     app.assert_books_agree().await;
+
+    // The channel takes that one back which wanted the stock: what is on sale again stays so.
+    app.tell_refund("back", &app.refund_id("R1").await, &paid, 500, "FAILED").await;
+    assert_eq!(app.refunded("A").await, ("PARTIALLY_REFUNDED".into(), 1_490));
+    assert_eq!(app.stock_of("TEA").await, (5, 0));
     app.end().await;
 }
 

@@ -20,6 +20,8 @@ const QUEUE: i64 = 26;
 
 /// The migration that lets histories write themselves.
 const HISTORIES: i64 = 31;
+/// The migration that gives a commission's history as many lines as its version says.
+const VERSIONS: i64 = 37;
 
 /// A healthy world of the version before something: one thing in every state.
 fn world_before(what: &str) -> &'static str {
@@ -181,5 +183,31 @@ async fn what_became_of_refunds_stray_money_and_commissions_is_carried_over_and_
     let wrong: Vec<_> = report.checks.iter().filter(|check| check.violations > 0).collect();
     assert!(report.ok, "{wrong:#?}");
     db.close().await;
+    stores::drop_database(&url).await;
+}
+
+#[tokio::test]
+async fn a_commission_that_was_given_again_before_there_were_histories_is_carried_over_too() {
+    let url = database_before(VERSIONS, "").await;
+    let mut owner = PgConnection::connect(&url).await.expect("connect");
+    // Of the first all had been given again; of the second too, and a part was claimed back since; the others have all.
+    let commissions =
+        "INSERT INTO settlements (merchant_id, order_no, user_id, base_amount, rate, line_rates, factor, commission, clawed_back,
+                                  currency, status, created_at, updated_at, version)
+         SELECT 'm', order_no, 'u', 100, 0.1, '{0.1}', 1, 10, clawed_back, 'CNY', 'SETTLED', '2029-12-31', '2030-01-01', version
+         FROM (VALUES ('A', 0, 3), ('B', 7, 5), ('C', 4, 2), ('D', 0, 1), ('E', 4, 9)) AS given (order_no, clawed_back, version);
+         INSERT INTO settlement_history
+         SELECT 'm', order_no, seq, 'SETTLED', 'SETTLED', event, clawed_back, '2030-01-01'
+         FROM (VALUES ('B', 1, 'PART_CLAWED_BACK', 4), ('B', 2, 'PART_CLAWED_BACK', 7), ('C', 1, 'PART_CLAWED_BACK', 4),
+                      ('E', 1, 'CARRIED_OVER', 4)) AS line (order_no, seq, event, clawed_back)";
+    owner.execute(commissions).await.expect("commissions");
+    sqlx::migrate!().run_direct(None, &mut owner, false).await.expect("this version");
+    let lines =
+        "SELECT string_agg(concat_ws(' ', order_no, seq, event, clawed_back), ', ' ORDER BY order_no, seq)
+                 FROM settlement_history";
+    let lines: String = sqlx::query_scalar(lines).fetch_one(&mut owner).await.expect("lines");
+    let of_b = "B 1 CARRIED_OVER 0, B 2 PART_CLAWED_BACK 4, B 3 PART_CLAWED_BACK 7";
+    assert_eq!(lines, format!("A 1 CARRIED_OVER 0, {of_b}, C 1 PART_CLAWED_BACK 4, E 1 CARRIED_OVER 4"));
+    owner.close().await.expect("close");
     stores::drop_database(&url).await;
 }

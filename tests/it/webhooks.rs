@@ -465,6 +465,7 @@ async fn a_trade_that_is_told_of_another_order_or_amount_is_shown_to_a_person() 
     app.deliver(&app.success("e3", &other, "t1", 1990)).await;
     let told = app.open_exception().await;
     assert_eq!((&told["kind"], &told["subject"]), (&json!("CONTRADICTION"), &json!("sandbox/t1")));
+    assert_eq!(told["order_no"], "W32");
     assert_eq!(app.status_of("W32").await, "PENDING", "the money pays one order");
     app.resolve(&told, "NONE").await.expect(200);
 

@@ -149,7 +149,16 @@ pub(super) const CHECKS: &[Definition] = &[
                     FROM stray_history AS change
                     LEFT JOIN stray_history AS next ON next.stray_id = change.stray_id AND next.seq = change.seq + 1
                     WHERE next.seq IS NULL) AS last USING (stray_id)
-         WHERE last.to_status IS DISTINCT FROM status",
+         WHERE last.to_status IS DISTINCT FROM status
+         UNION ALL
+         -- It comes back to where it stood: what it came by is known by its refunds.
+         SELECT format('stray payment %s: asked to go back %s times, and it has %s refunds', stray_id, asked.times,
+                       coalesce(made.times, 0))
+         FROM (SELECT stray_id, count(*) FILTER (WHERE event = 'REFUND_ASKED') AS times
+               FROM stray_history GROUP BY stray_id HAVING NOT bool_or(event = 'CARRIED_OVER')) AS asked
+         LEFT JOIN (SELECT stray_id, count(*) AS times FROM refunds WHERE stray_id IS NOT NULL GROUP BY stray_id) AS made
+              USING (stray_id)
+         WHERE asked.times <> coalesce(made.times, 0)",
     ),
     check!(
         "settlement_history",
@@ -184,6 +193,14 @@ pub(super) const CHECKS: &[Definition] = &[
                           AND next.seq = change.seq + 1
                     WHERE next.seq IS NULL) AS last USING (merchant_id, order_no)
          WHERE (status, given.clawed_back)
-               IS DISTINCT FROM (coalesce(last.to_status, 'SETTLED'), coalesce(last.clawed_back, 0))",
+               IS DISTINCT FROM (coalesce(last.to_status, 'SETTLED'), coalesce(last.clawed_back, 0))
+         UNION ALL
+         -- It comes back to where it stood too.
+         SELECT format('settlement of %s/%s: at version %s, and its history has %s changes', merchant_id, order_no, version,
+                       coalesce(changes, 0))
+         FROM settlements
+         LEFT JOIN (SELECT merchant_id, order_no, count(*) AS changes, bool_or(event = 'CARRIED_OVER') AS is_carried
+                    FROM settlement_history GROUP BY merchant_id, order_no) AS history USING (merchant_id, order_no)
+         WHERE version - 1 <> coalesce(changes, 0) AND is_carried IS NOT TRUE",
     ),
 ];

@@ -127,6 +127,29 @@ pub(super) const CHECKS: &[Definition] = &[
                IS DISTINCT FROM (booked.amount, booked.merchant_id, booked.order_no)",
     ),
     check!(
+        "refund_hold_booked",
+        Always,
+        "of each top-up's refund that has not failed one booking sets its amount aside, and no other is set aside for a refund",
+        "SELECT format('booking %s: %s on %s for order %s/%s, its refund says %s for %s/%s', transaction_id,
+                       coalesce(booked.amount, 0), account_id, booked.merchant_id, booked.order_no,
+                       coalesce(due.amount, 0), due.merchant_id, due.order_no)
+         FROM (SELECT 'REFUND_HOLD:' || refund_id AS transaction_id,
+                      format('%s:%s:%s:%s', side.kind, orders.merchant_id, user_id, refunds.currency) AS account_id,
+                      side.sign * refunds.amount AS amount, orders.merchant_id, orders.order_no
+               FROM refunds JOIN orders ON orders.paid_by = refunds.pay_order_id
+               CROSS JOIN (VALUES ('USER_AVAILABLE', 1), ('USER_HELD', -1)) AS side (kind, sign)
+               -- From the moment that it is asked for, also while it waits for an operator.
+               WHERE orders.kind = 'TOPUP' AND refunds.status <> 'FAILED') AS due
+         FULL JOIN (SELECT entry.transaction_id, entry.account_id, entry.amount, merchant_id, order_no
+                    FROM ledger_transactions AS booked
+                    JOIN ledger_entries AS entry ON entry.transaction_id = booked.transaction_id
+                    WHERE booked.kind = 'REFUND_HOLD'
+                      AND NOT EXISTS (SELECT 1 FROM ledger_transactions WHERE reverses = booked.transaction_id)) AS booked
+              USING (transaction_id, account_id)
+         WHERE (due.amount, due.merchant_id, due.order_no)
+               IS DISTINCT FROM (booked.amount, booked.merchant_id, booked.order_no)",
+    ),
+    check!(
         "suspense_is_stray_money",
         Always,
         "a channel's suspense account holds what its stray payments are HELD or REFUNDING with",

@@ -14,40 +14,56 @@ pub(super) const CHECKS: &[Definition] = &[
         "request_effect",
         Always,
         "what a kept answer says was done was done, and an order was made by one request",
-        "SELECT format('key %s of %s: speaks of order %s, which is not there', key, kept.merchant_id, kept.order_no)
-         FROM idempotency_keys AS kept LEFT JOIN orders USING (merchant_id, order_no)
-         WHERE kept.order_no IS NOT NULL AND orders.order_no IS NULL
+        "WITH said AS MATERIALIZED (
+             SELECT merchant_id, key, order_no, status, created_at, answer ? 'close_reason' AS is_order,
+                    answer ->> 'close_reason' AS close_reason, answer ->> 'commission' AS commission,
+                    answer ->> 'pay_order_id' AS pay_order_id, answer ->> 'pay_url' AS pay_url,
+                    answer ->> 'refund_no' AS refund_no, answer ->> 'withdrawal_no' AS withdrawal_no,
+                    answer ->> 'hold_id' AS hold_id
+             FROM idempotency_keys,
+                  -- Each body is read once, and not once for every word of it.
+                  LATERAL (SELECT convert_from(body, 'UTF8')::jsonb OFFSET 0) AS kept (answer)
+         )
+         SELECT format('key %s of %s: speaks of order %s, which is not there', key, said.merchant_id, said.order_no)
+         FROM said LEFT JOIN orders USING (merchant_id, order_no)
+         WHERE said.order_no IS NOT NULL AND orders.order_no IS NULL
          UNION ALL
          -- Both times are of one statement.
-         SELECT format('key %s of %s: made order %s at %s, which was made at %s', key, kept.merchant_id,
-                       kept.order_no, kept.created_at, orders.created_at)
-         FROM idempotency_keys AS kept JOIN orders USING (merchant_id, order_no)
+         SELECT format('key %s of %s: made order %s at %s, which was made at %s', key, said.merchant_id,
+                       said.order_no, said.created_at, orders.created_at)
+         FROM said JOIN orders USING (merchant_id, order_no)
          -- Answers that are an order's, and not of something else that belongs to one.
-         WHERE kept.status = 201 AND convert_from(kept.body, 'UTF8')::jsonb ? 'close_reason'
-           AND orders.created_at <> kept.created_at
+         WHERE said.status = 201 AND is_order AND orders.created_at <> said.created_at
          UNION ALL
          SELECT format('order %s/%s: made by %s requests', merchant_id, order_no, count(*))
-         FROM idempotency_keys AS kept
-         WHERE kept.status = 201 AND convert_from(kept.body, 'UTF8')::jsonb ? 'close_reason'
+         FROM said WHERE status = 201 AND is_order
          GROUP BY merchant_id, order_no HAVING count(*) > 1
          UNION ALL
-         SELECT format('key %s of %s: closed order %s, which is %s', key, kept.merchant_id, kept.order_no,
+         SELECT format('key %s of %s: closed order %s, which is %s', key, said.merchant_id, said.order_no,
                        orders.status)
-         FROM idempotency_keys AS kept JOIN orders USING (merchant_id, order_no)
-         WHERE convert_from(kept.body, 'UTF8')::jsonb ->> 'close_reason' IS NOT NULL AND orders.status <> 'CLOSED'
+         FROM said JOIN orders USING (merchant_id, order_no)
+         WHERE said.close_reason IS NOT NULL AND orders.status <> 'CLOSED'
          UNION ALL
-         SELECT format('key %s of %s: settled order %s by %s, which has %s', key, kept.merchant_id, kept.order_no,
-                       answer ->> 'commission', coalesce(given.commission::text, 'no settlement'))
-         FROM idempotency_keys AS kept
-              CROSS JOIN LATERAL (SELECT convert_from(kept.body, 'UTF8')::jsonb) AS said (answer)
-              LEFT JOIN settlements AS given
-                     ON given.merchant_id = kept.merchant_id AND given.order_no = kept.order_no
-         WHERE answer ->> 'commission' IS NOT NULL AND given.commission::text IS DISTINCT FROM answer ->> 'commission'
+         SELECT format('key %s of %s: settled order %s by %s, which has %s', key, said.merchant_id, said.order_no,
+                       said.commission, coalesce(given.commission::text, 'no settlement'))
+         FROM said LEFT JOIN settlements AS given USING (merchant_id, order_no)
+         WHERE said.commission IS NOT NULL AND given.commission::text IS DISTINCT FROM said.commission
          UNION ALL
-         SELECT format('key %s of %s: gave a link of attempt %s, which has another', key, kept.merchant_id,
-                       answer ->> 'pay_order_id')
-         FROM idempotency_keys AS kept, LATERAL (SELECT convert_from(kept.body, 'UTF8')::jsonb) AS said (answer)
-              LEFT JOIN pay_orders ON pay_orders.pay_order_id = answer ->> 'pay_order_id'
-         WHERE answer ->> 'pay_url' IS NOT NULL AND pay_orders.pay_url IS DISTINCT FROM answer ->> 'pay_url'",
+         SELECT format('key %s of %s: gave a link of attempt %s, which has another', key, said.merchant_id,
+                       said.pay_order_id)
+         FROM said LEFT JOIN pay_orders ON pay_orders.pay_order_id = said.pay_order_id
+         WHERE said.pay_url IS NOT NULL AND pay_orders.pay_url IS DISTINCT FROM said.pay_url
+         UNION ALL
+         SELECT format('key %s of %s: asked for refund %s, which is not there', key, said.merchant_id, said.refund_no)
+         FROM said LEFT JOIN refunds USING (merchant_id, refund_no)
+         WHERE said.refund_no IS NOT NULL AND refunds.refund_no IS NULL
+         UNION ALL
+         SELECT format('key %s of %s: sent withdrawal %s, which is not there', key, said.merchant_id, said.withdrawal_no)
+         FROM said LEFT JOIN withdrawals USING (merchant_id, withdrawal_no)
+         WHERE said.withdrawal_no IS NOT NULL AND withdrawals.withdrawal_no IS NULL
+         UNION ALL
+         SELECT format('key %s of %s: speaks of hold %s, which is not there', key, said.merchant_id, said.hold_id)
+         FROM said LEFT JOIN usage_holds USING (merchant_id, hold_id)
+         WHERE said.hold_id IS NOT NULL AND usage_holds.hold_id IS NULL",
     ),
 ];

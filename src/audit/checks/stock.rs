@@ -55,4 +55,29 @@ pub(super) const CHECKS: &[Definition] = &[
                    WHEN 'CLOSED' THEN reservation.status <> 'RELEASED'
                    ELSE orders.status IS NULL OR reservation.status NOT IN ('DEDUCTED', 'RETURNED') END",
     ),
+    check!(
+        "stock_returned",
+        Always,
+        "stock comes back when the last of its order's money has gone back, where a refund asked for that, and only then",
+        "SELECT format('order %s/%s line %s: %s x %s is RETURNED, %s', merchant_id, order_no, line_no,
+                       reservation.quantity, reservation.sku,
+                       CASE WHEN wanted.order_no IS NULL THEN 'and no refund that was made asked for that'
+                            ELSE 'and the order was never REFUNDED' END)
+         FROM stock_reservations AS reservation
+         -- It stays on sale where the channel takes a refund back: that refund keeps the channel's number.
+         LEFT JOIN (SELECT DISTINCT merchant_id, order_no FROM refunds
+                    WHERE return_stock AND (status = 'SUCCEEDED' OR channel_refund_id IS NOT NULL)) AS wanted
+              USING (merchant_id, order_no)
+         LEFT JOIN (SELECT DISTINCT merchant_id, order_no FROM order_history WHERE event = 'REFUNDED_IN_FULL') AS ended
+              USING (merchant_id, order_no)
+         WHERE reservation.status = 'RETURNED' AND (wanted.order_no IS NULL OR ended.order_no IS NULL)
+         UNION ALL
+         SELECT format('order %s/%s line %s: REFUNDED, and %s x %s that a refund wants back is DEDUCTED', merchant_id,
+                       order_no, line_no, reservation.quantity, reservation.sku)
+         FROM stock_reservations AS reservation
+         JOIN orders USING (merchant_id, order_no)
+         JOIN (SELECT DISTINCT merchant_id, order_no FROM refunds
+               WHERE return_stock AND status = 'SUCCEEDED') AS wanted USING (merchant_id, order_no)
+         WHERE reservation.status = 'DEDUCTED' AND orders.status = 'REFUNDED'",
+    ),
 ];

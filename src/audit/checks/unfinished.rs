@@ -69,10 +69,14 @@ pub(super) const CHECKS: &[Definition] = &[
     check!(
         "task_late",
         Eventual,
-        "no task waits 5 min past its time, but for those of old orders while their lane is worked: a living task is an owner",
+        "no task waits 5 min past its time, but for those whose lane rests, and those of old orders while theirs is worked: \
+         a living task is an owner",
         "SELECT format('task %s: %s of %s READY, due at %s', id, action, subject, due_at)
          FROM compensations
          WHERE status = 'READY' AND due_at < $1 - interval '5 min'
+           -- Somebody paused it, and `payonce_lane_paused_seconds` tells of that.
+           AND NOT EXISTS (SELECT 1 FROM compensation_lanes AS resting
+                           WHERE resting.lane = compensations.lane AND resting.paused_at IS NOT NULL)
            -- A backlog of orders makes way for merchants, and may last for hours.
            AND NOT (lane = 'SWEEP' AND action IN ('EXPIRE_ORDER', 'CLOSE_PAY_ORDER', 'DRIVE_PAY_ORDER')
                     AND EXISTS (SELECT 1 FROM compensations AS worked

@@ -85,10 +85,10 @@ pub(super) const CHECKS: &[Definition] = &[
         "withdrawal_legs",
         Always,
         "a withdrawal's legs are where its state says",
-        "SELECT format('withdrawal %s: %s, its legs are %s', withdrawal_id, withdrawals.status,
+        "SELECT format('withdrawal %s: %s, its legs are %s', withdrawal_id, coalesce(withdrawals.status, 'not there'),
                        coalesce(legs.tale, 'not there'))
          FROM withdrawals
-         LEFT JOIN (SELECT withdrawal_id, string_agg(leg || ' ' || status, ', ' ORDER BY leg) AS tale
+         FULL JOIN (SELECT withdrawal_id, string_agg(leg || ' ' || status, ', ' ORDER BY leg) AS tale
                     FROM withdrawal_legs GROUP BY withdrawal_id) AS legs USING (withdrawal_id)
          WHERE legs.tale IS DISTINCT FROM
                CASE withdrawals.status
@@ -101,10 +101,10 @@ pub(super) const CHECKS: &[Definition] = &[
         "withdrawal_history",
         Always,
         "every change of a withdrawal's state has its row, along allowed edges, ending in the present state",
-        "SELECT format('withdrawal %s: %s at version %s, its history is %s', withdrawal_id, status, version,
-                       coalesce(history.tale, 'not there'))
+        "SELECT format('withdrawal %s: %s at version %s, its history is %s', withdrawal_id, coalesce(status, 'not there'),
+                       version, coalesce(history.tale, 'not there'))
          FROM withdrawals
-         LEFT JOIN (SELECT withdrawal_id, count(*) AS changes, max(seq) AS last,
+         FULL JOIN (SELECT withdrawal_id, count(*) AS changes, max(seq) AS last,
                            string_agg(to_status, ' ' ORDER BY seq) AS tale,
                            string_agg(coalesce(from_status, ''), ' ' ORDER BY seq) AS past
                     FROM withdrawal_history GROUP BY withdrawal_id) AS history USING (withdrawal_id)

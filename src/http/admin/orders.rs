@@ -10,7 +10,7 @@ use super::super::error::Problem;
 use super::super::extract::{Params, PathId};
 use super::super::views::{OrderView, Page, PageParams};
 use crate::ids::{MerchantId, OrderNo};
-use crate::operations::{self, TimelineEntry};
+use crate::operations::{self, NoPlace, Place, TimelineEntry};
 use crate::orders::{self, OrderKey, OrderStatus};
 
 /// Which orders.
@@ -109,35 +109,58 @@ pub(in crate::http) async fn find(
     Ok(Json(view(&edge, &key).await?))
 }
 
-/// Entries of a timeline at most.
-const MAX_ENTRIES: usize = 1000;
+/// Entries of a timeline in one answer at most, and where nobody says how many.
+const MAX_ENTRIES: u16 = 1000;
 
-/// Everything that touched an order, oldest first: its states and those of its attempts, stray money, refunds and
-/// commission, callbacks, bookings, tasks, exceptions, events, and what operators did. A thousand entries at most.
+/// Which part of an order's timeline.
+#[derive(Debug, Deserialize, utoipa::IntoParams)]
+#[serde(deny_unknown_fields)]
+#[into_params(parameter_in = Query)]
+pub(in crate::http) struct TimelineParams {
+    /// The merchant, where two share the number.
+    #[param(value_type = Option<String>)]
+    merchant_id: Option<MerchantId>,
+    /// Entries at most, 1 to 1000; 1000 by default.
+    #[param(minimum = 1, maximum = 1000)]
+    limit: Option<u16>,
+    /// The `entry_id` of the last entry of the page before.
+    starting_after: Option<String>,
+}
+
+/// A page of everything that touched an order, oldest first: its states and those of its attempts, stray money, refunds
+/// and commission, callbacks, bookings, tasks, exceptions, events, and what operators did.
 #[utoipa::path(get, path = "/admin/orders/{order_no}/timeline", tag = "admin",
-    params(("order_no" = String, Path, description = "The order's number", example = "A-1"), WhoseParams),
+    params(("order_no" = String, Path, description = "The order's number", example = "A-1"), TimelineParams),
     security(("admin_token" = [])),
     responses(
         (status = 200, body = Page<TimelineEntry>, example = json!({"data": [
             {"at": "2026-11-21T10:00:00Z", "kind": "ORDER", "subject": "A-1", "event": "CREATED", "status": "PENDING",
-             "details": {"from": null}},
+             "details": {"from": null}, "entry_id": "1795255200000000.2.1.A-1"},
             {"at": "2026-11-21T11:00:00Z", "kind": "REFUND", "subject": "rf_06GZV8Y0000000000000000000", "event": "SUCCEEDED",
              "status": "SUCCEEDED", "details": {"from": "PROCESSING", "refund_no": "R-1", "amount": 500, "currency": "CNY",
-                                                "reason": "broken", "failure": null}}], "has_more": false})),
+                                                "reason": "broken", "failure": null},
+             "entry_id": "1795258800000000.4.3.rf_06GZV8Y0000000000000000000"}], "has_more": false})),
         (status = 404, body = Problem, description = "`ORDER_NOT_FOUND`"),
         (status = 409, body = Problem, description = "`AMBIGUOUS_NUMBER`: name the merchant too"),
+        (status = 422, body = Problem, description = "`VALIDATION_FAILED`"),
     ))]
 pub(in crate::http) async fn timeline(
     State(edge): State<Edge>,
     _viewer: Viewer,
     PathId(order_no): PathId<OrderNo>,
-    Params(params): Params<WhoseParams>,
+    Params(params): Params<TimelineParams>,
 ) -> Result<Json<Page<TimelineEntry>>, Problem> {
+    let limit = match params.limit.unwrap_or(MAX_ENTRIES) {
+        limit @ 1..=MAX_ENTRIES => usize::from(limit),
+        _ => return Err(Problem::invalid("limit", "expected a whole number from 1 to 1000")),
+    };
+    let no_place = |error: NoPlace| Problem::invalid("starting_after", error.to_string());
+    let after = params.starting_after.map(|text| text.parse::<Place>()).transpose().map_err(no_place)?;
     let key = key_of(&edge, order_no, params.merchant_id).await?;
-    let entries = operations::timeline(&edge.app, &key, MAX_ENTRIES + 1).await?;
-    if entries.is_empty() {
+    let entries = operations::timeline(&edge.app, &key, after.as_ref(), limit + 1).await?;
+    if entries.is_empty() && after.is_none() {
         // An order has a history from its first commit on.
         return Err(orders::OrderError::NotFound.into());
     }
-    Ok(Json(Page::of(entries, MAX_ENTRIES, |entry| entry)))
+    Ok(Json(Page::of(entries, limit, |entry| entry)))
 }

@@ -20,7 +20,7 @@ use crate::orders::{self, DelayQueue};
 
 /// Checks every invariant in one snapshot; who asks while an audit runs gets its report.
 #[utoipa::path(get, path = "/admin/audit", tag = "admin", security(("admin_token" = [])),
-    responses((status = 200, body = AuditReport, description = "`ok` is false when anything is violated")))]
+    responses((status = 200, body = AuditReport, description = "`ok` is false when anything is violated, or could not be looked at")))]
 pub(in crate::http) async fn audit(
     State(edge): State<Edge>,
     _viewer: Viewer,

@@ -13,7 +13,7 @@ use crate::outbox::model::{EventDelivery, EventFilter, EventStatus, EventView, e
 const EVENTS: [&str; 3] = [
     "SELECT event.id, event.merchant_id, event.order_no, event.event AS name, event.event_version AS version,
             event.payload AS data, event.created_at,
-            CASE WHEN NOT is_queued AND NOT is_open THEN ended_at END AS published_at,
+            CASE WHEN NOT is_queued AND NOT is_open AND NOT is_dead THEN ended_at END AS published_at,
             CASE WHEN is_queued THEN 'NEW' WHEN is_open THEN 'PENDING' WHEN is_dead THEN 'DEAD' ELSE 'PUBLISHED' END
             AS status,
             deliveries

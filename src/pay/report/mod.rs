@@ -313,11 +313,16 @@ async fn write_in_tx(
             move_attempt(tx, report, facts, *event, now).await?;
             hold_stray(app, tx, report, facts, *reason, now).await?;
         }
-        Remedy::End(event) => move_attempt(tx, report, facts, Some(*event), now).await?,
+        Remedy::End(event) => {
+            move_attempt(tx, report, facts, Some(*event), now).await?;
+            tell_contradiction(app, tx, report, facts, now).await?;
+        }
         Remedy::Unmatched => store::append_rematch(tx, report, now).await?,
         Remedy::GiveUpMatching => hold_stray(app, tx, report, facts, StrayReason::UnknownOrder, now).await?,
-        Remedy::WrongAccount => open_wrong_account_in_tx(&app.ids, tx, report.pay_order_id, now).await?,
-        Remedy::Note(_) => tell_contradiction(app, tx, report, now).await?,
+        Remedy::WrongAccount => {
+            open_wrong_account_in_tx(&app.ids, tx, report.pay_order_id, facts.order_key(), now).await?;
+        }
+        Remedy::Note(_) => tell_contradiction(app, tx, report, facts, now).await?,
         Remedy::Repeat(_) | Remedy::Split | Remedy::Pay => {}
     }
     Ok(true)
@@ -349,14 +354,13 @@ async fn hold_stray(
     now: OffsetDateTime,
 ) -> Result<(), DbError> {
     let Some(payment) = report.payment() else { return Ok(()) };
-    let matched = facts.matched.as_ref();
     let stray = NewStray {
         channel: report.channel,
         out_trade_no: report.pay_order_id,
-        order: matched.map(|matched| &matched.key),
+        order: facts.order_key(),
         payment,
         reason,
-        policy: matched.map(|matched| matched.stray_money),
+        policy: facts.matched.as_ref().map(|matched| matched.stray_money),
     };
     refunds::hold_stray_in_tx(app, tx, &stray, now).await
 }
@@ -366,6 +370,7 @@ async fn tell_contradiction(
     app: &App,
     tx: &mut Tx,
     report: &Report<'_>,
+    facts: &Facts,
     now: OffsetDateTime,
 ) -> Result<(), DbError> {
     let Some(payment) = report.payment() else { return Ok(()) };
@@ -374,27 +379,29 @@ async fn tell_contradiction(
         "{} says that trade {} is {} for {}; it had said {known}",
         report.channel, payment.transaction_id, payment.money, report.pay_order_id
     );
+    let order = facts.order_key();
     let exception = NewException {
         kind: ExceptionKind::Contradiction,
-        merchant_id: None,
-        order_no: None,
+        merchant_id: order.map(|key| key.merchant_id.as_str()),
+        order_no: order.map(|key| key.order_no.as_str()),
         subject: &format!("{}/{}", report.channel, payment.transaction_id),
         detail: &detail,
     };
     exceptions::open_in_tx(tx, &app.ids, &exception, now).await
 }
 
-/// Shows a person that a callback about `subject`, a pay order or a refund, is not for us.
+/// Shows a person that a callback about `subject`, a pay order or a refund of that order, is not for us.
 pub(crate) async fn open_wrong_account_in_tx(
     ids: &Ids,
     tx: &mut Tx,
     subject: &str,
+    order: Option<&OrderKey>,
     now: OffsetDateTime,
 ) -> Result<(), DbError> {
     let exception = NewException {
         kind: ExceptionKind::WrongAccount,
-        merchant_id: None,
-        order_no: None,
+        merchant_id: order.map(|key| key.merchant_id.as_str()),
+        order_no: order.map(|key| key.order_no.as_str()),
         subject,
         detail: "a correctly signed callback speaks for another account at the channel than the configured one",
     };
@@ -441,7 +448,7 @@ fn announce(app: &App, report: &Report<'_>, facts: &Facts, remedy: &Remedy) {
     if !remedy.moves() {
         return;
     }
-    let key: Option<&OrderKey> = facts.matched.as_ref().map(|matched| &matched.key);
+    let key = facts.order_key();
     if let Some(key) = key {
         app.changes.announce(&key.member());
     }

@@ -1,6 +1,6 @@
 //! Callbacks that pay nothing are kept.
 
-use std::collections::HashSet;
+use std::collections::HashMap;
 use std::sync::Arc;
 
 use time::OffsetDateTime;
@@ -8,6 +8,7 @@ use time::OffsetDateTime;
 use crate::ids::Ids;
 use crate::infra::db::{Conn, DbError, Tx};
 use crate::infra::gather::{Command, Patience, column};
+use crate::orders::OrderKey;
 use crate::pay::report::{self, Verdict};
 
 /// Keeps a callback; a repeat changes nothing. One about a refund is found by the refund's order; one for another
@@ -46,19 +47,19 @@ impl Command for Keep {
 
 async fn insert_and_show(tx: &mut Tx, batch: &[Keep], patience: Patience) -> Result<(), DbError> {
     let new = insert(tx, batch, patience).await?;
-    let is_new = |keep: &&Keep| new.contains(&(keep.channel.to_owned(), keep.event_id.clone()));
-    for keep in batch.iter().filter(|keep| keep.verdict == Verdict::WrongAccount).filter(is_new) {
-        report::open_wrong_account_in_tx(&keep.ids, tx, &keep.subject, keep.now).await?;
+    for keep in batch.iter().filter(|keep| keep.verdict == Verdict::WrongAccount) {
+        let Some(order) = new.get(&(keep.channel.to_owned(), keep.event_id.clone())) else { continue };
+        report::open_wrong_account_in_tx(&keep.ids, tx, &keep.subject, order.as_ref(), keep.now).await?;
     }
     Ok(())
 }
 
-/// Gives the names of those that are new.
+/// Gives the names of those that are new, with the orders of those about refunds.
 async fn insert(
     conn: &mut Conn,
     batch: &[Keep],
     patience: Patience,
-) -> Result<HashSet<(String, String)>, DbError> {
+) -> Result<HashMap<(String, String), Option<OrderKey>>, DbError> {
     let rows = sqlx::query!(
         "WITH patient AS MATERIALIZED (SELECT set_config('lock_timeout', $7, true))
          INSERT INTO webhook_inbox
@@ -72,7 +73,7 @@ async fn insert(
          LEFT JOIN LATERAL (SELECT merchant_id, order_no FROM refunds
                             WHERE refunds.refund_id = new.subject LIMIT 1) AS refund ON true
          ON CONFLICT (channel, event_id) DO NOTHING
-         RETURNING channel, event_id",
+         RETURNING channel, event_id, merchant_id, order_no",
         &column(batch, |keep| keep.channel) as &[&str],
         &column(batch, |keep| keep.event_id.as_str()) as &[&str],
         &column(batch, |keep| keep.subject.as_str()) as &[&str],
@@ -83,5 +84,9 @@ async fn insert(
     )
     .fetch_all(conn)
     .await?;
-    Ok(rows.into_iter().map(|row| (row.channel, row.event_id)).collect())
+    let order = |merchant_id: Option<String>, order_no: Option<String>| {
+        OrderKey::from_columns(merchant_id.as_deref(), order_no.as_deref())
+    };
+    let kept = rows.into_iter();
+    Ok(kept.map(|row| ((row.channel, row.event_id), order(row.merchant_id, row.order_no))).collect())
 }

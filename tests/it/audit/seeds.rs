@@ -122,8 +122,9 @@ const SEEDS: &[Seed] = &[
     ),
     seed_with(
         "stray_refund",
-        &["refund_history"],
-        "DELETE FROM refunds WHERE refund_id = 'rf_r'"),
+        &["refund_history", "stray_history"],
+        "DELETE FROM refunds WHERE refund_id = 'rf_r'",
+    ),
     seed_with(
         "stray_refund",
         &["stray_history"],
@@ -186,6 +187,16 @@ const SEEDS: &[Seed] = &[
         "UPDATE order_items SET order_no = 'NONE' WHERE order_no = 'D';
          UPDATE stock_reservations SET order_no = 'NONE' WHERE order_no = 'D'",
     ),
+    // Stock that nobody wanted back, and that came back too early; stock that was wanted and never came.
+    seed("stock_returned", "UPDATE stock_reservations SET status = 'RETURNED' WHERE order_no = 'D'"),
+    seed("stock_returned", "UPDATE refunds SET return_stock = false WHERE refund_id = 'rf_B'"),
+    seed(
+        "stock_returned",
+        "UPDATE refunds SET return_stock = true WHERE refund_id = 'rf_R';
+         INSERT INTO order_items VALUES ('m', 'R', 1, 'a', 1, 100);
+         INSERT INTO stock_reservations VALUES ('m', 'R', 1, 'a', 1, 'RETURNED', '2029-12-31 12:00', '2029-12-31 12:00')",
+    ),
+    seed("stock_returned", "UPDATE stock_reservations SET status = 'DEDUCTED' WHERE order_no = 'B'"),
     // 7
     seed(
         "history_edges",
@@ -299,6 +310,12 @@ const SEEDS: &[Seed] = &[
         "task_late",
         "UPDATE compensations SET action = 'EXPIRE_ORDER', due_at = '2029-12-31 23:54' WHERE subject = 'rf_r';
          UPDATE compensations SET lane = 'SWEEP' WHERE subject = 'rf_d'",
+    ),
+    // While another lane rests.
+    seed(
+        "task_late",
+        "UPDATE compensations SET due_at = '2029-12-31 23:54' WHERE subject = 'rf_r';
+         UPDATE compensation_lanes SET paused_at = '2029-12-31 12:00', paused_by = 'ann', reason = 'quiet' WHERE lane = 'SWEEP'",
     ),
     seed("dead_task_reported", "UPDATE exceptions SET kind = 'CONTRADICTION' WHERE subject = 'po_d0'"),
     seed("dead_task_reported", "DELETE FROM exceptions WHERE subject = 'po_d0'"),

@@ -205,13 +205,15 @@ UPDATE accounts SET balance = balance + sense * moved.amount
 FROM (SELECT account_id, sum(amount) AS amount FROM commission_entry GROUP BY account_id) AS moved
 WHERE accounts.account_id = moved.account_id;
 
--- Refunds that were made: 40 of the 100 that R cost, and all that V topped u up with.
+-- Refunds that were made: 40 of the 100 that R cost, all that V topped u up with, and all of B with what it had sold.
 INSERT INTO orders (merchant_id, order_no, user_id, kind, status, amount, refunded_amount, currency, paid_by, paid_at,
                     expires_at, attempts, created_at, updated_at, version)
 SELECT 'm', order_no, 'u', kind, status, amount, refunded, 'CNY', 'po_' || order_no, '2029-12-31 12:00', '2029-12-31 12:30',
        1, '2029-12-31 12:00', '2029-12-31 12:00', 3
-FROM (VALUES ('R', 'SALE', 'PARTIALLY_REFUNDED', 100, 40), ('V', 'TOPUP', 'REFUNDED', 50, 50))
+FROM (VALUES ('R', 'SALE', 'PARTIALLY_REFUNDED', 100, 40), ('V', 'TOPUP', 'REFUNDED', 50, 50), ('B', 'SALE', 'REFUNDED', 60, 60))
      AS paid (order_no, kind, status, amount, refunded);
+INSERT INTO order_items VALUES ('m', 'B', 1, 'a', 2, 30);
+INSERT INTO stock_reservations VALUES ('m', 'B', 1, 'a', 2, 'RETURNED', '2029-12-31 12:00', '2029-12-31 12:00');
 INSERT INTO pay_orders (pay_order_id, merchant_id, order_no, payer_id, channel, status, amount, currency, pay_url,
                         transaction_id, paid_at, expires_at, created_at, updated_at, version)
 SELECT paid_by, 'm', order_no, 'u', 'sandbox', 'PAID', amount, currency, 'https://pay', 'T-' || order_no, paid_at,
@@ -227,9 +229,10 @@ FROM orders, (VALUES (false, 1, NULL, 'PENDING', 'CREATED'), (false, 2, 'PENDING
                      (true, 2, 'INIT', 'PAYING', 'LINK_MADE'), (true, 3, 'PAYING', 'PAID', 'PAYMENT_CONFIRMED'))
              AS change (is_attempt, seq, from_status, to_status, event)
 WHERE refunded_amount > 0;
-INSERT INTO refunds (refund_id, merchant_id, refund_no, order_no, pay_order_id, amount, currency, status, reason, created_at,
-                     updated_at)
-SELECT 'rf_' || order_no, 'm', 'rf_' || order_no, order_no, paid_by, refunded_amount, 'CNY', 'SUCCEEDED', 'R', paid_at, paid_at
+INSERT INTO refunds (refund_id, merchant_id, refund_no, order_no, pay_order_id, amount, currency, status, reason, return_stock,
+                     created_at, updated_at)
+SELECT 'rf_' || order_no, 'm', 'rf_' || order_no, order_no, paid_by, refunded_amount, 'CNY', 'SUCCEEDED', 'R', order_no = 'B',
+       paid_at, paid_at
 FROM orders WHERE refunded_amount > 0;
 INSERT INTO outbox (merchant_id, order_no, event, event_version, payload, created_at)
 SELECT 'm', order_no, event, 1, payload, '2029-12-31 12:00'
@@ -244,6 +247,8 @@ CREATE TEMPORARY TABLE refund_entry ON COMMIT DROP AS
 SELECT kind, kind || ':' || reference AS transaction_id, order_no, account_id, amount
 FROM (VALUES ('PAYMENT', 'po_R', 'R', 'CHANNEL:sandbox:CNY', 100), ('PAYMENT', 'po_R', 'R', 'MERCHANT:m:CNY', -100),
              ('REFUND', 'rf_R', 'R', 'MERCHANT:m:CNY', 40), ('REFUND', 'rf_R', 'R', 'CHANNEL:sandbox:CNY', -40),
+             ('PAYMENT', 'po_B', 'B', 'CHANNEL:sandbox:CNY', 60), ('PAYMENT', 'po_B', 'B', 'MERCHANT:m:CNY', -60),
+             ('REFUND', 'rf_B', 'B', 'MERCHANT:m:CNY', 60), ('REFUND', 'rf_B', 'B', 'CHANNEL:sandbox:CNY', -60),
              ('PAYMENT', 'po_V', 'V', 'CHANNEL:sandbox:CNY', 50), ('PAYMENT', 'po_V', 'V', 'USER_AVAILABLE:m:u:CNY', -50),
              ('REFUND_HOLD', 'rf_V', 'V', 'USER_AVAILABLE:m:u:CNY', 50), ('REFUND_HOLD', 'rf_V', 'V', 'USER_HELD:m:u:CNY', -50),
              ('REFUND', 'rf_V', 'V', 'USER_HELD:m:u:CNY', 50), ('REFUND', 'rf_V', 'V', 'CHANNEL:sandbox:CNY', -50))
@@ -447,6 +452,7 @@ FROM (VALUES ('rf_c0', 1, NULL, 'PENDING', 'ASKED'), ('rf_c0', 2, 'PENDING', 'FA
              ('rf_c1', 1, NULL, 'AWAITING_APPROVAL', 'ASKED'), ('rf_c1', 2, 'AWAITING_APPROVAL', 'PENDING', 'APPROVED'),
              ('rf_c1', 3, 'PENDING', 'PROCESSING', 'REQUESTED'), ('rf_c1', 4, 'PROCESSING', 'SUCCEEDED', 'SUCCEEDED'),
              ('rf_R', 1, NULL, 'SUCCEEDED', 'CARRIED_OVER'), ('rf_V', 1, NULL, 'SUCCEEDED', 'CARRIED_OVER'),
+             ('rf_B', 1, NULL, 'SUCCEEDED', 'CARRIED_OVER'),
              ('rf_r', 1, NULL, 'PENDING', 'CARRIED_OVER'),
              ('rf_d', 1, NULL, 'PENDING', 'ASKED'), ('rf_d', 2, 'PENDING', 'PROCESSING', 'REQUESTED'))
      AS change (refund_id, seq, from_status, to_status, event);
@@ -466,3 +472,10 @@ SELECT 'm', 'S', seq, from_status, to_status, event, clawed_back, '2029-12-31 12
 FROM (VALUES (1, 'SETTLED', 'SETTLED', 'PART_CLAWED_BACK', 3), (2, 'SETTLED', 'CLAWED_BACK', 'ALL_CLAWED_BACK', 5),
              (3, 'CLAWED_BACK', 'SETTLED', 'RESTORED', 3), (4, 'SETTLED', 'SETTLED', 'RESTORED', 0))
      AS change (seq, from_status, to_status, event, clawed_back);
+UPDATE settlements SET version = 5 WHERE order_no = 'S';
+
+-- Requests with a key: one gave 40 of R back, one sent 10 out, one held for usage.
+INSERT INTO idempotency_keys (merchant_id, key, request_hash, order_no, status, body, created_at)
+VALUES ('m', 'refunded R', sha256('5'), 'R', 201, '{"refund_no": "rf_R", "order_no": "R"}', '2029-12-31 12:30'),
+       ('m', 'sent wd_s', sha256('6'), NULL, 201, '{"withdrawal_no": "wd_s"}', '2029-12-31 12:30'),
+       ('m', 'held uh_h', sha256('7'), NULL, 201, '{"hold_id": "uh_h"}', '2029-12-31 12:30');

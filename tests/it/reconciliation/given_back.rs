@@ -144,5 +144,11 @@ async fn what_a_user_has_paid_off_of_a_charge_is_theirs_again() {
         app.booking(&format!("CHARGE_PAID_BACK:{id}")).await.expect("a booking"),
         sides([("USER_AVAILABLE:demo:u1:CNY", -99), ("USER_RECEIVABLE:demo:u1:CNY", 99)])
     );
+    let timeline = app.admin_get("/admin/orders/T/timeline").await.expect(200).body["data"].clone();
+    for booking in ["COMPENSATING_CHARGE", "REVERSAL:COMPENSATING_CHARGE", "CHARGE_PAID_BACK"] {
+        let subject = format!("{booking}:{id}");
+        let entries = timeline.as_array().expect("entries");
+        assert!(entries.iter().any(|entry| entry["subject"] == subject), "{subject}: {timeline:#}");
+    }
     app.end().await;
 }

@@ -374,7 +374,7 @@ impl TestApp {
     pub async fn assert_invariants(&self) {
         let report = audit::audit(&self.instance.app.db, self.clock.now()).await.expect("an audit");
         let violated: Vec<_> = report.checks.iter().filter(|check| check.violations > 0).collect();
-        assert!(report.ok && violated.is_empty(), "{violated:#?}");
+        assert!(report.ok && violated.is_empty(), "{violated:#?}, {:#?}", report.failed);
     }
 
     /// The story's end: the invariants, then nothing is left behind.

@@ -22,6 +22,13 @@ pub(in crate::pay::report) struct Facts {
     pub(in crate::pay::report) matched: Option<Matched>,
 }
 
+impl Facts {
+    /// The order that it is about, where it is known.
+    pub(in crate::pay::report) fn order_key(&self) -> Option<&OrderKey> {
+        self.matched.as_ref().map(|matched| &matched.key)
+    }
+}
+
 /// An attempt of ours and its order, as read.
 #[derive(Clone, Debug)]
 pub(in crate::pay::report) struct Matched {

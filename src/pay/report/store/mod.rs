@@ -45,7 +45,7 @@ pub(super) async fn record_callback(
     now: OffsetDateTime,
 ) -> Result<bool, DbError> {
     let conn: &mut Conn = tx;
-    let key = facts.matched.as_ref().map(|matched| &matched.key);
+    let key = facts.order_key();
     let merchant_id = key.map(|key| key.merchant_id.as_str());
     let order_no = key.map(|key| key.order_no.as_str());
     match report.origin {

@@ -32,8 +32,9 @@ pub(super) const SEEDS: &[Seed] = &[
         "UPDATE ledger_entries SET amount = 99 WHERE transaction_id = 'PAYMENT:po_d1' AND amount = 100",
     ),
     // Nothing, moved.
-    seed(
+    seed_with(
         "booking_balanced",
+        &["refund_hold_booked"],
         "ALTER TABLE ledger_entries DROP CONSTRAINT ledger_entries_amount_is_not_zero;
          INSERT INTO ledger_transactions (transaction_id, kind, created_at)
          VALUES ('REFUND_HOLD:x', 'REFUND_HOLD', '2029-12-31 12:00');
@@ -190,6 +191,48 @@ pub(super) const SEEDS: &[Seed] = &[
          WHERE transaction_id = 'REFUND:rf_V' AND account_id = 'USER_HELD:m:u:CNY';
          UPDATE accounts SET balance = balance - 50 WHERE account_id = 'USER_AVAILABLE:m:u:CNY';
          UPDATE accounts SET balance = balance + 50 WHERE account_id = 'USER_HELD:m:u:CNY'",
+    ),
+    // Set aside for nobody's refund, and with the merchant; for one that failed; for another order; not at all.
+    seed(
+        "refund_hold_booked",
+        "INSERT INTO ledger_transactions (transaction_id, kind, merchant_id, created_at)
+         VALUES ('REFUND_HOLD:x', 'REFUND_HOLD', 'm', '2029-12-31 12:00');
+         INSERT INTO ledger_entries (transaction_id, account_id, amount)
+         VALUES ('REFUND_HOLD:x', 'USER_AVAILABLE:m:u:CNY', 10), ('REFUND_HOLD:x', 'MERCHANT:m:CNY', -10);
+         UPDATE accounts SET balance = balance - 10 WHERE account_id = 'USER_AVAILABLE:m:u:CNY';
+         UPDATE accounts SET balance = balance + 10 WHERE account_id = 'MERCHANT:m:CNY'",
+    ),
+    seed_with(
+        "refund_hold_booked",
+        &["held_is_open"],
+        "INSERT INTO refunds (refund_id, merchant_id, refund_no, order_no, pay_order_id, amount, currency, status, reason,
+                              failure, created_at, updated_at)
+         VALUES ('rf_t', 'm', 'rf_t', 'T', 'po_t1', 1, 'CNY', 'FAILED', 'R', 'no', '2029-12-31 12:00', '2029-12-31 12:00');
+         INSERT INTO refund_history VALUES ('rf_t', 1, NULL, 'PENDING', 'ASKED', '2029-12-31 12:00'),
+                                           ('rf_t', 2, 'PENDING', 'FAILED', 'FAILED', '2029-12-31 12:00');
+         INSERT INTO outbox (merchant_id, order_no, event, event_version, payload, created_at)
+         VALUES ('m', 'T', 'refund.finished', 1, '{\"refund_no\": \"rf_t\", \"status\": \"FAILED\"}', '2029-12-31 12:00');
+         INSERT INTO ledger_transactions (transaction_id, kind, merchant_id, order_no, created_at)
+         VALUES ('REFUND_HOLD:rf_t', 'REFUND_HOLD', 'm', 'T', '2029-12-31 12:00');
+         INSERT INTO ledger_entries (transaction_id, account_id, amount)
+         VALUES ('REFUND_HOLD:rf_t', 'USER_AVAILABLE:m:u:CNY', 1), ('REFUND_HOLD:rf_t', 'USER_HELD:m:u:CNY', -1);
+         UPDATE accounts SET balance = balance - 1 WHERE account_id = 'USER_AVAILABLE:m:u:CNY';
+         UPDATE accounts SET balance = balance + 1 WHERE account_id = 'USER_HELD:m:u:CNY'",
+    ),
+    seed(
+        "refund_hold_booked",
+        "UPDATE ledger_transactions SET order_no = 'T' WHERE transaction_id = 'REFUND_HOLD:rf_V'",
+    ),
+    seed_with(
+        "refund_hold_booked",
+        &["held_is_open"],
+        "INSERT INTO ledger_transactions (transaction_id, kind, merchant_id, order_no, reverses, created_at)
+         VALUES ('REVERSAL:REFUND_HOLD:rf_V', 'REVERSAL', 'm', 'V', 'REFUND_HOLD:rf_V', '2029-12-31 12:00');
+         INSERT INTO ledger_entries (transaction_id, account_id, amount)
+         SELECT 'REVERSAL:REFUND_HOLD:rf_V', account_id, -amount
+         FROM ledger_entries WHERE transaction_id = 'REFUND_HOLD:rf_V';
+         UPDATE accounts SET balance = balance + 50 WHERE account_id = 'USER_AVAILABLE:m:u:CNY';
+         UPDATE accounts SET balance = balance - 50 WHERE account_id = 'USER_HELD:m:u:CNY'",
     ),
     seed_with(
         "suspense_is_stray_money",

@@ -53,6 +53,20 @@ pub(super) const SEEDS: &[Seed] = &[
         "stray_history",
         "INSERT INTO stray_history VALUES ('sp_none', 1, NULL, 'HELD', 'RECEIVED', '2029-12-31 12:00')",
     ),
+    // It was to go back, was refused, and is held again: as if nothing had been.
+    seed(
+        "stray_history",
+        "UPDATE stray_history SET event = 'RECEIVED' WHERE stray_id = 'sp_d';
+         INSERT INTO refunds (refund_id, merchant_id, refund_no, order_no, stray_id, amount, currency, status, reason, failure,
+                              created_at, updated_at)
+         VALUES ('rf_x', 'm', 'rf_x', 'D', 'sp_d', 100, 'CNY', 'FAILED', 'R', 'no', '2029-12-31 12:00', '2029-12-31 12:00');
+         INSERT INTO refund_history VALUES ('rf_x', 1, NULL, 'PENDING', 'ASKED', '2029-12-31 12:00'),
+                                           ('rf_x', 2, 'PENDING', 'FAILED', 'FAILED', '2029-12-31 12:00');
+         INSERT INTO outbox (merchant_id, order_no, event, event_version, payload, created_at)
+         VALUES ('m', 'D', 'refund.finished', 1, '{\"refund_no\": \"rf_x\", \"status\": \"FAILED\"}', '2029-12-31 12:00')",
+    ),
+    // All that was claimed back was given again: as if nothing had been.
+    seed("settlement_history", "DELETE FROM settlement_history"),
     seed("settlement_history", "DELETE FROM settlement_history WHERE seq = 4"),
     seed("settlement_history", "DELETE FROM settlement_history WHERE seq = 1"),
     seed("settlement_history", "DELETE FROM settlement_history WHERE seq = 2"),

@@ -102,4 +102,7 @@ pub(super) const SEEDS: &[Seed] = &[
     seed("request_effect", "UPDATE idempotency_keys SET order_no = 'P' WHERE key = 'closed C'"),
     seed("request_effect", "UPDATE pay_orders SET pay_url = 'https://other' WHERE pay_order_id = 'po_p1'"),
     seed("request_effect", "UPDATE idempotency_keys SET body = '{\"commission\": 7}' WHERE key = 'settled S'"),
+    seed("request_effect", "UPDATE idempotency_keys SET body = '{\"refund_no\": \"none\"}' WHERE key = 'refunded R'"),
+    seed("request_effect", "UPDATE idempotency_keys SET body = '{\"withdrawal_no\": \"none\"}' WHERE key = 'sent wd_s'"),
+    seed("request_effect", "UPDATE idempotency_keys SET body = '{\"hold_id\": \"none\"}' WHERE key = 'held uh_h'"),
 ];

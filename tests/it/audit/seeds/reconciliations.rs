@@ -112,6 +112,17 @@ pub(super) const SEEDS: &[Seed] = &[
          UPDATE accounts SET balance = balance - 200 WHERE account_id = 'USER_AVAILABLE:m:u:CNY';
          UPDATE accounts SET balance = balance + 100 WHERE account_id = 'USER_RECEIVABLE:m:u:CNY'",
     ),
+    // Taken from them once more.
+    seed(
+        "charge_paid_back",
+        "INSERT INTO ledger_transactions (transaction_id, kind, merchant_id, order_no, reverses, created_at)
+         VALUES ('REVERSAL:CHARGE_PAID_BACK:ri_c', 'REVERSAL', 'm', 'T', 'CHARGE_PAID_BACK:ri_c', '2029-12-31 12:00');
+         INSERT INTO ledger_entries (transaction_id, account_id, amount)
+         SELECT 'REVERSAL:CHARGE_PAID_BACK:ri_c', account_id, -amount
+         FROM ledger_entries WHERE transaction_id = 'CHARGE_PAID_BACK:ri_c';
+         UPDATE accounts SET balance = balance - 40
+         WHERE account_id IN ('USER_AVAILABLE:m:u:CNY', 'USER_RECEIVABLE:m:u:CNY')",
+    ),
     seed(
         "difference_applied",
         "UPDATE reconciliation_items SET channel_id = 'T-none' WHERE item_id = 'ri_a'",

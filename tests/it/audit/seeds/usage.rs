@@ -12,6 +12,28 @@ pub(super) const SEEDS: &[Seed] = &[
          VALUES ('USAGE_EXTENSION:uh_h:1', 'USER_AVAILABLE:m:u:CNY', 1), ('USAGE_EXTENSION:uh_h:1', 'USER_HELD:m:u:CNY', -1);
          UPDATE accounts SET balance = balance + 1 WHERE account_id = 'USER_HELD:m:u:CNY'",
     ),
+    // Charged late, what its user had and what they owe, and all of it given back; a cycle's fee given back.
+    seed(
+        "usage_booked",
+        "INSERT INTO ledger_transactions (transaction_id, kind, merchant_id, reverses, created_at)
+         VALUES ('REVERSAL:USAGE_CHARGE:uh_l', 'REVERSAL', 'm', 'USAGE_CHARGE:uh_l', '2029-12-31 12:00');
+         INSERT INTO ledger_entries (transaction_id, account_id, amount)
+         SELECT 'REVERSAL:USAGE_CHARGE:uh_l', account_id, -amount
+         FROM ledger_entries WHERE transaction_id = 'USAGE_CHARGE:uh_l';
+         UPDATE accounts SET balance = balance + 5 WHERE account_id = 'USER_AVAILABLE:m:u:CNY';
+         UPDATE accounts SET balance = balance - 5 WHERE account_id = 'USER_RECEIVABLE:m:u:CNY';
+         UPDATE accounts SET balance = balance - 10 WHERE account_id = 'MERCHANT:m:CNY'",
+    ),
+    seed(
+        "usage_booked",
+        "INSERT INTO ledger_transactions (transaction_id, kind, merchant_id, reverses, created_at)
+         VALUES ('REVERSAL:USAGE_CHARGE:uh_m', 'REVERSAL', 'm', 'USAGE_CHARGE:uh_m', '2029-12-31 12:00');
+         INSERT INTO ledger_entries (transaction_id, account_id, amount)
+         SELECT 'REVERSAL:USAGE_CHARGE:uh_m', account_id, -amount
+         FROM ledger_entries WHERE transaction_id = 'USAGE_CHARGE:uh_m';
+         UPDATE accounts SET balance = balance + 40 WHERE account_id = 'USER_AVAILABLE:m:u:CNY';
+         UPDATE accounts SET balance = balance - 40 WHERE account_id = 'MERCHANT:m:CNY'",
+    ),
     // Two holds of one key, and keys that are not what their product makes of them.
     seed(
         "usage_key_once",

@@ -56,7 +56,7 @@ pub(super) const SEEDS: &[Seed] = &[
     // Of a top-up that goes back nothing was set aside.
     seed_with(
         "held_is_open",
-        &["refund_history"],
+        &["refund_history", "refund_hold_booked"],
         "INSERT INTO refunds (refund_id, merchant_id, refund_no, order_no, pay_order_id, amount, currency, status, reason,
                               created_at, updated_at)
          VALUES ('rf_t', 'm', 'rf_t', 'T', 'po_t1', 1, 'CNY', 'AWAITING_APPROVAL', 'R', '2029-12-31 12:00',
@@ -71,6 +71,17 @@ pub(super) const SEEDS: &[Seed] = &[
     seed("withdrawal_legs", "UPDATE withdrawal_legs SET status = 'FAILED' WHERE withdrawal_id = 'wd_d' AND leg = 'PAYOUT'"),
     seed("withdrawal_legs", "UPDATE withdrawal_legs SET status = 'FAILED' WHERE withdrawal_id = 'wd_s' AND leg = 'PAYOUT'"),
     seed("withdrawal_legs", "DELETE FROM withdrawal_legs WHERE withdrawal_id = 'wd_r' AND leg = 'REVERSAL'"),
+    // Of a withdrawal that is not there.
+    seed(
+        "withdrawal_legs",
+        "INSERT INTO withdrawal_legs (withdrawal_id, leg, status, created_at, updated_at)
+         VALUES ('wd_none', 'DEBIT', 'SUCCEEDED', '2029-12-31 12:00', '2029-12-31 12:00')",
+    ),
+    seed(
+        "withdrawal_history",
+        "INSERT INTO withdrawal_history (withdrawal_id, seq, from_status, to_status, event, created_at)
+         VALUES ('wd_none', 1, NULL, 'CREATED', 'CREATED', '2029-12-31 12:00')",
+    ),
     seed("withdrawal_history", "DELETE FROM withdrawal_history WHERE withdrawal_id = 'wd_s' AND seq = 4"),
     seed("withdrawal_history", "UPDATE withdrawals SET version = 9 WHERE withdrawal_id = 'wd_d'"),
     seed(
