@@ -331,7 +331,7 @@ async fn while_forged_callbacks_pour_in_customers_are_served() {
     };
     let ((), (sales, slowest)) = tokio::join!(pouring, sell_until(&shop, &service, "beside", &is_over));
     println!("{sales} sales, {slowest:?} at most");
-    assert!(sales > 0 && slowest < Duration::from_secs(5), "{sales} sales, {slowest:?}");
+    assert!(sales > 0 && slowest < Duration::from_secs(10), "{sales} sales, {slowest:?}");
     assert_eq!(shop.app.status_of("S1").await, "PENDING");
     assert_eq!(send(&service, &forger.genuine).await, (200, "SUCCESS".to_owned()));
     shop.settle("after the flood").await;

@@ -90,7 +90,7 @@ async fn a_crowd_that_waits_for_a_balance_holds_up_no_other_user() {
     };
     let (_, slowest) = tokio::join!(crowd, other);
     println!("the slowest round of the other user took {slowest:?}");
-    assert!(slowest < Duration::from_secs(2), "{slowest:?}");
+    assert!(slowest < Duration::from_secs(5), "{slowest:?}");
     assert_eq!(app.cny_of("u1").await, (100_000 - 64 * 10, 64 * 10));
     assert_eq!(app.cny_of("u2").await, (100_000 - 20 * 12, 0));
     assert_eq!(deadlocks(&app, [busy]).await, 0);
