@@ -75,8 +75,8 @@ pub(super) const CHECKS: &[Definition] = &[
          FROM compensations
          WHERE status = 'READY' AND due_at < $1 - interval '5 min'
            -- Somebody paused it, and `payonce_lane_paused_seconds` tells of that.
-           AND NOT EXISTS (SELECT 1 FROM compensation_lanes AS resting
-                           WHERE resting.lane = compensations.lane AND resting.paused_at IS NOT NULL)
+           AND NOT EXISTS (SELECT 1 FROM compensation_lanes AS paused
+                           WHERE paused.lane = compensations.lane AND paused.paused_at IS NOT NULL)
            -- A backlog of orders makes way for merchants, and may last for hours.
            AND NOT (lane = 'SWEEP' AND action IN ('EXPIRE_ORDER', 'CLOSE_PAY_ORDER', 'DRIVE_PAY_ORDER')
                     AND EXISTS (SELECT 1 FROM compensations AS worked
