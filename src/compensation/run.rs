@@ -9,7 +9,6 @@
 //! What finds no room is put back, and others are claimed past it, so many in each look. A backlog that waits for a
 //! channel is so passed at a bounded pace, and what can be tried is claimed as fast as it is.
 
-use std::convert::Infallible;
 use std::panic::AssertUnwindSafe;
 use std::time::Duration;
 
@@ -29,6 +28,7 @@ use crate::infra::clock::Clock;
 use crate::infra::crash::effect;
 use crate::infra::db::{Db, DbError, Tx};
 use crate::infra::duty::Batch;
+use crate::infra::lease;
 use crate::infra::low_water::LowWater;
 use crate::infra::panics::message_of;
 
@@ -81,7 +81,7 @@ where
     // Side by side: what is claimed or written down just now may have to wait, and the leases do not wait for it.
     tokio::select! {
         outcome = work(Session::new(crew, &held), &drive) => outcome,
-        never = keep(crew, &held) => match never {},
+        never = lease::keep(crew.lease, || renew(crew, &held)) => match never {},
     }
 }
 
@@ -120,18 +120,7 @@ where
     }
 }
 
-/// Keeps what is in the air for as long as the session lasts.
-async fn keep(crew: &Crew<'_>, held: &Held) -> Infallible {
-    let third = (crew.lease / 3).max(Duration::from_millis(10));
-    let mut renewal = interval_at(Instant::now() + third, third);
-    renewal.set_missed_tick_behavior(MissedTickBehavior::Delay);
-    loop {
-        renewal.tick().await;
-        renew(crew, held).await;
-    }
-}
-
-/// What is lost to somebody else is let go; every write of such a try names the state that it was decided on.
+/// Keeps what is in the air. What is lost to somebody else is let go; every write of such a try names the state that it was decided on.
 async fn renew(crew: &Crew<'_>, held: &Held) {
     let asked = held.all();
     if asked.is_empty() {

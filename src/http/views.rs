@@ -34,18 +34,24 @@ pub(super) struct PageParams {
 }
 
 /// Entries of a page that does not say how many.
-const DEFAULT_LIMIT: u8 = 20;
+const DEFAULT_LIMIT: u16 = 20;
 /// Entries of a page at most.
-const MAX_LIMIT: u8 = 100;
+const MAX_LIMIT: u16 = 100;
 
 impl PageParams {
     /// How many entries to read: one more than asked for tells whether there are more.
     pub(super) fn limit(&self) -> Result<usize, super::error::Problem> {
-        match self.limit.unwrap_or(DEFAULT_LIMIT) {
-            limit @ 1..=MAX_LIMIT => Ok(usize::from(limit)),
-            _ => Err(super::error::Problem::invalid("limit", "expected a whole number from 1 to 100")),
-        }
+        limit_of(self.limit.map(u16::from), DEFAULT_LIMIT, MAX_LIMIT)
     }
+}
+
+/// How many entries a page has at most, of those that were asked for.
+pub(super) fn limit_of(asked: Option<u16>, default: u16, most: u16) -> Result<usize, super::error::Problem> {
+    let limit = asked.unwrap_or(default);
+    if (1..=most).contains(&limit) {
+        return Ok(usize::from(limit));
+    }
+    Err(super::error::Problem::invalid("limit", format!("expected a whole number from 1 to {most}")))
 }
 
 impl<T> Page<T> {

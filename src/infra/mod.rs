@@ -13,6 +13,7 @@ pub mod duty;
 pub(crate) mod fuzz;
 pub mod gather;
 pub mod http_client;
+pub mod lease;
 pub mod lock;
 pub mod low_water;
 pub(crate) mod numeric;

@@ -9,10 +9,7 @@
 //! A page may take as long as the source of rates does: whoever carries it out keeps its lease meanwhile, so that it is
 //! not begun anew by another before it comes to its end. A dead one renews nothing.
 
-use std::convert::Infallible;
-
 use futures_util::future::join_all;
-use tokio::time::{Instant, MissedTickBehavior, interval_at};
 
 use super::model::{RunEvent, RunStatus};
 use super::rates::{self, Question, Quote, SourceError};
@@ -23,6 +20,7 @@ use crate::infra::crash::effect;
 use crate::infra::db::{DbError, Tx};
 use crate::infra::duty::{Batch, DutyError};
 use crate::infra::gather::{Command, Patience};
+use crate::infra::lease;
 use crate::orders::OrderKey;
 
 /// Orders of one transaction.
@@ -49,7 +47,7 @@ pub async fn run_due(app: &App) -> Result<Batch, DutyError> {
     // Side by side: the source of rates may be slow, and the lease does not wait for it.
     let outcome = tokio::select! {
         outcome = carry_out_page(app, &run) => outcome,
-        never = keep(app, &run) => match never {},
+        never = lease::keep(app.config.task_lease, || renew(app, &run)) => match never {},
     };
     match outcome {
         Ok(()) => Ok(Batch::MoreWaiting),
@@ -63,26 +61,19 @@ pub async fn run_due(app: &App) -> Result<Batch, DutyError> {
     }
 }
 
-/// Keeps a run for as long as its page takes.
-async fn keep(app: &App, run: &Position) -> Infallible {
-    let third = app.config.task_lease / 3;
-    let mut renewal = interval_at(Instant::now() + third, third);
-    renewal.set_missed_tick_behavior(MissedTickBehavior::Delay);
-    loop {
-        renewal.tick().await;
-        match renew(app, run).await {
-            Ok(true) => {}
-            Ok(false) => tracing::debug!(run.id = %run.run_id, "somebody else has taken the run meanwhile"),
-            // The next one may be in time; otherwise somebody takes the run over.
-            Err(error) => tracing::debug!(%error, run.id = %run.run_id, "its lease could not be renewed"),
-        }
+/// Keeps a run while its page is carried out.
+async fn renew(app: &App, run: &Position) {
+    let now = app.now();
+    let kept = async {
+        let mut conn = app.db.conn().await?;
+        effect!("settlement.renew", store::renew(&mut conn, run, now + app.config.task_lease, now).await)
+    };
+    match kept.await {
+        Ok(true) => {}
+        Ok(false) => tracing::debug!(run.id = %run.run_id, "somebody else has taken the run meanwhile"),
+        // The next one may be in time; otherwise somebody takes the run over.
+        Err(error) => tracing::debug!(%error, run.id = %run.run_id, "its lease could not be renewed"),
     }
-}
-
-async fn renew(app: &App, run: &Position) -> Result<bool, DbError> {
-    let (now, mut conn) = (app.now(), app.db.conn().await?);
-    let until = now + app.config.task_lease;
-    effect!("settlement.renew", store::renew(&mut conn, run, until, now).await)
 }
 
 async fn carry_out_page(app: &App, run: &Position) -> Result<(), DutyError> {

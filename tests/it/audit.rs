@@ -17,7 +17,7 @@ use time::OffsetDateTime;
 use time::macros::datetime;
 
 use crate::commands::{self, environment};
-use crate::support::{TestApp, metric, minutes, stores};
+use crate::support::{TestApp, metric, minutes, stores, until_waiting};
 
 mod seeds;
 
@@ -289,16 +289,17 @@ async fn what_waits_in_a_lane_that_rests_is_not_late() {
     assert_eq!(broken(&report), [""; 0]);
 }
 
+/// An order that says it was paid by an attempt that is not there.
+const PAID_BY_NOBODY: &str =
+    "SET session_replication_role = replica;
+     INSERT INTO orders (merchant_id, order_no, user_id, status, amount, currency, paid_by, paid_at, expires_at,
+                         created_at, updated_at)
+     VALUES ('demo', 'AU', 'u1', 'PAID', 1, 'CNY', 'po_none', now(), now(), now(), now())";
+
 #[tokio::test]
 async fn a_check_that_cannot_be_made_is_named_and_takes_no_other_with_it() {
     let app = TestApp::start().await;
-    app.sql(
-        "SET session_replication_role = replica;
-         INSERT INTO orders (merchant_id, order_no, user_id, status, amount, currency, paid_by, paid_at, expires_at,
-                             created_at, updated_at)
-         VALUES ('demo', 'AU', 'u1', 'PAID', 1, 'CNY', 'po_none', now(), now(), now(), now())",
-    )
-    .await;
+    app.sql(PAID_BY_NOBODY).await;
     let mut owner = app.direct_connection().await;
     owner.execute("BEGIN; LOCK TABLE webhook_inbox IN ACCESS EXCLUSIVE MODE").await.expect("held");
     let report = app.admin_get("/admin/audit").await.expect(200).body;
@@ -339,19 +340,15 @@ async fn any_number_of_audits_at_once_is_one_and_holds_nobody_up() {
     owner.execute("BEGIN; LOCK TABLE webhook_inbox IN ACCESS EXCLUSIVE MODE").await.expect("held");
     // The service's role is not shown what other sessions wait for.
     let mut watcher = app.direct_connection().await;
-    let mut waiting =
-        async || sqlx::query_scalar::<_, i64>(WAITING).fetch_one(&mut watcher).await.expect("a count");
     let audits = futures_util::future::join_all((0..24).map(|_| app.admin_get("/admin/audit")));
     let (answers, ()) = tokio::join!(audits, async {
-        let since = std::time::Instant::now();
-        while waiting().await == 0 {
-            assert!(since.elapsed() < std::time::Duration::from_secs(10), "no audit runs");
-        }
+        until_waiting(&app, 1).await;
         // More orders than connections, had each audit one.
         for index in 0..20 {
             app.order(&format!("AU{index}")).await;
         }
-        assert_eq!(waiting().await, 1, "one audit");
+        let waiting: i64 = sqlx::query_scalar(WAITING).fetch_one(&mut watcher).await.expect("a count");
+        assert_eq!(waiting, 1, "one audit");
         owner.execute("COMMIT").await.expect("free");
     });
     // One that waited too long for the table on a slow machine says so to everybody.
@@ -394,25 +391,15 @@ async fn one_instance_audits_at_a_time_and_rests_far_longer_than_it_took() {
 
     // The next one is held up for five minutes.
     another.execute(hold_up).await.expect("held");
-    let mut watcher = app.direct_connection().await;
     tokio::join!(look(), async {
-        let since = std::time::Instant::now();
-        while sqlx::query_scalar::<_, i64>(WAITING).fetch_one(&mut watcher).await.expect("a count") == 0 {
-            assert!(since.elapsed() < std::time::Duration::from_secs(10), "no audit runs");
-        }
+        until_waiting(&app, 1).await;
         app.clock.advance(minutes(5));
         another.execute("COMMIT").await.expect("free");
     });
     let (first_at, rests, is_well) = last_audit(&app).await.expect("an audit");
     assert!((50..=51).contains(&rests) && is_well, "it took 5 minutes and rests nine times as long: {rests}");
 
-    app.sql(
-        "SET session_replication_role = replica;
-         INSERT INTO orders (merchant_id, order_no, user_id, status, amount, currency, paid_by, paid_at, expires_at,
-                             created_at, updated_at)
-         VALUES ('demo', 'AU', 'u1', 'PAID', 1, 'CNY', 'po_none', now(), now(), now(), now())",
-    )
-    .await;
+    app.sql(PAID_BY_NOBODY).await;
     app.clock.advance(minutes(40));
     look().await;
     assert_eq!(last_audit(&app).await, Some((first_at, rests, true)), "it rests");

@@ -10,7 +10,7 @@ use payonce::refunds;
 use serde_json::json;
 use sqlx::Connection;
 
-use crate::support::TestApp;
+use crate::support::{TestApp, until_waiting};
 
 /// A refund that waits for its worker, and what its channel is asked for.
 async fn pending_refund(app: &TestApp, order_no: &str) -> RefundCall {
@@ -66,13 +66,8 @@ async fn a_worker_that_finds_the_refund_taken_over_asks_before_it_calls() {
         .execute(&mut *begun)
         .await
         .expect("the row is held");
-    let mut watch = app.direct_connection().await;
     let overtake = async {
-        let waiting = "SELECT EXISTS (SELECT 1 FROM pg_stat_activity
-                       WHERE datname = current_database() AND wait_event_type = 'Lock')";
-        while !sqlx::query_scalar::<_, bool>(waiting).fetch_one(&mut watch).await.expect("a look") {
-            tokio::time::sleep(Duration::from_millis(5)).await;
-        }
+        until_waiting(&app, 1).await;
         let made = channel.refund(&call).await.expect("the channel gives it back");
         assert!(matches!(made, RefundState::Succeeded { .. }));
         app.fault(FaultOp::Refund, FaultKind::Refuse, 1, None).await;

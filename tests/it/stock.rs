@@ -25,10 +25,6 @@ fn count_of(replies: &[Reply], status: u16) -> usize {
     replies.iter().filter(|reply| reply.status == status).count()
 }
 
-async fn deadlocks(app: &TestApp) -> i64 {
-    app.count_where("pg_stat_database", "datname = current_database() AND deadlocks > 0").await
-}
-
 #[tokio::test]
 async fn when_one_of_many_things_is_lacking_none_is_held() {
     let app = TestApp::start().await;
@@ -107,8 +103,7 @@ async fn orders_over_the_same_things_in_opposite_order_never_deadlock() {
     .await;
     assert_eq!((count_of(&mixed, 200), count_of(&mixed, 201)), (25, 25), "{mixed:?}");
     assert_eq!(app.stock_of("TEA").await, (1_000, 150));
-    assert_eq!(deadlocks(&app).await, 0);
-    app.end().await;
+    app.end_without_deadlocks().await;
 }
 
 /// What an order of the crowd below must be answered.
@@ -151,8 +146,7 @@ async fn orders_that_cannot_be_made_are_in_nobodys_way() {
     let made = i64::try_from(count_of(&replies, 201)).expect("few");
     assert_eq!((app.count("orders").await, app.stock_of("CUP").await.1), (made + 1, made));
     assert_eq!(app.count_where("stock_reservations", "sku = 'TEA'").await, made);
-    assert_eq!(deadlocks(&app).await, 0);
-    app.end().await;
+    app.end_without_deadlocks().await;
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]

@@ -23,8 +23,8 @@ pub(super) const CHECKS: &[Definition] = &[
                     FROM ledger_transactions AS booked
                     JOIN ledger_entries AS entry ON entry.transaction_id = booked.transaction_id
                     -- Nothing of a hold is ever taken back: what was would show here.
-                    WHERE booked.kind IN ('USAGE_HOLD', 'USAGE_EXTENSION', 'USAGE_CHARGE', 'USAGE_RELEASE')
-                       OR split_part(reverses, ':', 1) IN ('USAGE_HOLD', 'USAGE_EXTENSION', 'USAGE_CHARGE', 'USAGE_RELEASE')
+                    WHERE coalesce(split_part(reverses, ':', 1), booked.kind)
+                          IN ('USAGE_HOLD', 'USAGE_EXTENSION', 'USAGE_CHARGE', 'USAGE_RELEASE')
                     GROUP BY 1, 2 HAVING sum(entry.amount) <> 0) AS booked
               USING (hold_id, account_id)
          WHERE due.amount IS DISTINCT FROM booked.amount",

@@ -8,7 +8,7 @@ use super::super::Edge;
 use super::super::auth::Viewer;
 use super::super::error::Problem;
 use super::super::extract::{Params, PathId};
-use super::super::views::{OrderView, Page, PageParams};
+use super::super::views::{OrderView, Page, PageParams, limit_of};
 use crate::ids::{MerchantId, OrderNo};
 use crate::operations::{self, NoPlace, Place, TimelineEntry};
 use crate::orders::{self, OrderKey, OrderStatus};
@@ -150,10 +150,7 @@ pub(in crate::http) async fn timeline(
     PathId(order_no): PathId<OrderNo>,
     Params(params): Params<TimelineParams>,
 ) -> Result<Json<Page<TimelineEntry>>, Problem> {
-    let limit = match params.limit.unwrap_or(MAX_ENTRIES) {
-        limit @ 1..=MAX_ENTRIES => usize::from(limit),
-        _ => return Err(Problem::invalid("limit", "expected a whole number from 1 to 1000")),
-    };
+    let limit = limit_of(params.limit, MAX_ENTRIES, MAX_ENTRIES)?;
     let no_place = |error: NoPlace| Problem::invalid("starting_after", error.to_string());
     let after = params.starting_after.map(|text| text.parse::<Place>()).transpose().map_err(no_place)?;
     let key = key_of(&edge, order_no, params.merchant_id).await?;

@@ -9,8 +9,8 @@ use serde_json::json;
 use sqlx::Executor;
 
 use super::stuck::stuck_orders;
-use crate::support::TestApp;
 use crate::support::service::is_full;
+use crate::support::{TestApp, until_waiting};
 
 #[tokio::test]
 async fn a_sweep_is_done_in_slices_until_nothing_is_left_alone() {
@@ -42,18 +42,6 @@ async fn a_sweep_is_done_in_slices_until_nothing_is_left_alone() {
     app.end().await;
 }
 
-/// Waits until somebody waits for a lock of this database.
-async fn until_blocked(app: &TestApp) {
-    app.eventually("somebody waits for a row", async || {
-        let waiting = "SELECT count(*) FROM pg_stat_activity
-                       WHERE datname = current_database() AND wait_event_type = 'Lock'";
-        let waiting: i64 =
-            sqlx::query_scalar(waiting).fetch_one(&mut app.direct_connection().await).await.expect("a count");
-        waiting > 0
-    })
-    .await;
-}
-
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_sweep_beside_another_one_says_that_there_is_more() {
     let app = TestApp::start().await;
@@ -81,7 +69,7 @@ async fn a_sweep_beside_another_one_says_that_there_is_more() {
         let slice = slice.clone();
         async move { slice().await }
     });
-    until_blocked(&app).await;
+    until_waiting(&app, 1).await;
     other.execute("COMMIT").await.expect("written");
     let swept = sweeping.await.expect("no panic");
     assert_eq!((swept.written, swept.has_more), (0, true), "the other one had all of these");
@@ -114,7 +102,7 @@ async fn what_workers_take_meanwhile_ends_no_retry_of_many() {
         .expect("a claim");
     let body = json!({"action": "DRIVE_PAY_ORDER", "reason": "the channel is well again"});
     let (retried, ()) = tokio::join!(app.admin_post("/admin/compensations/retry", body), async {
-        until_blocked(&app).await;
+        until_waiting(&app, 1).await;
         worker.execute("COMMIT").await.expect("claimed");
     });
     assert_eq!(retried.expect(200).body["retried"], 200);

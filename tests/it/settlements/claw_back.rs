@@ -6,7 +6,7 @@ use payonce::settlement;
 use serde_json::{Value, json};
 
 use super::{AVAILABLE, EXPENSE, of};
-use crate::support::{Chance, TestApp};
+use crate::support::{Chance, TestApp, until_waiting};
 
 const RECEIVABLE: &str = "USER_RECEIVABLE:demo:u1:CNY";
 
@@ -252,13 +252,8 @@ async fn a_refund_that_waits_for_stock_keeps_nobody_from_a_balance() {
     let mut other = app.direct_connection().await;
     let mut other = sqlx::Connection::begin(&mut other).await.expect("a transaction");
     sqlx::query("SELECT 1 FROM skus FOR UPDATE").execute(&mut *other).await.expect("the stock");
-    let mut watch = app.direct_connection().await;
     let meanwhile = async {
-        let waiting = "SELECT EXISTS (SELECT 1 FROM pg_stat_activity
-                       WHERE datname = current_database() AND wait_event_type = 'Lock')";
-        while !sqlx::query_scalar::<_, bool>(waiting).fetch_one(&mut watch).await.expect("a look") {
-            tokio::time::sleep(std::time::Duration::from_millis(5)).await;
-        }
+        until_waiting(&app, 1).await;
         let balance = "SELECT 1 FROM accounts WHERE user_id = 'u1' FOR UPDATE NOWAIT";
         let free = sqlx::query(balance).execute(&mut *other).await;
         other.rollback().await.expect("the end");
