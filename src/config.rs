@@ -15,7 +15,7 @@ use crate::infra::redis::RedisServers;
 mod env;
 mod recon;
 mod variables;
-pub use env::{ConfigError, Env, MIN_SECRET_BYTES, Strictness};
+pub use env::{ConfigError, Env, MIN_SECRET_BYTES, Strictness, add_file};
 pub use recon::{ReconAuto, ReconConfig};
 pub use variables::{VARIABLES, Variable, env_example};
 

@@ -4,6 +4,7 @@ use std::process::ExitCode;
 
 use clap::Parser;
 use payonce::cli::{self, Cli};
+use payonce::config;
 use payonce::infra::crash;
 
 /// A request is some hundred small allocations: with the C library's allocator a quarter of the service's
@@ -13,6 +14,10 @@ static ALLOCATOR: mimalloc::MiMalloc = mimalloc::MiMalloc;
 
 fn main() -> ExitCode {
     let _armed = crash::arm();
+    // First: arguments have variables, too.
+    if let Err(error) = config::add_file() {
+        return cli::fail(&error);
+    }
     let cli = Cli::parse();
     let runtime = tokio::runtime::Builder::new_multi_thread().enable_all().build();
     match runtime {

@@ -6,14 +6,15 @@ use std::ops::RangeInclusive;
 use sqlx::{Connection, PgConnection};
 
 use super::Failure;
+use super::service::Service;
 use super::stage::Stage;
 
 /// Microseconds in a tick of processor time, as Linux counts it for programs.
 const MICROS_PER_TICK: f64 = 10_000.0;
 
 /// What is counted: processor time in microseconds of the service, of PostgreSQL with all its processes, of Redis, and
-/// that which nobody on the machine wanted; transactions that PostgreSQL committed, also those that only read; waits until its log was on the disk; bytes of
-/// its log; commands that Redis carried out.
+/// that which nobody on the machine wanted; transactions that PostgreSQL committed, also those that only read; waits until
+/// its log was on the disk; bytes of its log; commands that Redis carried out.
 pub const COUNTED: [&str; 8] =
     ["service", "PostgreSQL", "Redis", "idle", "commits", "flushes", "WAL B", "commands"];
 
@@ -24,11 +25,11 @@ pub struct Spent([f64; COUNTED.len()]);
 impl Spent {
     /// What was spent so far.
     pub async fn so_far(stage: &Stage) -> Result<Self, Failure> {
-        Self::by(stage, &[stage.service.pid]).await
+        Self::by(stage, &[&stage.service]).await
     }
 
-    /// What was spent so far, with these processes as the service.
-    pub async fn by(stage: &Stage, instances: &[u32]) -> Result<Self, Failure> {
+    /// What was spent so far, with these instances as the service.
+    pub async fn by(stage: &Stage, instances: &[&Service]) -> Result<Self, Failure> {
         let mut connection = PgConnection::connect(&stage.database_url).await?;
         let (commits, flushes, wal_bytes): (f64, f64, f64) = sqlx::query_as(
             "SELECT (SELECT sum(xact_commit)::float8 FROM pg_stat_database), wal_sync::float8, wal_bytes::float8
@@ -38,23 +39,33 @@ impl Spent {
         .await?;
         connection.close().await?;
         let (postgres, redis) = stage.server_pids();
-        let service = instances.iter().map(|pid| own_micros(*pid)).sum::<Result<f64, _>>()?;
+        let service = instances.iter().map(|instance| own_micros(instance.pid)).sum::<Result<f64, _>>()?;
         let (postgres, redis) = (family_micros(postgres)?, own_micros(redis)?);
         let commands = redis_commands(&stage.redis_url).await?;
         Ok(Self([service, postgres, redis, idle_micros()?, commits, flushes, wal_bytes, commands]))
     }
+}
 
-    /// Its share of each of so many requests.
-    pub fn per_request(self, requests: usize) -> [f64; COUNTED.len()] {
-        let requests = f64::from(u32::try_from(requests.max(1)).unwrap_or(u32::MAX));
-        self.0.map(|total| total / requests)
-    }
+/// What was spent on the requests of some rounds.
+#[derive(Debug, Default)]
+pub struct Profile {
+    spent: Spent,
+    requests: usize,
+}
 
-    /// Adds what was spent between two moments.
-    pub fn add(&mut self, before: Self, after: Self) {
-        for (sum, (before, after)) in self.0.iter_mut().zip(before.0.into_iter().zip(after.0)) {
+impl Profile {
+    /// Adds a round: what was spent between two moments, on so many requests.
+    pub fn add(&mut self, before: Spent, after: Spent, requests: usize) {
+        for (sum, (before, after)) in self.spent.0.iter_mut().zip(before.0.into_iter().zip(after.0)) {
             *sum += after - before;
         }
+        self.requests += requests;
+    }
+
+    /// The share of each request.
+    pub fn each(&self) -> [f64; COUNTED.len()] {
+        let requests = f64::from(u32::try_from(self.requests.max(1)).unwrap_or(u32::MAX));
+        self.spent.0.map(|total| total / requests)
     }
 }
 

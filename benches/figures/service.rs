@@ -14,7 +14,8 @@ use super::{Failure, load};
 const READY_WITHIN: Duration = Duration::from_secs(10);
 
 /// Variables of the caller that the service gets too; the rest are the defaults of `.env.example`.
-const PASSED_ON: [&str; 4] = ["PATH", "HOME", "DATABASE_POOL_SIZE", "TOKIO_WORKER_THREADS"];
+const PASSED_ON: [&str; 5] =
+    ["PATH", "HOME", "DATABASE_BATCH_MAX", "DATABASE_POOL_SIZE", "TOKIO_WORKER_THREADS"];
 
 /// The secret that webhooks are signed with.
 pub const SANDBOX_SECRET: &str = "bench-sandbox-secret-0123456789";

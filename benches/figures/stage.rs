@@ -136,11 +136,23 @@ impl Stage {
         clients: usize,
         order: Order,
     ) -> Result<Run, Failure> {
-        load::fire(&[self.service.addr], requests, clients, self.settings.window, order).await
+        self.fire_at(&[&self.service], requests, clients, order).await
     }
 
-    /// Notes what the service holds, stops everything, and lets the audit judge what was written.
-    pub async fn strike(self, outcome: Result<(), Failure>) -> Result<(), Failure> {
+    /// Sends requests at these instances, for one window.
+    pub async fn fire_at(
+        &self,
+        instances: &[&Service],
+        requests: &Arc<Vec<Vec<u8>>>,
+        clients: usize,
+        order: Order,
+    ) -> Result<Run, Failure> {
+        let addrs: Vec<_> = instances.iter().map(|instance| instance.addr).collect();
+        load::fire(&addrs, requests, clients, self.settings.window, order).await
+    }
+
+    /// Stops everything, and lets the audit judge what was written; gives the table.
+    pub async fn strike(self, outcome: Result<(), Failure>) -> Result<Table, Failure> {
         self.service.stop().await?;
         let began = Instant::now();
         let judged = match outcome {
@@ -149,10 +161,12 @@ impl Stage {
         };
         let took = began.elapsed().as_secs();
         self.stores.stop().await?;
-        if judged.is_ok() {
-            println!("payonce audit: every invariant holds, as it found in {took} s");
+        if judged.is_err() {
+            println!("\n{}", self.table.text());
         }
-        judged
+        judged?;
+        println!("payonce audit: every invariant holds, as it found in {took} s");
+        Ok(self.table)
     }
 
     /// The processes of PostgreSQL's parent and of Redis.

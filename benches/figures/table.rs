@@ -2,7 +2,7 @@
 
 use super::Failure;
 use super::load::Run;
-use super::profile::COUNTED;
+use super::profile::{COUNTED, Profile};
 
 /// What one timed run came to.
 #[derive(Clone, Copy, Debug)]
@@ -104,8 +104,8 @@ impl Table {
     }
 
     /// What one request of a scene takes of each part.
-    pub fn profile(&mut self, figure: &str, clients: usize, each: [f64; COUNTED.len()]) {
-        let columns: String = each.iter().map(|share| format!(" {share:>10.2}")).collect();
+    pub fn profile(&mut self, figure: &str, clients: usize, profile: &Profile) {
+        let columns: String = profile.each().iter().map(|share| format!(" {share:>10.2}")).collect();
         let line = format!("{figure:<34} {clients:>4}{columns}");
         eprintln!("  where it goes: {line}");
         self.profiles.push(line);

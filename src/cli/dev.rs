@@ -5,7 +5,7 @@ use std::process::ExitCode;
 
 use super::CliError;
 use super::output::print;
-use crate::config::{Config, Env, Strictness};
+use crate::config::{Config, DatabaseConfig, Env, Strictness};
 use crate::ids::{Ids, MerchantId, Sku};
 use crate::infra::clock::Clock;
 use crate::infra::db::Db;
@@ -16,7 +16,7 @@ use crate::run::{self, Roles};
 
 /// Where the private stores keep their data.
 const DATA_DIR: &str = ".dev";
-/// The only merchant that a database for `dev` may hold.
+/// The only merchant that a database for `dev` may have.
 const DEMO: &str = "demo";
 /// What the demo shop sells.
 const DEMO_SKUS: [(&str, i64); 3] = [("TEA", 1_000), ("CUP", 100), ("LAST-ONE", 1)];
@@ -51,6 +51,7 @@ async fn serve(env: &Env) -> Result<ExitCode, CliError> {
     telemetry::init_log(config.http.log_format);
     let clock = Clock::system();
     let ids = Ids::random(clock.clone());
+    refuse_others(&config.database, ids.clone()).await?;
     Db::migrate(&config.database, ids.clone()).await?;
     let instance = run::start(config, Roles { api: true, workers: true, sandbox: true }, clock, ids).await?;
     let outcome = prepare_demo(&instance).await;
@@ -63,15 +64,22 @@ async fn serve(env: &Env) -> Result<ExitCode, CliError> {
     outcome.map(|()| ExitCode::SUCCESS)
 }
 
-/// Makes the demo merchant and its stock, and refuses a database that belongs to somebody else.
+/// Refuses a database that belongs to somebody else, before anything is written there or anybody can ask for it.
+async fn refuse_others(config: &DatabaseConfig, ids: Ids) -> Result<(), CliError> {
+    let db = Db::of_owner(config, ids)?;
+    let other = merchants::find_other(&db, &DEMO.parse()?).await;
+    db.close().await;
+    other?.map_or(Ok(()), |other| {
+        let problem = "DATABASE_URL names a database with another merchant than demo";
+        Err(format!("{problem} ({other}); dev has well-known keys, so it refuses, and nothing was changed")
+            .into())
+    })
+}
+
+/// Makes the demo merchant and its stock.
 async fn prepare_demo(instance: &run::Instance) -> Result<(), CliError> {
     let app = &instance.app;
     let merchant_id: MerchantId = DEMO.parse()?;
-    let others = merchants::list(app, None, 2).await?;
-    if let Some(other) = others.iter().find(|merchant| merchant.merchant_id != merchant_id) {
-        let problem = "DATABASE_URL names a database with another merchant than demo";
-        return Err(format!("{problem} ({}); dev knows its keys, so it refuses", other.merchant_id).into());
-    }
     merchants::ensure_demo(app, &merchant_id).await?;
     let known = merchants::list_skus(app, &merchant_id, None, 100).await?;
     for (name, stock) in DEMO_SKUS {

@@ -5,7 +5,7 @@ use std::process::ExitCode;
 
 use clap::{Parser, Subcommand, ValueEnum};
 
-use crate::config::{Config, DatabaseConfig, Env, Strictness};
+use crate::config::{Config, DatabaseConfig, Env, LogFormat, Strictness};
 use crate::http::{self, Reason};
 use crate::ids::{Ids, MerchantId};
 use crate::infra::clock::Clock;
@@ -142,6 +142,7 @@ fn database() -> Result<Db, CliError> {
 }
 
 async fn migrate() -> Result<ExitCode, CliError> {
+    telemetry::init_log(LogFormat::Text);
     let config = DatabaseConfig::read(&Env::of_process(Strictness::Strict))?;
     Db::migrate(&config, Ids::random(Clock::system())).await?;
     Ok(ExitCode::SUCCESS)

@@ -24,6 +24,22 @@ pub struct ConfigError {
     pub expected: &'static str,
 }
 
+/// Adds to the process's environment what a `.env` file in the working directory says; it never overrides what is there. To
+/// be called while the process has one thread.
+///
+/// # Errors
+/// [`ConfigError`] when there is one that cannot be read to its end. Shows nothing of it.
+pub fn add_file() -> Result<(), ConfigError> {
+    let problem = match dotenvy::from_path(".env") {
+        Err(error) if !error.not_found() => match error {
+            dotenvy::Error::Io(error) => error.to_string(),
+            _ => "a line of it cannot be read".to_owned(),
+        },
+        _ => return Ok(()),
+    };
+    Err(ConfigError { name: ".env", problem, expected: "lines of NAME=value, or no such file" })
+}
+
 /// Whether a missing or short secret is tolerated.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Strictness {
@@ -41,11 +57,9 @@ pub struct Env {
 }
 
 impl Env {
-    /// The process's environment, with what a `.env` file in the working directory adds.
+    /// The process's environment, to which `main` has added a file's: see [`add_file`].
     #[must_use]
     pub fn of_process(strictness: Strictness) -> Self {
-        // A missing file is the ordinary case; what a present one says never overrides the environment.
-        let _ = dotenvy::dotenv();
         Self { values: std::env::vars().collect(), strictness }
     }
 

@@ -448,6 +448,13 @@ impl From<MerchantError> for Problem {
                 let detail = format!("{held} are held for pending orders; nothing was changed");
                 Self::new(StatusCode::CONFLICT, "STOCK_BELOW_HELD", detail)
             }
+            MerchantError::TooManySecrets(signing) => {
+                let detail = format!(
+                    "{signing} replaced secrets still sign notifications; nothing was changed: wait for the end of one, \
+                     or end all of them now with overlap_seconds 0"
+                );
+                Self::new(StatusCode::CONFLICT, "TOO_MANY_SECRETS", detail)
+            }
             MerchantError::BadEndpoint(wrong) => Self::invalid("notify_url", wrong),
             MerchantError::Secret(error) => {
                 tracing::error!(%error, "a secret could not be encrypted");

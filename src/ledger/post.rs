@@ -51,8 +51,8 @@ pub(crate) async fn lock_available_in_tx(
     if wallets.is_empty() { Ok(BTreeMap::new()) } else { store::lock_available(tx, wallets, now).await }
 }
 
-/// Locks users' accounts in the order of their names, and gives their balances in the order that was asked for; one
-/// that is not there yet has nothing on it.
+/// Locks users' accounts, which come in the order of their names, and gives their balances; one that is not there yet has
+/// nothing on it.
 ///
 /// # Errors
 /// When the database cannot be reached.

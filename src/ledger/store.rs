@@ -98,22 +98,26 @@ pub(super) async fn lock_available(
     Ok(wallets.into_iter().filter_map(with_balance).collect())
 }
 
-/// Locks users' accounts in the order of their names, and gives their balances in the order that was asked for.
+/// Locks users' accounts, which come in the order of their names, and gives their balances. Each in a statement of its
+/// own: one that was opened by whoever is waited for is not among what a statement sees that began before.
 pub(super) async fn lock_balances<const N: usize>(
     tx: &mut Tx,
     accounts: [&Account; N],
 ) -> Result<[i64; N], DbError> {
+    debug_assert!(
+        accounts.is_sorted_by_key(|account| account.as_str()),
+        "locked in the order of their names"
+    );
     let conn: &mut Conn = tx;
-    let rows = sqlx::query!(
-        r#"SELECT account_id, balance FROM accounts WHERE account_id = ANY($1)
-           ORDER BY account_id FOR NO KEY UPDATE"#,
-        &accounts.map(Account::as_str) as &[&str],
-    )
-    .fetch_all(conn)
-    .await?;
-    Ok(accounts.map(|account| {
-        rows.iter().find(|row| row.account_id == account.as_str()).map_or(0, |row| row.balance)
-    }))
+    let mut balances = [0; N];
+    for (balance, account) in balances.iter_mut().zip(accounts) {
+        let known = sqlx::query_scalar!(
+            "SELECT balance FROM accounts WHERE account_id = $1 FOR NO KEY UPDATE",
+            account.as_str(),
+        );
+        *balance = known.fetch_optional(&mut *conn).await?.unwrap_or(0);
+    }
+    Ok(balances)
 }
 
 /// Books the opposite of what was booked under these ids.

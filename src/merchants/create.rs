@@ -9,7 +9,7 @@ use crate::admin_log::{self, Entry};
 use crate::app::App;
 use crate::ids::MerchantId;
 use crate::infra::crash::effect;
-use crate::infra::db::{DbError, Tx};
+use crate::infra::db::{Db, DbError, Tx};
 use crate::infra::secret_box::Undecipherable;
 use crate::refunds::StrayPolicy;
 
@@ -25,6 +25,9 @@ pub enum MerchantError {
     /// More is held for pending orders than the new stock.
     #[error("{0} are held for pending orders, so the stock cannot be less")]
     StockBelowHeld(i64),
+    /// So many secrets sign its notifications already.
+    #[error("{0} replaced secrets still sign its notifications")]
+    TooManySecrets(i64),
     /// Nothing would be sent to its endpoint; says why.
     #[error("nothing is sent there: {0}")]
     BadEndpoint(String),
@@ -144,6 +147,14 @@ pub async fn rotate_keys(
     .await;
     effect!("merchants.keys", tx.finish(written).await)?;
     Ok((keys, now + overlap))
+}
+
+/// Whether a database, which may be of an older version or empty, has another merchant than this one.
+///
+/// # Errors
+/// When the database cannot be reached.
+pub async fn find_other(db: &Db, merchant_id: &MerchantId) -> Result<Option<String>, MerchantError> {
+    Ok(store::find_other(&mut db.conn().await?, merchant_id).await?)
 }
 
 /// The merchant `demo` signs with it: well known, like its keys.

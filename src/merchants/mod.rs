@@ -11,7 +11,7 @@ mod notify;
 mod skus;
 mod store;
 
-pub use create::{MerchantError, NewKeys, create, ensure_demo, list, rotate_keys};
+pub use create::{MerchantError, NewKeys, create, ensure_demo, find_other, list, rotate_keys};
 pub use keys::{Caller, KeyCache, authenticate};
 pub use model::{KeyKind, Merchant, NewMerchant, SkuStock};
 pub use notify::{rotate_notify_secret, set_notify_url};

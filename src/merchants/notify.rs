@@ -42,11 +42,15 @@ pub async fn set_notify_url(
     effect!("merchants.notify_url", tx.finish(written).await)
 }
 
-/// Gives a merchant a new secret for its notifications. For `overlap` they are signed with the one before too, so that
+/// Replaced secrets that may sign beside the present one: each makes every notification longer.
+const MAX_RETIRED_SECRETS: i64 = 4;
+
+/// Gives a merchant a new secret for its notifications. For `overlap` they are signed with those before too, so that
 /// its backend can change over without missing one.
 ///
 /// # Errors
-/// [`MerchantError::NotFound`] when there is no such merchant.
+/// [`MerchantError::NotFound`] when there is no such merchant; [`MerchantError::TooManySecrets`] when
+/// [`MAX_RETIRED_SECRETS`] would go on signing beside the one that is replaced: none of them ends before its time.
 pub async fn rotate_notify_secret(
     app: &App,
     merchant_id: &MerchantId,
@@ -58,6 +62,14 @@ pub async fn rotate_notify_secret(
     let now = app.now();
     let mut tx = app.db.begin().await?;
     let written = async {
+        // One after the other: each counts what the one before it left.
+        if !store::lock(&mut tx, merchant_id).await? {
+            return Err(MerchantError::NotFound);
+        }
+        let signing = store::count_signing(&mut tx, merchant_id, now).await?;
+        if overlap.is_positive() && signing >= MAX_RETIRED_SECRETS {
+            return Err(MerchantError::TooManySecrets(signing));
+        }
         if !store::replace_secret(&mut tx, merchant_id, &sealed, now + overlap, now).await? {
             return Err(MerchantError::NotFound);
         }

@@ -56,7 +56,7 @@ pub(super) async fn insert_key(
     Ok(())
 }
 
-/// Keeps others from changing a merchant's keys until this transaction ends. `false` when there is no such merchant.
+/// Keeps others from changing a merchant's keys and secret until this transaction ends. `false` when there is no such merchant.
 pub(super) async fn lock(tx: &mut Tx, merchant_id: &MerchantId) -> Result<bool, DbError> {
     let conn: &mut Conn = tx;
     // What only names the merchant, such as a new order, does not wait for it.
@@ -101,6 +101,19 @@ pub(super) async fn find_key(
     .fetch_optional(conn)
     .await?;
     Ok(known)
+}
+
+/// Another merchant than this one. The schema may be of an older version, or not be there.
+pub(super) async fn find_other(conn: &mut Conn, merchant_id: &MerchantId) -> Result<Option<String>, DbError> {
+    let is_there = sqlx::query_scalar!(r#"SELECT to_regclass('merchants') IS NOT NULL AS "is_there!""#);
+    if !is_there.fetch_one(&mut *conn).await? {
+        return Ok(None);
+    }
+    let other = sqlx::query_scalar!(
+        "SELECT merchant_id FROM merchants WHERE merchant_id <> $1 LIMIT 1",
+        merchant_id.as_str(),
+    );
+    Ok(other.fetch_optional(conn).await?)
 }
 
 /// A page of merchants, by id.
@@ -194,6 +207,21 @@ pub(super) async fn enable_endpoints(tx: &mut Tx, merchant_id: &MerchantId) -> R
         merchant_id.as_str(),
     );
     Ok(enabled.fetch_all(conn).await?)
+}
+
+/// How many replaced secrets of a merchant will still sign its notifications then.
+pub(super) async fn count_signing(
+    tx: &mut Tx,
+    merchant_id: &MerchantId,
+    then: OffsetDateTime,
+) -> Result<i64, DbError> {
+    let conn: &mut Conn = tx;
+    let signing = sqlx::query_scalar!(
+        r#"SELECT count(*) AS "count!" FROM retired_notify_secrets WHERE merchant_id = $1 AND expires_at > $2"#,
+        merchant_id.as_str(),
+        then,
+    );
+    Ok(signing.fetch_one(conn).await?)
 }
 
 /// Puts a secret in the place of the one that signs, which signs beside it until `old_ends_at`, and so do those before

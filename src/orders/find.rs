@@ -6,7 +6,7 @@ use tokio::time::Instant;
 
 use super::error::OrderError;
 use super::model::{Order, OrderItem, OrderKey, OrderStatus, SettleStatus};
-use super::store::{self, ListFilter};
+use super::store::{self, FindVersion, ListFilter};
 use crate::app::App;
 use crate::ids::{MerchantId, OrderNo};
 use crate::infra::db::{Conn, DbError, Tx};
@@ -108,7 +108,7 @@ pub async fn wait_for_change(app: &App, key: &OrderKey, patience: Duration) -> R
 }
 
 async fn version(app: &App, key: &OrderKey) -> Result<i32, OrderError> {
-    store::find_version(&mut app.db.conn().await?, key).await?.ok_or(OrderError::NotFound)
+    app.db.gather(FindVersion(key.clone())).await?.ok_or(OrderError::NotFound)
 }
 
 /// A page of order numbers for operators, by merchant and number.

@@ -17,8 +17,10 @@ use crate::outbox::Event;
 
 mod make;
 pub(super) mod refunded;
+mod version;
 
 pub(super) use make::Make;
+pub(super) use version::FindVersion;
 
 /// The order of that number.
 pub(super) async fn find(conn: &mut Conn, key: &OrderKey) -> Result<Option<Order>, DbError> {
@@ -91,18 +93,6 @@ pub struct ListFilter<'a> {
     pub starting_after: Option<&'a OrderKey>,
     /// How many.
     pub limit: i64,
-}
-
-/// An order's version: cheap to ask for again and again while somebody waits for a change.
-pub(super) async fn find_version(conn: &mut Conn, key: &OrderKey) -> Result<Option<i32>, DbError> {
-    let version = sqlx::query_scalar!(
-        "SELECT version FROM orders WHERE merchant_id = $1 AND order_no = $2",
-        key.merchant_id.as_str(),
-        key.order_no.as_str(),
-    )
-    .fetch_optional(conn)
-    .await?;
-    Ok(version)
 }
 
 /// The lines of an order, in their order.

@@ -43,14 +43,14 @@ pub async fn create(
         // One last look: whoever has the lock may be making this very one.
         let found = app.db.retrying(|| find::by_number(app, merchant_id, &new.withdrawal_no)).await;
         return match found {
-            Ok(found) => repeated(app, found, new, keep).await,
+            Ok(found) => repeated(app, found, new, keep, None).await,
             Err(WithdrawalError::NotFound) => Err(busy.into()),
             Err(error) => Err(error),
         };
     }
     // Allotted once: a second run after a lost answer must meet the withdrawal of the first.
     let id = app.ids.withdrawal();
-    app.db.retrying(|| create_once(app, merchant_id, id.clone(), new, keep)).await
+    app.db.retrying(|| create_once(app, merchant_id, &id, new, keep)).await
 }
 
 /// Everything that takes from one user's balance by hand goes one by one.
@@ -61,19 +61,19 @@ fn lock_key(merchant_id: &MerchantId, user_id: &UserId) -> String {
 async fn create_once(
     app: &App,
     merchant_id: &MerchantId,
-    id: WithdrawalId,
+    id: &WithdrawalId,
     new: &NewWithdrawal,
     keep: Option<&Keep<Created>>,
 ) -> Result<Created, WithdrawalError> {
     match find::by_number(app, merchant_id, &new.withdrawal_no).await {
-        Ok(found) => return repeated(app, found, new, keep).await,
+        Ok(found) => return repeated(app, found, new, keep, Some(id)).await,
         Err(WithdrawalError::NotFound) => {}
         Err(error) => return Err(error),
     }
     if app.channels.get(&new.channel).is_none() {
         return Err(WithdrawalError::UnknownChannel(new.channel.clone()));
     }
-    let withdrawal = Withdrawal::newly_debited(id, merchant_id.clone(), new, app.now());
+    let withdrawal = Withdrawal::newly_debited(id.clone(), merchant_id.clone(), new, app.now());
     let legs = withdrawal.first_legs();
     let made = Created { details: WithdrawalDetails { withdrawal, legs }, is_new: true };
     let kept = keep.map(|keep| keep.row(made.clone()));
@@ -90,7 +90,7 @@ async fn create_once(
             // Somebody was faster where there is no lock.
             Some("withdrawals_merchant_withdrawal_no_key") => {
                 let found = find::by_number(app, merchant_id, &new.withdrawal_no).await?;
-                repeated(app, found, new, keep).await
+                repeated(app, found, new, keep, Some(id)).await
             }
             _ => Err(error.into()),
         },
@@ -125,18 +125,24 @@ pub(super) async fn append_task_in_tx(
     compensation::append(tx, &task, now).await
 }
 
-/// The answer to a repeat: the withdrawal as it stands by now, when it is the same.
+/// The answer to a repeat: the withdrawal as it stands by now, when it is the same. It is new after all where it has the
+/// very id of this call, which lost the answer to its commit.
 async fn repeated(
     app: &App,
     details: WithdrawalDetails,
     new: &NewWithdrawal,
     keep: Option<&Keep<Created>>,
+    own: Option<&WithdrawalId>,
 ) -> Result<Created, WithdrawalError> {
     let differing = details.withdrawal.differing_fields(new);
     if !differing.is_empty() {
         return Err(WithdrawalError::ParamsMismatch(differing));
     }
-    let repeated = Created { details, is_new: false };
+    let is_new = own == Some(&details.withdrawal.withdrawal_id);
+    if is_new {
+        app.compensation_wake.notify_one();
+    }
+    let repeated = Created { details, is_new };
     if let Some(keep) = keep {
         let row = keep.row(repeated.clone());
         let mut conn = app.db.conn().await?;

@@ -1,5 +1,6 @@
 //! The binary itself: what it says, how it ends, and that it keeps secrets to itself.
 
+use std::path::Path;
 use std::process::{Output, Stdio};
 use std::time::{Duration, Instant};
 
@@ -174,6 +175,71 @@ async fn migrate_works_on_an_empty_database_and_again() {
         "{}",
         errors(&output)
     );
+}
+
+#[tokio::test]
+async fn a_migration_waits_for_the_one_under_way_however_long_that_takes() {
+    let url = stores::fresh_database().await;
+    let mut other = PgConnection::connect(&url).await.expect("connect");
+    let turn = "SELECT pg_advisory_lock(hashtextextended('payonce.migrate', 0))";
+    sqlx::query(turn).execute(&mut other).await.expect("its turn");
+    let begun = Instant::now();
+    let environment = [("DATABASE_URL", url.clone())];
+    let waits = async {
+        let output = run(&["migrate"], &environment).await;
+        (output, begun.elapsed())
+    };
+    let ends = async {
+        // Longer than anybody waits for a lock.
+        tokio::time::sleep(Duration::from_secs(4)).await;
+        other.close().await.expect("closed");
+    };
+    let ((output, took), ()) = tokio::join!(waits, ends);
+    assert_eq!(output.status.code(), Some(0), "{}", errors(&output));
+    assert!(took >= Duration::from_secs(4), "it did not wait: {took:?}");
+    assert!(errors(&output).contains("is waited for"), "{}", errors(&output));
+    stores::drop_database(&url).await;
+}
+
+#[tokio::test]
+async fn dev_refuses_the_database_of_a_shop_before_it_touches_it() {
+    let url = empty_database().await;
+    let mut shop = PgConnection::connect(&url).await.expect("connect");
+    // Of a version before any migration there is.
+    for statement in ["CREATE TABLE merchants (merchant_id text)", "INSERT INTO merchants VALUES ('my-shop')"]
+    {
+        sqlx::query(statement).execute(&mut shop).await.expect(statement);
+    }
+    let environment = environment(&url, "redis://127.0.0.1:1");
+    let output = run(&["dev"], &environment).await;
+    assert_eq!(output.status.code(), Some(1));
+    assert!(
+        errors(&output).contains("my-shop") && errors(&output).contains("nothing was changed"),
+        "{output:?}"
+    );
+    let tables =
+        "SELECT count(*) FROM pg_tables WHERE schemaname NOT IN ('pg_catalog', 'information_schema')";
+    let tables: i64 = sqlx::query_scalar(tables).fetch_one(&mut shop).await.expect("counted");
+    assert_eq!(tables, 1, "it was migrated");
+    shop.close().await.expect("closed");
+    stores::drop_database(&url).await;
+}
+
+#[tokio::test]
+async fn what_a_file_says_is_there_before_the_arguments_are_read() {
+    let dir = Path::new(env!("CARGO_TARGET_TMPDIR")).join(stores::fresh_name());
+    std::fs::create_dir_all(&dir).expect("a directory");
+    let run_there = async |file: &str| {
+        std::fs::write(dir.join(".env"), file).expect("written");
+        payonce(&["admin", "overview"], &[]).current_dir(&dir).output().await.expect("it runs")
+    };
+    let asked = run_there("PAYONCE_URL=http://127.0.0.1:1\nPAYONCE_ADMIN_TOKEN=hush-hush\n").await;
+    assert_eq!(asked.status.code(), Some(1));
+    assert!(errors(&asked).contains("127.0.0.1:1"), "an instance was to be asked: {}", errors(&asked));
+    let broken = run_there("PAYONCE_URL=http://127.0.0.1:1\nhush hush\n").await;
+    assert_eq!(broken.status.code(), Some(1), "half a file is no configuration: {}", errors(&broken));
+    assert!(errors(&broken).contains(".env") && !errors(&broken).contains("hush"), "{}", errors(&broken));
+    std::fs::remove_dir_all(&dir).expect("removed");
 }
 
 #[tokio::test]

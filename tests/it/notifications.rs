@@ -270,6 +270,29 @@ async fn a_secret_is_replaced_without_a_notification_that_either_would_refuse() 
 }
 
 #[tokio::test]
+async fn a_secret_that_was_promised_an_end_signs_until_then_however_often_it_is_replaced() {
+    let receiver = Receiver::start().await;
+    let app = telling(&receiver).await;
+    let rotate = async |overlap: i64| {
+        let body = json!({"overlap_seconds": overlap, "reason": "an answer was lost"});
+        app.admin_post("/admin/merchants/demo/notify-secret", body).await
+    };
+    for _ in 0..4 {
+        rotate(3600).await.expect(201);
+    }
+    assert_eq!(rotate(3600).await.problem(409), "TOO_MANY_SECRETS");
+    app.closed_order("N7-3").await;
+    app.run_until_idle().await;
+    assert!(receiver.calls()[0].is_signed_by(DEMO_SECRET));
+    // One that leaked ends at once, and all before it.
+    let new = rotate(0).await.expect(201).text_of("notify_secret").to_owned();
+    app.closed_order("N7-4").await;
+    app.run_until_idle().await;
+    assert!(receiver.calls()[1].is_signed_by(&new) && !receiver.calls()[1].is_signed_by(DEMO_SECRET));
+    app.end().await;
+}
+
+#[tokio::test]
 async fn an_answer_is_waited_for_and_read_no_longer_than_it_deserves() {
     let (receiver, elsewhere) = (Receiver::start().await, Receiver::start().await);
     let app = telling(&receiver).await;

@@ -8,6 +8,8 @@ use serde_json::{Value, json};
 
 use crate::support::{Cluster, TestApp, TestOptions, minutes};
 
+mod same_id;
+
 #[tokio::test]
 async fn a_first_payment_pays_its_order() {
     let app = TestApp::start().await;
@@ -144,6 +146,10 @@ async fn signed_nonsense_is_refused_and_moves_nothing_but_a_person_sees_it() {
         with("event_id", json!("a\u{0}b")),
         with("trade_status", json!("success")),
         with("out_trade_no", Value::Null),
+        // Moments that no calendar has, and the zero of a clock.
+        with("paid_at", json!("9999-12-31T23:59:59-23:59")),
+        with("paid_at", json!("0000-01-01T00:00:00+00:01")),
+        with("paid_at", json!("1970-01-01T00:00:00+08:00")),
     ];
     for body in &nonsense {
         let reply = app.webhook_bytes(body, &app.sign(body)).await;
@@ -426,50 +432,5 @@ async fn callbacks_of_refunds_and_of_nothing_that_we_know_are_acknowledged() {
     let order = app.find_order("W22").await;
     assert_eq!(order["refunds"][0]["status"], "SUCCEEDED");
     assert_eq!(order["stray_payments"][0]["status"], "REFUNDED");
-    app.end().await;
-}
-
-#[tokio::test]
-async fn money_under_the_id_of_an_earlier_event_is_not_lost() {
-    let app = TestApp::start().await;
-    let id = app.order_to_pay("W30").await;
-    app.deliver(&app.ended("e1", &id, "CLOSED")).await;
-    let paid = app.success("e1", &id, "t1", 1990);
-    for _ in 0..3 {
-        app.deliver(&paid).await;
-    }
-    let order = app.find_order("W30").await;
-    assert_eq!((&order["status"], &order["paid_by"]), (&json!("PAID"), &json!(id)));
-    assert_eq!(app.verdict_of("e1").await.as_deref(), Some("RECORDED"), "what it said first stands");
-    assert_eq!(app.count("webhook_inbox").await, 2);
-
-    app.deliver(&app.success("e1", &id, "t2", 1990)).await;
-    app.deliver(&app.success("e1", &id, "t2", 1990)).await;
-    assert_eq!(app.stray().await["reason"], "DUPLICATE_PAYMENT");
-    app.deliver(&app.success("e1", "po_of_nobody", "t3", 1990)).await;
-    app.deliver(&app.success("e1", "po_of_nobody", "t3", 1990)).await;
-    assert_eq!(app.verdict_of("e1 t3").await.as_deref(), Some("UNMATCHED"));
-    assert_eq!(app.count("webhook_inbox").await, 4);
-    app.run_until_idle().await;
-    app.end().await;
-}
-
-#[tokio::test]
-async fn a_trade_that_is_told_of_another_order_or_amount_is_shown_to_a_person() {
-    let app = TestApp::start().await;
-    let (id, other) = (app.order_to_pay("W31").await, app.order_to_pay("W32").await);
-    app.deliver(&app.success("e1", &id, "t1", 1990)).await;
-    app.deliver(&app.success("e2", &id, "t1", 1990)).await;
-    assert_eq!(app.exceptions("").await.len(), 0, "a repeat is none");
-
-    app.deliver(&app.success("e3", &other, "t1", 1990)).await;
-    let told = app.open_exception().await;
-    assert_eq!((&told["kind"], &told["subject"]), (&json!("CONTRADICTION"), &json!("sandbox/t1")));
-    assert_eq!(told["order_no"], "W32");
-    assert_eq!(app.status_of("W32").await, "PENDING", "the money pays one order");
-    app.resolve(&told, "NONE").await.expect(200);
-
-    app.deliver(&app.success("e4", &id, "t1", 1989)).await;
-    assert_eq!(app.open_exception().await["kind"], "CONTRADICTION");
     app.end().await;
 }

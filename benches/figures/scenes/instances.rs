@@ -1,12 +1,12 @@
 //! Two instances and four over one, on the same cores.
 
-use std::net::SocketAddr;
 use std::sync::Arc;
 
 use super::requests::{PAY_URL, SETTLE, Scene, WEBHOOK};
 use super::{refunds, usage};
-use crate::load::{self, Order};
-use crate::profile::Spent;
+use crate::load::Order;
+use crate::profile::{Profile, Spent};
+use crate::service::Service;
 use crate::stage::Stage;
 use crate::table::{Sample, Target};
 use crate::{Failure, seed};
@@ -32,36 +32,24 @@ const FIGURES: [(Figure, Target); 5] = [
     (Figure::Refunds, Target::Information),
 ];
 
-/// What the requests of some rounds took of each part.
-#[derive(Debug, Default)]
-struct Profile {
-    spent: Spent,
-    done: usize,
-}
-
 /// Each figure at so many instances, taking turns.
 pub async fn more_over_one(stage: &mut Stage) -> Result<(), Failure> {
     let mut more = Vec::new();
     while more.len() < 3 {
         more.push(stage.another_instance().await?);
     }
-    let all = || [&stage.service].into_iter().chain(&more);
-    let addrs: Vec<SocketAddr> = all().map(|instance| instance.addr).collect();
-    let pids: Vec<u32> = all().map(|instance| instance.pid).collect();
     for (figure, target) in FIGURES {
         let mut rounds: [(Vec<Sample>, Profile); CROWDS.len()] = Default::default();
         for round in 0..stage.settings.rounds {
             for (instances, (samples, profile)) in CROWDS.into_iter().zip(&mut rounds) {
                 let prefix = format!("{}by{instances}_{round}_", figure.name());
-                let by = (&addrs[..instances], &pids[..instances]);
-                samples.push(figure.sample(stage, by, &prefix, profile).await?);
+                let by: Vec<&Service> = [&stage.service].into_iter().chain(&more).take(instances).collect();
+                samples.push(figure.sample(stage, &by, &prefix, profile).await?);
             }
         }
-        for (instances, (_, profile)) in
-            CROWDS.into_iter().zip(&rounds).filter(|(_, (_, profile))| profile.done > 0)
-        {
+        for (instances, (_, profile)) in CROWDS.into_iter().zip(&rounds) {
             let row = format!("{}: instances {instances}", figure.name());
-            stage.table.profile(&row, CLIENTS, profile.spent.per_request(profile.done));
+            stage.table.profile(&row, CLIENTS, profile);
         }
         let [one, two, four] = rounds.map(|(samples, _)| samples);
         let row = |count| format!("{}: {count} instances over one", figure.name());
@@ -83,11 +71,11 @@ impl Figure {
         }
     }
 
-    /// One round of it, by instances at these addresses with these processes.
+    /// One round of it, by these instances.
     async fn sample(
         self,
         stage: &Stage,
-        (addrs, pids): (&[SocketAddr], &[u32]),
+        instances: &[&Service],
         prefix: &str,
         profile: &mut Profile,
     ) -> Result<Sample, Failure> {
@@ -95,17 +83,16 @@ impl Figure {
             Self::Requests(scene) => {
                 let requests = Arc::new(scene.prepare_as(stage, prefix).await?);
                 seed::settle(&stage.database_url).await?;
-                let before = Spent::by(stage, pids).await?;
-                let run = load::fire(addrs, &requests, CLIENTS, stage.settings.window, Order::Once).await?;
-                profile.spent.add(before, Spent::by(stage, pids).await?);
-                profile.done += run.done;
+                let before = Spent::by(stage, instances).await?;
+                let run = stage.fire_at(instances, &requests, CLIENTS, Order::Once).await?;
+                profile.add(before, Spent::by(stage, instances).await?, run.done);
                 Ok(Sample::from(&run))
             }
             Self::Usage => {
                 usage::prepare(stage).await?;
-                usage::pairs(stage, addrs, prefix, CLIENTS).await
+                usage::pairs(stage, instances, prefix, CLIENTS, profile).await
             }
-            Self::Refunds => refunds::asked(stage, addrs, prefix).await,
+            Self::Refunds => refunds::asked(stage, instances, prefix, profile).await,
         }
     }
 }

@@ -5,7 +5,6 @@
 //! that of `POST /refunds` as long as the clients ask, and that at which refunds came to `SUCCEEDED`, from the first
 //! request to the last end.
 
-use std::net::SocketAddr;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
@@ -16,7 +15,8 @@ use sqlx::{Connection, PgConnection};
 
 use super::requests::AHEAD_PER_SECOND;
 use crate::load::{self, Order, Run};
-use crate::profile::Spent;
+use crate::profile::{Profile, Spent};
+use crate::service::Service;
 use crate::stage::Stage;
 use crate::table::{Sample, Target, median_ratio};
 use crate::{Failure, seed};
@@ -39,16 +39,15 @@ struct Rounds {
     asked: Vec<Sample>,
     ended: Vec<Sample>,
     other: Vec<Sample>,
-    spent: Spent,
-    done: usize,
+    profile: Profile,
 }
 
 /// Asks for refunds for a window, and waits for their ends.
 pub async fn driven(stage: &mut Stage) -> Result<(), Failure> {
-    let Rounds { asked, ended, other, spent, done } = rounds(stage, "back").await?;
+    let Rounds { asked, ended, other, profile } = rounds(stage, "back").await?;
     stage.table.ratio("refunds", CLIENTS, &asked, &other, Target::Least(0.45));
     stage.table.ratio("refunds, driven to their ends", CLIENTS, &ended, &other, Target::Information);
-    stage.table.profile("refunds, driven to their ends", CLIENTS, spent.per_request(done));
+    stage.table.profile("refunds, driven to their ends", CLIENTS, &profile);
     Ok(())
 }
 
@@ -59,10 +58,15 @@ pub async fn rate(stage: &mut Stage, prefix: &str) -> Result<f64, Failure> {
 }
 
 /// How many are asked of these instances in a second, while they drive them to their ends.
-pub async fn asked(stage: &Stage, addrs: &[SocketAddr], prefix: &str) -> Result<Sample, Failure> {
+pub async fn asked(
+    stage: &Stage,
+    instances: &[&Service],
+    prefix: &str,
+    profile: &mut Profile,
+) -> Result<Sample, Failure> {
     let requests = prepare(stage, prefix).await?;
     seed::settle(&stage.database_url).await?;
-    let (run, _) = until_ended(stage, addrs, requests).await?;
+    let (run, _) = until_ended(stage, instances, requests, profile).await?;
     until_none(stage, UNTOLD).await?;
     Ok(Sample::from(&run))
 }
@@ -81,10 +85,7 @@ async fn rounds(stage: &mut Stage, prefix: &str) -> Result<Rounds, Failure> {
     seed::settle(&stage.database_url).await?;
     let mut rounds = Rounds::default();
     for (requests, prefix) in ahead {
-        let before = Spent::so_far(stage).await?;
-        let (run, took) = until_ended(stage, &[stage.service.addr], requests).await?;
-        rounds.spent.add(before, Spent::so_far(stage).await?);
-        rounds.done += run.done;
+        let (run, took) = until_ended(stage, &[&stage.service], requests, &mut rounds.profile).await?;
         // The other side must have the machine to itself.
         until_none(stage, UNTOLD).await?;
         let succeeded = succeeded(stage, &prefix).await?;
@@ -101,13 +102,17 @@ async fn rounds(stage: &mut Stage, prefix: &str) -> Result<Rounds, Failure> {
 /// What asking for a window came to, and how long it took until the last of them had its end.
 async fn until_ended(
     stage: &Stage,
-    addrs: &[SocketAddr],
+    instances: &[&Service],
     requests: Vec<Vec<u8>>,
+    profile: &mut Profile,
 ) -> Result<(Run, Duration), Failure> {
+    let before = Spent::by(stage, instances).await?;
     let begun = Instant::now();
-    let run = load::fire(addrs, &Arc::new(requests), CLIENTS, stage.settings.window, Order::Once).await?;
+    let run = stage.fire_at(instances, &Arc::new(requests), CLIENTS, Order::Once).await?;
     until_none(stage, UNFINISHED).await?;
-    Ok((run, begun.elapsed()))
+    let took = begun.elapsed();
+    profile.add(before, Spent::by(stage, instances).await?, run.done);
+    Ok((run, took))
 }
 
 /// Requests of a round, and in the tables, also in the sandbox's, what they speak of.

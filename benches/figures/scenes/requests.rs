@@ -8,7 +8,7 @@ use rand::seq::SliceRandom;
 use time::format_description::well_known::Rfc3339;
 
 use crate::load::{self, Order};
-use crate::profile::Spent;
+use crate::profile::{Profile, Spent};
 use crate::seed::{self, AMOUNT, LIFE, Orders, SKUS};
 use crate::stage::Stage;
 use crate::table::{Sample, Target};
@@ -146,13 +146,12 @@ impl Scene {
         seed::settle(&stage.database_url).await?;
 
         let (mut first, mut repeated, mut other) = (Vec::new(), Vec::new(), Vec::new());
-        let (mut spent, mut done) = (Spent::default(), 0);
+        let mut profile = Profile::default();
         for requests in rounds {
             let requests = Arc::new(requests);
             let before = Spent::so_far(stage).await?;
             let run: Run = stage.fire(&requests, self.clients, Order::Once).await?;
-            spent.add(before, Spent::so_far(stage).await?);
-            done += run.done;
+            profile.add(before, Spent::so_far(stage).await?, run.done);
             first.push(Sample::from(&run));
             other.push(stage.pgbench.run(self.other.0, self.other.1, stage.settings.window).await?);
             if self.repeats.is_some() {
@@ -165,11 +164,10 @@ impl Scene {
             let figure = format!("{}, repeated, over its first call", self.name);
             stage.table.ratio(&figure, self.clients, &repeated, &first, target);
         }
-        let each = spent.per_request(done);
-        stage.table.profile(self.name, self.clients, each);
+        stage.table.profile(self.name, self.clients, &profile);
         if let Some(target) = self.service {
             let figure = format!("{}: processor time in the service itself", self.name);
-            stage.table.value(&figure, each[0], "us", target);
+            stage.table.value(&figure, profile.each()[0], "us", target);
         }
         Ok(())
     }

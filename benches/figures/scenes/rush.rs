@@ -195,7 +195,8 @@ async fn round_of(stage: &Stage, name: &str, (clients, manner): (usize, Manner))
 
 /// Requests for the links of orders that nobody asked for before, enough for so long.
 async fn pay_urls(stage: &Stage, prefix: &str, window: Duration) -> Result<Vec<Vec<u8>>, Failure> {
-    let count = i32::try_from(AHEAD_PER_SECOND * window.as_secs())?;
+    // A rush must not run out of them: twice as many as an ordinary run, which may.
+    let count = i32::try_from(2 * AHEAD_PER_SECOND * window.as_secs())?;
     seed::fresh_orders(&stage.database_url, stage.clock.now(), prefix, count).await?;
     Ok((1..=count).map(|number| pay_url_request(stage, prefix, number)).collect())
 }

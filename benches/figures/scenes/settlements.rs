@@ -6,7 +6,7 @@ use sqlx::{Connection, PgConnection};
 
 use crate::load::{self, Client};
 use crate::pgbench::BATCH_WINDOW;
-use crate::profile::Spent;
+use crate::profile::{Profile, Spent};
 use crate::service::ADMIN_TOKEN;
 use crate::stage::Stage;
 use crate::table::{Sample, Target};
@@ -24,20 +24,19 @@ pub async fn in_batch(stage: &mut Stage) -> Result<(), Failure> {
     let count = 3 * stage.settings.timeouts;
     stage.pgbench.unsettle().await?;
     let (mut ours, mut other) = (Vec::new(), Vec::new());
-    let (mut spent, mut done) = (Spent::default(), 0);
+    let mut profile = Profile::default();
     for round in 0..stage.settings.rounds {
         let prefix = format!("batch{round}_");
         seed::paid_orders(&stage.database_url, stage.clock.now() - AGE, &prefix, count).await?;
         seed::settle(&stage.database_url).await?;
         let before = Spent::so_far(stage).await?;
         let took = settled_after(stage).await?;
-        spent.add(before, Spent::so_far(stage).await?);
-        done += usize::try_from(count)?;
+        profile.add(before, Spent::so_far(stage).await?, usize::try_from(count)?);
         ours.push(Sample::new(f64::from(count) / took.as_secs_f64(), &[]));
         other.push(stage.pgbench.run(OTHER.0, OTHER.1, BATCH_WINDOW).await?.times(OTHER.2));
     }
     stage.table.ratio("settlement in batch", 1, &ours, &other, Target::Least(0.40));
-    stage.table.profile("settlement in batch", 1, spent.per_request(done));
+    stage.table.profile("settlement in batch", 1, &profile);
     Ok(())
 }
 

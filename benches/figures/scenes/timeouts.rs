@@ -7,6 +7,7 @@ use time::OffsetDateTime;
 
 use crate::load::Client;
 use crate::pgbench::BATCH_WINDOW;
+use crate::profile::{Profile, Spent};
 use crate::seed::{self, MERCHANT, Orders, SKUS};
 use crate::stage::Stage;
 use crate::table::{Sample, Target, median, median_ratio};
@@ -18,6 +19,8 @@ const OTHER: (&str, usize, f64) = ("cancel_batch100", 4, 100.0);
 const SEEDED_PER_SECOND: i32 = 4_000;
 /// Within which the tables have settled behind that, also where a million orders were just made before.
 const SETTLED_WITHIN_SECS: i32 = 10;
+/// How long before they fall due what was spent so far is looked at.
+const LOOK_AHEAD: time::Duration = time::Duration::milliseconds(200);
 /// Longest wait for the last of them to be closed.
 const CLOSED_WITHIN: Duration = Duration::from_secs(120);
 /// Orders of the light load: one every 25 ms.
@@ -25,20 +28,26 @@ const LIGHT: (i32, Duration) = (200, Duration::from_millis(25));
 
 /// Closes many orders that are due at the same instant, prompted by Redis.
 pub async fn all_at_once(stage: &mut Stage) -> Result<(), Failure> {
-    let (ours, other) = rounds(stage, "due").await?;
+    let mut profile = Profile::default();
+    let (ours, other) = rounds(stage, "due", &mut profile).await?;
     let figure = format!("{} timeouts due at once", stage.settings.timeouts);
     stage.table.ratio(&figure, 1, &ours, &other, Target::Least(0.30));
+    stage.table.profile("timeouts due at once", 1, &profile);
     Ok(())
 }
 
 /// How their closing stands beside its equivalent.
 pub async fn rate(stage: &mut Stage, prefix: &str) -> Result<f64, Failure> {
-    let (ours, other) = rounds(stage, &format!("{prefix}due")).await?;
+    let (ours, other) = rounds(stage, &format!("{prefix}due"), &mut Profile::default()).await?;
     Ok(median_ratio(ours.iter().zip(&other)))
 }
 
 /// Our rates and those of the other side, in turns.
-async fn rounds(stage: &mut Stage, prefix: &str) -> Result<(Vec<Sample>, Vec<Sample>), Failure> {
+async fn rounds(
+    stage: &mut Stage,
+    prefix: &str,
+    profile: &mut Profile,
+) -> Result<(Vec<Sample>, Vec<Sample>), Failure> {
     let (mut ours, mut other) = (Vec::new(), Vec::new());
     for round in 0..stage.settings.rounds {
         let (prefix, count) = (format!("{prefix}{round}_"), stage.settings.timeouts);
@@ -51,7 +60,12 @@ async fn rounds(stage: &mut Stage, prefix: &str) -> Result<(Vec<Sample>, Vec<Sam
         if stage.clock.now() >= due_at {
             return Err("timeouts: they fell due before all of them were made".into());
         }
+        // Looked at just before, so that nothing of it is missed or disturbed.
+        let look_at = due_at - LOOK_AHEAD;
+        tokio::time::sleep((look_at - stage.clock.now()).max(time::Duration::ZERO).try_into()?).await;
+        let before = Spent::so_far(stage).await?;
         let took = closed_after(stage, due_at).await?;
+        profile.add(before, Spent::so_far(stage).await?, usize::try_from(count)?);
         ours.push(Sample::new(f64::from(count) / took.as_secs_f64(), &[]));
         other.push(stage.pgbench.run(OTHER.0, OTHER.1, BATCH_WINDOW).await?.times(OTHER.2));
     }

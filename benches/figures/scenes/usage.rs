@@ -1,6 +1,5 @@
 //! Metered work: a hold and then its confirm, over the two statements that are the least that could be right.
 
-use std::net::SocketAddr;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -8,6 +7,8 @@ use sqlx::{Connection, PgConnection};
 
 use super::requests::AHEAD_PER_SECOND;
 use crate::load::{self, Order, Run};
+use crate::profile::{Profile, Spent};
+use crate::service::Service;
 use crate::stage::Stage;
 use crate::table::{Sample, Target, median_ratio};
 use crate::{Failure, seed};
@@ -28,8 +29,10 @@ const UNITS: (i64, i64) = (500, 321);
 pub async fn hold_and_confirm(stage: &mut Stage) -> Result<(), Failure> {
     prepare(stage).await?;
     for (clients, target) in CROWDS {
-        let (ours, other) = rounds(stage, &format!("c{clients}r"), clients).await?;
+        let mut profile = Profile::default();
+        let (ours, other) = rounds(stage, &format!("c{clients}r"), clients, &mut profile).await?;
         stage.table.ratio("usage: hold, then confirm", clients, &ours, &other, target);
+        stage.table.profile("usage: a hold or a confirm", clients, &profile);
     }
     Ok(())
 }
@@ -37,7 +40,7 @@ pub async fn hold_and_confirm(stage: &mut Stage) -> Result<(), Failure> {
 /// How pairs of 32 clients stand beside their equivalent.
 pub async fn rate(stage: &mut Stage, prefix: &str) -> Result<f64, Failure> {
     prepare(stage).await?;
-    let (ours, other) = rounds(stage, prefix, CROWDS[0].0).await?;
+    let (ours, other) = rounds(stage, prefix, CROWDS[0].0, &mut Profile::default()).await?;
     Ok(median_ratio(ours.iter().zip(&other)))
 }
 
@@ -47,7 +50,7 @@ pub async fn prepare(stage: &Stage) -> Result<(), Failure> {
         seed::wallets(&stage.database_url, stage.clock.now(), USERS).await?;
         seed::product(&stage.database_url).await?;
         // Unmeasured, as in a service that has run for a while.
-        pairs(stage, &[stage.service.addr], "warm_", CROWDS[0].0).await?;
+        pairs(stage, &[&stage.service], "warm_", CROWDS[0].0, &mut Profile::default()).await?;
     }
     seed::settle(&stage.database_url).await
 }
@@ -57,10 +60,12 @@ async fn rounds(
     stage: &mut Stage,
     prefix: &str,
     clients: usize,
+    profile: &mut Profile,
 ) -> Result<(Vec<Sample>, Vec<Sample>), Failure> {
     let (mut ours, mut other) = (Vec::new(), Vec::new());
     for round in 0..stage.settings.rounds {
-        ours.push(pairs(stage, &[stage.service.addr], &format!("{prefix}{round}_"), clients).await?);
+        let prefix = format!("{prefix}{round}_");
+        ours.push(pairs(stage, &[&stage.service], &prefix, clients, profile).await?);
         other.push(stage.pgbench.run("usage_cte", clients, stage.settings.window).await?);
     }
     Ok((ours, other))
@@ -69,20 +74,35 @@ async fn rounds(
 /// How many pairs of a hold and its confirm these instances do in a second.
 pub async fn pairs(
     stage: &Stage,
-    addrs: &[SocketAddr],
+    instances: &[&Service],
     prefix: &str,
     clients: usize,
+    profile: &mut Profile,
 ) -> Result<Sample, Failure> {
-    let window = stage.settings.window;
-    let holds = (1..=AHEAD_PER_SECOND * window.as_secs()).map(|number| hold(stage, prefix, number)).collect();
-    let held: Run = load::fire(addrs, &Arc::new(holds), clients, window, Order::Once).await?;
+    let ahead = AHEAD_PER_SECOND * stage.settings.window.as_secs();
+    let holds = (1..=ahead).map(|number| hold(stage, prefix, number)).collect();
+    let held = half(stage, instances, holds, clients, profile).await?;
     let confirms = hold_ids(stage, prefix).await?.into_iter().map(|id| confirm(stage, &id)).collect();
-    let confirmed: Run = load::fire(addrs, &Arc::new(confirms), clients, window, Order::Once).await?;
+    let confirmed = half(stage, instances, confirms, clients, profile).await?;
     let each = |run: &Run| run.elapsed.div_f64(f64::from(u32::try_from(run.done).unwrap_or(u32::MAX)));
     let pair: Duration = each(&held) + each(&confirmed);
     let mut latencies: Vec<u32> = held.latencies.into_iter().chain(confirmed.latencies).collect();
     latencies.sort_unstable();
     Ok(Sample::new(1.0 / pair.as_secs_f64(), &latencies))
+}
+
+/// All the holds of a round, or all its confirms.
+async fn half(
+    stage: &Stage,
+    instances: &[&Service],
+    requests: Vec<Vec<u8>>,
+    clients: usize,
+    profile: &mut Profile,
+) -> Result<Run, Failure> {
+    let before = Spent::by(stage, instances).await?;
+    let run = stage.fire_at(instances, &Arc::new(requests), clients, Order::Once).await?;
+    profile.add(before, Spent::by(stage, instances).await?, run.done);
+    Ok(run)
 }
 
 fn hold(stage: &Stage, prefix: &str, number: u64) -> Vec<u8> {

@@ -98,7 +98,7 @@ impl Channel for SandboxChannel {
         };
         let created = self.call(call).await?;
         let pay_url = believed(text::link(&created.pay_url), "link")?;
-        Ok(CreatedTrade { pay_url, channel_ref: None, expires_at: created.expires_at })
+        Ok(CreatedTrade { pay_url, channel_ref: None, expires_at: moment(created.expires_at)? })
     }
 
     async fn query(&self, trade: &TradeRef) -> Result<TradeState, CallError> {
@@ -186,7 +186,8 @@ impl Channel for SandboxChannel {
 
 fn payment(answer: PaymentAnswer) -> Result<Payment, CallError> {
     let money = money(answer.amount, &answer.currency)?;
-    Ok(Payment { transaction_id: number(&answer.transaction_id)?, money, paid_at: answer.paid_at })
+    let paid_at = moment(answer.paid_at)?;
+    Ok(Payment { transaction_id: number(&answer.transaction_id)?, money, paid_at })
 }
 
 /// Money that cannot be is an answer that cannot be believed.
@@ -198,6 +199,10 @@ fn money(minor: i64, currency: &str) -> Result<Money, CallError> {
 
 fn number(text: &str) -> Result<String, CallError> {
     believed(text::number(text), "number")
+}
+
+fn moment(at: OffsetDateTime) -> Result<OffsetDateTime, CallError> {
+    text::moment(at).ok_or_else(|| CallError::Silent(format!("no such moment: {at}")))
 }
 
 /// What cannot be stored is an answer that cannot be believed either.

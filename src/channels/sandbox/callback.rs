@@ -1,7 +1,7 @@
 //! Reading a webhook of the sandbox whose signature holds.
 //!
-//! Always true: what is read fits the database (no control characters, bounded length, real amounts and
-//! currencies), and money is never read out of a body that does not say all of it.
+//! Always true: what is read fits the database (no control characters, bounded length, real amounts,
+//! currencies and moments), and money is never read out of a body that does not say all of it.
 
 use serde::Deserialize;
 use time::OffsetDateTime;
@@ -52,7 +52,7 @@ fn trade_event(body: &Body, received_at: OffsetDateTime) -> Result<CallbackEvent
         Some("SUCCESS") => TradeState::Paid(Payment {
             transaction_id: number(body.transaction_id.as_ref())?,
             money: money(body.total_fee, body.currency.as_deref())?,
-            paid_at: body.paid_at.unwrap_or(received_at),
+            paid_at: text::moment(body.paid_at.unwrap_or(received_at)).ok_or(CallbackError::Malformed)?,
         }),
         Some("FAILED") => TradeState::Failed(Refusal {
             code: "TRADE_DECLINED".to_owned(),
@@ -143,6 +143,18 @@ mod tests {
             for field in ["event_id", "transaction_id", "out_trade_no"] {
                 assert!(read_value(&with(payment(), field, bad.clone())).is_err(), "{field}: {bad}");
             }
+        }
+    }
+
+    #[test]
+    fn moments_are_told_in_utc_and_those_that_no_calendar_has_are_malformed() {
+        let east =
+            read_value(&with(payment(), "paid_at", json!("2026-01-01T08:00:00.123456789+08:00"))).unwrap();
+        let CallbackEvent::Trade { state: TradeState::Paid(east), .. } = east else { panic!("{east:?}") };
+        assert_eq!(east.paid_at, datetime!(2026-01-01 00:00:00.123456 UTC));
+        assert!(east.paid_at.offset().is_utc());
+        for none in ["9999-12-31T23:59:59-23:59", "0000-01-01T00:00:00+00:01", "1970-01-01T00:00:00+08:00"] {
+            assert!(read_value(&with(payment(), "paid_at", json!(none))).is_err(), "{none}");
         }
     }
 

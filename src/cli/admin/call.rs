@@ -19,6 +19,8 @@ use crate::run;
 
 /// Longest wait for an instance: it gives up its own work after as long.
 const PATIENCE: Duration = Duration::from_secs(30);
+/// The same for what walks whole tables or reads a whole file: an audit is given ten minutes there.
+const LONG_PATIENCE: Duration = Duration::from_secs(630);
 
 /// Asks what the command says.
 pub(super) async fn call(options: &Options, given: &Given) -> Result<Answer, CliError> {
@@ -32,7 +34,7 @@ async fn call_instance(url: &str, options: &Options, given: &Given) -> Result<An
     let Some(token) = options.token.as_ref() else {
         return Err("an instance asks for a token: give --token or PAYONCE_ADMIN_TOKEN".into());
     };
-    let http = http_client::builder().timeout(PATIENCE).build()?;
+    let http = http_client::builder().connect_timeout(PATIENCE).timeout(patience(given)).build()?;
     let request = http.request(given.deed.method.parse()?, target(url, given)?);
     let request = request.bearer_auth(token.expose_secret());
     let request = match body(given)? {
@@ -42,6 +44,13 @@ async fn call_instance(url: &str, options: &Options, given: &Given) -> Result<An
     let response = request.send().await?;
     let status = response.status().as_u16();
     Ok((status, http::read_answer(&response.bytes().await?)))
+}
+
+fn patience(given: &Given) -> Duration {
+    match given.deed.name {
+        "audit" | "upload-statement" => LONG_PATIENCE,
+        _ => PATIENCE,
+    }
 }
 
 /// Who can read the service's secrets is an operator: the request goes to the same router, under that name.

@@ -6,6 +6,7 @@ use super::world::{AMOUNT, Attempt, Kept, Known, Refund, Source, Stray, World};
 use crate::channels::{RefundState, TradeState};
 use crate::compensation::Action;
 use crate::orders::{OrderEvent, OrderKind, OrderStatus};
+use crate::pay::report::Verdict;
 use crate::pay::report::simulated::{Judged, Says, Seen, Way};
 use crate::pay::{PayEvent, PayStatus};
 use crate::refunds::{Next, RefundEvent, RefundStatus, StrayEvent, StrayReason, StrayStatus};
@@ -79,7 +80,10 @@ impl World {
             way: told.way,
         };
         let (judged, verdict) = (self.rules.judge)(&mut self.judge, &seen);
-        if judged == Judged::Split {
+        // What waits for its pay order says nothing of money that comes under its id in other words.
+        let says_else = |place: usize| told.by.is_some_and(|(_, said)| self.inbox[place].said != said);
+        let waits = told.way == Way::Callback && judged == Judged::Nothing && verdict == Verdict::Unmatched;
+        if judged == Judged::Split || waits && kept.is_some_and(says_else) {
             if let (Some(((id, None), said)), Some(payment)) = (told.by, told.payment) {
                 self.report(Told { by: Some(((id, Some(payment)), said)), ..told });
             }

@@ -88,6 +88,7 @@ pub(in crate::http) struct RotateSecretBody {
     responses(
         (status = 201, body = SecretsView, description = "The new secret, shown this once"),
         (status = 404, body = Problem, description = "`NOT_FOUND`"),
+        (status = 409, body = Problem, description = "`TOO_MANY_SECRETS`: four replaced ones still sign"),
         (status = 422, body = Problem, description = "`VALIDATION_FAILED`; a reason is required"),
     ))]
 pub(in crate::http) async fn rotate_secret(

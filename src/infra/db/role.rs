@@ -4,7 +4,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 
 use sqlx::{Executor, PgConnection};
 
-use super::Db;
+use super::{Db, DbError};
 use crate::config::DatabaseConfig;
 use crate::ids::Ids;
 
@@ -28,24 +28,48 @@ impl RunAs {
 }
 
 impl Db {
+    /// A pool that acts as the owner of the schema: for a look where there is none yet, or one of an older version.
+    ///
+    /// # Errors
+    /// When the URL cannot be read.
+    pub fn of_owner(config: &DatabaseConfig, ids: Ids) -> Result<Self, DbError> {
+        Self::running_as(RunAs::Owner, config, ids)
+    }
+
     /// Brings the schema up to date, as its owner. Instances that start together wait for one another.
     ///
     /// # Errors
     /// When the database cannot be reached, or was migrated by a newer version.
     pub async fn migrate(config: &DatabaseConfig, ids: Ids) -> Result<(), sqlx::migrate::MigrateError> {
-        let owner = Self::running_as(RunAs::Owner, config, ids).map_err(|error| {
+        let owner = Self::of_owner(config, ids).map_err(|error| {
             sqlx::migrate::MigrateError::Execute(sqlx::Error::Configuration(Box::new(error)))
         })?;
         let outcome = async {
-            sqlx::migrate!().run(&owner.pool).await?;
+            let mut conn = owner.pool.acquire().await?;
+            take_turn(&mut conn).await?;
+            sqlx::migrate!().run(&mut *conn).await?;
             // Tables that are new, and a role that was made since.
-            sqlx::raw_sql("SELECT grant_service_rights()").execute(&owner.pool).await?;
+            conn.execute("SELECT grant_service_rights()").await?;
             Ok(())
         }
         .await;
         owner.close().await;
         outcome
     }
+}
+
+/// Waits until nobody else brings the schema up to date, however long that takes; the turn ends with the connection. The
+/// migrator's own turn is waited for no longer than for any lock.
+async fn take_turn(conn: &mut PgConnection) -> Result<(), sqlx::Error> {
+    let taken =
+        conn.execute("SELECT WHERE pg_try_advisory_lock(hashtextextended('payonce.migrate', 0))").await?;
+    if taken.rows_affected() == 0 {
+        tracing::info!("another process brings the schema up to date, and is waited for");
+        conn.execute("SET lock_timeout = 0").await?;
+        conn.execute("SELECT pg_advisory_lock(hashtextextended('payonce.migrate', 0))").await?;
+        conn.execute("RESET lock_timeout").await?;
+    }
+    Ok(())
 }
 
 /// Takes the service's role, once for the life of a connection. A database where that cannot be is served all the

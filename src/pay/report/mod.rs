@@ -190,21 +190,37 @@ const fn pays(remedy: &Remedy) -> bool {
 /// Rounds of "read, decide, write": each lost race is one round.
 const MAX_ROUNDS: usize = 8;
 
-/// Applies a report, once.
+/// Applies a report, once. Money that nobody knows under the id of another event is an event of its own.
 ///
 /// # Errors
 /// When the database cannot be reached: nothing was kept, and the channel must be made to repeat itself.
 pub async fn apply(app: &App, report: &Report<'_>) -> Result<Verdict, PayError> {
     let remedy = app.db.retrying(|| apply_with_races(app, report)).await?;
-    match (remedy, report.origin, report.payment()) {
-        (Remedy::Split, Origin::Callback { event_id, body, account_matches }, Some(payment)) => {
-            let event_id = &format!("{event_id} {}", payment.transaction_id);
-            let origin = Origin::Callback { event_id, body, account_matches };
-            let report = Report { origin, ..report.clone() };
-            Ok(app.db.retrying(|| apply_with_races(app, &report)).await?.verdict())
+    let (Origin::Callback { event_id, body, account_matches }, Some(payment)) =
+        (report.origin, report.payment())
+    else {
+        return Ok(remedy.verdict());
+    };
+    let is_another = match remedy {
+        Remedy::Split => true,
+        // What waits for its pay order says nothing of money that comes under its id in other words.
+        Remedy::Repeat(Verdict::Unmatched) => {
+            !app.db.retrying(|| is_kept(app, report.channel, event_id, body)).await?
         }
-        _ => Ok(remedy.verdict()),
+        _ => false,
+    };
+    if !is_another {
+        return Ok(remedy.verdict());
     }
+    let event_id = &format!("{event_id} {}", payment.transaction_id);
+    let origin = Origin::Callback { event_id, body, account_matches };
+    let report = Report { origin, ..report.clone() };
+    Ok(app.db.retrying(|| apply_with_races(app, &report)).await?.verdict())
+}
+
+/// Whether a callback is kept in these very words.
+async fn is_kept(app: &App, channel: &str, event_id: &str, body: &[u8]) -> Result<bool, PayError> {
+    Ok(store::is_kept(&mut app.db.conn().await?, channel, event_id, body).await?)
 }
 
 async fn apply_with_races(app: &App, report: &Report<'_>) -> Result<Remedy, PayError> {

@@ -89,7 +89,11 @@ fn is_number(text: &str) -> bool {
 }
 
 fn is_payment(payment: &Payment) -> bool {
-    is_number(&payment.transaction_id) && payment.money.amount.minor() > 0
+    is_number(&payment.transaction_id) && payment.money.amount.minor() > 0 && is_moment(payment.paid_at)
+}
+
+fn is_moment(at: time::OffsetDateTime) -> bool {
+    at.offset().is_utc() && at.year() >= 2000
 }
 
 fn is_line(line: &StatementLine) -> bool {
@@ -161,7 +165,7 @@ async fn ask(channel: &SandboxChannel) -> (bool, usize) {
         }
     };
     let is_link = |link: &str| (1..=2_048).contains(&link.len()) && !link.chars().any(char::is_control);
-    let is_sound = holds(&created, |created| is_link(&created.pay_url))
+    let is_sound = holds(&created, |created| is_link(&created.pay_url) && is_moment(created.expires_at))
         && holds(&queried, holds_of_trade)
         && holds(
             &closed,

@@ -218,6 +218,42 @@ async fn claims_and_commissions_on_one_balance_at_once_end_exactly() {
 }
 
 #[tokio::test]
+async fn what_is_given_again_pays_off_a_debt_that_is_made_in_the_same_instant() {
+    let app = TestApp::start().await;
+    app.rebate_rule(None, "0.05").await;
+    let (first, second) = (sell(&app, "A1", 1990).await, sell(&app, "A2", 1990).await);
+    for order_no in ["A1", "A2"] {
+        app.settle(order_no).await.expect(201);
+    }
+    refund(&app, "A1", "R1", 1990).await;
+    let all = json!({"withdrawal_no": "W1", "user_id": "u1", "amount": 99, "currency": "CNY",
+                     "channel": "sandbox", "account": "u@example.com"});
+    app.post("/withdrawals", all).await.expect(201);
+    app.run_until_idle().await;
+    let back = json!({"refund_no": "R2", "order_no": "A2"});
+    app.post("/refunds", back).await.expect(201);
+    let (of_first, of_second) = (app.refund_id("R1").await, app.refund_id("R2").await);
+
+    // The user's first debt is written while whoever gives something again waits for the same balance.
+    let mut other = app.direct_connection().await;
+    let mut other = sqlx::Connection::begin(&mut other).await.expect("a transaction");
+    let balance = "SELECT 1 FROM accounts WHERE account_id = 'USER_AVAILABLE:demo:u1:CNY' FOR UPDATE";
+    sqlx::query(balance).execute(&mut *other).await.expect("the balance");
+    let restored = async {
+        until_waiting(&app, 1).await;
+        app.tell_refund("e1", &of_first, &first, 1990, "FAILED").await;
+    };
+    let freed = async {
+        until_waiting(&app, 2).await;
+        other.rollback().await.expect("the end");
+    };
+    tokio::join!(app.tell_refund("e2", &of_second, &second, 1990, "SUCCEEDED"), restored, freed);
+    assert_eq!((app.balance_of(AVAILABLE).await, app.balance_of(RECEIVABLE).await), (0, 0));
+    app.run_until_idle().await;
+    app.end().await;
+}
+
+#[tokio::test]
 async fn one_refund_is_booked_once() {
     let app = TestApp::start().await;
     app.rebate_rule(None, "0.05").await;

@@ -87,6 +87,22 @@ pub(super) async fn record_callback(
     Ok(true)
 }
 
+/// Whether a callback is kept in these very words.
+pub(super) async fn is_kept(
+    conn: &mut Conn,
+    channel: &str,
+    event_id: &str,
+    body: &[u8],
+) -> Result<bool, DbError> {
+    let is_kept = sqlx::query_scalar!(
+        r#"SELECT EXISTS (SELECT 1 FROM webhook_inbox WHERE channel = $1 AND event_id = $2 AND body = $3) AS "is_kept!""#,
+        channel,
+        event_id,
+        body,
+    );
+    Ok(is_kept.fetch_one(conn).await?)
+}
+
 /// What a known trade was told to be, when that is not what a report says of it now.
 pub(super) async fn find_other_story(
     tx: &mut Tx,

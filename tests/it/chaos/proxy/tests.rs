@@ -2,6 +2,7 @@
 
 use std::time::{Duration, Instant};
 
+use serde_json::json;
 use sqlx::postgres::PgConnectOptions;
 use sqlx::{Connection, PgConnection};
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
@@ -289,6 +290,25 @@ async fn a_client_whose_store_is_gone_hears_of_it_when_the_wire_is_healed() {
     hears_the_end(&mut client).await;
     hears_nothing(&mut other).await;
     assert_eq!(wire.met(), Met { torn: 1, ..Met::default() });
+}
+
+#[tokio::test]
+async fn who_made_a_withdrawal_is_told_so_although_the_answer_to_its_commit_was_lost() {
+    let (url, port) = database().await;
+    let wire = Proxy::before_postgres(port).await;
+    let database_url = Some(wire.before_url(&url, port));
+    let app = TestApp::start_with(TestOptions { database_url, ..TestOptions::default() }).await;
+    app.top_up("T-u1", "u1", 1_000).await;
+    let withdrawal = json!({"withdrawal_no": "W1", "user_id": "u1", "amount": 600, "currency": "CNY",
+                            "channel": "sandbox", "account": "u@example.com"});
+    wire.lose_answers(1);
+    let made = app.post("/withdrawals", withdrawal.clone()).await.expect(201);
+    assert_eq!(wire.met().lost, 1);
+    assert_eq!(app.post("/withdrawals", withdrawal).await.expect(200).body, made.body);
+    assert_eq!(app.cny_of("u1").await, (400, 600), "once");
+    app.run_until_idle().await;
+    app.end().await;
+    stores::drop_database(&url).await;
 }
 
 /// Nothing but the silence itself says that a connection is dead: a machine that is gone sends no word of it.
