@@ -50,7 +50,7 @@ const MAX_RETIRED_SECRETS: i64 = 4;
 ///
 /// # Errors
 /// [`MerchantError::NotFound`] when there is no such merchant; [`MerchantError::TooManySecrets`] when
-/// [`MAX_RETIRED_SECRETS`] would go on signing beside the one that is replaced: none of them ends before its time.
+/// `MAX_RETIRED_SECRETS` would go on signing beside the one that is replaced: none of them ends before its time.
 pub async fn rotate_notify_secret(
     app: &App,
     merchant_id: &MerchantId,
