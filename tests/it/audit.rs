@@ -282,11 +282,36 @@ async fn what_waits_in_a_lane_that_rests_is_not_late() {
     run(
         &mut tx,
         "UPDATE compensations SET due_at = '2029-12-31 23:54' WHERE subject = 'rf_r';
+         UPDATE compensations SET due_at = '2029-12-31 23:58' WHERE subject = 'rf_d';
+         UPDATE webhook_inbox SET received_at = '2029-12-31 23:40' WHERE event_id = 'e5';
          UPDATE compensation_lanes SET paused_at = '2029-12-31 12:00', paused_by = 'ann', reason = 'quiet' WHERE lane = 'REALTIME'",
     )
     .await;
     let report = audit::run_checks(&mut tx, NOW).await.unwrap();
     assert_eq!(broken(&report), [""; 0]);
+}
+
+#[tokio::test]
+async fn what_a_dead_sender_had_is_not_late_while_its_endpoint_rests_or_an_earlier_event_waits() {
+    let db = database().await;
+    let mut tx = world(&db).await;
+    // The first asked for a pause; the second comes after it.
+    run(
+        &mut tx,
+        "INSERT INTO resting_lanes VALUES ('m', 'm', '2030-01-01 00:30');
+         INSERT INTO deliveries (event_id, kind, event, merchant_id, order_no, lane, body, status, due_at, leased_until,
+                                 last_error, created_at, updated_at)
+         SELECT id, 'REPLAY_CALLBACK', event, 'm', order_no, 'm', '{}', 'PENDING', '2029-12-31 12:00',
+                '2029-12-31 12:01', 'away', '2029-12-31 12:00', '2029-12-31 12:00'
+         FROM outbox WHERE order_no = 'D'",
+    )
+    .await;
+    let report = audit::run_checks(&mut tx, NOW).await.unwrap();
+    assert_eq!(broken(&report), [""; 0]);
+    run(&mut tx, "UPDATE resting_lanes SET rests_until = '2029-12-31 23:30'").await;
+    let late = audit::run_checks(&mut tx, NOW).await.unwrap();
+    let check = late.checks.iter().find(|check| check.id == "delivery_late").unwrap();
+    assert_eq!(check.violations, 1, "the first of its order");
 }
 
 /// An order that says it was paid by an attempt that is not there.

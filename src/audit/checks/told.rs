@@ -13,10 +13,16 @@ pub(super) const CHECKS: &[Definition] = &[
     check!(
         "delivery_late",
         Eventual,
-        "no delivery waits 60 s past its lease: a dead sender's delivery is taken over",
+        "no delivery waits 60 s past its lease, unless its endpoint asked for a pause, or an earlier event of its order \
+         waits: a dead sender's delivery is taken over",
         "SELECT format('delivery of event %s: %s in lane %s, leased until %s', event_id, kind, lane, leased_until)
-         FROM deliveries
-         WHERE coalesce(status, 'due') = 'PENDING' AND leased_until < $1 - interval '60 s'",
+         FROM (SELECT event_id, kind, lane, due_at, leased_until,
+                      order_no IS NULL
+                      OR row_number() OVER (PARTITION BY merchant_id, order_no, kind ORDER BY event_id) = 1 AS is_first
+               FROM deliveries WHERE coalesce(status, 'due') = 'PENDING') AS delivery
+         LEFT JOIN resting_lanes USING (lane)
+         WHERE is_first AND leased_until IS NOT NULL
+           AND greatest(leased_until, due_at, rests_until) < $1 - interval '60 s'",
     ),
     check!(
         "lane_tried",
@@ -55,12 +61,14 @@ pub(super) const CHECKS: &[Definition] = &[
     check!(
         "event_handed_out",
         Eventual,
-        "an event of the last day whose merchant had an endpoint by then waits to be looked at, or was handed out",
+        "an event of the last day whose merchant had an endpoint two hours before waits to be looked at, or was handed out",
         "SELECT format('event %s: %s of %s went nowhere', event.id, event.event, coalesce(event.order_no, 'no order'))
          FROM merchants
          CROSS JOIN LATERAL (SELECT id, event, order_no FROM outbox
                              WHERE outbox.merchant_id = merchants.merchant_id
-                               AND outbox.created_at > greatest(merchants.updated_at, $1 - interval '1 day')
+                               -- By clocks that may be so far apart.
+                               AND outbox.created_at > greatest(merchants.updated_at + interval '2 hours',
+                                                                $1 - interval '1 day')
                                AND outbox.created_at < $1 - interval '60 s') AS event
          WHERE merchants.notify_url IS NOT NULL
            AND (SELECT event_id FROM deliveries WHERE event_id = event.id LIMIT 1) IS NULL

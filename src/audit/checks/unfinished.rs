@@ -51,20 +51,27 @@ pub(super) const CHECKS: &[Definition] = &[
     check!(
         "callback_unmatched",
         Eventual,
-        "no callback waits for its pay order without its task, or longer than 15 min",
+        "no callback waits for its pay order without its task, or longer than 15 min, but for those whose lane rests",
         "SELECT format('callback %s of %s: UNMATCHED since %s, for %s', event_id, channel, received_at, subject)
          FROM webhook_inbox
          WHERE verdict = 'UNMATCHED'
            AND (received_at < $1 - interval '15 min'
+                AND NOT EXISTS (SELECT 1 FROM compensations AS task JOIN compensation_lanes AS paused USING (lane)
+                                WHERE task.action = 'REMATCH_CALLBACK' AND task.status IN ('READY', 'RUNNING')
+                                  AND task.subject = webhook_inbox.channel || '/' || webhook_inbox.event_id
+                                  AND paused.paused_at IS NOT NULL)
                 OR received_at < $1 - interval '60 s'
                    AND NOT EXISTS (SELECT 1 FROM owned WHERE subject = channel || '/' || event_id))",
     ),
     check!(
         "task_lease",
         Eventual,
-        "no task is RUNNING 60 s past its lease: a dead worker's task is taken over",
+        "no task is RUNNING 60 s past its lease, but in a lane that rests: a dead worker's task is taken over",
         "SELECT format('task %s: %s of %s RUNNING, its lease ended at %s', id, action, subject, due_at)
-         FROM compensations WHERE status = 'RUNNING' AND due_at < $1 - interval '60 s'",
+         FROM compensations
+         WHERE status = 'RUNNING' AND due_at < $1 - interval '60 s'
+           AND NOT EXISTS (SELECT 1 FROM compensation_lanes AS paused
+                           WHERE paused.lane = compensations.lane AND paused.paused_at IS NOT NULL)",
     ),
     check!(
         "task_late",

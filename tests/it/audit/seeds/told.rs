@@ -51,7 +51,7 @@ pub(super) const SEEDS: &[Seed] = &[
          SELECT id, 'RESEND_EVENT', event, '*', '{}', 'PENDING', '2030-01-02', '2029-12-31 12:00', '2029-12-31 12:00'
          FROM outbox WHERE order_no = 'D' AND event = 'order.paid'",
     ),
-    seed("event_handed_out", "UPDATE merchants SET notify_url = 'https://shop', updated_at = '2029-12-31 11:00'"),
+    seed("event_handed_out", "UPDATE merchants SET notify_url = 'https://shop', updated_at = '2029-12-31 09:00'"),
     seed(
         "dead_delivery_reported",
         "INSERT INTO deliveries (event_id, kind, event, lane, body, status, due_at, created_at, updated_at)
