@@ -5,6 +5,7 @@ use std::net::SocketAddr;
 use std::sync::Arc;
 use std::time::Duration;
 
+use tokio::signal::unix::{Signal, SignalKind, signal};
 use tokio::sync::oneshot;
 use tokio_util::sync::{CancellationToken, DropGuard};
 use tokio_util::task::TaskTracker;
@@ -254,17 +255,28 @@ impl Instance {
     }
 }
 
-/// Waits for SIGTERM or Ctrl-C.
-///
-/// # Errors
-/// When the process cannot listen to signals.
-pub async fn until_told_to_stop() -> std::io::Result<()> {
-    use tokio::signal::unix::{SignalKind, signal};
+/// SIGTERM and Ctrl-C, none of which is missed from the moment on in which this is made: before the start, because whoever
+/// finds an instance ready may stop it at once.
+#[derive(Debug)]
+pub struct StopSignals {
+    terminate: Signal,
+    interrupt: Signal,
+}
 
-    let (mut terminate, mut interrupt) = (signal(SignalKind::terminate())?, signal(SignalKind::interrupt())?);
-    tokio::select! {
-        _ = terminate.recv() => {}
-        _ = interrupt.recv() => {}
+impl StopSignals {
+    /// Begins to listen. Without it a signal ends the process then and there.
+    ///
+    /// # Errors
+    /// When the process cannot listen to signals.
+    pub fn listen() -> std::io::Result<Self> {
+        Ok(Self { terminate: signal(SignalKind::terminate())?, interrupt: signal(SignalKind::interrupt())? })
     }
-    Ok(())
+
+    /// Waits for the first of them.
+    pub async fn received(mut self) {
+        tokio::select! {
+            _ = self.terminate.recv() => {}
+            _ = self.interrupt.recv() => {}
+        }
+    }
 }

@@ -12,7 +12,7 @@ use crate::infra::db::Db;
 use crate::infra::telemetry;
 use crate::local::{LocalStores, Options};
 use crate::merchants;
-use crate::run::{self, Roles};
+use crate::run::{self, Roles, StopSignals};
 
 /// Where the private stores keep their data.
 const DATA_DIR: &str = ".dev";
@@ -53,11 +53,12 @@ async fn serve(env: &Env) -> Result<ExitCode, CliError> {
     let ids = Ids::random(clock.clone());
     refuse_others(&config.database, ids.clone()).await?;
     Db::migrate(&config.database, ids.clone()).await?;
+    let stop = StopSignals::listen()?;
     let instance = run::start(config, Roles { api: true, workers: true, sandbox: true }, clock, ids).await?;
     let outcome = prepare_demo(&instance).await;
     if outcome.is_ok() {
         print(&welcome(&format!("http://{}", instance.addr)));
-        run::until_told_to_stop().await?;
+        stop.received().await;
         print("Stopping …");
     }
     instance.stop().await;

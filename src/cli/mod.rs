@@ -11,7 +11,7 @@ use crate::ids::{Ids, MerchantId};
 use crate::infra::clock::Clock;
 use crate::infra::db::Db;
 use crate::infra::telemetry;
-use crate::run::{self, Roles};
+use crate::run::{self, Roles, StopSignals};
 
 mod admin;
 mod audit;
@@ -129,8 +129,9 @@ async fn serve(roles: Roles, is_migrated: bool) -> Result<ExitCode, CliError> {
     if is_migrated {
         Db::migrate(&config.database, ids.clone()).await?;
     }
+    let stop = StopSignals::listen()?;
     let instance = run::start(config, roles, clock, ids).await?;
-    run::until_told_to_stop().await?;
+    stop.received().await;
     instance.stop().await;
     Ok(ExitCode::SUCCESS)
 }

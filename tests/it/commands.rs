@@ -353,6 +353,25 @@ async fn serve_is_ready_soon_keeps_its_secrets_and_ends_well() {
     stores::drop_database(&database_url).await;
 }
 
+/// Whoever finds an instance open may stop it at once: it ends well even before it is ready.
+#[tokio::test]
+async fn an_instance_that_is_stopped_while_it_starts_ends_well() {
+    let (database_url, redis) = (stores::fresh_database().await, stores::fresh_redis().await);
+    let addr = format!("127.0.0.1:{}", free_port());
+    let mut environment = environment(&database_url, &redis.url());
+    environment.retain(|(name, _)| *name != "BIND_ADDR");
+    environment.push(("BIND_ADDR", addr.clone()));
+    let mut child =
+        payonce(&["serve", "--roles", "api,workers,sandbox"], &environment).spawn().expect("it starts");
+    let since = Instant::now();
+    while tokio::net::TcpStream::connect(&addr).await.is_err() {
+        assert!(since.elapsed() < Duration::from_secs(20), "never open");
+        tokio::time::sleep(Duration::from_millis(1)).await;
+    }
+    assert_eq!(terminate(&mut child).await, Some(0));
+    stores::drop_database(&database_url).await;
+}
+
 /// Uses the keys and tokens in every way that could put them into a log.
 async fn pay_through(url: &str, key: &str) {
     let http = payonce::infra::http_client::builder().build().expect("a client");
