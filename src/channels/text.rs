@@ -13,8 +13,8 @@ const MAX_LINK: usize = 2_048;
 const FIRST_YEAR: i32 = 2000;
 /// Longest code of a refusal, in characters.
 const MAX_CODE: usize = 64;
-/// Longest message of a refusal, in characters.
-const MAX_MESSAGE: usize = 500;
+/// Longest message of a refusal, and longest word of what is wrong with a statement, in characters.
+pub(super) const MAX_MESSAGE: usize = 500;
 
 /// A number of the channel's, if it can be one.
 pub(super) fn number(text: &str) -> Option<String> {
@@ -40,8 +40,10 @@ pub(super) fn moment(at: OffsetDateTime) -> Option<OffsetDateTime> {
 
 /// A final no is believed whatever words it comes in: what is too long for ours is cut off.
 pub(super) fn refusal(code: &str, message: &str) -> Refusal {
-    let cut = |text: &str, longest| -> String {
-        text.chars().map(|c| if c.is_control() { ' ' } else { c }).take(longest).collect()
-    };
     Refusal { code: cut(code, MAX_CODE), message: cut(message, MAX_MESSAGE) }
+}
+
+/// As much of a text as is kept, with a space for what cannot be shown.
+pub(super) fn cut(text: &str, longest: usize) -> String {
+    text.chars().map(|c| if c.is_control() { ' ' } else { c }).take(longest).collect()
 }

@@ -115,6 +115,10 @@ async fn ask_about_refund(app: &App, channel: &dyn Channel, item: &Item) -> Resu
         }
         (_, RefundState::Unseen) => Ok(still("the channel says that it never saw it")),
         (_, RefundState::Processing) => Ok(Done::Later("the channel is at it".to_owned())),
+        // Its statement says that it came back.
+        (_, RefundState::Succeeded { channel_refund_id }) if item.kind == StatementKind::RefundReversal => {
+            Ok(still(&format!("the channel says that it stands as {channel_refund_id}")))
+        }
         (_, RefundState::Succeeded { .. } | RefundState::Failed(_)) => {
             let report = RefundReport { refund_id: &item.our_id, state: &state, source: Source::Query };
             match refunds::apply_result(app, &report).await? {

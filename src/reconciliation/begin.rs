@@ -114,8 +114,8 @@ impl Day {
     async fn emptiness(self, app: &App, channel: &str) -> Result<Option<BadStatement>, DbError> {
         // The time of it that no other day's statement has.
         let (from, until) = (self.begins_at + EDGE, self.ends_at() - EDGE);
-        let recorded_until = self.ends_at() + RECORDED_FOR;
-        if !store::has_ours(&mut app.db.conn().await?, channel, from, until, recorded_until).await? {
+        let (of, recorded_until) = ((channel, self.day), self.ends_at() + RECORDED_FOR);
+        if !store::has_ours(&mut app.db.conn().await?, of, from, until, recorded_until).await? {
             return Ok(None);
         }
         let detail = format!("it has no line, and here something moved on {}", self.day);

@@ -120,6 +120,7 @@ async fn keep<T>(app: &App, mut tx: Tx, run: &Claimed, compared: Result<T, DbErr
 /// The days beside this one whose lines are here.
 struct Beside {
     others: Vec<String>,
+    earlier: Vec<String>,
     yesterday: Option<String>,
     has_tomorrow: bool,
 }
@@ -132,7 +133,8 @@ impl Beside {
         let find =
             |day: Option<Date>| days.iter().find(|(_, known)| Some(*known) == day).map(|(id, _)| id.clone());
         let (yesterday, has_tomorrow) = (find(run.day.previous_day()), find(run.day.next_day()).is_some());
-        Ok(Self { others: days.into_iter().map(|(id, _)| id).collect(), yesterday, has_tomorrow })
+        let earlier = days.iter().filter(|(_, day)| *day < run.day).map(|(id, _)| id.clone()).collect();
+        Ok(Self { others: days.into_iter().map(|(id, _)| id).collect(), earlier, yesterday, has_tomorrow })
     }
 
     /// From when until when a movement that is missing there is missed by this day.
@@ -162,8 +164,8 @@ async fn compare_lines(
     now: OffsetDateTime,
 ) -> Result<(), DbError> {
     let (compared_at, recorded_until) = (run.compared_at.unwrap_or(now), recorded_until(run, now));
-    let yesterday = beside.yesterday.as_deref();
-    let compared = store::compare_lines(tx, run, LINES, compared_at, recorded_until, yesterday, now).await?;
+    let before = (beside.yesterday.as_deref(), beside.earlier.as_slice());
+    let compared = store::compare_lines(tx, run, LINES, compared_at, recorded_until, before, now).await?;
     run.is_walked = compared.is_empty();
     for part in compared {
         let total = run.totals.of(part.kind, part.currency);

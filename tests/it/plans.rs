@@ -350,7 +350,12 @@ async fn a_range_of_a_comparison_reads_only_what_is_of_it() {
     let config = stores::database_config(&stores::fresh_database().await);
     for (world, seed) in worlds() {
         let mut tx = enter(&config, &seed).await;
-        for begin in ["-- A range of the statement's lines", "-- What was recorded here in a stretch"] {
+        let begins = [
+            "-- A range of the statement's lines",
+            "-- What was recorded here in a stretch",
+            "WITH listed_elsewhere",
+        ];
+        for begin in begins {
             let statement = statements.iter().find(|text| text.starts_with(begin)).expect("a walk");
             let mut found = Vec::new();
             entries(&plan(&mut tx, statement).await, &mut found);

@@ -16,6 +16,7 @@ use std::ops::ControlFlow;
 
 use time::{Date, Duration, OffsetDateTime, PrimitiveDateTime, UtcOffset};
 
+use super::text::{MAX_MESSAGE, cut};
 use super::{StatementKind, StatementLine};
 use crate::infra::words::words;
 use crate::money::MAX_MINOR;
@@ -85,9 +86,9 @@ pub struct BadStatement {
 }
 
 impl BadStatement {
-    /// A statement with this fault.
-    pub fn new(fault: Fault, detail: impl Into<String>) -> Self {
-        Self { fault, detail: detail.into() }
+    /// A statement with this fault. What the detail repeats of it may be anything: it is cut to what can be kept and shown.
+    pub fn new(fault: Fault, detail: impl AsRef<str>) -> Self {
+        Self { fault, detail: cut(detail.as_ref(), MAX_MESSAGE) }
     }
 }
 

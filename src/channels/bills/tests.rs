@@ -104,6 +104,34 @@ fn alipays_list_is_read_as_gbk_and_in_its_zip() {
     }
 }
 
+#[test]
+fn a_zip_of_more_files_than_any_channel_sends_is_refused_before_their_names_are_read() {
+    let (day, (gbk, ..)) = (date!(2026 - 06 - 05), GBK.encode(ALIPAY));
+    let read = |others: u32| {
+        let mut zip = ZipWriter::new(Cursor::new(Vec::new()));
+        let stored = SimpleFileOptions::default().compression_method(zip::CompressionMethod::Stored);
+        zip.start_file("list.csv", stored).unwrap();
+        zip.write_all(&gbk).unwrap();
+        for number in 0..others {
+            zip.start_file(number.to_string(), stored).unwrap();
+        }
+        try_read(Format::Alipay, day, &zip.finish().unwrap().into_inner())
+    };
+    assert_eq!(read(99), try_read(Format::Alipay, day, &gbk));
+    // One too many, and so many that their number takes 64 bits.
+    for others in [100, 70_000] {
+        assert_eq!(read(others), Err(Fault::Malformed), "{others}");
+    }
+}
+
+#[test]
+fn what_is_wrong_is_told_in_words_that_can_be_kept_whatever_they_repeat() {
+    let bad =
+        BadStatement::new(Fault::Malformed, format!("of kind {:?}{}", "a\u{0}b", "\u{0}\n字".repeat(1_000)));
+    assert!(bad.detail.starts_with("of kind") && bad.detail.ends_with('字'), "{bad}");
+    assert_eq!((bad.detail.chars().count(), bad.detail.contains(char::is_control)), (500, false));
+}
+
 /// A zip whose members have these bytes for names, and that does not say how they are written.
 fn zip_of_names(members: &[(&[u8], &[u8])]) -> Vec<u8> {
     let stand_in = |place: usize, name: &[u8]| place.to_string().repeat(name.len()).into_bytes();

@@ -16,6 +16,15 @@ impl<T: Read + Seek> Seekable for T {}
 const SUMMARY: &str = "汇总";
 /// How a zip begins.
 const MAGIC: &[u8] = b"PK\x03\x04";
+/// How its end begins, and where the number of its files stands, in two bytes up to there.
+const END: &[u8] = b"PK\x05\x06";
+const COUNT_ENDS: usize = 12;
+/// What stands before the end of one that has more files or bytes than that can say.
+const ZIP64: &[u8] = b"PK\x06\x07";
+/// Bytes in which both are looked for: a comment of up to 64 KiB may stand behind them.
+const ENDING: u64 = 66 * 1024;
+/// Files of a zip at most: the names of all of them are kept in memory to read one. No channel's has more than a few.
+const MAX_FILES: u16 = 100;
 /// Bytes that are looked at to see what a member says of itself.
 const HEADING: u64 = 256;
 
@@ -28,12 +37,28 @@ pub(super) fn is_zip(source: &mut impl Seekable) -> io::Result<bool> {
 
 /// Reads the member with the lines.
 pub(super) fn read<R: Seekable>(
-    source: R,
+    mut source: R,
     member: impl FnOnce(&mut dyn Read) -> Result<(), ReadError>,
 ) -> Result<(), ReadError> {
+    if is_too_large(&mut source)? {
+        let detail = "its zip has more than 100 files or 4 GiB; expected a smaller one, or the list itself";
+        return Err(BadStatement::new(Fault::Malformed, detail).into());
+    }
     let mut archive = ZipArchive::new(source).map_err(wrong)?;
     let found = find(&mut archive)?;
     member(&mut archive.by_index(found).map_err(wrong)?)
+}
+
+fn is_too_large(source: &mut impl Seekable) -> io::Result<bool> {
+    let mut ending = Vec::new();
+    let end = source.seek(SeekFrom::End(0))?;
+    source.seek(SeekFrom::Start(end.saturating_sub(ENDING)))?;
+    source.by_ref().take(ENDING).read_to_end(&mut ending)?;
+    source.seek(SeekFrom::Start(0))?;
+    let has_many =
+        |end: &[u8]| matches!(end, [.., low, high] if u16::from_le_bytes([*low, *high]) > MAX_FILES);
+    let mut places = ending.windows(COUNT_ENDS);
+    Ok(places.any(|bytes| bytes.starts_with(ZIP64) || bytes.starts_with(END) && has_many(bytes)))
 }
 
 /// The one list in a zip; of several, the one that says of itself that it has the transactions.

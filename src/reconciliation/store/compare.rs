@@ -1,6 +1,6 @@
 //! The two walks of comparing, and what they read.
 
-use time::OffsetDateTime;
+use time::{Date, OffsetDateTime};
 
 use super::runs::Claimed;
 use crate::channels::StatementKind;
@@ -61,7 +61,7 @@ pub(in crate::reconciliation) async fn compare_lines(
     limit: i64,
     compared_at: OffsetDateTime,
     recorded_until: OffsetDateTime,
-    yesterday: Option<&str>,
+    (yesterday, earlier): (Option<&str>, &[String]),
     now: OffsetDateTime,
 ) -> Result<Vec<Compared>, DbError> {
     let conn: &mut Conn = tx;
@@ -83,6 +83,7 @@ pub(in crate::reconciliation) async fn compare_lines(
             .map_err(|e| DbError::Other(sqlx::Error::Encode(e)))?,
         now,
         run.round,
+        earlier,
     )
     .fetch_all(conn)
     .await?;
@@ -127,17 +128,20 @@ pub(in crate::reconciliation) async fn walk_ours(
     Ok(walked)
 }
 
-/// Whether anything of a channel moved here in a stretch of time, by the channel's clock where it says so. What another
-/// statement lists moved on that one's day, however late it was recorded.
+/// Whether anything of a channel moved here on a day, in a stretch of time, by the channel's clock where it says so. What
+/// its statement of another day lists moved on that one, however late it was recorded.
 pub(in crate::reconciliation) async fn has_ours(
     conn: &mut Conn,
-    channel: &str,
+    (channel, day): (&str, Date),
     from: OffsetDateTime,
     until: OffsetDateTime,
     recorded_until: OffsetDateTime,
 ) -> Result<bool, DbError> {
     let has_some = sqlx::query_scalar!(
-        r#"SELECT EXISTS (
+        r#"WITH listed_elsewhere AS NOT MATERIALIZED (
+               SELECT line.our_id FROM statement_lines AS line JOIN reconciliations USING (reconciliation_id)
+               WHERE line.kind <> 'PAYMENT' AND reconciliations.channel = $1 AND reconciliations.day <> $5)
+           SELECT EXISTS (
                   SELECT 1 FROM trades AS trade
                   LEFT JOIN stray_payments AS stray ON stray.stray_id = trade.stray_id
                   LEFT JOIN pay_orders AS attempt ON attempt.pay_order_id = trade.pay_order_id
@@ -150,18 +154,17 @@ pub(in crate::reconciliation) async fn has_ours(
                   LEFT JOIN stray_payments AS stray ON stray.stray_id = refund.stray_id
                   WHERE refund.channel_refund_id IS NOT NULL AND refund.status = 'SUCCEEDED' AND refund.updated_at >= $2
                     AND refund.updated_at < $3 AND coalesce(attempt.channel, stray.channel) = $1
-                    AND NOT EXISTS (SELECT 1 FROM statement_lines AS line
-                                    WHERE line.our_id = refund.refund_id AND line.kind <> 'PAYMENT'))
+                    AND NOT EXISTS (SELECT 1 FROM listed_elsewhere WHERE our_id = refund.refund_id))
                OR EXISTS (
                   SELECT 1 FROM withdrawals
                   WHERE status = 'SUCCEEDED' AND updated_at >= $2 AND updated_at < $3 AND channel = $1
-                    AND NOT EXISTS (SELECT 1 FROM statement_lines AS line
-                                    WHERE line.our_id = withdrawal_id AND line.kind <> 'PAYMENT'))
+                    AND NOT EXISTS (SELECT 1 FROM listed_elsewhere WHERE our_id = withdrawal_id))
                AS "has_some!""#,
         channel,
         from,
         until,
         recorded_until,
+        day,
     );
     Ok(has_some.fetch_one(conn).await?)
 }

@@ -2,7 +2,7 @@
 --
 -- $1 day, $2 $3 $4 where the range before ended, $5 lines at most, $6 channel, $7 what came here later is not compared,
 -- $8 $9 the day's beginning and end, $10 the end of what is recorded for the day, $11 the day before, $12 how far from
--- its day a line may be booked, $13 now, $14 round.
+-- its day a line may be booked, $13 now, $14 round, $15 the days before whose lines are here.
 WITH chunk AS MATERIALIZED (
     SELECT line.*,
            -- The same movement twice stands side by side, also across the ranges.
@@ -15,18 +15,24 @@ WITH chunk AS MATERIALIZED (
 ), known AS MATERIALIZED (
     SELECT chunk.*,
            -- As EXISTS the planner would read all of yesterday's for every range.
-           is_second OR (at < $8::timestamptz + $12::interval AND (
+           at < $8::timestamptz + $12::interval AND (
                SELECT true FROM statement_lines AS yesterday
                WHERE yesterday.reconciliation_id = $11 AND yesterday.kind = chunk.kind
-                 AND yesterday.channel_id = chunk.channel_id LIMIT 1) IS NOT NULL)
+                 AND yesterday.channel_id = chunk.channel_id LIMIT 1) IS NOT NULL
            -- What was made twice under one number of ours has another number of theirs each time.
            OR CASE WHEN kind IN ('REFUND', 'REFUND_REVERSAL', 'PAYOUT') AND our_id <> '' THEN (
                SELECT true FROM statement_lines AS twin
-               WHERE twin.our_id = chunk.our_id AND twin.kind <> 'PAYMENT' AND twin.kind = chunk.kind AND twin.is_final
-                 AND (twin.reconciliation_id = $1
-                      AND (twin.channel_id, twin.line_no) < (chunk.channel_id, chunk.line_no)
-                      OR twin.reconciliation_id = $11)
-               LIMIT 1) IS NOT NULL ELSE false END AS is_repeat,
+               WHERE twin.our_id = chunk.our_id AND twin.kind <> 'PAYMENT'
+                 -- Found by our number alone: by its day a plan would read all of that day's.
+                 AND (twin.kind = chunk.kind AND twin.is_final AND twin.reconciliation_id = ANY($15::text[])) IS TRUE
+               LIMIT 1) IS NOT NULL ELSE false END AS was_listed_before,
+           is_second
+           OR CASE WHEN kind IN ('REFUND', 'REFUND_REVERSAL', 'PAYOUT') AND our_id <> '' THEN (
+               SELECT true FROM statement_lines AS twin
+               WHERE twin.our_id = chunk.our_id AND twin.kind <> 'PAYMENT'
+                 AND (twin.kind = chunk.kind AND twin.is_final AND twin.reconciliation_id = $1
+                      AND (twin.channel_id, twin.line_no) < (chunk.channel_id, chunk.line_no)) IS TRUE
+               LIMIT 1) IS NOT NULL ELSE false END AS is_listed_again,
            -- Which of ours it is; each look-up is by a unique key.
            coalesce(trade.transaction_id, payout.withdrawal_id,
                     CASE WHEN coalesce(paid_out_of.channel, given_back.channel) = $6 THEN refund.refund_id END) AS known_as,
@@ -65,7 +71,7 @@ WITH chunk AS MATERIALIZED (
 ), classed AS MATERIALIZED (
     SELECT known.*,
            CASE WHEN kind = 'OTHER' THEN NULL
-                WHEN is_repeat THEN 'DUPLICATE'
+                WHEN is_listed_again OR was_listed_before THEN 'DUPLICATE'
                 WHEN known_as IS NULL THEN 'MISSING_HERE'
                 WHEN (our_amount, our_currency) <> (amount, currency) THEN 'AMOUNT_DIFFERS'
                 WHEN kind = 'PAYMENT' AND told_of <> our_id AND our_id <> '' THEN 'STATUS_DIFFERS'
@@ -75,7 +81,9 @@ WITH chunk AS MATERIALIZED (
                 WHEN kind = 'REFUND' AND NOT is_final AND our_status = 'FAILED' THEN 'STATUS_DIFFERS'
                 WHEN kind = 'REFUND_REVERSAL' AND our_status <> 'FAILED' THEN 'STATUS_DIFFERS'
                 WHEN kind = 'PAYOUT' AND our_status <> 'SUCCEEDED' THEN 'STATUS_DIFFERS' END AS class,
-           CASE WHEN is_counted AND NOT is_repeat AND our_currency = currency THEN our_amount END AS counted
+           -- Ours counts once: on its own day, whichever statement lists it first, or beside the only line of it.
+           CASE WHEN is_counted AND NOT is_listed_again AND (is_of_day OR NOT was_listed_before) AND our_currency = currency
+                THEN our_amount END AS counted
     FROM known
 ), found AS (
     INSERT INTO reconciliation_items AS item
@@ -87,8 +95,9 @@ WITH chunk AS MATERIALIZED (
            at, action, action = 'APPLY' AND NOT is_awaited, $14, $13, $13, $13
     FROM (SELECT classed.kind, classed.class, classed.our_id, classed.channel_id, classed.counted, classed.amount,
                  classed.our_status, classed.currency, classed.at,
-                 CASE WHEN classed.kind = 'PAYMENT' OR classed.our_id = '' THEN classed.channel_id
-                      ELSE classed.our_id END AS subject,
+                 -- What was made again has another number of theirs each time.
+                 CASE WHEN classed.kind = 'PAYMENT' OR classed.our_id = '' OR class = 'DUPLICATE' AND classed.channel_id <> ''
+                      THEN classed.channel_id ELSE classed.our_id END AS subject,
                  coalesce(classed.merchant_id, asked.merchant_id) AS merchant_id,
                  coalesce(classed.order_no, asked.order_no) AS order_no,
                  CASE WHEN class = 'MISSING_HERE' AND classed.kind = 'PAYMENT' THEN
@@ -108,11 +117,12 @@ WITH chunk AS MATERIALIZED (
           LEFT JOIN orders ON orders.merchant_id = asked.merchant_id AND orders.order_no = asked.order_no
           WHERE class IS NOT NULL) AS differing
     -- It follows the statement that is read now, but where it is carried out. What was none any more, and what a person
-    -- was shown of other amounts, is decided over anew; what a person dismissed stays so while the same is said of it. What
-    -- another day found and finds no longer is this day's.
+    -- was shown of other amounts, is decided over anew, by nobody yet; what a person dismissed stays so while the same is said
+    -- of it. What another day found and finds no longer is this day's.
     ON CONFLICT ON CONSTRAINT reconciliation_items_once DO UPDATE
-    SET (status, moves_money) =
+    SET (status, decided_by, decided_at, moves_money) =
             (SELECT CASE WHEN is_known THEN item.status ELSE 'PROPOSED' END,
+                    CASE WHEN is_known THEN item.decided_by END, CASE WHEN is_known THEN item.decided_at END,
                     -- What asking showed stays known.
                     excluded.moves_money OR excluded.action = 'ASK' AND is_known AND item.moves_money
              FROM (SELECT item.status <> 'RESOLVED'
@@ -142,7 +152,7 @@ FROM (
     UNION ALL
     -- Ours of another currency is a difference there, too.
     SELECT kind, our_currency, 0, 0, 0, sum(our_amount), 0
-    FROM classed WHERE our_currency <> currency AND is_counted AND is_of_day AND NOT is_repeat
+    FROM classed WHERE our_currency <> currency AND is_counted AND is_of_day AND NOT is_listed_again
     GROUP BY kind, our_currency
 ) AS summed CROSS JOIN last
 GROUP BY summed.kind, summed.currency, last.kind, last.channel_id, last.line_no

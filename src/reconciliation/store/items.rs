@@ -25,6 +25,10 @@ macro_rules! items {
 }
 pub(super) use items;
 
+/// What waits for no channel is taken first.
+const IN_TURN: [ItemAction; ItemAction::ALL.len()] =
+    [ItemAction::Apply, ItemAction::Escalate, ItemAction::Ask, ItemAction::Charge];
+
 /// Takes differences that are due and that nobody is at, until `until`.
 pub(in crate::reconciliation) async fn claim_items(
     conn: &mut Conn,
@@ -37,7 +41,6 @@ pub(in crate::reconciliation) async fn claim_items(
          SET due_at = $3, version = version + 1
          WHERE item_id = ANY(ARRAY(
              SELECT due.item_id
-             -- What waits for no channel comes first.
              FROM unnest($4::text[]) WITH ORDINALITY AS kind (action, place)
              CROSS JOIN LATERAL (
                  -- What was decided is carried out.
@@ -59,7 +62,7 @@ pub(in crate::reconciliation) async fn claim_items(
         limit,
         now,
         until,
-        &column(ItemAction::ALL, |action| action.as_str()) as &[&str],
+        &column(&IN_TURN, |action| action.as_str()) as &[&str],
     );
     Ok(items.fetch_all(conn).await?)
 }
@@ -85,8 +88,8 @@ pub(in crate::reconciliation) async fn move_item(
     let moved = sqlx::query!(
         "UPDATE reconciliation_items
          SET status = $4, outcome = coalesce($6, outcome), moves_money = $9, action = $10,
-             -- Who lets it go again has decided nothing.
-             decided_by = CASE WHEN $4 <> 'WAITING' THEN coalesce($5, decided_by) END,
+             -- Of whoever decides last; who lets it go again has decided nothing.
+             decided_by = CASE WHEN $7 THEN $5 WHEN $4 <> 'WAITING' THEN coalesce($5, decided_by) END,
              decided_at = CASE WHEN $7 THEN $8::timestamptz WHEN $4 <> 'WAITING' THEN decided_at END,
              attempts = CASE WHEN $7 THEN 0 ELSE attempts END,
              -- Whoever works on it keeps it; what a person decides waits for a worker.

@@ -117,7 +117,7 @@ pub(in crate::reconciliation) async fn delete_old_lines(
     Ok(deleted.rows_affected())
 }
 
-/// The other days of a channel whose lines are all here, and whether those right before and behind are among them.
+/// Other days of a channel whose lines are all here, the nearest ones.
 pub(in crate::reconciliation) async fn neighbours(
     conn: &mut Conn,
     channel: &str,
@@ -128,7 +128,7 @@ pub(in crate::reconciliation) async fn neighbours(
         "SELECT reconciliation_id, day FROM reconciliations
          WHERE channel = $1 AND day <> $2 AND status IN ('MATCHING', 'ACTING', 'DONE')
            AND (finished_at IS NULL OR finished_at >= $3)
-         ORDER BY day DESC LIMIT 32",
+         ORDER BY abs(day - $2) LIMIT 32",
         channel,
         day,
         kept_since,

@@ -78,11 +78,12 @@ WITH moved AS MATERIALIZED (
     FROM (SELECT judged.*, CASE kind WHEN 'PAYMENT' THEN channel_id ELSE our_id END AS subject FROM judged) AS judged
     WHERE is_missing
     -- It follows the statement that is read now, but where it is carried out. What was none any more, and what a person
-    -- was shown of other amounts, is decided over anew; what a person dismissed stays so while the same is said of it. What
-    -- another day missed and misses no longer is this day's.
+    -- was shown of other amounts, is decided over anew, by nobody yet; what a person dismissed stays so while the same is said
+    -- of it. What another day missed and misses no longer is this day's.
     ON CONFLICT ON CONSTRAINT reconciliation_items_once DO UPDATE
-    SET (status, action, moves_money) =
+    SET (status, decided_by, decided_at, action, moves_money) =
             (SELECT CASE WHEN is_known THEN item.status ELSE 'PROPOSED' END,
+                    CASE WHEN is_known THEN item.decided_by END, CASE WHEN is_known THEN item.decided_at END,
                     -- What asking showed is not to be asked again.
                     CASE WHEN is_known THEN item.action ELSE excluded.action END, is_known AND item.moves_money
              FROM (SELECT item.status <> 'RESOLVED'

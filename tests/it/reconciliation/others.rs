@@ -7,7 +7,7 @@ use payonce::compensation::Lane;
 use serde_json::{Value, json};
 use time::Date;
 
-use super::{paid, start};
+use super::{Fate, paid, start};
 use crate::support::TestApp;
 use crate::support::statements::{Line, assert_explained, sandbox_csv};
 
@@ -152,6 +152,22 @@ async fn a_refund_and_a_payout_of_another_amount_are_asked_about_and_shown_to_a_
 }
 
 #[tokio::test]
+async fn a_refund_that_a_statement_says_came_back_and_the_channel_says_stands_is_shown_to_a_person() {
+    let app = start("all").await;
+    let day = lived(&app).await;
+    let mut lines = app.book_lines(day).await;
+    let made = lines.iter().find(|line| line.kind == "REFUND").expect("a refund").clone();
+    lines.push(Line { kind: "REFUND_REVERSAL".to_owned(), channel_id: "back".to_owned(), ..made });
+    let run = compare(&app, day, &lines).await;
+    assert_eq!(run["differences"], json!({"STATUS_DIFFERS ESCALATED": 1}), "{run:#}");
+    let outcome = app.differences(&run).await[0]["outcome"].as_str().expect("text").to_owned();
+    assert!(outcome.contains("stands as"), "{outcome}");
+    assert_eq!(app.open_exception().await["kind"], "RECONCILIATION");
+    assert_eq!(app.refunded("A").await, ("PARTIALLY_REFUNDED".to_owned(), 90));
+    app.end().await;
+}
+
+#[tokio::test]
 async fn a_payout_that_was_made_and_whose_answer_was_lost_is_asked_about_and_ends() {
     let app = start("safe").await;
     let day = app.wait_for_ten();
@@ -191,6 +207,29 @@ async fn a_payment_that_is_listed_for_another_order_is_shown_to_a_person() {
     assert_eq!((&item["channel_id"], &item["action"]), (&json!(trade), &json!("ESCALATE")));
     app.run_until_idle().await;
     assert_eq!(app.status_of("B").await, "CLOSED");
+    app.end().await;
+}
+
+#[tokio::test]
+async fn a_refund_that_is_made_again_on_later_days_is_shown_each_time() {
+    let app = start("safe").await;
+    let day = app.wait_for_ten();
+    // Known here only once its day is compared: so it is of the next day here.
+    Fate::LostRefund.befall(&app, "R").await;
+    app.sleep_over();
+    let truth = app.book_lines(day).await;
+    assert_eq!(compare(&app, day, &truth).await["differences"], json!({"STATUS_DIFFERS APPLIED": 1}));
+    let made = truth.into_iter().find(|line| line.kind == "REFUND").expect("a refund");
+    for days in 1..=3 {
+        app.sleep_over();
+        let later = time::Duration::days(days);
+        let again = Line { channel_id: format!("sr_again{days}"), at: made.at + later, ..made.clone() };
+        let run = compare(&app, day + later, &[again]).await;
+        assert_eq!(run["differences"], json!({"DUPLICATE ESCALATED": 1}), "{days} days later: {run:#}");
+        assert_eq!(app.differences(&run).await[0]["channel_id"], format!("sr_again{days}"));
+    }
+    assert_eq!(app.exceptions("status=OPEN").await.len(), 3);
+    app.run_until_idle().await;
     app.end().await;
 }
 

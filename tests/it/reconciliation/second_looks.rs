@@ -3,8 +3,8 @@
 use serde_json::json;
 
 use super::{Fate, paid, start, trade};
-use crate::support::TestApp;
-use crate::support::statements::{assert_explained, sandbox_csv};
+use crate::support::statements::{Line, assert_explained, sandbox_csv};
+use crate::support::{TestApp, TestOptions};
 
 /// Has the customer pay a second time for what a trade paid, and nobody is told.
 async fn pay_again(app: &TestApp, first: &str) {
@@ -49,7 +49,7 @@ async fn a_refund_that_was_made_twice_under_one_number_is_found() {
     app.sleep_over();
     let mut lines = app.book_lines(day).await;
     let made = lines.iter().find(|line| line.kind == "REFUND").expect("a refund").clone();
-    lines.push(crate::support::statements::Line { channel_id: "zz_again".to_owned(), ..made });
+    lines.push(Line { channel_id: "zz_again".to_owned(), ..made });
     let run = app.reconcile_file("sandbox", day, sandbox_csv(day, &lines).as_bytes()).await;
     assert_explained(&run);
     assert_eq!(run["differences"], json!({"DUPLICATE ESCALATED": 1}), "{run:#}");
@@ -68,7 +68,7 @@ async fn a_difference_follows_the_statement_that_is_read_last() {
     let with = |amount: i64| {
         let mut lines = truth.clone();
         let (our_id, channel_id) = ("po_nobody".to_owned(), "txn_nobody".to_owned());
-        lines.push(crate::support::statements::Line { our_id, channel_id, amount, ..truth[0].clone() });
+        lines.push(Line { our_id, channel_id, amount, ..truth[0].clone() });
         sandbox_csv(day, &lines)
     };
     let compare = async |file: &str| {
@@ -90,6 +90,40 @@ async fn a_difference_follows_the_statement_that_is_read_last() {
     assert_eq!(compare(&with(701).replace("#end", "\"#end\"")).await.0, "DISMISSED", "no news");
     assert_eq!(compare(&with(702)).await.0, "WAITING", "news");
     app.decide(&compare(&with(703)).await.1, "dismiss").await.expect(200);
+    app.end().await;
+}
+
+#[tokio::test]
+async fn what_a_person_dismissed_and_is_found_otherwise_goes_by_itself_within_the_days_cap_only() {
+    let vars = vec![("RECON_AUTO", "all".to_owned()), ("RECON_DAILY_CAP", "CNY:4000".to_owned())];
+    let app = TestApp::start_with(TestOptions { vars, ..TestOptions::default() }).await;
+    let day = app.wait_for_ten();
+    paid(&app, "A").await;
+    app.sleep_over();
+    let truth = app.book_lines(day).await;
+    let mut lines = truth.clone();
+    lines.extend((0..5).map(|number| Line {
+        our_id: format!("po_nobody{number}"),
+        channel_id: format!("txn_nobody{number}"),
+        ..truth[0].clone()
+    }));
+    let run = app.reconcile_file("sandbox", day, sandbox_csv(day, &lines).as_bytes()).await;
+    assert_eq!(run["differences"], json!({"MISSING_HERE APPLIED": 2, "MISSING_HERE WAITING": 3}));
+    for item in app.differences(&run).await.iter().filter(|item| item["status"] == "WAITING") {
+        app.decide(item, "dismiss").await.expect(200);
+        let line =
+            lines.iter_mut().find(|line| item["channel_id"] == json!(line.channel_id)).expect("its line");
+        line.amount += 1;
+    }
+    app.sleep_over();
+    let run = app.reconcile_file("sandbox", day, sandbox_csv(day, &lines).as_bytes()).await;
+    assert_explained(&run);
+    assert_eq!(run["differences"], json!({"MISSING_HERE APPLIED": 4, "MISSING_HERE WAITING": 1}));
+    for item in app.differences(&run).await {
+        assert_eq!(item["decided_by"], json!(null), "nobody decided it as it is said now: {item:#}");
+    }
+    app.run_until_idle().await;
+    assert_eq!(app.strays("").await.len(), 4);
     app.end().await;
 }
 

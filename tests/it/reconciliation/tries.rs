@@ -2,11 +2,12 @@
 
 use std::time::Duration;
 
+use payonce::channels::sandbox::{FaultKind, FaultOp};
 use payonce::reconciliation;
 use serde_json::json;
 
 use super::{Fate, paid, start};
-use crate::support::statements::assert_explained;
+use crate::support::statements::{assert_explained, sandbox_csv};
 use crate::support::{TestApp, TestOptions};
 
 #[tokio::test]
@@ -43,6 +44,30 @@ async fn a_difference_that_fails_each_time_is_shown_to_a_person_in_the_end() {
     app.decide(&item, "approve").await.expect(200);
     app.carry_on().await;
     assert_eq!((app.status_of("L").await.as_str(), app.exceptions("status=OPEN").await.len()), ("PAID", 0));
+    app.end().await;
+}
+
+#[tokio::test]
+async fn what_waits_for_a_person_only_does_not_wait_for_a_channel_that_hangs() {
+    let app = start("safe").await;
+    let day = app.wait_for_ten();
+    let twice = Fate::ListedTwice.befall(&app, "TWICE").await;
+    // More than are taken up together.
+    for number in 0..12 {
+        Fate::Invented.befall(&app, &format!("SHORT{number}")).await;
+    }
+    app.sleep_over();
+    let mut lines = app.book_lines(day).await;
+    Fate::ListedTwice.bend("TWICE", &twice, &mut lines);
+    let uploaded = app.upload("sandbox", day, sandbox_csv(day, &lines).as_bytes(), "").await.expect(200);
+    let id = uploaded.body["reconciliation"]["reconciliation_id"].as_str().expect("an id").to_owned();
+    while app.reconciliation(&id).await["status"] != "ACTING" {
+        reconciliation::run_due(&app.instance.app).await.expect("carried on");
+    }
+    app.fault(FaultOp::Query, FaultKind::TimeoutBefore, 100, Some(1)).await;
+    reconciliation::act_due(&app.instance.app).await.expect("taken up");
+    let shown = app.open_exception().await["detail"].as_str().expect("text").to_owned();
+    assert!(shown.starts_with("DUPLICATE"), "{shown}");
     app.end().await;
 }
 
