@@ -18,7 +18,7 @@ use crate::merchants::MerchantError;
 use crate::orders::OrderError;
 use crate::pay::PayError;
 use crate::refunds::RefundError;
-use crate::usage::{Refusal, UsageError};
+use crate::usage::{HoldStatus, Refusal, UsageError};
 use crate::withdrawals::WithdrawalError;
 
 /// An answer that says what was wrong.
@@ -411,9 +411,15 @@ impl From<&Refusal> for Problem {
                     format!("the message was heard before and said {said} units; nothing was changed");
                 Self::new(unprocessable, "USAGE_MESSAGE_REUSED", detail).differing(&["cumulative_units"])
             }
-            Refusal::InsufficientBalance => insufficient_balance(),
+            // Also the answer to who asks for a hold: nothing moved then.
+            Refusal::InsufficientBalance => {
+                let detail = "the user's available balance does not cover it; no more was set aside, and what was reported counts";
+                Self::new(unprocessable, "INSUFFICIENT_BALANCE", detail)
+            }
             Refusal::QuotaExceeded(left) => {
-                let detail = format!("{left} units are left of the cycle's quota; nothing more was taken");
+                let detail = format!(
+                    "{left} units are left of the cycle's quota; no more may be used, and what was reported counts"
+                );
                 Self::new(unprocessable, "QUOTA_EXCEEDED", detail)
             }
             Refusal::TooMuch(field) => {
@@ -426,6 +432,10 @@ impl From<&Refusal> for Problem {
                 let detail = format!("{reported} units were reported before; nothing was charged");
                 Self::new(unprocessable, "UNITS_SHRINK", detail)
                     .field("units", format!("expected at least {reported}"))
+            }
+            Refusal::HoldClosed(HoldStatus::Expired) => {
+                let detail = "the hold is EXPIRED, all of it is free; what is reported of it counts when it is confirmed";
+                Self::new(StatusCode::CONFLICT, "HOLD_CLOSED", detail)
             }
             Refusal::HoldClosed(status) => {
                 let detail = format!("the hold is {status} and does not take this; nothing was changed");

@@ -195,7 +195,8 @@ pub(super) struct ProgressBody {
     responses(
         (status = 200, body = HoldView),
         (status = 404, body = Problem, description = "`NOT_FOUND`"),
-        (status = 409, body = Problem, description = "`HOLD_CLOSED`"),
+        (status = 409, body = Problem, description = "`HOLD_CLOSED`: stop the stream; of an expired hold it was heard, and
+         counts when that is confirmed"),
         (status = 422, body = Problem, description = "`VALIDATION_FAILED`, `USAGE_MESSAGE_REUSED`: nothing moved;
          `INSUFFICIENT_BALANCE`, `QUOTA_EXCEEDED`: it was heard, stop the stream"),
     ))]

@@ -31,7 +31,7 @@ pub use tx::Tx;
 /// Why the database did not do what was asked.
 #[derive(Debug, thiserror::Error)]
 pub enum DbError {
-    /// It cannot be reached, has no connection to spare, or did not answer before the deadline. A write may or
+    /// It cannot be reached, has no connection or room to spare, or did not answer before the deadline. A write may or
     /// may not have happened: look again by key.
     #[error("the database is unavailable")]
     Unavailable(#[source] sqlx::Error),
@@ -61,11 +61,11 @@ impl From<sqlx::Error> for DbError {
             return match refusal.code().as_deref() {
                 // Serialization failure, deadlock, lock timeout.
                 Some("40001" | "40P01" | "55P03") => Self::Contended(error),
-                // Shutting down, crashed, starting, too many clients, cancelled by statement_timeout, idle in a
+                // Shutting down, crashed, starting, too many clients, a full disk, cancelled by statement_timeout, idle in a
                 // transaction for too long, read-only since another server took its place.
-                Some("57P01" | "57P02" | "57P03" | "53300" | "57014" | "25P03" | "25006") => {
-                    Self::Unavailable(error)
-                }
+                Some(
+                    "57P01" | "57P02" | "57P03" | "53300" | "53100" | "53000" | "57014" | "25P03" | "25006",
+                ) => Self::Unavailable(error),
                 _ => match refusal.constraint() {
                     Some(name) => Self::Constraint { name: name.to_owned(), source: error },
                     None => Self::Other(error),

@@ -79,10 +79,13 @@ async fn read(app: &App, letter: &Letter) -> Fate {
         }
     };
     match apply(app, &message).await {
+        Ok(()) => Fate::Done,
         // Heard all the same; the word to stop goes out as an event.
-        Ok(()) | Err(UsageError::Refused(Refusal::InsufficientBalance | Refusal::QuotaExceeded(_))) => {
-            Fate::Done
-        }
+        Err(UsageError::Refused(
+            Refusal::InsufficientBalance
+            | Refusal::QuotaExceeded(_)
+            | Refusal::HoldClosed(HoldStatus::Expired),
+        )) => Fate::Done,
         Err(UsageError::Db(error)) if may_pass(&error) || !letter.is_repeat => {
             tracing::warn!(%error, "a report of usage waits for the database");
             Fate::Again

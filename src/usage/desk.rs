@@ -153,18 +153,25 @@ impl Desk {
 
     /// Hears of usage: its maximum counts, in whatever order it comes, and each message once. What passes the estimate
     /// is set aside too; where that cannot be, the report is heard all the same, and the work should stop, until a repeat
-    /// finds what it takes. The first time of a hold that is announced too: who reports by the broker has no answer.
+    /// finds what it takes. The first time of a hold that is announced too: who reports by the broker has no answer. Of a
+    /// hold that ran out it is heard too, and counts when that is confirmed, but nothing is set aside.
     pub(super) fn report(&mut self, hold: &mut Hold, report: &Report) -> Result<(), Refusal> {
         let units = report.cumulative_units.count();
         let is_known = self.is_known(hold, &report.message_id, units)?;
-        if hold.status != HoldStatus::Held {
-            return if is_known { Ok(()) } else { Err(Refusal::HoldClosed(hold.status)) };
+        match hold.status {
+            HoldStatus::Held => {}
+            _ if is_known => return Ok(()),
+            HoldStatus::Expired => {}
+            HoldStatus::Confirmed | HoldStatus::Released => return Err(Refusal::HoldClosed(hold.status)),
         }
         hold.due_ceil(units).ok_or(Refusal::TooMuch("cumulative_units"))?;
 
         self.mark(hold, &report.message_id, units);
         hold.units = hold.units.max(Some(units));
-        self.extend(hold)
+        match hold.status {
+            HoldStatus::Expired => Err(Refusal::HoldClosed(hold.status)),
+            _ => self.extend(hold),
+        }
     }
 
     /// Charges what was used, and frees the rest. The same again changes nothing.

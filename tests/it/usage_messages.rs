@@ -1,6 +1,8 @@
 //! Reports of usage from RabbitMQ: acknowledged after the commit, harmless when they come again, and for a person when
 //! they can never be done.
 
+use std::time::Duration;
+
 use lapin::options::{QueueDeclareOptions, QueueDeleteOptions};
 use lapin::types::FieldTable;
 use payonce::usage;
@@ -137,10 +139,14 @@ async fn what_can_never_be_done_goes_to_a_person_and_holds_nobody_up() {
 
 /// Makes the database refuse the first messages that are to be marked as heard: a defect, and nothing that passes.
 async fn refuse(app: &TestApp, times: i64) {
+    refuse_with(app, times, "P0001").await;
+}
+
+async fn refuse_with(app: &TestApp, times: i64, code: &str) {
     app.sql(&format!(
         "CREATE SEQUENCE refused;
          CREATE FUNCTION refuse() RETURNS trigger LANGUAGE plpgsql SECURITY DEFINER AS $$ BEGIN
-             IF nextval('public.refused') <= {times} THEN RAISE 'a defect'; END IF;
+             IF nextval('public.refused') <= {times} THEN RAISE 'a defect' USING ERRCODE = '{code}'; END IF;
              RETURN NEW; END $$;
          CREATE TRIGGER refuse BEFORE INSERT ON usage_messages FOR EACH ROW EXECUTE FUNCTION refuse()"
     ))
@@ -189,6 +195,47 @@ async fn what_meets_a_defect_that_stays_comes_once_more_and_then_waits_for_a_per
     until(&app, "the next one is heard", async || app.standing(&id).await.3 == Some(200)).await;
     assert_eq!(waiting(&broker, "usage.report.dead").await, 1);
     assert_eq!(app.cny_of("u1").await, (700, 300));
+    broker.clear().await;
+    app.end().await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn reports_that_are_read_behind_the_expiry_count_when_it_is_confirmed() {
+    let broker = Broker::fresh().await;
+    let app = start(&broker).await;
+    let id = app.held("k1", "u1", 300).await;
+    tell(&broker, &message(&id, "m1", 100)).await;
+    until(&app, "it is heard", async || app.standing(&id).await.3 == Some(100)).await;
+    app.clock.advance(Duration::from_secs(901));
+    app.run_until_idle().await;
+    for (name, units) in [("m2", 400), ("m3", 200), ("m2", 400)] {
+        tell(&broker, &message(&id, name, units)).await;
+    }
+    until(&app, "all are heard", async || app.standing(&id).await == ("EXPIRED".into(), 0, 0, Some(400)))
+        .await;
+    until(&app, "nothing is left", async || waiting(&broker, "usage.report").await == 0).await;
+    assert_eq!(waiting(&broker, "usage.report.dead").await, 0);
+    let late = app.confirm(&id, None).await.expect(200).body;
+    assert_eq!((&late["late"], &late["charged"], &late["units"]), (&json!(true), &json!(400), &json!(400)));
+    assert_eq!(app.cny_of("u1").await, (600, 0));
+    broker.clear().await;
+    app.end().await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn while_the_disk_is_full_reports_come_again_and_none_is_set_aside() {
+    const TIMES: i64 = 5;
+    let broker = Broker::fresh().await;
+    let app = start(&broker).await;
+    let id = app.held("k1", "u1", 300).await;
+    refuse_with(&app, TIMES, "53100").await;
+    assert_eq!(app.report(&id, "m0", 10).await.problem(503), "DATABASE_UNAVAILABLE");
+    tell(&broker, &final_message(&id, "m1", 250)).await;
+    until(&app, "it is charged", async || app.standing(&id).await.0 == "CONFIRMED").await;
+    assert!(mend(&app).await > TIMES, "it came until there was room");
+    until(&app, "nothing is left", async || waiting(&broker, "usage.report").await == 0).await;
+    assert_eq!(waiting(&broker, "usage.report.dead").await, 0);
+    assert_eq!((app.cny_of("u1").await, app.told("usage.charged").await), ((750, 0), 1));
     broker.clear().await;
     app.end().await;
 }

@@ -74,13 +74,15 @@ fn orders_told() -> Vec<Told> {
 }
 
 /// A hold that is confirmed, one report of which was heard although it was refused; one of which a confirm was refused
-/// before it ran out; and one that was let go.
+/// before it ran out, and a report heard behind that; and one that was let go.
 fn usage_told() -> Vec<Told> {
     let hold = |id: &str| json!({"hold_id": id, "status": "HELD", "charged": 0});
     let wanted = |key: &str| json!({"idempotency_key": key});
     let confirmed = json!({"hold_id": "h", "status": "CONFIRMED", "charged": 30, "units": 10, "late": false});
     let released = json!({"hold_id": "l", "status": "RELEASED", "charged": 0, "units": null, "late": false});
-    let (no_money, no_units) = (json!({"code": "INSUFFICIENT_BALANCE"}), json!({"code": "UNITS_MISSING"}));
+    let code = |code: &str| json!({"code": code});
+    let (no_money, no_units, over) =
+        (code("INSUFFICIENT_BALANCE"), code("UNITS_MISSING"), code("HOLD_CLOSED"));
     vec![
         told("/usage/holds", "H", wanted("H"), 201, &hold("h")),
         told("/usage/holds/h/progress", "H-1", json!({"cumulative_units": 8}), 200, &hold("h")),
@@ -88,6 +90,7 @@ fn usage_told() -> Vec<Told> {
         told("/usage/holds/h/confirm", "H-3", json!({"units": 10}), 200, &confirmed),
         told("/usage/holds", "K", wanted("K"), 201, &hold("k")),
         told("/usage/holds/k/confirm", "K-1", json!({}), 422, &no_units),
+        told("/usage/holds/k/progress", "K-2", json!({"cumulative_units": 4}), 409, &over),
         told("/usage/holds", "L", wanted("L"), 201, &hold("l")),
         told("/usage/holds/l/release", "L-1", json!({}), 200, &released),
     ]
@@ -181,7 +184,7 @@ fn all_is_well() -> History {
             json!({"status": "REVERSED", "failure": "no"}),
         ),
         thing(Kind::Hold, "H", json!({"hold_id": "h"}), standing("CONFIRMED", 30, Some(10))),
-        thing(Kind::Hold, "K", json!({"hold_id": "k"}), standing("EXPIRED", 0, None)),
+        thing(Kind::Hold, "K", json!({"hold_id": "k"}), standing("EXPIRED", 0, Some(4))),
         thing(Kind::Hold, "L", json!({"hold_id": "l"}), standing("RELEASED", 0, None)),
     ]);
     History { log, heard: all_heard(), there }
@@ -274,11 +277,12 @@ const SEEDS: &[Seed] = &[
         h.forget("H-3");
         h.thing("H").standing = json!({"status": "EXPIRED", "charged": 0, "units": null});
     }),
+    (Rule::UsageIsHeard, |h| h.stands("K", "units", json!(3))),
     (Rule::HoldsMoveAsTold, |h| {
-        h.thing("K").standing = json!({"status": "CONFIRMED", "charged": 0, "units": null});
+        h.thing("K").standing = json!({"status": "CONFIRMED", "charged": 0, "units": 4});
     }),
     (Rule::HoldsMoveAsTold, |h| h.stands("K", "charged", json!(3))),
-    (Rule::HoldsMoveAsTold, |h| h.stands("K", "units", json!(1))),
+    (Rule::HoldsMoveAsTold, |h| h.stands("K", "units", json!(5))),
     (Rule::HoldsMoveAsTold, |h| h.forget("L-1")),
     // Decided otherwise, decided twice, and made all the same.
     (Rule::DecisionsStay, |h| h.stands("R-A", "failure", json!("rejected: no"))),
@@ -332,7 +336,7 @@ const SEEDS: &[Seed] = &[
     (Rule::HeardIsTrue, |h| h.says("order.settled", "commission", &json!(4))),
     (Rule::HeardIsTrue, |h| h.says("stray_payment.received", "amount", &json!(5))),
     (Rule::HeardIsTrue, |h| h.says("usage.charged", "units", &json!(9))),
-    (Rule::HeardIsTrue, |h| h.says("usage.hold_expired", "units", &json!(1))),
+    (Rule::HeardIsTrue, |h| h.says("usage.hold_expired", "units", &json!(5))),
     // Of a claw-back that no refund explains, of another one, and of a part of it.
     (Rule::HeardIsTrue, |h| h.says("settlement.clawed_back", "reference", &json!("another"))),
     (Rule::HeardIsTrue, |h| h.stands("R-A", "refund_id", json!("another"))),

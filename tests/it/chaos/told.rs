@@ -84,11 +84,11 @@ impl Told {
         self.key.is_empty() && self.path.starts_with("/orders/")
     }
 
-    /// What was reported of usage, where that was heard. One that passes what can be set aside is refused, and heard all
-    /// the same.
+    /// What was reported of usage, where that was heard. One that passes what can be set aside, and one of a hold that ran
+    /// out (no seller reports behind its own end), is refused, and heard all the same.
     pub fn heard_units(&self) -> Option<i64> {
-        let is_heard =
-            self.is_done() || matches!(self.code().as_str(), "INSUFFICIENT_BALANCE" | "QUOTA_EXCEEDED");
+        let but_heard = ["INSUFFICIENT_BALANCE", "QUOTA_EXCEEDED", "HOLD_CLOSED"];
+        let is_heard = self.is_done() || but_heard.contains(&self.code().as_str());
         self.body["cumulative_units"].as_i64().filter(|_| is_heard)
     }
 

@@ -225,12 +225,16 @@ impl Books {
                 return Ok(());
             }
             // It is heard again: what could not be set aside then may be now.
-        } else if hold.status != "HELD" {
+        } else if !matches!(hold.status, "HELD" | "EXPIRED") {
             return Err("HOLD_CLOSED");
         }
         hold.heard.insert(message, units);
         let reported = hold.reported.unwrap_or(0).max(units);
         hold.reported = Some(reported);
+        if hold.status == "EXPIRED" {
+            // It counts when it is confirmed.
+            return Err("HOLD_CLOSED");
+        }
         let used = self.used.entry((hold.user, hold.product)).or_default();
         let more = hold.quota.map_or(0, |_| (count(hold.product, reported) - hold.counted).max(0));
         let has_room = more == 0 || hold.quota.is_none_or(|quota| *used + more <= quota);
