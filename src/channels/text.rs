@@ -4,6 +4,7 @@
 use time::{OffsetDateTime, UtcOffset};
 
 use super::Refusal;
+use crate::infra::text::cut;
 
 /// Longest number of a trade, a refund, a payout or an event, in bytes.
 const MAX_NUMBER: usize = 128;
@@ -41,9 +42,4 @@ pub(super) fn moment(at: OffsetDateTime) -> Option<OffsetDateTime> {
 /// A final no is believed whatever words it comes in: what is too long for ours is cut off.
 pub(super) fn refusal(code: &str, message: &str) -> Refusal {
     Refusal { code: cut(code, MAX_CODE), message: cut(message, MAX_MESSAGE) }
-}
-
-/// As much of a text as is kept, with a space for what cannot be shown.
-pub(super) fn cut(text: &str, longest: usize) -> String {
-    text.chars().map(|c| if c.is_control() { ' ' } else { c }).take(longest).collect()
 }

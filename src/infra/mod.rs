@@ -27,4 +27,5 @@ pub mod secret_box;
 pub mod served;
 pub mod tasks;
 pub mod telemetry;
+pub mod text;
 pub(crate) mod words;

@@ -12,6 +12,7 @@ use super::model::{Attempt, Delivery, event_id};
 use super::signature::Signer;
 use crate::infra::crash::effect;
 use crate::infra::outside::{Outside, read_url};
+use crate::infra::text::cut;
 
 /// Bytes of an answer that are read at most.
 const MAX_ANSWER: usize = 64 * 1024;
@@ -101,7 +102,7 @@ fn asked_pause(text: &str, now: OffsetDateTime) -> Option<time::Duration> {
 /// Text that a person may read and a database keep.
 fn kept(body: &[u8]) -> String {
     let text = String::from_utf8_lossy(&body[..body.len().min(4 * MAX_KEPT)]);
-    text.chars().take(MAX_KEPT).map(|c| if c.is_control() { ' ' } else { c }).collect()
+    cut(&text, MAX_KEPT)
 }
 
 /// The innermost reason, which says what happened; the outer ones say that a request failed.

@@ -372,8 +372,7 @@ async fn a_comparison_that_is_killed_again_and_again_finds_and_mends_everything_
     let fates = live_a_day(&app, &mut chance, if is_full() { 100 } else { 30 }).await;
     let file = bent_statement(&app, day, &fates).await;
     app.sleep_over();
-    let uploaded = app.upload("sandbox", day, file.as_bytes(), "").await.expect(200);
-    let id = uploaded.body["reconciliation"]["reconciliation_id"].as_str().expect("an id").to_owned();
+    let id = app.bring("sandbox", day, file.as_bytes()).await;
     let mut deaths = 0_u32;
     while app.reconciliation(&id).await["status"] != "DONE" {
         for acts in [false, true] {

@@ -16,8 +16,9 @@ use std::ops::ControlFlow;
 
 use time::{Date, Duration, OffsetDateTime, PrimitiveDateTime, UtcOffset};
 
-use super::text::{MAX_MESSAGE, cut};
+use super::text::MAX_MESSAGE;
 use super::{StatementKind, StatementLine};
+use crate::infra::text::cut;
 use crate::infra::words::words;
 use crate::money::MAX_MINOR;
 

@@ -25,17 +25,15 @@ macro_rules! items {
 }
 pub(super) use items;
 
-/// What waits for no channel is taken first.
-const IN_TURN: [ItemAction; ItemAction::ALL.len()] =
-    [ItemAction::Apply, ItemAction::Escalate, ItemAction::Ask, ItemAction::Charge];
-
-/// Takes differences that are due and that nobody is at, until `until`.
+/// Takes differences that are due and that nobody is at, until `until`; first those that wait for no channel.
 pub(in crate::reconciliation) async fn claim_items(
     conn: &mut Conn,
     limit: i64,
     until: OffsetDateTime,
     now: OffsetDateTime,
 ) -> Result<Vec<Item>, DbError> {
+    let mut in_turn = ItemAction::ALL.to_vec();
+    in_turn.sort_by_key(|action| action.asks());
     let items = items!(
         "UPDATE reconciliation_items
          SET due_at = $3, version = version + 1
@@ -62,7 +60,7 @@ pub(in crate::reconciliation) async fn claim_items(
         limit,
         now,
         until,
-        &column(&IN_TURN, |action| action.as_str()) as &[&str],
+        &column(&in_turn, |action| action.as_str()) as &[&str],
     );
     Ok(items.fetch_all(conn).await?)
 }

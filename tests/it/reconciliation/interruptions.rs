@@ -122,8 +122,7 @@ async fn a_day_is_kept_while_the_known_lines_of_its_file_are_passed_over() {
         .map(|number| Line { kind: "OTHER".into(), channel_id: format!("fee_{number}"), ..like.clone() })
         .collect();
     forbid(&app, "MATCHING").await;
-    let uploaded = app.upload("sandbox", day, sandbox_csv(day, &lines).as_bytes(), "").await.expect(200);
-    let id = uploaded.body["reconciliation"]["reconciliation_id"].as_str().expect("an id").to_owned();
+    let id = app.bring("sandbox", day, sandbox_csv(day, &lines).as_bytes()).await;
     for _ in 0..2 {
         drop(reconciliation::run_due(&app.instance.app).await);
         app.clock.advance(Duration::from_secs(26));
@@ -231,9 +230,7 @@ async fn differences_that_wait_for_a_statement_which_is_late_are_not_left_in_sil
     Fate::LostCallback.befall(&app, "L").await;
     app.sleep_over();
     let id = begin(&app, day).await;
-    while app.reconciliation(&id).await["status"] != "ACTING" {
-        reconciliation::run_due(&app.instance.app).await.expect("carried on");
-    }
+    app.carry_until(&id, "ACTING").await;
     // It is begun anew before anybody took the difference up, and the channel has nothing to say by now.
     app.sql("ALTER TABLE sandbox.payments RENAME TO hidden").await;
     begin(&app, day).await;

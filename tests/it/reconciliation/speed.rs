@@ -47,9 +47,8 @@ async fn a_large_day_is_compared_quickly_and_in_little_memory() {
     let file = sandbox_csv(day, &lines);
     drop(lines);
     let (started, before) = (Instant::now(), Usage::of(std::process::id()));
-    let uploaded = app.upload("sandbox", day, file.as_bytes(), "").await.expect(200);
+    let id = app.bring("sandbox", day, file.as_bytes()).await;
     drop(file);
-    let id = uploaded.body["reconciliation"]["reconciliation_id"].as_str().expect("an id").to_owned();
     println!("uploaded after {:?}", started.elapsed());
     let (mut most, mut status) = (0, json!("OPEN"));
     while status != "DONE" {

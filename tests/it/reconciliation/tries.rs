@@ -24,9 +24,7 @@ async fn a_difference_that_fails_each_time_is_shown_to_a_person_in_the_end() {
     let body = json!({"channel": "sandbox", "day": day.to_string(), "reason": "the story wants it"});
     let begun = app.admin_post("/admin/reconciliations", body).await.expect(200);
     let id = begun.text_of("reconciliation_id").to_owned();
-    while app.reconciliation(&id).await["status"] != "ACTING" {
-        reconciliation::run_due(&app.instance.app).await.expect("carried on");
-    }
+    app.carry_until(&id, "ACTING").await;
     let mut tries = 0;
     while app.exceptions("status=OPEN").await.is_empty() {
         reconciliation::act_due(&app.instance.app).await.expect("taken up");
@@ -59,11 +57,8 @@ async fn what_waits_for_a_person_only_does_not_wait_for_a_channel_that_hangs() {
     app.sleep_over();
     let mut lines = app.book_lines(day).await;
     Fate::ListedTwice.bend("TWICE", &twice, &mut lines);
-    let uploaded = app.upload("sandbox", day, sandbox_csv(day, &lines).as_bytes(), "").await.expect(200);
-    let id = uploaded.body["reconciliation"]["reconciliation_id"].as_str().expect("an id").to_owned();
-    while app.reconciliation(&id).await["status"] != "ACTING" {
-        reconciliation::run_due(&app.instance.app).await.expect("carried on");
-    }
+    let id = app.bring("sandbox", day, sandbox_csv(day, &lines).as_bytes()).await;
+    app.carry_until(&id, "ACTING").await;
     app.fault(FaultOp::Query, FaultKind::TimeoutBefore, 100, Some(1)).await;
     reconciliation::act_due(&app.instance.app).await.expect("taken up");
     let shown = app.open_exception().await["detail"].as_str().expect("text").to_owned();
@@ -83,9 +78,7 @@ async fn a_day_is_compared_on_one_connection_where_no_second_is_to_be_had() {
     let body = json!({"channel": "sandbox", "day": day.to_string(), "reason": "the story wants it"});
     let begun = app.admin_post("/admin/reconciliations", body).await.expect(200);
     let id = begun.text_of("reconciliation_id").to_owned();
-    while app.reconciliation(&id).await["status"] != "MATCHING" {
-        reconciliation::run_due(&app.instance.app).await.expect("carried on");
-    }
+    app.carry_until(&id, "MATCHING").await;
     let mut taken = Vec::new();
     while taken.len() < CONNECTIONS - 1 {
         // The lanes of the service let theirs go soon.

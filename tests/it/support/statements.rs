@@ -70,9 +70,21 @@ impl TestApp {
 
     /// Brings a file, and carries its day out.
     pub async fn reconcile_file(&self, channel: &str, day: Date, file: &[u8]) -> Value {
-        let uploaded = self.upload(channel, day, file, "").await.expect(200);
-        let id = uploaded.body["reconciliation"]["reconciliation_id"].as_str().expect("an id").to_owned();
+        let id = self.bring(channel, day, file).await;
         self.carry_out(&id).await
+    }
+
+    /// Brings a file that is taken; gives its day.
+    pub async fn bring(&self, channel: &str, day: Date, file: &[u8]) -> String {
+        let uploaded = self.upload(channel, day, file, "").await.expect(200).body;
+        uploaded["reconciliation"]["reconciliation_id"].as_str().expect("an id").to_owned()
+    }
+
+    /// Carries a day on until it stands so; nothing is done about its differences.
+    pub async fn carry_until(&self, id: &str, status: &str) {
+        while self.reconciliation(id).await["status"] != status {
+            reconciliation::run_due(&self.instance.app).await.expect("carried on");
+        }
     }
 
     /// Brings a file.
