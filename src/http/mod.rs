@@ -26,6 +26,7 @@ mod error;
 mod extract;
 mod health;
 mod idempotency;
+mod moment;
 mod observe;
 mod openapi;
 mod orders;

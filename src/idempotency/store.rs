@@ -59,8 +59,8 @@ pub(super) async fn delete_before(
     limit: i64,
 ) -> Result<u64, DbError> {
     let deleted = sqlx::query!(
-        "DELETE FROM idempotency_keys WHERE ctid IN (
-             SELECT ctid FROM idempotency_keys WHERE created_at < $1 LIMIT $2)",
+        "DELETE FROM idempotency_keys WHERE ctid = ANY(ARRAY(
+             SELECT ctid FROM idempotency_keys WHERE created_at < $1 ORDER BY created_at LIMIT $2))",
         horizon,
         limit,
     )

@@ -5,7 +5,6 @@
 use time::{Date, Duration, OffsetDateTime};
 
 use super::fetch::move_on;
-use super::forget::KEPT;
 use super::listed;
 use super::model::{DayEvent, Item, ItemEvent, Totals};
 use super::store::{self, Claimed, Move, Walk};
@@ -127,9 +126,7 @@ struct Beside {
 
 impl Beside {
     async fn of(app: &App, run: &Claimed) -> Result<Self, DbError> {
-        // A day sooner than they are forgotten: those that are half forgotten do not count.
-        let kept_since = app.now() - KEPT + Duration::DAY;
-        let days = store::neighbours(&mut app.db.conn().await?, &run.channel, run.day, kept_since).await?;
+        let days = store::neighbours(&mut app.db.conn().await?, &run.channel, run.day).await?;
         let find =
             |day: Option<Date>| days.iter().find(|(_, known)| Some(*known) == day).map(|(id, _)| id.clone());
         let (yesterday, has_tomorrow) = (find(run.day.previous_day()), find(run.day.next_day()).is_some());

@@ -122,8 +122,9 @@ pub(super) async fn delete_before(
     limit: i64,
 ) -> Result<u64, DbError> {
     let deleted = sqlx::query!(
-        "DELETE FROM webhook_inbox WHERE ctid IN (
-             SELECT ctid FROM webhook_inbox WHERE received_at < $1 AND verdict <> 'UNMATCHED' LIMIT $2)",
+        "DELETE FROM webhook_inbox WHERE ctid = ANY(ARRAY(
+             SELECT ctid FROM webhook_inbox WHERE received_at < $1 AND verdict <> 'UNMATCHED'
+             ORDER BY received_at LIMIT $2))",
         horizon,
         limit,
     )

@@ -471,3 +471,18 @@ async fn a_query_with_an_unknown_name_is_refused_wherever_there_is_a_query() {
     }
     app.end().await;
 }
+
+#[tokio::test]
+async fn a_moment_that_utc_does_not_have_is_refused() {
+    let app = TestApp::start().await;
+    let at = "9999-12-31T23:59:59-01:00";
+    for (path, field, body) in [
+        ("/admin/outbox/resend", "since", json!({"merchant_id": "demo", "since": at, "reason": "never"})),
+        ("/admin/compensations/retry", "created_before", json!({"created_before": at, "dry_run": true})),
+    ] {
+        let refused = app.admin_post(path, body).await;
+        assert_eq!(refused.problem(422), "VALIDATION_FAILED", "{path}: {}", refused.text);
+        assert_eq!(refused.body["errors"][0]["field"], field, "{}", refused.text);
+    }
+    app.end().await;
+}

@@ -97,7 +97,10 @@ const EFFECTS: &[(Story, &[&str])] = &[
     (Story::Money(Money::GiveBackACharge), &["reconciliation.reverse"]),
     (Story::Money(Money::UploadAStatement), &["reconciliation.keep_part"]),
     (Story::Money(Money::ApproveADifference), &["reconciliation.person"]),
-    (Story::Money(Money::OldStatement), &["reconciliation.forget_lines", "reconciliation.forget_files"]),
+    (
+        Story::Money(Money::OldStatement),
+        &["reconciliation.forget_days", "reconciliation.forget_lines", "reconciliation.forget_files"],
+    ),
     (Story::Money(Money::RetryOfADeadTask), &["tasks.revive"]),
     (Story::Money(Money::RetryOfManyTasks), &["tasks.revive_many"]),
     (Story::Money(Money::WithdrawInSilence), &["withdrawals.repay"]),

@@ -308,6 +308,28 @@ async fn a_claim_walks_no_queue_that_was_empty_when_its_plan_was_made() {
 }
 
 #[tokio::test]
+async fn what_is_old_is_found_by_its_age_alone_also_where_new_rows_took_the_places_of_older_ones() {
+    let forgetting = statements(|text| text.starts_with("DELETE FROM") && text.contains("_at LIMIT $2"));
+    let tables: Vec<_> = forgetting.iter().filter_map(|text| text.split_whitespace().nth(2)).collect();
+    assert_eq!(tables.len(), 6, "{tables:?}");
+    let config = stores::database_config(&stores::fresh_database().await);
+    for (world, seed) in worlds().into_iter().chain([(EMPTIED.0, EMPTIED.1.to_owned())]) {
+        let mut tx = enter(&config, &seed).await;
+        for (statement, table) in forgetting.iter().zip(&tables) {
+            let (mut ways, plan) = (Vec::new(), plan(&mut tx, statement).await);
+            each_part(&plan, &mut |node| {
+                let kind = node["Node Type"].as_str().filter(|kind| kind.ends_with("Scan"));
+                let way = kind.filter(|_| node["Relation Name"] == **table);
+                ways.extend(way.map(|kind| format!("{kind} {}", node["Index Name"].as_str().unwrap_or("-"))));
+            });
+            ways.sort_unstable();
+            // In the order of age, so that the first row that is young enough ends it.
+            assert_eq!(ways, [format!("Index Scan {table}_by_age"), "Tid Scan -".to_owned()], "{world}");
+        }
+    }
+}
+
+#[tokio::test]
 async fn money_at_risk_is_found_past_all_that_is_over() {
     let sums = statements(|text| text.contains("'CHANNEL;'"));
     assert_eq!(sums.len(), 1);

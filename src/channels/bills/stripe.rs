@@ -74,6 +74,10 @@ impl Columns {
             return Err(BadStatement::new(Fault::WrongTotal, detail));
         }
         let (kind, our_id, channel_id) = match cell(self.category) {
+            // Nothing that we asked for: a payment by an older way of theirs has its charge alone.
+            "charge" if cell(self.payment_intent).is_empty() => {
+                (StatementKind::Payment, self.payment_id, self.source)
+            }
             "charge" => (StatementKind::Payment, self.payment_id, self.payment_intent),
             "refund" => (StatementKind::Refund, self.refund_id, self.source),
             "refund_failure" => (StatementKind::RefundReversal, self.refund_id, self.source),

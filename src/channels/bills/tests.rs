@@ -202,6 +202,23 @@ txn_5,2026-06-05 13:00:00,usd,-40.00,0.00,-40.00,payout,bank_5,,,,,
 }
 
 #[test]
+fn a_stripe_charge_without_an_intent_is_a_payment_by_its_charge_and_spoils_no_other() {
+    use StatementKind::Payment;
+    let report = STRIPE.replace(
+        "txn_2,",
+        "txn_5,2026-06-05 09:00:00,2026-06-07,usd,7.00,0.30,6.70,charge,ch_5,an invoice of before,,,
+txn_2,",
+    );
+    let lines = try_read(Format::Stripe, date!(2026 - 06 - 05), report.as_bytes()).unwrap();
+    let payments = &brief(&lines)[..2];
+    assert_eq!(payments, [(Payment, "po_1", "pi_1", 1999, 88, true), (Payment, "", "ch_5", 700, 30, true)]);
+    assert_eq!(lines.len(), 5);
+    // Without either there is nothing that it could be told by.
+    let nameless = report.replace("charge,ch_5,", "charge,,");
+    assert_eq!(try_read(Format::Stripe, date!(2026 - 06 - 05), nameless.as_bytes()), Err(Fault::Malformed));
+}
+
+#[test]
 fn a_title_with_times_of_its_own_moves_no_column_and_one_that_is_a_whole_line_is_refused() {
     let day = date!(2026 - 06 - 05);
     let read_with = |title: &str| {

@@ -11,6 +11,7 @@ use super::super::Edge;
 use super::super::auth::{Operator, Viewer};
 use super::super::error::Problem;
 use super::super::extract::{self, Params, PathId};
+use super::super::moment;
 use super::super::views::{Page, PageParams};
 use super::orders::{WhoseParams, key_of};
 use super::{Reason, entry};
@@ -138,7 +139,7 @@ pub(in crate::http) struct RetryManyBody {
     #[schema(example = "rf_06GZV8Y0000000000000000000")]
     subject: Option<String>,
     /// Written before then.
-    #[serde(default, with = "time::serde::rfc3339::option")]
+    #[serde(default, deserialize_with = "moment::deserialize_any")]
     created_before: Option<OffsetDateTime>,
     /// Says how many there are, and does nothing.
     #[serde(default)]

@@ -11,6 +11,7 @@ use super::super::Edge;
 use super::super::auth::{Operator, Viewer};
 use super::super::error::Problem;
 use super::super::extract::{self, Params, PathId};
+use super::super::moment;
 use super::super::views::{Page, PageParams};
 use super::merchants::{SecretsView, check_overlap};
 use super::{Reason, entry};
@@ -220,7 +221,7 @@ pub(in crate::http) struct ResendAllBody {
     /// Whose.
     merchant_id: MerchantId,
     /// Those that happened since then.
-    #[serde(with = "time::serde::rfc3339")]
+    #[serde(deserialize_with = "moment::deserialize")]
     since: OffsetDateTime,
     /// Only what did not arrive; all of them by default.
     #[serde(default)]

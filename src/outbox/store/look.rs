@@ -155,10 +155,12 @@ pub(in crate::outbox) async fn delete_old(
     limit: i64,
 ) -> Result<u64, DbError> {
     let deleted = sqlx::query!(
-        "DELETE FROM deliveries WHERE ctid IN (
+        "DELETE FROM deliveries WHERE ctid = ANY(ARRAY(
              SELECT ctid FROM deliveries WHERE created_at < $1 AND updated_at < $1
-                                                  AND status IN ('DELIVERED', 'DROPPED') LIMIT $2)
-           AND status IN ('DELIVERED', 'DROPPED')",
+                                                  AND status IN ('DELIVERED', 'DROPPED')
+             ORDER BY created_at LIMIT $2))
+           -- In words that no index has: otherwise a plan may walk all that is over.
+           AND (status IN ('DELIVERED', 'DROPPED')) IS TRUE",
         horizon,
         limit,
     )

@@ -55,12 +55,12 @@ pub(in crate::reconciliation) async fn delete_old_files(
 ) -> Result<u64, DbError> {
     let deleted = sqlx::query!(
         "DELETE FROM statement_files
-         WHERE (file_id, part) IN (
-             SELECT file_id, part FROM statement_files
+         WHERE ctid = ANY(ARRAY(
+             SELECT ctid FROM statement_files
              WHERE created_at < $1
                AND NOT EXISTS (SELECT 1 FROM reconciliations
                                WHERE reconciliations.file_id = statement_files.file_id AND status <> 'DONE')
-             LIMIT $2)",
+             ORDER BY created_at LIMIT $2))",
         before,
         limit,
     )

@@ -95,8 +95,30 @@ pub(in crate::reconciliation) async fn delete_lines(
     Ok(deleted.rows_affected())
 }
 
-/// Takes lines of an old day out, so many at most. Gives how many.
-pub(in crate::reconciliation) async fn delete_old_lines(
+/// Forgets the days that were done before an instant, but for those whose next one is under way, and those whose next one
+/// nobody began that were not done before `not_begun` either.
+pub(in crate::reconciliation) async fn forget_days(
+    conn: &mut Conn,
+    before: OffsetDateTime,
+    not_begun: OffsetDateTime,
+    now: OffsetDateTime,
+) -> Result<(), DbError> {
+    sqlx::query!(
+        "UPDATE reconciliations AS old SET forgotten_at = $3
+         WHERE status = 'DONE' AND forgotten_at IS NULL AND finished_at < $1
+           AND coalesce((SELECT status = 'DONE' FROM reconciliations AS next
+                         WHERE next.channel = old.channel AND next.day = old.day + 1), finished_at < $2)",
+        before,
+        not_begun,
+        now,
+    )
+    .execute(conn)
+    .await?;
+    Ok(())
+}
+
+/// Takes lines of days out that were forgotten before an instant, so many at most. Gives how many.
+pub(in crate::reconciliation) async fn delete_forgotten_lines(
     conn: &mut Conn,
     before: OffsetDateTime,
     limit: i64,
@@ -107,7 +129,7 @@ pub(in crate::reconciliation) async fn delete_old_lines(
              SELECT line.ctid FROM reconciliations AS old, LATERAL (
                  SELECT ctid FROM statement_lines
                  WHERE statement_lines.reconciliation_id = old.reconciliation_id LIMIT $2) AS line
-             WHERE old.status = 'DONE' AND old.finished_at < $1
+             WHERE old.status = 'DONE' AND old.forgotten_at < $1
              LIMIT $2))",
         before,
         limit,
@@ -122,16 +144,14 @@ pub(in crate::reconciliation) async fn neighbours(
     conn: &mut Conn,
     channel: &str,
     day: Date,
-    kept_since: OffsetDateTime,
 ) -> Result<Vec<(String, Date)>, DbError> {
     let rows = sqlx::query!(
         "SELECT reconciliation_id, day FROM reconciliations
          WHERE channel = $1 AND day <> $2 AND status IN ('MATCHING', 'ACTING', 'DONE')
-           AND (finished_at IS NULL OR finished_at >= $3)
+           AND forgotten_at IS NULL
          ORDER BY abs(day - $2) LIMIT 32",
         channel,
         day,
-        kept_since,
     )
     .fetch_all(conn)
     .await?;

@@ -20,7 +20,9 @@ pub(super) use items::{
     Move, claim_items, count_open, count_unfinished, find_item, list_items, lock_item, lock_unseen,
     move_item, release, spent,
 };
-pub(super) use lines::{copy_lines, delete_lines, delete_old_lines, list_payments, neighbours};
+pub(super) use lines::{
+    copy_lines, delete_forgotten_lines, delete_lines, forget_days, list_payments, neighbours,
+};
 pub(super) use runs::{
     Claimed, Daily, NewRun, begin_again, claim, due_days, find_of_day, insert, is_compared, knows_time_zone,
     last_done, list, note_place, rest, set_status,

@@ -96,7 +96,7 @@ pub(in crate::reconciliation) async fn begin_again(
                  file_sha256 = $7, lines = 0,
                  next_page = NULL, after_kind = '', after_channel_id = '', after_line_no = 0, is_walked = false,
                  walked_until = NULL, compared_at = NULL, totals = '{}', fault = NULL, detail = NULL, attempts = 0,
-                 leased_until = $9, updated_at = $9, finished_at = NULL, version = version + 1
+                 leased_until = $9, updated_at = $9, finished_at = NULL, forgotten_at = NULL, version = version + 1
              WHERE reconciliation_id = $1 AND status = $2
              RETURNING reconciliation_id
          )

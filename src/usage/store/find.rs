@@ -116,8 +116,8 @@ pub(in crate::usage) async fn delete_marks_before(
     limit: i64,
 ) -> Result<u64, DbError> {
     let deleted = sqlx::query!(
-        "DELETE FROM usage_messages WHERE ctid IN (
-             SELECT ctid FROM usage_messages WHERE created_at < $1 LIMIT $2)",
+        "DELETE FROM usage_messages WHERE ctid = ANY(ARRAY(
+             SELECT ctid FROM usage_messages WHERE created_at < $1 ORDER BY created_at LIMIT $2))",
         horizon,
         limit,
     )

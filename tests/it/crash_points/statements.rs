@@ -90,17 +90,19 @@ async fn stumble_once(app: &TestApp) {
     .await;
 }
 
-/// A day that was compared long ago.
-async fn old_day(app: &TestApp, number: &str) {
+/// Two days that were compared long ago, of which the first one is forgotten.
+async fn old_days(app: &TestApp, number: &str) {
     app.sql(&format!(
         "BEGIN;
          INSERT INTO reconciliations (reconciliation_id, channel, day, begins_at, ends_at, status, source, leased_until,
-                                      created_at, updated_at, finished_at)
-         VALUES ('rc_{number}', '{number}', '2020-01-01', '2020-01-01', '2020-01-02', 'DONE', 'CHANNEL', '2020-01-02',
-                 '2020-01-02', '2020-01-02', '2020-01-02');
+                                      created_at, updated_at, finished_at, forgotten_at)
+         SELECT id, '{number}', day, day, day + 1, 'DONE', 'CHANNEL', day, day, day, day, forgotten_at
+         FROM (VALUES ('rc_{number}', '2020-01-01'::date, '2020-01-09'::date), ('rc_{number}_next', '2020-01-02', NULL))
+              AS old (id, day, forgotten_at);
          INSERT INTO reconciliation_history
-         SELECT 'rc_{number}', seq, before, after, event, '2020-01-02'
-         FROM (VALUES (1, NULL, 'OPEN', 'BEGUN'), (2, 'OPEN', 'FETCHING', 'FETCH_BEGUN'),
+         SELECT id, seq, before, after, event, '2020-01-02'
+         FROM (VALUES ('rc_{number}'), ('rc_{number}_next')) AS old (id),
+              (VALUES (1, NULL, 'OPEN', 'BEGUN'), (2, 'OPEN', 'FETCHING', 'FETCH_BEGUN'),
                       (3, 'FETCHING', 'MATCHING', 'FETCHED'), (4, 'MATCHING', 'ACTING', 'MATCHED'),
                       (5, 'ACTING', 'DONE', 'FINISHED')) AS step (seq, before, after, event);
          INSERT INTO statement_lines VALUES ('rc_{number}', 1, 'OTHER', 'x', 'x', 1, 'CNY', 0, true, '2020-01-01');
@@ -112,7 +114,7 @@ async fn old_day(app: &TestApp, number: &str) {
 
 pub async fn prepare(story: Money, app: &TestApp, number: &str) {
     match story {
-        Money::OldStatement => old_day(app, number).await,
+        Money::OldStatement => old_days(app, number).await,
         Money::ApproveADifference => {
             lost_money(app, number).await;
             app.reconcile(yesterday()).await;
@@ -166,7 +168,9 @@ pub async fn has_ended(story: Money, app: &TestApp, number: &str) -> bool {
         Money::OldStatement => {
             let lines =
                 app.count_where("statement_lines", &format!("reconciliation_id = 'rc_{number}'")).await;
-            lines + app.count_where("statement_files", &format!("file_id = 'sf_{number}'")).await == 0
+            let remembered = format!("reconciliation_id = 'rc_{number}_next' AND forgotten_at IS NULL");
+            let files = app.count_where("statement_files", &format!("file_id = 'sf_{number}'")).await;
+            lines + files + app.count_where("reconciliations", &remembered).await == 0
         }
         Money::GiveBackACharge => {
             let given_back = format!("order_no = '{number}' AND status = 'REVERSED'");

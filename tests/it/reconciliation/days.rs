@@ -276,10 +276,55 @@ async fn lines_and_files_are_forgotten_and_differences_are_not() {
     app.sleep_over();
     let file = sandbox_csv(day, &app.book_lines(day).await);
     app.reconcile_file("sandbox", day, file.as_bytes()).await;
-    assert_eq!((app.count("statement_lines").await, app.count("statement_files").await), (1, 1));
-    app.clock.advance(Duration::from_secs(8 * 86_400));
-    app.run_until_idle().await;
-    assert_eq!((app.count("statement_lines").await, app.count("statement_files").await), (0, 0));
+    let kept = async || (app.count("statement_lines").await, app.count("statement_files").await);
+    assert_eq!(kept().await, (1, 1));
+    // Nobody begins the day behind: its lines wait for it for a month, and a day more for whoever counts on them.
+    for (days, left) in [(8, (1, 0)), (24, (1, 0)), (2, (0, 0))] {
+        app.clock.advance(Duration::from_secs(days * 86_400));
+        app.run_until_idle().await;
+        assert_eq!(kept().await, left, "{days} days later");
+    }
     assert_eq!(app.count("reconciliation_items").await, 1);
+    app.end().await;
+}
+
+#[tokio::test]
+async fn the_last_minutes_of_a_day_are_missed_also_when_the_next_statement_comes_weeks_later() {
+    let app = start("safe").await;
+    let day = app.wait_for_ten();
+    let next = day.next_day().expect("a day");
+    paid(&app, "NOON").await;
+    app.clock.advance(Duration::from_secs(14 * 3600 - 120));
+    let (_, late) = paid(&app, "LATE").await;
+    app.clock.advance(Duration::from_secs(12 * 3600));
+    paid(&app, "NEXT").await;
+    app.sleep_over();
+    let mut own = app.book_lines(day).await;
+    own.retain(|line| line.channel_id != late);
+    let behind = sandbox_csv(next, &app.book_lines(next).await);
+    let run = app.reconcile_file("sandbox", day, sandbox_csv(day, &own).as_bytes()).await;
+    assert_eq!(run["differences"], json!({}), "the next day answers for it");
+    // Its statement cannot be read, and the right one comes when the day before would long be forgotten.
+    let cut = &behind[..behind.len() / 2];
+    let refused = app.reconcile_file("sandbox", next, cut.as_bytes()).await;
+    assert_eq!(refused["status"], "OPEN", "{refused:#}");
+    for days in [9, 30] {
+        app.clock.advance(Duration::from_secs(days * 86_400));
+        app.run_until_idle().await;
+    }
+    assert_eq!(app.count("statement_lines").await, 1, "those of the day before");
+    let run = app.reconcile_file("sandbox", next, behind.as_bytes()).await;
+    assert_explained(&run);
+    assert_eq!(
+        run["differences"],
+        json!({"MISSING_THERE RESOLVED": 1}),
+        "the channel confirms it when asked"
+    );
+    // Nothing is waited for any more, and it is forgotten as others are.
+    for _ in 0..2 {
+        app.clock.advance(Duration::from_secs(2 * 86_400));
+        app.run_until_idle().await;
+    }
+    assert_eq!(app.count("statement_lines").await, 1, "those of the next day");
     app.end().await;
 }

@@ -27,6 +27,15 @@ async fn spent(app: &TestApp) -> (Date, Line) {
     (day, Line { our_id, channel_id, amount: 1_990, at, ..like })
 }
 
+/// So much later that no line of any day is left.
+async fn forget_lines(app: &TestApp) {
+    for days in [32, 2] {
+        app.clock.advance(Duration::from_secs(days * 86_400));
+        reconciliation::forget_old(&app.instance.app).await.expect("forgotten");
+    }
+    assert_eq!(app.count("statement_lines").await, 0);
+}
+
 /// The only difference of a day.
 async fn difference(app: &TestApp, run: &Value) -> Value {
     let mut items = app.differences(run).await;
@@ -101,9 +110,7 @@ async fn what_a_statement_lists_is_known_when_its_lines_are_forgotten_unless_its
     let item = difference(&app, &run).await;
     app.sleep_over();
     compare_next(&app, day, std::slice::from_ref(&line), "1").await;
-    app.clock.advance(Duration::from_secs(9 * 86_400));
-    reconciliation::forget_old(&app.instance.app).await.expect("forgotten");
-    assert_eq!(app.count("statement_lines").await, 0);
+    forget_lines(&app).await;
     app.decide(&item, "approve").await.expect(200);
     app.carry_on().await;
     assert_nobody_is_charged(&app, &run).await;
@@ -155,8 +162,7 @@ async fn what_a_statement_lists_before_anybody_asked_about_it_is_known_when_its_
     assert_eq!((&item["action"], &item["status"]), (&json!("ASK"), &json!("WAITING")));
     app.sleep_over();
     compare_next(&app, day, &[line], "1").await;
-    app.clock.advance(Duration::from_secs(9 * 86_400));
-    reconciliation::forget_old(&app.instance.app).await.expect("forgotten");
+    forget_lines(&app).await;
     // Asking shows that a charge is to be decided over.
     for _ in 0..2 {
         app.decide(&item, "approve").await.expect(200);
@@ -285,8 +291,7 @@ async fn what_a_statement_was_told_of_as_listing_before_it_was_noted_which_one_c
     app.sleep_over();
     compare_next(&app, day, &[line], "1").await;
     app.sql("UPDATE reconciliation_items SET listed_by = NULL, listed_round = NULL").await;
-    app.clock.advance(Duration::from_secs(9 * 86_400));
-    reconciliation::forget_old(&app.instance.app).await.expect("forgotten");
+    forget_lines(&app).await;
     app.decide(&difference(&app, &run).await, "reverse-charge").await.expect(200);
     assert!(app.exceptions("status=OPEN").await.is_empty(), "its money is there");
     app.end().await;
