@@ -1,5 +1,5 @@
-//! Lines and files are kept for some days: those beside a day are looked at with it. The lines of a day are kept until the
-//! day behind it is compared, which answers for the end of it.
+//! Lines and files are kept for some days: those beside a day are looked at with it. The lines of a day are kept until
+//! those are compared: of two days the one that is compared last answers for what is between them.
 
 use time::Duration;
 
@@ -10,8 +10,8 @@ use crate::infra::duty::{Batch, DutyError};
 
 /// How long, from the end of their day's reconciliation.
 const KEPT: Duration = Duration::days(7);
-/// The same, where nobody begins the day behind.
-const KEPT_FOR_NEXT: Duration = Duration::days(31);
+/// The same, where nobody begins the day before or behind.
+const KEPT_FOR_OTHERS: Duration = Duration::days(31);
 /// How long the lines of a day that is forgotten are left where they are: whoever compares a day beside it may have
 /// counted on them before.
 const LEFT: Duration = Duration::DAY;
@@ -29,7 +29,7 @@ pub async fn forget_old(app: &App) -> Result<Batch, DutyError> {
     let mut conn = app.db.conn().await?;
     effect!(
         "reconciliation.forget_days",
-        store::forget_days(&mut conn, now - KEPT, now - KEPT_FOR_NEXT, now).await
+        store::forget_days(&mut conn, now - KEPT, now - KEPT_FOR_OTHERS, now).await
     )?;
     let lines = effect!(
         "reconciliation.forget_lines",

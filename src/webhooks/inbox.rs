@@ -66,7 +66,7 @@ pub struct Position {
 }
 
 /// The first look back. Each further one goes ten times as far, so that a page costs what it shows, whether a day
-/// brings ten callbacks or a billion: the table has no index by time that a callback would have to write to.
+/// brings ten callbacks or a billion: the table has no index of all callbacks by time, which lists of few could walk.
 const FIRST_LOOK: Duration = Duration::seconds(1);
 /// Further back than any callback is kept.
 const HORIZON: Duration = Duration::days(400);

@@ -95,8 +95,8 @@ pub(in crate::reconciliation) async fn delete_lines(
     Ok(deleted.rows_affected())
 }
 
-/// Forgets the days that were done before an instant, but for those whose next one is under way, and those whose next one
-/// nobody began that were not done before `not_begun` either.
+/// Forgets the days that were done before an instant, but for those beside one that is under way, and those beside one that
+/// nobody began, unless they were done before `not_begun`.
 pub(in crate::reconciliation) async fn forget_days(
     conn: &mut Conn,
     before: OffsetDateTime,
@@ -106,8 +106,9 @@ pub(in crate::reconciliation) async fn forget_days(
     sqlx::query!(
         "UPDATE reconciliations AS old SET forgotten_at = $3
          WHERE status = 'DONE' AND forgotten_at IS NULL AND finished_at < $1
-           AND coalesce((SELECT status = 'DONE' FROM reconciliations AS next
-                         WHERE next.channel = old.channel AND next.day = old.day + 1), finished_at < $2)",
+           AND (SELECT count(*) FILTER (WHERE beside.status <> 'DONE') = 0 AND (count(*) = 2 OR old.finished_at < $2)
+                FROM reconciliations AS beside
+                WHERE beside.channel = old.channel AND beside.day IN (old.day - 1, old.day + 1))",
         before,
         not_begun,
         now,

@@ -328,3 +328,40 @@ async fn the_last_minutes_of_a_day_are_missed_also_when_the_next_statement_comes
     assert_eq!(app.count("statement_lines").await, 1, "those of the next day");
     app.end().await;
 }
+
+#[tokio::test]
+async fn the_last_minutes_of_a_day_are_missed_also_when_its_own_statement_comes_weeks_later() {
+    let app = start("safe").await;
+    let day = app.wait_for_ten();
+    let next = day.next_day().expect("a day");
+    paid(&app, "NOON").await;
+    app.clock.advance(Duration::from_secs(14 * 3600 - 120));
+    let (_, late) = paid(&app, "LATE").await;
+    app.clock.advance(Duration::from_secs(12 * 3600));
+    paid(&app, "NEXT").await;
+    app.sleep_over();
+    paid(&app, "LAST").await;
+    app.sleep_over();
+    let mut own = app.book_lines(day).await;
+    own.retain(|line| line.channel_id != late);
+    let own = sandbox_csv(day, &own);
+    let refused = app.reconcile_file("sandbox", day, &own.as_bytes()[..own.len() / 2]).await;
+    assert_eq!(refused["status"], "OPEN", "{refused:#}");
+    for beside in [next, next.next_day().expect("a day")] {
+        let file = sandbox_csv(beside, &app.book_lines(beside).await);
+        let run = app.reconcile_file("sandbox", beside, file.as_bytes()).await;
+        assert_eq!((&run["status"], &run["differences"]), (&json!("DONE"), &json!({})));
+    }
+    for days in [9, 30] {
+        app.clock.advance(Duration::from_secs(days * 86_400));
+        app.run_until_idle().await;
+    }
+    let run = app.reconcile_file("sandbox", day, own.as_bytes()).await;
+    assert_explained(&run);
+    assert_eq!(
+        run["differences"],
+        json!({"MISSING_THERE RESOLVED": 1}),
+        "the channel confirms it when asked"
+    );
+    app.end().await;
+}
