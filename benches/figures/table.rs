@@ -48,8 +48,24 @@ pub fn median(values: impl IntoIterator<Item = f64>) -> f64 {
 }
 
 /// The median of our rates over those of the other side, round by round.
-pub fn median_ratio<'a>(rounds: impl IntoIterator<Item = (&'a Sample, &'a Sample)>) -> f64 {
+fn median_ratio<'a>(rounds: impl IntoIterator<Item = (&'a Sample, &'a Sample)>) -> f64 {
     median(rounds.into_iter().map(|(ours, other)| ours.per_second / other.per_second))
+}
+
+/// How we stand beside the other side: the medians of both, in a second, and that of their ratios.
+#[derive(Clone, Copy, Debug)]
+pub struct Standing {
+    pub ours: f64,
+    pub other: f64,
+    pub ratio: f64,
+}
+
+impl Standing {
+    /// Of rounds of both.
+    pub fn of(ours: &[Sample], other: &[Sample]) -> Self {
+        let [of_ours, of_other] = [ours, other].map(|side| medians(side).per_second);
+        Self { ours: of_ours, other: of_other, ratio: median_ratio(ours.iter().zip(other)) }
+    }
 }
 
 fn medians(samples: &[Sample]) -> Sample {

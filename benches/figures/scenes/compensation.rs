@@ -8,7 +8,7 @@ use time::OffsetDateTime;
 use crate::Failure;
 use crate::seed::{self, MERCHANT};
 use crate::stage::Stage;
-use crate::table::{Sample, Target, median_ratio};
+use crate::table::{Sample, Standing, Target};
 
 /// Clients of the updates on the other side.
 const OTHER: (&str, usize) = ("floor_update1", 8);
@@ -32,9 +32,9 @@ pub async fn tasks_at_once(stage: &mut Stage) -> Result<(), Failure> {
 }
 
 /// How the worker stands beside its equivalent.
-pub async fn rate(stage: &mut Stage, prefix: &str) -> Result<f64, Failure> {
+pub async fn rate(stage: &mut Stage, prefix: &str) -> Result<Standing, Failure> {
     let (ours, other) = rounds(stage, prefix).await?;
-    Ok(median_ratio(ours.iter().zip(&other)))
+    Ok(Standing::of(&ours, &other))
 }
 
 /// Our rates and those of the other side, in turns.

@@ -13,7 +13,7 @@ use tokio::net::{TcpListener, TcpStream};
 use crate::load::{self, Client};
 use crate::service::ADMIN_TOKEN;
 use crate::stage::Stage;
-use crate::table::{Sample, Target, median_ratio};
+use crate::table::{Sample, Standing, Target};
 use crate::{Failure, seed};
 
 /// Clients of the other side.
@@ -169,12 +169,12 @@ async fn rounds(stage: &mut Stage, sink: &Sink, prefix: &str) -> Result<(Vec<Sam
 }
 
 /// How the relay stands beside its equivalent.
-pub async fn rate(stage: &mut Stage, prefix: &str) -> Result<f64, Failure> {
+pub async fn rate(stage: &mut Stage, prefix: &str) -> Result<Standing, Failure> {
     let sink = Sink::open().await?;
     tell_at(stage, seed::MERCHANT, Some(&format!("http://{}/hook", sink.addr))).await?;
     let (ours, other) = rounds(stage, &sink, prefix).await?;
     tell_at(stage, seed::MERCHANT, None).await?;
-    Ok(median_ratio(ours.iter().zip(&other)))
+    Ok(Standing::of(&ours, &other))
 }
 
 /// A merchant whose endpoint refuses connections, with as many events.

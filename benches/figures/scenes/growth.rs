@@ -7,7 +7,7 @@
 use sqlx::{Connection, PgConnection};
 
 use crate::stage::Stage;
-use crate::table::{Target, median_ratio};
+use crate::table::{Standing, Target};
 use crate::{Failure, seed};
 
 use super::requests::{self, PAY_URL, SETTLE, WEBHOOK};
@@ -18,8 +18,8 @@ const CHUNK: i32 = 500_000;
 /// Timers that wait.
 const TIMEOUTS: i32 = 1_000_000;
 
-/// Figures by name.
-type Rates = Vec<(&'static str, f64)>;
+/// How the service stands, by the name of the work.
+type Rates = Vec<(&'static str, Standing)>;
 
 /// The rates with so many paid orders in the tables, and what a shop has beside them, over those without them.
 pub async fn of_tables(stage: &mut Stage) -> Result<(), Failure> {
@@ -109,7 +109,11 @@ async fn in_twos(
 
 fn note(stage: &mut Stage, what: &str, before: Rates, after: &Rates, target: Target) {
     for ((name, before), (_, after)) in before.into_iter().zip(after) {
-        stage.table.value(&format!("{name} {what}"), after / before, "times", target);
+        println!(
+            "  {name}: {:.0} a second beside {:.0}, and {what} {:.0} beside {:.0}",
+            before.ours, before.other, after.ours, after.other
+        );
+        stage.table.value(&format!("{name} {what}"), after.ratio / before.ratio, "times", target);
     }
 }
 
@@ -118,7 +122,8 @@ async fn rates(stage: &mut Stage, prefix: &str) -> Result<Rates, Failure> {
     let mut rates = Vec::new();
     for scene in [PAY_URL, WEBHOOK, SETTLE] {
         let samples = requests::samples(stage, &scene, &format!("{prefix}{}_", scene.name)).await?;
-        rates.push((scene.name, median_ratio(samples.iter().map(|(ours, other)| (ours, other)))));
+        let (ours, other): (Vec<_>, Vec<_>) = samples.into_iter().unzip();
+        rates.push((scene.name, Standing::of(&ours, &other)));
     }
     rates.push(("usage", usage::rate(stage, prefix).await?));
     rates.push(("refunds", refunds::rate(stage, prefix).await?));

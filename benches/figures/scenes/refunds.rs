@@ -18,7 +18,7 @@ use crate::load::{self, Order, Run};
 use crate::profile::{Profile, Spent};
 use crate::service::Service;
 use crate::stage::Stage;
-use crate::table::{Sample, Target, median_ratio};
+use crate::table::{Sample, Standing, Target};
 use crate::{Failure, seed};
 
 const CLIENTS: usize = 32;
@@ -52,9 +52,9 @@ pub async fn driven(stage: &mut Stage) -> Result<(), Failure> {
 }
 
 /// How those that are asked for stand beside their equivalent.
-pub async fn rate(stage: &mut Stage, prefix: &str) -> Result<f64, Failure> {
+pub async fn rate(stage: &mut Stage, prefix: &str) -> Result<Standing, Failure> {
     let Rounds { asked, other, .. } = rounds(stage, prefix).await?;
-    Ok(median_ratio(asked.iter().zip(&other)))
+    Ok(Standing::of(&asked, &other))
 }
 
 /// How many are asked of these instances in a second, while they drive them to their ends.

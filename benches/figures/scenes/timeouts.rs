@@ -10,7 +10,7 @@ use crate::pgbench::BATCH_WINDOW;
 use crate::profile::{Profile, Spent};
 use crate::seed::{self, MERCHANT, Orders, SKUS};
 use crate::stage::Stage;
-use crate::table::{Sample, Target, median, median_ratio};
+use crate::table::{Sample, Standing, Target, median};
 use crate::{Failure, load};
 
 /// Clients of the batches on the other side, and orders of each batch.
@@ -37,9 +37,9 @@ pub async fn all_at_once(stage: &mut Stage) -> Result<(), Failure> {
 }
 
 /// How their closing stands beside its equivalent.
-pub async fn rate(stage: &mut Stage, prefix: &str) -> Result<f64, Failure> {
+pub async fn rate(stage: &mut Stage, prefix: &str) -> Result<Standing, Failure> {
     let (ours, other) = rounds(stage, &format!("{prefix}due"), &mut Profile::default()).await?;
-    Ok(median_ratio(ours.iter().zip(&other)))
+    Ok(Standing::of(&ours, &other))
 }
 
 /// Our rates and those of the other side, in turns.

@@ -10,7 +10,7 @@ use crate::load::{self, Order, Run};
 use crate::profile::{Profile, Spent};
 use crate::service::Service;
 use crate::stage::Stage;
-use crate::table::{Sample, Target, median_ratio};
+use crate::table::{Sample, Standing, Target};
 use crate::{Failure, seed};
 
 /// Clients, and what is to be reached with them.
@@ -38,10 +38,10 @@ pub async fn hold_and_confirm(stage: &mut Stage) -> Result<(), Failure> {
 }
 
 /// How pairs of 32 clients stand beside their equivalent.
-pub async fn rate(stage: &mut Stage, prefix: &str) -> Result<f64, Failure> {
+pub async fn rate(stage: &mut Stage, prefix: &str) -> Result<Standing, Failure> {
     prepare(stage).await?;
     let (ours, other) = rounds(stage, prefix, CROWDS[0].0, &mut Profile::default()).await?;
-    Ok(median_ratio(ours.iter().zip(&other)))
+    Ok(Standing::of(&ours, &other))
 }
 
 /// Users with money and what they spend it on, once.
