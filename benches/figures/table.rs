@@ -48,8 +48,8 @@ pub fn median(values: impl IntoIterator<Item = f64>) -> f64 {
 }
 
 /// The median of our rates over those of the other side, round by round.
-fn median_ratio<'a>(rounds: impl IntoIterator<Item = (&'a Sample, &'a Sample)>) -> f64 {
-    median(rounds.into_iter().map(|(ours, other)| ours.per_second / other.per_second))
+fn median_ratio(ours: &[Sample], other: &[Sample]) -> f64 {
+    median(ours.iter().zip(other).map(|(ours, other)| ours.per_second / other.per_second))
 }
 
 /// How we stand beside the other side: the medians of both, in a second, and that of their ratios.
@@ -64,7 +64,7 @@ impl Standing {
     /// Of rounds of both.
     pub fn of(ours: &[Sample], other: &[Sample]) -> Self {
         let [of_ours, of_other] = [ours, other].map(|side| medians(side).per_second);
-        Self { ours: of_ours, other: of_other, ratio: median_ratio(ours.iter().zip(other)) }
+        Self { ours: of_ours, other: of_other, ratio: median_ratio(ours, other) }
     }
 }
 
@@ -108,7 +108,7 @@ impl Table {
     /// A rate of the service over that of its equivalent, from runs that took turns.
     pub fn ratio(&mut self, figure: &str, clients: usize, ours: &[Sample], other: &[Sample], target: Target) {
         // Round by round: both sides of a round had the same machine.
-        let ratio = median_ratio(ours.iter().zip(other));
+        let ratio = median_ratio(ours, other);
         let (ours, other) = (medians(ours), medians(other));
         let (wanted, verdict) = target.words(ratio);
         let line = format!(

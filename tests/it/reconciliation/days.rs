@@ -241,19 +241,39 @@ async fn what_one_day_lists_no_longer_and_the_next_one_lists_is_the_next_one_s()
     app.end().await;
 }
 
+/// A day with money at noon and two minutes before its end, and the one behind it; gives both, and the channel's number of
+/// what came late.
+async fn with_late_money(app: &TestApp) -> (Date, Date, String) {
+    let day = app.wait_for_ten();
+    paid(app, "NOON").await;
+    app.clock.advance(Duration::from_secs(14 * 3600 - 120));
+    let (_, late) = paid(app, "LATE").await;
+    app.clock.advance(Duration::from_secs(12 * 3600));
+    paid(app, "NEXT").await;
+    app.sleep_over();
+    (day, day.next_day().expect("a day"), late)
+}
+
+/// The lines of a day's statement that lacks one payment.
+async fn without(app: &TestApp, day: Date, channel_id: &str) -> Vec<Line> {
+    let mut lines = app.book_lines(day).await;
+    lines.retain(|line| line.channel_id != channel_id);
+    lines
+}
+
+/// More than a month, with its duties.
+async fn let_weeks_go_by(app: &TestApp) {
+    for days in [9, 30] {
+        app.clock.advance(Duration::from_secs(days * 86_400));
+        app.run_until_idle().await;
+    }
+}
+
 #[tokio::test]
 async fn what_two_days_miss_is_missed_by_the_one_that_is_compared_last() {
     let app = start("safe").await;
-    let day = app.wait_for_ten();
-    let next = day.next_day().expect("a day");
-    paid(&app, "NOON").await;
-    app.clock.advance(Duration::from_secs(14 * 3600 - 120));
-    let (_, late) = paid(&app, "LATE").await;
-    app.clock.advance(Duration::from_secs(12 * 3600));
-    paid(&app, "NEXT").await;
-    app.sleep_over();
-    let mut own = app.book_lines(day).await;
-    own.retain(|line| line.channel_id != late);
+    let (day, next, late) = with_late_money(&app).await;
+    let own = without(&app, day, &late).await;
     let compare = async |day, file: &str| {
         let run = app.reconcile_file("sandbox", day, file.as_bytes()).await;
         assert_explained(&run);
@@ -291,16 +311,8 @@ async fn lines_and_files_are_forgotten_and_differences_are_not() {
 #[tokio::test]
 async fn the_last_minutes_of_a_day_are_missed_also_when_the_next_statement_comes_weeks_later() {
     let app = start("safe").await;
-    let day = app.wait_for_ten();
-    let next = day.next_day().expect("a day");
-    paid(&app, "NOON").await;
-    app.clock.advance(Duration::from_secs(14 * 3600 - 120));
-    let (_, late) = paid(&app, "LATE").await;
-    app.clock.advance(Duration::from_secs(12 * 3600));
-    paid(&app, "NEXT").await;
-    app.sleep_over();
-    let mut own = app.book_lines(day).await;
-    own.retain(|line| line.channel_id != late);
+    let (day, next, late) = with_late_money(&app).await;
+    let own = without(&app, day, &late).await;
     let behind = sandbox_csv(next, &app.book_lines(next).await);
     let run = app.reconcile_file("sandbox", day, sandbox_csv(day, &own).as_bytes()).await;
     assert_eq!(run["differences"], json!({}), "the next day answers for it");
@@ -308,10 +320,7 @@ async fn the_last_minutes_of_a_day_are_missed_also_when_the_next_statement_comes
     let cut = &behind[..behind.len() / 2];
     let refused = app.reconcile_file("sandbox", next, cut.as_bytes()).await;
     assert_eq!(refused["status"], "OPEN", "{refused:#}");
-    for days in [9, 30] {
-        app.clock.advance(Duration::from_secs(days * 86_400));
-        app.run_until_idle().await;
-    }
+    let_weeks_go_by(&app).await;
     assert_eq!(app.count("statement_lines").await, 1, "those of the day before");
     let run = app.reconcile_file("sandbox", next, behind.as_bytes()).await;
     assert_explained(&run);
@@ -332,19 +341,10 @@ async fn the_last_minutes_of_a_day_are_missed_also_when_the_next_statement_comes
 #[tokio::test]
 async fn the_last_minutes_of_a_day_are_missed_also_when_its_own_statement_comes_weeks_later() {
     let app = start("safe").await;
-    let day = app.wait_for_ten();
-    let next = day.next_day().expect("a day");
-    paid(&app, "NOON").await;
-    app.clock.advance(Duration::from_secs(14 * 3600 - 120));
-    let (_, late) = paid(&app, "LATE").await;
-    app.clock.advance(Duration::from_secs(12 * 3600));
-    paid(&app, "NEXT").await;
-    app.sleep_over();
+    let (day, next, late) = with_late_money(&app).await;
     paid(&app, "LAST").await;
     app.sleep_over();
-    let mut own = app.book_lines(day).await;
-    own.retain(|line| line.channel_id != late);
-    let own = sandbox_csv(day, &own);
+    let own = sandbox_csv(day, &without(&app, day, &late).await);
     let refused = app.reconcile_file("sandbox", day, &own.as_bytes()[..own.len() / 2]).await;
     assert_eq!(refused["status"], "OPEN", "{refused:#}");
     for beside in [next, next.next_day().expect("a day")] {
@@ -352,10 +352,7 @@ async fn the_last_minutes_of_a_day_are_missed_also_when_its_own_statement_comes_
         let run = app.reconcile_file("sandbox", beside, file.as_bytes()).await;
         assert_eq!((&run["status"], &run["differences"]), (&json!("DONE"), &json!({})));
     }
-    for days in [9, 30] {
-        app.clock.advance(Duration::from_secs(days * 86_400));
-        app.run_until_idle().await;
-    }
+    let_weeks_go_by(&app).await;
     let run = app.reconcile_file("sandbox", day, own.as_bytes()).await;
     assert_explained(&run);
     assert_eq!(
