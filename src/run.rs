@@ -18,11 +18,11 @@ use crate::http::{self, Door, Edge, Readiness};
 use crate::ids::Ids;
 use crate::infra::clock::Clock;
 use crate::infra::db::{Db, DbError};
-use crate::infra::descriptors;
 use crate::infra::duty::Duty;
 use crate::infra::http_client;
 use crate::infra::served::Serving;
 use crate::infra::telemetry;
+use crate::infra::{descriptors, memory};
 use crate::reconciliation;
 use crate::workers;
 
@@ -138,6 +138,7 @@ pub async fn open(mut config: Config, roles: Roles, clock: Clock, ids: Ids) -> R
     let addr = listener.local_addr().map_err(|error| StartError::Bind(bind, error))?;
     let public_url = config.http.public_url.get_or_insert_with(|| format!("http://{addr}")).clone();
 
+    memory::in_small_pages();
     let max_connections = descriptors::room_for(config.http.max_connections);
     let (app, gateway) = assemble(config, roles, clock, ids, &public_url)?;
     let (readiness, stopping, duties) = (Readiness::default(), CancellationToken::new(), TaskTracker::new());

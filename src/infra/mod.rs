@@ -16,6 +16,7 @@ pub mod http_client;
 pub mod lease;
 pub mod lock;
 pub mod low_water;
+pub mod memory;
 pub(crate) mod numeric;
 pub mod outside;
 pub(crate) mod panics;
