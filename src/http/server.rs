@@ -1,9 +1,10 @@
 //! The HTTP server: hyper's own connection builder, because `axum::serve` never closes a half-sent header.
 //!
 //! Always true: a connection that has not sent a whole header in time ([`patience`]), be it silent or dripping, is
-//! closed, and so is one that takes in next to nothing of its answer for [`UNREAD_DEADLINE`]. One that is idle between requests
-//! is kept for long while fewer than half of the connections that there may be are open. Those above all of them wait in
-//! the kernel's queue until one ends, which those deadlines make soon. A stop lets the requests under way end.
+//! closed when it is its turn ([`crowd`]), and so is one that takes in next to nothing of its answer for
+//! [`UNREAD_DEADLINE`]. One that is idle between requests is kept for long while fewer than half of the connections that
+//! there may be are open. Those above all of them wait in the kernel's queue until one ends, which those deadlines make
+//! soon. A stop lets the requests under way end.
 
 use std::io;
 use std::net::SocketAddr;
@@ -18,14 +19,16 @@ use hyper::service::service_fn;
 use hyper_util::rt::TokioIo;
 use socket2::SockRef;
 use tokio::net::{TcpListener, TcpSocket, TcpStream};
-use tokio::sync::{OwnedSemaphorePermit, Semaphore};
+use tokio::sync::OwnedSemaphorePermit;
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
 
 use super::door::Door;
 
+mod crowd;
 mod patience;
 
+use crowd::Crowd;
 use patience::{Answer, Noted, Progress};
 
 /// Longest wait for a peer to take in what was sent to it; the kernel closes the connection then.
@@ -63,11 +66,10 @@ pub(super) async fn serve(
     max_connections: usize,
     stopping: CancellationToken,
 ) {
-    let (connections, places) = (TaskTracker::new(), Arc::new(Semaphore::new(max_connections)));
-    while let Some(Some((stream, place))) = stopping.run_until_cancelled(accept(&listener, &places)).await {
-        let (places, door, stopping) = (Arc::clone(&places), door.clone(), stopping.clone());
-        let is_crowded = move || places.available_permits() < max_connections / 2;
-        connections.spawn(serve_connection(stream, place, door, is_crowded, stopping));
+    let (connections, crowd) = (TaskTracker::new(), Crowd::of(max_connections));
+    while let Some(Some((stream, place))) = stopping.run_until_cancelled(accept(&listener, &crowd)).await {
+        let (crowd, door, stopping) = (Arc::clone(&crowd), door.clone(), stopping.clone());
+        connections.spawn(serve_connection(stream, place, door, crowd, stopping));
     }
     drop(listener);
     connections.close();
@@ -75,12 +77,8 @@ pub(super) async fn serve(
 }
 
 /// The next connection, once there is a place for it.
-async fn accept(
-    listener: &TcpListener,
-    places: &Arc<Semaphore>,
-) -> Option<(TcpStream, OwnedSemaphorePermit)> {
-    // Nobody closes the semaphore.
-    let place = Arc::clone(places).acquire_owned().await.ok()?;
+async fn accept(listener: &TcpListener, crowd: &Crowd) -> Option<(TcpStream, OwnedSemaphorePermit)> {
+    let place = crowd.place().await?;
     loop {
         match listener.accept().await {
             Ok((stream, _peer)) => return Some((stream, place)),
@@ -96,12 +94,12 @@ async fn serve_connection(
     stream: TcpStream,
     place: OwnedSemaphorePermit,
     door: Door,
-    is_crowded: impl Fn() -> bool,
+    crowd: Arc<Crowd>,
     stopping: CancellationToken,
 ) {
     let open = metrics::gauge!("payonce_http_connections");
     open.increment(1.0);
-    if let Err(error) = serve_stream(stream, door, is_crowded, stopping).await {
+    if let Err(error) = serve_stream(stream, door, &crowd, stopping).await {
         tracing::debug!(%error, "a connection ended early");
     }
     open.decrement(1.0);
@@ -111,7 +109,7 @@ async fn serve_connection(
 async fn serve_stream(
     stream: TcpStream,
     door: Door,
-    is_crowded: impl Fn() -> bool,
+    crowd: &Crowd,
     stopping: CancellationToken,
 ) -> Result<(), hyper::Error> {
     set_options(&stream);
@@ -124,10 +122,10 @@ async fn serve_stream(
         .max_headers(MAX_HEADERS)
         .max_buf_size(MAX_HEADER_BYTES)
         .serve_connection(TokioIo::new(Noted { stream, progress: Arc::clone(&progress) }), service);
-    let driven = progress.drive(&mut connection, &is_crowded);
+    let driven = progress.drive(&mut connection, crowd);
     let Some(driven) = stopping.run_until_cancelled(driven).await else {
         Pin::new(&mut connection).graceful_shutdown();
-        return progress.drive(&mut connection, is_crowded).await.unwrap_or(Ok(()));
+        return progress.drive(&mut connection, crowd).await.unwrap_or(Ok(()));
     };
     // Who let the time run out was told nothing.
     let Some(ended) = driven else { return Ok(()) };

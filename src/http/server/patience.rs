@@ -19,6 +19,8 @@ use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 use tokio::net::TcpStream;
 use tokio::time::{Instant, sleep_until};
 
+use super::crowd::Crowd;
+
 /// Longest wait for a whole request header, from its first byte on, and after the connection was made.
 pub(super) const HEADER: Duration = Duration::from_secs(2);
 /// Longest wait for the next request: longer than a balancer or a proxy keeps its own connections (60 s, by their
@@ -105,28 +107,44 @@ impl Progress {
         Some(step.since + time)
     }
 
+    /// When it is sent away, its time being over: who never came to the point, when it is its turn; who rests, on time,
+    /// because the end of that time was chosen ([`IDLE_IN_A_CROWD`]).
+    fn leaves_at(&self, crowd: &Crowd, now: Instant) -> Instant {
+        match self.step().at {
+            At::Beginning | At::Header => crowd.turn(now),
+            At::Request | At::Blocked | At::Idle => now,
+        }
+    }
+
     /// Drives a connection to its end; nothing where it kept us waiting for too long.
     pub(super) async fn drive<C: Future + Unpin>(
         &self,
         connection: &mut C,
-        is_crowded: impl Fn() -> bool,
+        crowd: &Crowd,
     ) -> Option<C::Output> {
         let mut alarm = pin!(sleep_until(Instant::now() + HEADER));
+        let mut turn = None;
         poll_fn(|context| {
             if let Poll::Ready(ended) = Pin::new(&mut *connection).poll(context) {
                 return Poll::Ready(Some(ended));
             }
             // Most of the time the end has only moved away: that is looked at when the alarm rings, which is soon.
-            if let Some(ends_at) = self.ends_at(is_crowded())
+            if let Some(ends_at) = self.ends_at(crowd.is_large())
                 && ends_at < alarm.deadline()
             {
                 alarm.as_mut().reset(ends_at);
             }
             while alarm.as_mut().poll(context).is_ready() {
-                let (now, ends_at) = (Instant::now(), self.ends_at(is_crowded()));
+                let (now, ends_at) = (Instant::now(), self.ends_at(crowd.is_large()));
                 if ends_at.is_some_and(|ends_at| ends_at <= now) {
-                    return Poll::Ready(None);
+                    let leaves_at = *turn.get_or_insert_with(|| self.leaves_at(crowd, now));
+                    if leaves_at <= now {
+                        return Poll::Ready(None);
+                    }
+                    alarm.as_mut().reset(leaves_at);
+                    continue;
                 }
+                turn = None;
                 // A crowd may come meanwhile.
                 let look_again = now + IDLE_IN_A_CROWD;
                 alarm.as_mut().reset(ends_at.map_or(look_again, |ends_at| ends_at.min(look_again)));
@@ -286,9 +304,11 @@ mod tests {
     #[tokio::test]
     async fn who_keeps_silent_is_left_when_the_time_is_over_and_no_sooner() {
         let progress = Progress::begin();
+        let (few, many) = (Crowd::of(2), Crowd::of(2));
+        let _two = (many.place().await, many.place().await);
         let began = Instant::now();
         let mut silent = std::future::pending::<()>();
-        assert_eq!(progress.drive(&mut silent, || false).await, None);
+        assert_eq!(progress.drive(&mut silent, &few).await, None);
         assert!((HEADER..2 * HEADER).contains(&began.elapsed()), "{:?}", began.elapsed());
 
         let request = progress.carry_out();
@@ -298,7 +318,7 @@ mod tests {
             std::future::pending::<()>().await;
         });
         let began = Instant::now();
-        assert_eq!(progress.drive(&mut answers, || true).await, None);
+        assert_eq!(progress.drive(&mut answers, &many).await, None);
         let least = HEADER + SECOND + IDLE_IN_A_CROWD;
         assert!((least..2 * least).contains(&began.elapsed()), "{:?}", began.elapsed());
 
@@ -313,8 +333,36 @@ mod tests {
         drop(one);
         assert_eq!(progress.step().at, At::Request, "of the next one");
         drop(next);
-        assert_eq!(progress.drive(&mut heard, || false).await, None);
+        assert_eq!(progress.drive(&mut heard, &few).await, None);
         assert!((SECOND + HEADER..IDLE).contains(&began.elapsed()), "{:?}", began.elapsed());
-        assert_eq!(progress.drive(&mut std::future::ready(7), || false).await, Some(7));
+        assert_eq!(progress.drive(&mut std::future::ready(7), &few).await, Some(7));
+    }
+
+    #[tokio::test]
+    async fn of_many_whose_time_is_over_one_leaves_behind_the_others_and_who_asks_meanwhile_is_served() {
+        let crowd = Crowd::of(2);
+        // Thousands run out of time just before them.
+        let others = async {
+            tokio::time::sleep(HEADER - SECOND / 5).await;
+            for _ in 0..10_000 {
+                crowd.turn(Instant::now());
+            }
+        };
+        let (silent, late) = (Progress::begin(), Progress::begin());
+        let began = Instant::now();
+        let silence = async {
+            let left = silent.drive(&mut std::future::pending::<()>(), &crowd).await;
+            (left, began.elapsed())
+        };
+        let mut asks = Box::pin(async {
+            tokio::time::sleep(HEADER + SECOND / 5).await;
+            let request = late.carry_out();
+            tokio::time::sleep(SECOND).await;
+            drop(request);
+            7
+        });
+        let (silence, late, ()) = tokio::join!(silence, late.drive(&mut asks, &crowd), others);
+        assert_eq!((silence.0, late), (None, Some(7)));
+        assert!((HEADER + SECOND / 2..2 * HEADER).contains(&silence.1), "{silence:?}");
     }
 }

@@ -99,7 +99,7 @@ async fn wave(shop: &Shop, service: &Service, name: &str, manners: &[Manner], si
         let mut peak = service.usage();
         while !is_over.get() {
             let now = service.usage();
-            peak = Usage { memory: peak.memory.max(now.memory), files: peak.files.max(now.files) };
+            peak = Usage { memory: peak.memory.max(now.memory), files: peak.files.max(now.files), ..now };
             sleep(Duration::from_millis(50)).await;
         }
         peak
@@ -122,6 +122,7 @@ async fn five_thousand_half_open_connections_are_closed_and_customers_are_served
     let service = shop.start(shop.command("ulimit -S -n 1024")).await;
     sell(&shop, &service, "first").await;
     let before = service.usage();
+    assert!(!before.has_huge_pages, "each of a crowd would wait for the kernel to clear 2 MiB at a time");
     let size = descriptors::room_for(CROWD);
     let crowd = u64::try_from(size).expect("small");
     let mut first: Option<Usage> = None;

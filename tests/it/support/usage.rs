@@ -7,15 +7,20 @@ pub struct Usage {
     pub memory: u64,
     /// Open file descriptors.
     pub files: usize,
+    /// Whether the kernel may give it huge pages.
+    pub has_huge_pages: bool,
 }
 
 impl Usage {
     pub fn of(process: u32) -> Self {
         let status = std::fs::read_to_string(format!("/proc/{process}/status")).expect("a process");
-        let resident = status.lines().find_map(|line| line.strip_prefix("VmRSS:")).expect("its memory");
+        let of = |name: &str| status.lines().find_map(|line| line.strip_prefix(name));
+        let resident = of("VmRSS:").expect("its memory");
         let memory = resident.trim().trim_end_matches(" kB").parse().expect("a number");
         let files = std::fs::read_dir(format!("/proc/{process}/fd")).expect("its files").count();
-        Self { memory, files }
+        // Older kernels do not tell.
+        let has_huge_pages = of("THP_enabled:").is_some_and(|enabled| enabled.trim() == "1");
+        Self { memory, files, has_huge_pages }
     }
 
     /// KiB that came to it since.
