@@ -1,10 +1,10 @@
 //! The HTTP server: hyper's own connection builder, because `axum::serve` never closes a half-sent header.
 //!
 //! Always true: a connection that has not sent a whole header in time ([`patience`]), be it silent or dripping, is
-//! closed when it is its turn ([`crowd`]), and so is one that takes in next to nothing of its answer for
-//! [`UNREAD_DEADLINE`]. One that is idle between requests is kept for long while fewer than half of the connections that
-//! there may be are open. Those above all of them wait in the kernel's queue until one ends, which those deadlines make
-//! soon. A stop lets the requests under way end.
+//! closed, one after the other where they are many ([`crowd`]). One that takes in next to nothing of its answer for
+//! [`UNREAD_DEADLINE`] is closed, too. One that is idle between requests is kept for long while fewer than half of the
+//! connections that there may be are open. Those above all of them wait in the kernel's queue until one ends, which those
+//! deadlines make soon. A stop lets the requests under way end.
 
 use std::io;
 use std::net::SocketAddr;

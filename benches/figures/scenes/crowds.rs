@@ -72,32 +72,47 @@ pub async fn storm_on_one_order(stage: &mut Stage) -> Result<(), Failure> {
 }
 
 /// Requests on other orders while thousands of sockets are open that never end their headers, until the last of them
-/// has been closed, over the same without them. The two take turns, because a disk of its own accord makes one request
-/// of a hundred slow, more in one second than in the next.
+/// has been closed, over the same without them; and how long the first of them waits, whose connection comes behind those
+/// thousands, which came as fast as they could. The two take turns, each first as often as the other, because a disk of
+/// its own accord makes one request of a hundred slow, more in one second than in the next.
 pub async fn others_beside_half_open(stage: &mut Stage) -> Result<(), Failure> {
-    let (mut beside, mut alone) = (Vec::new(), Vec::new());
+    let (mut beside, mut alone, mut newcomers) = (Vec::new(), Vec::new(), Vec::new());
     for turn in 0..stage.settings.rounds * TURNS {
-        let prefix = format!("clear{turn}_");
-        seed::fresh_orders(&stage.database_url, stage.clock.now(), &prefix, MEANWHILE).await?;
-        alone.append(&mut others(stage, &prefix, MEANWHILE).await?);
-
-        let prefix = format!("choked{turn}_");
-        seed::fresh_orders(&stage.database_url, stage.clock.now(), &prefix, MEANWHILE).await?;
-        let mut half_open = Vec::new();
-        for _ in 0..HALF_OPEN {
-            let mut socket = TcpStream::connect(stage.service.addr).await?;
-            socket.write_all(b"POST /pay/url HTTP/1.1\r\nHost: b").await?;
-            half_open.push(socket);
+        let prefixes = ["clear", "choked"].map(|side| format!("{side}{turn}_"));
+        for prefix in &prefixes {
+            seed::fresh_orders(&stage.database_url, stage.clock.now(), prefix, MEANWHILE).await?;
         }
-        beside.append(&mut others(stage, &prefix, MEANWHILE).await?);
+        let [clear, choked] = &prefixes;
+        if turn % 2 == 0 {
+            alone.append(&mut others(stage, clear, MEANWHILE).await?);
+        }
+        let half_open = half_open(stage.service.addr).await?;
+        let latencies = others(stage, choked, MEANWHILE).await?;
         drop(half_open);
+        newcomers.extend(latencies.first().map(|micros| f64::from(*micros) / 1000.0));
+        beside.extend(latencies);
+        if turn % 2 == 1 {
+            alone.append(&mut others(stage, clear, MEANWHILE).await?);
+        }
     }
     let [beside, alone] = [beside, alone].map(|mut latencies| sample(&mut latencies));
     let figure = format!("of others beside {HALF_OPEN} half-open sockets, over none");
     let (p50, p99) = (beside.p50_ms / alone.p50_ms, beside.p99_ms / alone.p99_ms);
     stage.table.value(&format!("p50 {figure}"), p50, "times", Target::Information);
     stage.table.value(&format!("p99 {figure}"), p99, "times", Target::Most(1.2));
+    let figure = format!("first answer on a connection behind {HALF_OPEN} that just came, p50");
+    stage.table.value(&figure, median(newcomers), "ms", Target::Information);
     Ok(())
+}
+
+async fn half_open(addr: SocketAddr) -> Result<Vec<TcpStream>, Failure> {
+    let mut sockets = Vec::new();
+    for _ in 0..HALF_OPEN {
+        let mut socket = TcpStream::connect(addr).await?;
+        socket.write_all(b"POST /pay/url HTTP/1.1\r\nHost: b").await?;
+        sockets.push(socket);
+    }
+    Ok(sockets)
 }
 
 /// Requests on other orders while such crowds come, over the same without them.
@@ -174,7 +189,7 @@ async fn others(stage: &Stage, prefix: &str, count: i32) -> Result<Vec<u32>, Fai
         let started = Instant::now();
         let status = client.call(&request).await?;
         if status != 200 {
-            return Err(format!("beside a storm: a pay URL was answered with {status}").into());
+            return Err(format!("a pay URL on another order was answered with {status}").into());
         }
         latencies.push(u32::try_from(started.elapsed().as_micros())?);
     }

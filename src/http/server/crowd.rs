@@ -1,9 +1,9 @@
-//! All connections that are open: how many there may be, whether that is many, and who goes first of those that are sent
-//! away.
+//! All connections that are open: how many there may be, whether that is many, and who goes first of those that never
+//! came to the point.
 //!
 //! Thousands of strangers who came within the same moment run out of time within the same moment, too. Closing a
 //! connection takes the kernel some ten microseconds, on the thread that serves all the others: at once, that would be
-//! felt by each of them.
+//! felt by each of them. So they take turns, a few in each millisecond, which is as fine as the runtime's clock.
 
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
@@ -11,16 +11,18 @@ use std::time::Duration;
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 use tokio::time::Instant;
 
-/// Between two who are sent away.
+/// From one turn to the next, where the crowd is not so large that its last would wait too long.
 const EACH: Duration = Duration::from_micros(200);
 /// Longest wait for a turn, so that no crowd keeps its places for long.
-const LONGEST: Duration = Duration::from_secs(1);
+pub(super) const LONGEST: Duration = Duration::from_secs(1);
 
 /// The connections of one listener.
 #[derive(Debug)]
 pub(super) struct Crowd {
     most: usize,
     places: Arc<Semaphore>,
+    /// From one turn to the next.
+    each: Duration,
     next_turn: Mutex<Instant>,
 }
 
@@ -28,7 +30,8 @@ impl Crowd {
     /// Nobody, of at most so many.
     pub(super) fn of(most: usize) -> Arc<Self> {
         let (places, next_turn) = (Arc::new(Semaphore::new(most)), Mutex::new(Instant::now()));
-        Arc::new(Self { most, places, next_turn })
+        let each = EACH.min(LONGEST.div_f64(most.max(1) as f64));
+        Arc::new(Self { most, places, each, next_turn })
     }
 
     /// A place in it, once there is one.
@@ -42,11 +45,11 @@ impl Crowd {
         self.places.available_permits() < self.most / 2
     }
 
-    /// When one is sent away whose time is over: now, where nobody else is.
-    pub(super) fn turn(&self, now: Instant) -> Instant {
+    /// Takes the next turn to be sent away: now, where nobody waits.
+    pub(super) fn take_turn(&self, now: Instant) -> Instant {
         let mut next = self.next_turn.lock().unwrap_or_else(PoisonError::into_inner);
         let turn = now.max(*next).min(now + LONGEST);
-        *next = turn + EACH;
+        *next = turn + self.each;
         turn
     }
 }
@@ -55,15 +58,19 @@ impl Crowd {
 mod tests {
     use super::*;
 
-    #[tokio::test]
-    async fn one_is_sent_away_at_once_and_many_one_by_one_within_a_second() {
-        let crowd = Crowd::of(1);
-        let now = Instant::now();
-        let wait = |now| crowd.turn(now) - now;
-        assert_eq!([wait(now), wait(now), wait(now)], [Duration::ZERO, EACH, 2 * EACH]);
-        let last = (0..100_000).map(|_| wait(now)).last();
-        assert_eq!(last, Some(LONGEST));
-        let later = now + LONGEST + EACH;
-        assert_eq!([wait(later), wait(later)], [Duration::ZERO, EACH], "they are gone");
+    #[test]
+    fn one_is_sent_away_at_once_and_many_one_by_one_within_a_second() {
+        for (most, each) in [(64, EACH), (10_000, EACH / 2)] {
+            let crowd = Crowd::of(most);
+            let now = Instant::now();
+            let wait = |now| crowd.take_turn(now) - now;
+            assert_eq!([wait(now), wait(now), wait(now)], [Duration::ZERO, each, 2 * each]);
+            let longest = (3..most).map(|_| wait(now)).max();
+            assert!(longest < Some(LONGEST), "nobody has another's turn: {longest:?}");
+            let beyond = (0..10_000).map(|_| wait(now)).max();
+            assert_eq!(beyond, Some(LONGEST));
+            let later = now + LONGEST + each;
+            assert_eq!([wait(later), wait(later)], [Duration::ZERO, each], "they are gone");
+        }
     }
 }

@@ -21,7 +21,8 @@ use tokio::time::{Instant, sleep_until};
 
 use super::crowd::Crowd;
 
-/// Longest wait for a whole request header, from its first byte on, and after the connection was made.
+/// Longest wait for a whole request header, from its first byte on, and after the connection was made; who is late then
+/// takes a turn.
 pub(super) const HEADER: Duration = Duration::from_secs(2);
 /// Longest wait for the next request: longer than a balancer or a proxy keeps its own connections (60 s, by their
 /// defaults), so that it is they who close.
@@ -107,11 +108,11 @@ impl Progress {
         Some(step.since + time)
     }
 
-    /// When it is sent away, its time being over: who never came to the point, when it is its turn; who rests, on time,
-    /// because the end of that time was chosen ([`IDLE_IN_A_CROWD`]).
-    fn leaves_at(&self, crowd: &Crowd, now: Instant) -> Instant {
+    /// When it is sent away, its time being over: who rests, on time, because the end of that time was chosen
+    /// ([`IDLE_IN_A_CROWD`]); who never came to the point takes a turn.
+    fn take_leave(&self, crowd: &Crowd, now: Instant) -> Instant {
         match self.step().at {
-            At::Beginning | At::Header => crowd.turn(now),
+            At::Beginning | At::Header => crowd.take_turn(now),
             At::Request | At::Blocked | At::Idle => now,
         }
     }
@@ -128,8 +129,10 @@ impl Progress {
             if let Poll::Ready(ended) = Pin::new(&mut *connection).poll(context) {
                 return Poll::Ready(Some(ended));
             }
-            // Most of the time the end has only moved away: that is looked at when the alarm rings, which is soon.
-            if let Some(ends_at) = self.ends_at(crowd.is_large())
+            // Most of the time the end has only moved away: that is looked at when the alarm rings, which is soon, and sooner
+            // where it waits for its turn.
+            if turn.is_none()
+                && let Some(ends_at) = self.ends_at(crowd.is_large())
                 && ends_at < alarm.deadline()
             {
                 alarm.as_mut().reset(ends_at);
@@ -137,7 +140,7 @@ impl Progress {
             while alarm.as_mut().poll(context).is_ready() {
                 let (now, ends_at) = (Instant::now(), self.ends_at(crowd.is_large()));
                 if ends_at.is_some_and(|ends_at| ends_at <= now) {
-                    let leaves_at = *turn.get_or_insert_with(|| self.leaves_at(crowd, now));
+                    let leaves_at = *turn.get_or_insert_with(|| self.take_leave(crowd, now));
                     if leaves_at <= now {
                         return Poll::Ready(None);
                     }
@@ -262,6 +265,9 @@ impl AsyncWrite for Noted {
 
 #[cfg(test)]
 mod tests {
+    use std::cell::Cell;
+
+    use super::super::crowd::LONGEST;
     use super::*;
 
     const SECOND: Duration = Duration::from_secs(1);
@@ -303,10 +309,10 @@ mod tests {
 
     #[tokio::test]
     async fn who_keeps_silent_is_left_when_the_time_is_over_and_no_sooner() {
-        let progress = Progress::begin();
         let (few, many) = (Crowd::of(2), Crowd::of(2));
         let _two = (many.place().await, many.place().await);
         let began = Instant::now();
+        let progress = Progress::begin();
         let mut silent = std::future::pending::<()>();
         assert_eq!(progress.drive(&mut silent, &few).await, None);
         assert!((HEADER..2 * HEADER).contains(&began.elapsed()), "{:?}", began.elapsed());
@@ -341,19 +347,24 @@ mod tests {
     #[tokio::test]
     async fn of_many_whose_time_is_over_one_leaves_behind_the_others_and_who_asks_meanwhile_is_served() {
         let crowd = Crowd::of(2);
-        // Thousands run out of time just before them.
-        let others = async {
-            tokio::time::sleep(HEADER - SECOND / 5).await;
-            for _ in 0..10_000 {
-                crowd.turn(Instant::now());
-            }
-        };
-        let (silent, late) = (Progress::begin(), Progress::begin());
         let began = Instant::now();
-        let silence = async {
-            let left = silent.drive(&mut std::future::pending::<()>(), &crowd).await;
-            (left, began.elapsed())
-        };
+        // Thousands run out of time together with them.
+        for _ in 0..10_000 {
+            crowd.take_turn(began + HEADER);
+        }
+        let (dripping, late) = (Progress::begin(), Progress::begin());
+        let polls = Cell::new(0);
+        let mut drips = Box::pin(async {
+            let mut every = tokio::time::interval(SECOND / 5);
+            poll_fn(|context| {
+                polls.set(polls.get() + 1);
+                while every.poll_tick(context).is_ready() {
+                    dripping.hear();
+                }
+                Poll::<()>::Pending
+            })
+            .await;
+        });
         let mut asks = Box::pin(async {
             tokio::time::sleep(HEADER + SECOND / 5).await;
             let request = late.carry_out();
@@ -361,8 +372,10 @@ mod tests {
             drop(request);
             7
         });
-        let (silence, late, ()) = tokio::join!(silence, late.drive(&mut asks, &crowd), others);
-        assert_eq!((silence.0, late), (None, Some(7)));
-        assert!((HEADER + SECOND / 2..2 * HEADER).contains(&silence.1), "{silence:?}");
+        let left = async { (dripping.drive(&mut drips, &crowd).await, began.elapsed()) };
+        let (left, served) = tokio::join!(left, late.drive(&mut asks, &crowd));
+        assert_eq!((left.0, served), (None, Some(7)));
+        assert!((HEADER + LONGEST..2 * HEADER).contains(&left.1), "{left:?}");
+        assert!(polls.get() < 100, "{} looks at one who waits for its turn", polls.get());
     }
 }
