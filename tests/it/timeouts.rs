@@ -58,8 +58,7 @@ async fn workers_close_orders_on_time() {
     .await
     .expect("the lateness");
     println!("the latest of 30 timeouts came {late:.3} s after its deadline");
-    // Never early; how late is told, and judged where it is measured: a busy machine makes it seconds.
-    assert!((0.0..30.0).contains(&late), "{late} s");
+    assert!((0.0..3.0).contains(&late), "{late} s");
     assert_eq!(app.stock_of("TEA").await, (100, 0));
     assert_eq!(why(&app.find_order("T1-0").await), ("CLOSED", "TIMEOUT"));
     app.end().await;

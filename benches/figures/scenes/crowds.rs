@@ -84,24 +84,24 @@ pub async fn others_beside_half_open(stage: &mut Stage) -> Result<(), Failure> {
         }
         let [clear, choked] = &prefixes;
         if turn % 2 == 0 {
-            alone.append(&mut others(stage, clear, MEANWHILE).await?);
+            alone.extend(others(stage, clear, MEANWHILE).await?);
         }
         let half_open = half_open(stage.service.addr).await?;
         let latencies = others(stage, choked, MEANWHILE).await?;
         drop(half_open);
-        newcomers.extend(latencies.first().map(|micros| f64::from(*micros) / 1000.0));
+        newcomers.extend(latencies.first());
         beside.extend(latencies);
         if turn % 2 == 1 {
-            alone.append(&mut others(stage, clear, MEANWHILE).await?);
+            alone.extend(others(stage, clear, MEANWHILE).await?);
         }
     }
-    let [beside, alone] = [beside, alone].map(|mut latencies| sample(&mut latencies));
+    let [beside, alone, newcomers] = [beside, alone, newcomers].map(sample);
     let figure = format!("of others beside {HALF_OPEN} half-open sockets, over none");
     let (p50, p99) = (beside.p50_ms / alone.p50_ms, beside.p99_ms / alone.p99_ms);
     stage.table.value(&format!("p50 {figure}"), p50, "times", Target::Information);
     stage.table.value(&format!("p99 {figure}"), p99, "times", Target::Most(1.2));
     let figure = format!("first answer on a connection behind {HALF_OPEN} that just came, p50");
-    stage.table.value(&figure, median(newcomers), "ms", Target::Information);
+    stage.table.value(&figure, newcomers.p50_ms, "ms", Target::Information);
     Ok(())
 }
 
@@ -121,7 +121,7 @@ pub async fn others_beside_a_storm(stage: &mut Stage) -> Result<(), Failure> {
     for round in 0..stage.settings.rounds {
         let prefix = format!("calm{round}_");
         seed::fresh_orders(&stage.database_url, stage.clock.now(), &prefix, OTHERS.0).await?;
-        alone.push(sample(&mut others(stage, &prefix, OTHERS.0).await?));
+        alone.push(sample(others(stage, &prefix, OTHERS.0).await?));
 
         let prefix = format!("rough{round}_");
         seed::fresh_orders(&stage.database_url, stage.clock.now(), &prefix, 2 * OTHERS.0).await?;
@@ -129,7 +129,7 @@ pub async fn others_beside_a_storm(stage: &mut Stage) -> Result<(), Failure> {
             stage.service.addr,
             (OTHERS.0 + 1..=2 * OTHERS.0).map(|number| pay_url_request(stage, &prefix, number)).collect(),
         );
-        beside.push(sample(&mut others(stage, &prefix, OTHERS.0).await?));
+        beside.push(sample(others(stage, &prefix, OTHERS.0).await?));
         storms.end()?;
     }
     let ratios = beside.iter().zip(&alone).map(|(beside, alone)| beside.p99_ms / alone.p99_ms);
@@ -174,9 +174,9 @@ async fn storms(addr: SocketAddr, requests: Vec<Vec<u8>>) -> Result<(), Failure>
     Ok(())
 }
 
-fn sample(latencies: &mut [u32]) -> Sample {
+fn sample(mut latencies: Vec<u32>) -> Sample {
     latencies.sort_unstable();
-    Sample::new(0.0, latencies)
+    Sample::new(0.0, &latencies)
 }
 
 /// What so many requests on other orders took, each in microseconds.
