@@ -7,7 +7,7 @@ use time::{Date, Duration, OffsetDateTime};
 use super::fetch::move_on;
 use super::listed;
 use super::model::{DayEvent, Item, ItemEvent, Totals};
-use super::store::{self, Claimed, Move, Walk};
+use super::store::{self, Claimed, GoBefore, Move, Walk};
 use crate::app::App;
 use crate::channels::bills::EDGE;
 use crate::exceptions::{self, ExceptionAction};
@@ -119,25 +119,35 @@ async fn keep<T>(app: &App, mut tx: Tx, run: &Claimed, compared: Result<T, DbErr
 /// The days beside this one whose lines are here.
 struct Beside {
     others: Vec<String>,
-    earlier: Vec<String>,
+    /// Those that go before this one: the earlier ones, and the later ones that were compared before it, be it that their
+    /// statements came first.
+    before: Vec<String>,
     yesterday: Option<String>,
-    has_tomorrow: bool,
+    tomorrow: Option<String>,
 }
 
 impl Beside {
     async fn of(app: &App, run: &Claimed) -> Result<Self, DbError> {
         let days = store::neighbours(&mut app.db.conn().await?, &run.channel, run.day).await?;
-        let find =
-            |day: Option<Date>| days.iter().find(|(_, known)| Some(*known) == day).map(|(id, _)| id.clone());
-        let (yesterday, has_tomorrow) = (find(run.day.previous_day()), find(run.day.next_day()).is_some());
-        let earlier = days.iter().filter(|(_, day)| *day < run.day).map(|(id, _)| id.clone()).collect();
-        Ok(Self { others: days.into_iter().map(|(id, _)| id).collect(), earlier, yesterday, has_tomorrow })
+        let find = |wanted: Option<Date>| {
+            days.iter().find(|day| Some(day.day) == wanted).map(|day| day.reconciliation_id.clone())
+        };
+        let (yesterday, tomorrow) = (find(run.day.previous_day()), find(run.day.next_day()));
+        let before = days.iter().filter(|day| day.day < run.day || day.compared_at < run.compared_at);
+        let before = before.map(|day| day.reconciliation_id.clone()).collect();
+        let others = days.into_iter().map(|day| day.reconciliation_id).collect();
+        Ok(Self { others, before, yesterday, tomorrow })
+    }
+
+    fn go_before(&self) -> GoBefore<'_> {
+        let tomorrow = self.tomorrow.as_deref().filter(|id| self.before.iter().any(|before| before == id));
+        GoBefore { all: &self.before, yesterday: self.yesterday.as_deref(), tomorrow }
     }
 
     /// From when until when a movement that is missing there is missed by this day.
     fn answers_for(&self, run: &Claimed) -> (OffsetDateTime, OffsetDateTime) {
         let from = if self.yesterday.is_some() { run.begins_at - EDGE } else { run.begins_at };
-        (from, if self.has_tomorrow { run.ends_at } else { run.ends_at - EDGE })
+        (from, if self.tomorrow.is_some() { run.ends_at } else { run.ends_at - EDGE })
     }
 }
 
@@ -161,7 +171,7 @@ async fn compare_lines(
     now: OffsetDateTime,
 ) -> Result<(), DbError> {
     let (compared_at, recorded_until) = (run.compared_at.unwrap_or(now), recorded_until(run, now));
-    let before = (beside.yesterday.as_deref(), beside.earlier.as_slice());
+    let before = beside.go_before();
     let compared = store::compare_lines(tx, run, LINES, compared_at, recorded_until, before, now).await?;
     run.is_walked = compared.is_empty();
     for part in compared {

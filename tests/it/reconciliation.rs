@@ -23,6 +23,7 @@ mod interruptions;
 mod listed;
 mod others;
 mod reads;
+mod repeats;
 mod second_looks;
 mod speed;
 mod tries;

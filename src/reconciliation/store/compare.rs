@@ -54,6 +54,16 @@ pub(in crate::reconciliation) async fn end_of_range(
     Ok(end.fetch_optional(conn).await?.map(|row| (row.kind, row.channel_id, row.line_no)))
 }
 
+/// The days whose lines go before those of one: what they list, that one repeats.
+#[derive(Clone, Copy, Debug)]
+pub(in crate::reconciliation) struct GoBefore<'a> {
+    pub(in crate::reconciliation) all: &'a [String],
+    /// The day before, where it is here.
+    pub(in crate::reconciliation) yesterday: Option<&'a str>,
+    /// The next day, where it is one of them.
+    pub(in crate::reconciliation) tomorrow: Option<&'a str>,
+}
+
 /// Compares the next lines of the statement with ours; nothing when there are no more.
 pub(in crate::reconciliation) async fn compare_lines(
     tx: &mut Tx,
@@ -61,7 +71,7 @@ pub(in crate::reconciliation) async fn compare_lines(
     limit: i64,
     compared_at: OffsetDateTime,
     recorded_until: OffsetDateTime,
-    (yesterday, earlier): (Option<&str>, &[String]),
+    before: GoBefore<'_>,
     now: OffsetDateTime,
 ) -> Result<Vec<Compared>, DbError> {
     let conn: &mut Conn = tx;
@@ -78,12 +88,13 @@ pub(in crate::reconciliation) async fn compare_lines(
         run.begins_at,
         run.ends_at,
         recorded_until,
-        yesterday,
+        before.yesterday,
         sqlx::postgres::types::PgInterval::try_from(EDGE)
             .map_err(|e| DbError::Other(sqlx::Error::Encode(e)))?,
         now,
         run.round,
-        earlier,
+        before.all,
+        before.tomorrow,
     )
     .fetch_all(conn)
     .await?;

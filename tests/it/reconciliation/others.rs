@@ -29,7 +29,7 @@ async fn withdraw(app: &TestApp) {
     app.post("/withdrawals", out).await.expect(201);
 }
 
-async fn compare(app: &TestApp, day: Date, lines: &[Line]) -> Value {
+pub(super) async fn compare(app: &TestApp, day: Date, lines: &[Line]) -> Value {
     let run = app.reconcile_file("sandbox", day, sandbox_csv(day, lines).as_bytes()).await;
     assert_explained(&run);
     assert_eq!(run["status"], "DONE", "{run:#}");
@@ -207,53 +207,5 @@ async fn a_payment_that_is_listed_for_another_order_is_shown_to_a_person() {
     assert_eq!((&item["channel_id"], &item["action"]), (&json!(trade), &json!("ESCALATE")));
     app.run_until_idle().await;
     assert_eq!(app.status_of("B").await, "CLOSED");
-    app.end().await;
-}
-
-#[tokio::test]
-async fn a_refund_that_is_made_again_on_later_days_is_shown_each_time() {
-    let app = start("safe").await;
-    let day = app.wait_for_ten();
-    // Known here only once its day is compared: so it is of the next day here.
-    Fate::LostRefund.befall(&app, "R").await;
-    app.sleep_over();
-    let truth = app.book_lines(day).await;
-    assert_eq!(compare(&app, day, &truth).await["differences"], json!({"STATUS_DIFFERS APPLIED": 1}));
-    let made = truth.into_iter().find(|line| line.kind == "REFUND").expect("a refund");
-    for days in 1..=3 {
-        app.sleep_over();
-        let later = time::Duration::days(days);
-        let again = Line { channel_id: format!("sr_again{days}"), at: made.at + later, ..made.clone() };
-        let run = compare(&app, day + later, &[again]).await;
-        assert_eq!(run["differences"], json!({"DUPLICATE ESCALATED": 1}), "{days} days later: {run:#}");
-        assert_eq!(app.differences(&run).await[0]["channel_id"], format!("sr_again{days}"));
-    }
-    assert_eq!(app.exceptions("status=OPEN").await.len(), 3);
-    app.run_until_idle().await;
-    app.end().await;
-}
-
-#[tokio::test]
-async fn what_the_day_before_lists_already_is_there_twice() {
-    let app = start("all").await;
-    let day = app.wait_for_ten();
-    let next = day.next_day().expect("a day");
-    // Two minutes before midnight: within what the days beside each other may book for one another.
-    app.clock.advance(Duration::from_secs(14 * 3_600 - 120));
-    paid(&app, "LATE").await;
-    app.post("/refunds", json!({"refund_no": "R", "order_no": "LATE", "amount": 90})).await.expect(201);
-    app.run_until_idle().await;
-    app.clock.advance(Duration::from_secs(12 * 3_600));
-    paid(&app, "NEXT").await;
-    app.sleep_over();
-    let late = app.book_lines(day).await;
-    assert_eq!(late.len(), 2, "{late:?}");
-    assert_eq!(compare(&app, day, &late).await["differences"], json!({}));
-    let at = next.midnight().assume_utc() + Duration::from_secs(60);
-    let again = late.into_iter().map(|line| Line { at, ..line });
-    let lines: Vec<Line> = app.book_lines(next).await.into_iter().chain(again).collect();
-    let run = compare(&app, next, &lines).await;
-    assert_eq!(run["differences"], json!({"DUPLICATE ESCALATED": 2}), "{run:#}");
-    assert_eq!((app.strays("").await.len(), app.count("trades").await), (0, 2));
     app.end().await;
 }
