@@ -7,7 +7,7 @@ use time::{Date, Duration, OffsetDateTime};
 use super::fetch::move_on;
 use super::listed;
 use super::model::{DayEvent, Item, ItemEvent, Totals};
-use super::store::{self, Claimed, GoBefore, Move, Walk};
+use super::store::{self, Claimed, Move, Walk};
 use crate::app::App;
 use crate::channels::bills::EDGE;
 use crate::exceptions::{self, ExceptionAction};
@@ -119,9 +119,8 @@ async fn keep<T>(app: &App, mut tx: Tx, run: &Claimed, compared: Result<T, DbErr
 /// The days beside this one whose lines are here.
 struct Beside {
     others: Vec<String>,
-    /// Those that go before this one: the earlier ones, and the later ones that were compared before it, be it that their
-    /// statements came first.
-    before: Vec<String>,
+    earlier: Vec<String>,
+    later: Vec<String>,
     yesterday: Option<String>,
     tomorrow: Option<String>,
 }
@@ -129,19 +128,13 @@ struct Beside {
 impl Beside {
     async fn of(app: &App, run: &Claimed) -> Result<Self, DbError> {
         let days = store::neighbours(&mut app.db.conn().await?, &run.channel, run.day).await?;
-        let find = |wanted: Option<Date>| {
-            days.iter().find(|day| Some(day.day) == wanted).map(|day| day.reconciliation_id.clone())
-        };
+        let find =
+            |day: Option<Date>| days.iter().find(|(_, known)| Some(*known) == day).map(|(id, _)| id.clone());
         let (yesterday, tomorrow) = (find(run.day.previous_day()), find(run.day.next_day()));
-        let before = days.iter().filter(|day| day.day < run.day || day.compared_at < run.compared_at);
-        let before = before.map(|day| day.reconciliation_id.clone()).collect();
-        let others = days.into_iter().map(|day| day.reconciliation_id).collect();
-        Ok(Self { others, before, yesterday, tomorrow })
-    }
-
-    fn go_before(&self) -> GoBefore<'_> {
-        let tomorrow = self.tomorrow.as_deref().filter(|id| self.before.iter().any(|before| before == id));
-        GoBefore { all: &self.before, yesterday: self.yesterday.as_deref(), tomorrow }
+        let others = days.iter().map(|(id, _)| id.clone()).collect();
+        let (earlier, later): (Vec<_>, Vec<_>) = days.into_iter().partition(|(_, day)| *day < run.day);
+        let ids = |days: Vec<(String, Date)>| days.into_iter().map(|(id, _)| id).collect();
+        Ok(Self { others, earlier: ids(earlier), later: ids(later), yesterday, tomorrow })
     }
 
     /// From when until when a movement that is missing there is missed by this day.
@@ -171,7 +164,7 @@ async fn compare_lines(
     now: OffsetDateTime,
 ) -> Result<(), DbError> {
     let (compared_at, recorded_until) = (run.compared_at.unwrap_or(now), recorded_until(run, now));
-    let before = beside.go_before();
+    let before = (beside.yesterday.as_deref(), beside.earlier.as_slice());
     let compared = store::compare_lines(tx, run, LINES, compared_at, recorded_until, before, now).await?;
     run.is_walked = compared.is_empty();
     for part in compared {
@@ -225,8 +218,8 @@ async fn walk_ours(
     Ok(false)
 }
 
-/// What an earlier round found and this one did not is no difference any more. Where somebody begins the day again
-/// meanwhile, this round says nothing more.
+/// What an earlier round found and this one did not is no difference any more, and the later days that repeat what this one
+/// lists are compared again. Where somebody begins the day again meanwhile, this round says nothing more.
 async fn end(app: &App, run: &Claimed, beside: &Beside) -> Result<Batch, DutyError> {
     loop {
         let now = app.now();
@@ -241,13 +234,20 @@ async fn end(app: &App, run: &Claimed, beside: &Beside) -> Result<Batch, DutyErr
             for item in &unseen {
                 resolve(&mut tx, item, "a later comparison finds no difference", now).await?;
             }
-            Ok::<_, DbError>(Some(noted + unseen.len()))
+            let is_last = noted + unseen.len() == 0;
+            if is_last && !beside.later.is_empty() {
+                // What this day lists, a later one repeats: where its statement came first, it could not know.
+                let tomorrow = beside.tomorrow.as_deref();
+                let repeating = store::find_repeating(&mut tx, run, &beside.later, tomorrow).await?;
+                store::compare_again(&mut tx, &repeating, now).await?;
+            }
+            Ok::<_, DbError>(Some(is_last))
         }
         .await;
         match effect!("reconciliation.resolve", tx.finish(resolved).await)? {
             None => return Ok(Batch::MoreWaiting),
-            Some(0) => break,
-            Some(_) => {}
+            Some(true) => break,
+            Some(false) => {}
         }
     }
     let unexplained: i64 = run.totals.0.0.values().map(|total| total.unexplained().abs()).sum();

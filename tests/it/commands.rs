@@ -27,7 +27,7 @@ pub fn environment(database_url: &str, redis_url: &str) -> Vec<(&'static str, St
 }
 
 /// The binary in an environment of its own, and in a directory without a `.env`.
-fn payonce(arguments: &[&str], environment: &[(&'static str, String)]) -> Command {
+pub fn payonce(arguments: &[&str], environment: &[(&'static str, String)]) -> Command {
     let mut command = Command::new(env!("CARGO_BIN_EXE_payonce"));
     command.args(arguments).env_clear().envs(environment.iter().map(|(name, value)| (name, value)));
     command.current_dir(env!("CARGO_TARGET_TMPDIR")).stdin(Stdio::null()).kill_on_drop(true);

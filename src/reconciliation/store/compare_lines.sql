@@ -2,45 +2,32 @@
 --
 -- $1 day, $2 $3 $4 where the range before ended, $5 lines at most, $6 channel, $7 what came here later is not compared,
 -- $8 $9 the day's beginning and end, $10 the end of what is recorded for the day, $11 the day before, $12 how far from
--- its day a line may be booked, $13 now, $14 round, $15 the days that go before this one and whose lines are here: the
--- earlier ones, and the later ones that were compared before it, $16 the next day, where it is one of them.
+-- its day a line may be booked, $13 now, $14 round, $15 the days before whose lines are here.
 WITH chunk AS MATERIALIZED (
     SELECT line.*,
            -- The same movement twice stands side by side, also across the ranges.
            coalesce((lag(kind) OVER walk, lag(channel_id) OVER walk) = (kind, channel_id),
-                    (kind, channel_id) = ($2, $3)) AS is_second,
-           -- Where the statement of the day before or behind may list it, too.
-           at < $8::timestamptz + $12::interval OR at >= $9::timestamptz - $12::interval AS is_at_edge,
-           kind IN ('REFUND', 'REFUND_REVERSAL', 'PAYOUT') AND our_id <> '' AS has_number
+                    (kind, channel_id) = ($2, $3)) AS is_second
     FROM (SELECT * FROM statement_lines
           WHERE reconciliation_id = $1 AND (kind, channel_id, line_no) > ($2, $3, $4)
           ORDER BY kind, channel_id, line_no LIMIT $5) AS line
     WINDOW walk AS (ORDER BY kind, channel_id, line_no)
 ), known AS MATERIALIZED (
     SELECT chunk.*,
-           -- Of what several days list, one line is no repeat: that of the day which was compared first. It stays so when that
-           -- day is compared again, beside lines that are shown as its repeats.
-           CASE WHEN is_at_edge OR has_number THEN (
-               SELECT true
-               FROM (SELECT twin.* FROM statement_lines AS twin
-                     WHERE is_at_edge AND twin.kind = chunk.kind AND twin.channel_id = chunk.channel_id
-                       AND twin.reconciliation_id =
-                           CASE WHEN chunk.at < $9::timestamptz - $12::interval THEN $11 ELSE $16 END
-                     UNION ALL
-                     -- What was made twice under one number of ours has another number of theirs each time.
-                     SELECT twin.* FROM statement_lines AS twin
-                     WHERE has_number AND twin.our_id = chunk.our_id AND twin.kind <> 'PAYMENT'
-                       -- Found by our number alone: by its day a plan would read all of that day's.
-                       AND (twin.kind = chunk.kind AND twin.is_final AND twin.reconciliation_id = ANY($15::text[])) IS TRUE
-                    ) AS twin
-               WHERE $14 = 1 OR (SELECT item_id FROM reconciliation_items AS repeat
-                                 WHERE repeat.channel = $6 AND repeat.class = 'DUPLICATE' AND repeat.kind = twin.kind
-                                   AND repeat.subject = coalesce(nullif(twin.channel_id, ''), twin.our_id)
-                                   AND repeat.reconciliation_id = twin.reconciliation_id AND repeat.status <> 'RESOLVED') IS NULL
-               -- As EXISTS the planner would read all of a day's lines for every range.
+           -- As EXISTS the planner would read all of yesterday's for every range.
+           at < $8::timestamptz + $12::interval AND (
+               SELECT true FROM statement_lines AS yesterday
+               WHERE yesterday.reconciliation_id = $11 AND yesterday.kind = chunk.kind
+                 AND yesterday.channel_id = chunk.channel_id LIMIT 1) IS NOT NULL
+           -- What was made twice under one number of ours has another number of theirs each time.
+           OR CASE WHEN kind IN ('REFUND', 'REFUND_REVERSAL', 'PAYOUT') AND our_id <> '' THEN (
+               SELECT true FROM statement_lines AS twin
+               WHERE twin.our_id = chunk.our_id AND twin.kind <> 'PAYMENT'
+                 -- Found by our number alone: by its day a plan would read all of that day's.
+                 AND (twin.kind = chunk.kind AND twin.is_final AND twin.reconciliation_id = ANY($15::text[])) IS TRUE
                LIMIT 1) IS NOT NULL ELSE false END AS was_listed_before,
            is_second
-           OR CASE WHEN has_number THEN (
+           OR CASE WHEN kind IN ('REFUND', 'REFUND_REVERSAL', 'PAYOUT') AND our_id <> '' THEN (
                SELECT true FROM statement_lines AS twin
                WHERE twin.our_id = chunk.our_id AND twin.kind <> 'PAYMENT'
                  AND (twin.kind = chunk.kind AND twin.is_final AND twin.reconciliation_id = $1

@@ -140,29 +140,21 @@ pub(in crate::reconciliation) async fn delete_forgotten_lines(
     Ok(deleted.rows_affected())
 }
 
-/// Another day whose lines are all here.
-#[derive(Debug)]
-pub(in crate::reconciliation) struct Neighbour {
-    pub(in crate::reconciliation) reconciliation_id: String,
-    pub(in crate::reconciliation) day: Date,
-    /// When its lines began to be compared.
-    pub(in crate::reconciliation) compared_at: Option<OffsetDateTime>,
-}
-
 /// Other days of a channel whose lines are all here, the nearest ones.
 pub(in crate::reconciliation) async fn neighbours(
     conn: &mut Conn,
     channel: &str,
     day: Date,
-) -> Result<Vec<Neighbour>, DbError> {
-    let days = sqlx::query_as!(
-        Neighbour,
-        "SELECT reconciliation_id, day, compared_at FROM reconciliations
+) -> Result<Vec<(String, Date)>, DbError> {
+    let rows = sqlx::query!(
+        "SELECT reconciliation_id, day FROM reconciliations
          WHERE channel = $1 AND day <> $2 AND status IN ('MATCHING', 'ACTING', 'DONE')
            AND forgotten_at IS NULL
          ORDER BY abs(day - $2) LIMIT 32",
         channel,
         day,
-    );
-    Ok(days.fetch_all(conn).await?)
+    )
+    .fetch_all(conn)
+    .await?;
+    Ok(rows.into_iter().map(|row| (row.reconciliation_id, row.day)).collect())
 }

@@ -13,7 +13,7 @@ use crate::support::TestApp;
 use crate::support::statements::{Line, sandbox_csv};
 
 /// The day before, by the clock of the command: it has the machine's.
-fn yesterday() -> Date {
+pub(super) fn yesterday() -> Date {
     Clock::system().now().date().previous_day().expect("a day")
 }
 
@@ -32,14 +32,14 @@ async fn paid_on(app: &TestApp, day: Date, number: &str, is_told: bool) {
     }
 }
 
-fn file(app: &TestApp, name: &str, text: &str) -> PathBuf {
+pub(super) fn file(app: &TestApp, name: &str, text: &str) -> PathBuf {
     let database = app.database_url.rsplit('/').next().expect("a name");
     let path = PathBuf::from(env!("CARGO_TARGET_TMPDIR")).join(format!("{database}-{name}"));
     std::fs::write(&path, text).expect("a file");
     path
 }
 
-const ROLES: [&str; 4] = ["--roles", "api,workers,sandbox", "--reason", "ticket 4711"];
+pub(super) const ROLES: [&str; 4] = ["--roles", "api,workers,sandbox", "--reason", "ticket 4711"];
 
 #[tokio::test]
 async fn a_day_is_compared_from_a_terminal_with_its_totals_and_its_differences() {

@@ -1,13 +1,11 @@
 //! What moves beside payments, and what a statement has of another day: each kind of difference ends as it should.
 
-use std::time::Duration;
-
 use payonce::channels::sandbox::{FaultKind, FaultOp};
 use payonce::compensation::Lane;
 use serde_json::{Value, json};
 use time::Date;
 
-use super::{Fate, paid, start};
+use super::{paid, start};
 use crate::support::TestApp;
 use crate::support::statements::{Line, assert_explained, sandbox_csv};
 

@@ -2,11 +2,31 @@
 
 use std::time::Duration;
 
-use serde_json::json;
+use serde_json::{Value, json};
+use time::Date;
 
 use super::others::compare;
 use super::{Fate, paid, start};
+use crate::support::TestApp;
 use crate::support::statements::{Line, assert_explained, sandbox_csv};
+
+impl TestApp {
+    async fn reconciliation_of(&self, day: Date) -> String {
+        sqlx::query_scalar("SELECT reconciliation_id FROM reconciliations WHERE day = $1")
+            .bind(day)
+            .fetch_one(self.instance.app.db.pool())
+            .await
+            .expect("it was begun")
+    }
+
+    async fn differences_of(&self, ids: &[String]) -> Vec<Value> {
+        let mut differences = Vec::new();
+        for id in ids {
+            differences.push(self.reconciliation(id).await["differences"].clone());
+        }
+        differences
+    }
+}
 
 #[tokio::test]
 async fn a_refund_that_is_made_again_on_later_days_is_shown_each_time() {
@@ -59,7 +79,7 @@ async fn what_the_day_before_lists_already_is_there_twice() {
 /// A payment and two refunds that both days list, one of them under another number the second time: whichever statement
 /// comes first, and however often each is compared again.
 #[tokio::test]
-async fn of_what_two_days_list_the_one_that_is_compared_last_shows_the_repeat() {
+async fn what_the_day_before_lists_is_there_twice_also_when_its_statement_comes_later() {
     for is_late in [false, true] {
         let app = start("safe").await;
         let day = app.wait_for_ten();
@@ -79,25 +99,71 @@ async fn of_what_two_days_list_the_one_that_is_compared_last_shows_the_repeat() 
         let at = next.midnight().assume_utc() + Duration::from_secs(60);
         let mut again: Vec<Line> = truth.iter().map(|line| Line { at, ..line.clone() }).collect();
         again.iter_mut().find(|line| line.amount == 80).expect("S").channel_id = "sr_again".to_owned();
-        let mut days = [(day, truth), (next, again)];
-        if is_late {
-            days.reverse();
-        }
-        let (none, all) = (json!({}), json!({"DUPLICATE ESCALATED": 3}));
-        let expected = [&none, &all];
-        for ((day, lines), expected) in days.iter().zip(expected) {
-            assert_eq!(&compare(&app, *day, lines).await["differences"], expected, "{is_late}, {day}");
-        }
+        let days = [(day, truth), (next, again)];
+        let first = usize::from(is_late);
+        let (one, other) = (&days[first], &days[1 - first]);
+        assert_eq!(compare(&app, one.0, &one.1).await["differences"], json!({}), "nothing else is known");
+        compare(&app, other.0, &other.1).await;
+
+        let expected = [json!({}), json!({"DUPLICATE ESCALATED": 3})];
+        let shown = async || {
+            let mut shown = Vec::new();
+            for (day, _) in &days {
+                let id = app.reconciliation_of(*day).await;
+                let run = app.carry_out(&id).await;
+                assert_explained(&run);
+                shown.push(run["differences"].clone());
+            }
+            shown
+        };
+        assert_eq!(shown().await, expected, "is late: {is_late}");
         // The same bytes would not be compared again.
         for (round, nth) in [0, 1, 1, 0].into_iter().enumerate() {
             let (day, lines) = &days[nth];
             let file = sandbox_csv(*day, lines);
             let file = if round < 2 { file.replace("#end", "\"#end\"") } else { file };
-            let run = app.reconcile_file("sandbox", *day, file.as_bytes()).await;
-            assert_explained(&run);
-            assert_eq!(&run["differences"], expected[nth], "{is_late}, {day}, again: {run:#}");
+            app.reconcile_file("sandbox", *day, file.as_bytes()).await;
+            assert_eq!(shown().await, expected, "is late: {is_late}, {day} again");
         }
-        assert_eq!(app.exceptions("status=OPEN").await.len(), 3);
+        let exceptions = app.exceptions("status=OPEN").await;
+        assert_eq!(exceptions.len(), 3, "{exceptions:#?}");
+        app.run_until_idle().await;
         app.end().await;
     }
+}
+
+/// The first day's refund is made again on the second and on the fourth, and its statement comes last.
+#[tokio::test]
+async fn every_later_day_that_repeats_what_a_late_statement_lists_is_compared_again_and_no_other() {
+    let app = start("safe").await;
+    let day = app.wait_for_ten();
+    paid(&app, "A").await;
+    app.post("/refunds", json!({"refund_no": "R", "order_no": "A", "amount": 90})).await.expect(201);
+    app.run_until_idle().await;
+    let truth = app.book_lines(day).await;
+    let made = truth.iter().find(|line| line.kind == "REFUND").expect("a refund").clone();
+    let mut ids = Vec::new();
+    for days in 1..=3 {
+        app.sleep_over();
+        app.sleep_over();
+        let later = time::Duration::days(days);
+        let again = Line { channel_id: format!("sr_again{days}"), at: made.at + later, ..made.clone() };
+        let foreign = Line { kind: "OTHER".to_owned(), our_id: String::new(), ..again.clone() };
+        let run = compare(&app, day + later, &[if days == 2 { foreign } else { again }]).await;
+        ids.push(run["reconciliation_id"].as_str().expect("an id").to_owned());
+    }
+    assert_eq!(app.differences_of(&ids).await, [json!({}), json!({}), json!({"DUPLICATE ESCALATED": 1})]);
+    assert_eq!(compare(&app, day, &truth).await["differences"], json!({}));
+    for id in &ids {
+        app.carry_out(id).await;
+    }
+    let each = json!({"DUPLICATE ESCALATED": 1});
+    assert_eq!(app.differences_of(&ids).await, [each.clone(), json!({}), each]);
+    let rounds: Vec<i32> = sqlx::query_scalar("SELECT round FROM reconciliations ORDER BY day")
+        .fetch_all(app.instance.app.db.pool())
+        .await
+        .expect("rounds");
+    // The last one on behalf of each of the two before it.
+    assert_eq!(rounds, [1, 2, 1, 3]);
+    app.end().await;
 }

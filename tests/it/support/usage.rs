@@ -23,6 +23,13 @@ impl Usage {
         Self { memory, files, has_huge_pages }
     }
 
+    /// The most memory that a process ever had, in KiB; nothing once it has ended.
+    pub fn most_of(process: u32) -> Option<u64> {
+        let status = std::fs::read_to_string(format!("/proc/{process}/status")).ok()?;
+        let most = status.lines().find_map(|line| line.strip_prefix("VmHWM:"))?;
+        most.trim().trim_end_matches(" kB").parse().ok()
+    }
+
     /// KiB that came to it since.
     pub fn grown_since(&self, before: &Self) -> u64 {
         self.memory.saturating_sub(before.memory)
