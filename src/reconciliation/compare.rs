@@ -7,7 +7,7 @@ use time::{Date, Duration, OffsetDateTime};
 use super::fetch::move_on;
 use super::listed;
 use super::model::{DayEvent, Item, ItemEvent, Totals};
-use super::store::{self, Claimed, Move, Walk};
+use super::store::{self, Claimed, Days, Move, Walk};
 use crate::app::App;
 use crate::channels::bills::EDGE;
 use crate::exceptions::{self, ExceptionAction};
@@ -137,6 +137,15 @@ impl Beside {
         Ok(Self { others, earlier: ids(earlier), later: ids(later), yesterday, tomorrow })
     }
 
+    fn days(&self) -> Days<'_> {
+        Days {
+            earlier: &self.earlier,
+            later: &self.later,
+            yesterday: self.yesterday.as_deref(),
+            tomorrow: self.tomorrow.as_deref(),
+        }
+    }
+
     /// From when until when a movement that is missing there is missed by this day.
     fn answers_for(&self, run: &Claimed) -> (OffsetDateTime, OffsetDateTime) {
         let from = if self.yesterday.is_some() { run.begins_at - EDGE } else { run.begins_at };
@@ -164,8 +173,8 @@ async fn compare_lines(
     now: OffsetDateTime,
 ) -> Result<(), DbError> {
     let (compared_at, recorded_until) = (run.compared_at.unwrap_or(now), recorded_until(run, now));
-    let before = (beside.yesterday.as_deref(), beside.earlier.as_slice());
-    let compared = store::compare_lines(tx, run, LINES, compared_at, recorded_until, before, now).await?;
+    let days = beside.days();
+    let compared = store::compare_lines(tx, run, LINES, compared_at, recorded_until, days, now).await?;
     run.is_walked = compared.is_empty();
     for part in compared {
         let total = run.totals.of(part.kind, part.currency);
@@ -218,8 +227,8 @@ async fn walk_ours(
     Ok(false)
 }
 
-/// What an earlier round found and this one did not is no difference any more, and the later days that repeat what this one
-/// lists are compared again. Where somebody begins the day again meanwhile, this round says nothing more.
+/// What an earlier round found and this one did not is no difference any more. Where somebody begins the day again
+/// meanwhile, this round says nothing more.
 async fn end(app: &App, run: &Claimed, beside: &Beside) -> Result<Batch, DutyError> {
     loop {
         let now = app.now();
@@ -234,20 +243,13 @@ async fn end(app: &App, run: &Claimed, beside: &Beside) -> Result<Batch, DutyErr
             for item in &unseen {
                 resolve(&mut tx, item, "a later comparison finds no difference", now).await?;
             }
-            let is_last = noted + unseen.len() == 0;
-            if is_last && !beside.later.is_empty() {
-                // What this day lists, a later one repeats: where its statement came first, it could not know.
-                let tomorrow = beside.tomorrow.as_deref();
-                let repeating = store::find_repeating(&mut tx, run, &beside.later, tomorrow).await?;
-                store::compare_again(&mut tx, &repeating, now).await?;
-            }
-            Ok::<_, DbError>(Some(is_last))
+            Ok::<_, DbError>(Some(noted + unseen.len()))
         }
         .await;
         match effect!("reconciliation.resolve", tx.finish(resolved).await)? {
             None => return Ok(Batch::MoreWaiting),
-            Some(true) => break,
-            Some(false) => {}
+            Some(0) => break,
+            Some(_) => {}
         }
     }
     let unexplained: i64 = run.totals.0.0.values().map(|total| total.unexplained().abs()).sum();

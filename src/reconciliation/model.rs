@@ -53,8 +53,6 @@ words! {
         Finished = "FINISHED",
         /// Somebody wants it compared anew, perhaps by another statement.
         BegunAgain = "BEGUN_AGAIN",
-        /// An earlier day, whose statement was compared later, lists what this one lists, too: its lines are compared anew.
-        ComparedAgain = "COMPARED_AGAIN",
     }
 }
 
@@ -70,7 +68,6 @@ impl DayStatus {
             (S::Fetching, E::Fetched) => Some(S::Matching),
             (S::Matching, E::Matched) => Some(S::Acting),
             (S::Acting, E::Finished) => Some(S::Done),
-            (S::Matching | S::Acting | S::Done, E::ComparedAgain) => Some(S::Matching),
             _ => None,
         }
     }
@@ -352,9 +349,7 @@ mod tests {
             (S::Acting, E::Finished, S::Done),
         ];
         let begun_again = S::ALL.iter().map(|from| (*from, E::BegunAgain, S::Open));
-        let has_all_lines = [S::Matching, S::Acting, S::Done];
-        let compared_again = has_all_lines.map(|from| (from, E::ComparedAgain, S::Matching));
-        let allowed: Vec<_> = allowed.into_iter().chain(begun_again).chain(compared_again).collect();
+        let allowed: Vec<_> = allowed.into_iter().chain(begun_again).collect();
         assert_moves(S::ALL, E::ALL, &allowed, S::after);
     }
 

@@ -143,9 +143,7 @@ pub(super) const CHECKS: &[Definition] = &[
                                     AND (from_status, event, to_status) IN (
                                         ('OPEN', 'FETCH_BEGUN', 'FETCHING'), ('OPEN', 'STATEMENT_REFUSED', 'OPEN'),
                                         ('FETCHING', 'STATEMENT_REFUSED', 'OPEN'), ('FETCHING', 'FETCHED', 'MATCHING'),
-                                        ('MATCHING', 'MATCHED', 'ACTING'), ('ACTING', 'FINISHED', 'DONE'),
-                                        ('MATCHING', 'COMPARED_AGAIN', 'MATCHING'), ('ACTING', 'COMPARED_AGAIN', 'MATCHING'),
-                                        ('DONE', 'COMPARED_AGAIN', 'MATCHING'))
+                                        ('MATCHING', 'MATCHED', 'ACTING'), ('ACTING', 'FINISHED', 'DONE'))
                                     OR seq = place AND from_status IS NOT DISTINCT FROM before
                                        AND (event = 'BEGUN_AGAIN' AND to_status = 'OPEN'
                                             OR seq = 1 AND (event, to_status) = ('BEGUN', 'OPEN'))) AS is_right

@@ -11,7 +11,7 @@ use crate::reconciliation::model::{Class, Item, ItemAction, ItemStatus};
 
 /// How far from its own time the money of a charge is looked for on statements. That time is what a callback said, or when
 /// it came, which may be a month late.
-pub(super) const LISTED_WITHIN: Duration = Duration::days(35);
+const LISTED_WITHIN: Duration = Duration::days(35);
 
 /// Who was charged.
 #[derive(Debug)]

@@ -54,6 +54,15 @@ pub(in crate::reconciliation) async fn end_of_range(
     Ok(end.fetch_optional(conn).await?.map(|row| (row.kind, row.channel_id, row.line_no)))
 }
 
+/// The days beside one whose lines are here.
+#[derive(Clone, Copy, Debug)]
+pub(in crate::reconciliation) struct Days<'a> {
+    pub(in crate::reconciliation) earlier: &'a [String],
+    pub(in crate::reconciliation) later: &'a [String],
+    pub(in crate::reconciliation) yesterday: Option<&'a str>,
+    pub(in crate::reconciliation) tomorrow: Option<&'a str>,
+}
+
 /// Compares the next lines of the statement with ours; nothing when there are no more.
 pub(in crate::reconciliation) async fn compare_lines(
     tx: &mut Tx,
@@ -61,7 +70,7 @@ pub(in crate::reconciliation) async fn compare_lines(
     limit: i64,
     compared_at: OffsetDateTime,
     recorded_until: OffsetDateTime,
-    (yesterday, earlier): (Option<&str>, &[String]),
+    beside: Days<'_>,
     now: OffsetDateTime,
 ) -> Result<Vec<Compared>, DbError> {
     let conn: &mut Conn = tx;
@@ -78,54 +87,18 @@ pub(in crate::reconciliation) async fn compare_lines(
         run.begins_at,
         run.ends_at,
         recorded_until,
-        yesterday,
+        beside.yesterday,
         sqlx::postgres::types::PgInterval::try_from(EDGE)
             .map_err(|e| DbError::Other(sqlx::Error::Encode(e)))?,
         now,
         run.round,
-        earlier,
+        beside.earlier,
+        beside.later,
+        beside.tomorrow,
     )
     .fetch_all(conn)
     .await?;
     Ok(compared)
-}
-
-/// Which of the later days list what this day lists, too, so that theirs is the repeat: the same as `compare_lines` finds
-/// when it compares the later day.
-pub(in crate::reconciliation) async fn find_repeating(
-    tx: &mut Tx,
-    run: &Claimed,
-    later: &[String],
-    tomorrow: Option<&str>,
-) -> Result<Vec<String>, DbError> {
-    let conn: &mut Conn = tx;
-    let repeating = sqlx::query_scalar!(
-        r#"SELECT later.reconciliation_id AS "reconciliation_id!"
-           FROM unnest($2::text[]) AS later (reconciliation_id)
-           -- As EXISTS the planner would read all lines of the later days.
-           WHERE (SELECT true FROM statement_lines AS line
-                  WHERE line.reconciliation_id = $1 AND line.kind IN ('REFUND', 'REFUND_REVERSAL', 'PAYOUT')
-                    AND line.our_id <> '' AND line.is_final
-                    AND (SELECT true FROM statement_lines AS repeat
-                         WHERE repeat.our_id = line.our_id AND repeat.kind <> 'PAYMENT'
-                           -- Found by our number alone.
-                           AND (repeat.kind = line.kind AND repeat.reconciliation_id = later.reconciliation_id) IS TRUE
-                         LIMIT 1)
-                  LIMIT 1) IS NOT NULL
-              OR later.reconciliation_id = $3
-             AND (SELECT true FROM statement_lines AS repeat
-                  WHERE repeat.reconciliation_id = $3 AND repeat.at < $4
-                    AND (SELECT true FROM statement_lines AS line
-                         WHERE line.reconciliation_id = $1 AND line.kind = repeat.kind
-                           AND line.channel_id = repeat.channel_id LIMIT 1)
-                  LIMIT 1) IS NOT NULL
-           ORDER BY 1"#,
-        run.reconciliation_id,
-        later,
-        tomorrow,
-        run.ends_at + EDGE,
-    );
-    Ok(repeating.fetch_all(conn).await?)
 }
 
 /// A stretch of time, and what the day answers for.

@@ -2,10 +2,12 @@
 --
 -- $1 day, $2 $3 $4 where the range before ended, $5 lines at most, $6 channel, $7 what came here later is not compared,
 -- $8 $9 the day's beginning and end, $10 the end of what is recorded for the day, $11 the day before, $12 how far from
--- its day a line may be booked, $13 now, $14 round, $15 the days before whose lines are here.
+-- its day a line may be booked, $13 now, $14 round, $15 the days before whose lines are here, $16 those behind, $17 the next
+-- day.
 WITH chunk AS MATERIALIZED (
     SELECT line.*,
-           -- The same movement twice stands side by side, also across the ranges.
+           -- The same movement twice stands side by side, also across the ranges; what has no number of theirs may be another.
+           channel_id <> '' AND
            coalesce((lag(kind) OVER walk, lag(channel_id) OVER walk) = (kind, channel_id),
                     (kind, channel_id) = ($2, $3)) AS is_second
     FROM (SELECT * FROM statement_lines
@@ -15,7 +17,7 @@ WITH chunk AS MATERIALIZED (
 ), known AS MATERIALIZED (
     SELECT chunk.*,
            -- As EXISTS the planner would read all of yesterday's for every range.
-           at < $8::timestamptz + $12::interval AND (
+           channel_id <> '' AND at < $8::timestamptz + $12::interval AND (
                SELECT true FROM statement_lines AS yesterday
                WHERE yesterday.reconciliation_id = $11 AND yesterday.kind = chunk.kind
                  AND yesterday.channel_id = chunk.channel_id LIMIT 1) IS NOT NULL
@@ -85,6 +87,22 @@ WITH chunk AS MATERIALIZED (
            CASE WHEN is_counted AND NOT is_listed_again AND (is_of_day OR NOT was_listed_before) AND our_currency = currency
                 THEN our_amount END AS counted
     FROM known
+), repeated AS (
+    -- What a later day lists, too, is a repeat there. Where its statement came first, it could not know: then this day shows it.
+    SELECT 'DUPLICATE' AS class, repeat.kind, coalesce(nullif(repeat.channel_id, ''), repeat.our_id) AS subject, repeat.our_id,
+           repeat.channel_id, repeat.amount, repeat.currency, repeat.at, line.merchant_id, line.order_no, line.our_status
+    FROM classed AS line
+    CROSS JOIN LATERAL (
+        SELECT later.* FROM statement_lines AS later
+        WHERE line.kind <> 'OTHER' AND line.channel_id <> '' AND later.reconciliation_id = $17 AND later.kind = line.kind
+          AND later.channel_id = line.channel_id AND later.at < $9::timestamptz + $12::interval
+        UNION ALL
+        SELECT later.* FROM statement_lines AS later
+        WHERE line.kind IN ('REFUND', 'REFUND_REVERSAL', 'PAYOUT') AND line.our_id <> '' AND line.is_final
+          AND later.our_id = line.our_id AND later.kind <> 'PAYMENT'
+          -- Found by our number alone: by its day a plan would read all of that day's.
+          AND (later.kind = line.kind AND later.reconciliation_id = ANY($16::text[])) IS TRUE) AS repeat
+    WHERE cardinality($16::text[]) > 0
 ), found AS (
     INSERT INTO reconciliation_items AS item
         (item_id, channel, reconciliation_id, class, kind, subject, our_id, channel_id, merchant_id, order_no, ours,
@@ -115,7 +133,11 @@ WITH chunk AS MATERIALIZED (
           LEFT JOIN pay_orders AS asked
                  ON classed.kind = 'PAYMENT' AND asked.pay_order_id = classed.our_id AND asked.channel = $6
           LEFT JOIN orders ON orders.merchant_id = asked.merchant_id AND orders.order_no = asked.order_no
-          WHERE class IS NOT NULL) AS differing
+          WHERE class IS NOT NULL
+          UNION ALL
+          SELECT kind, class, our_id, channel_id, NULL, amount, our_status, currency, at, subject, merchant_id, order_no,
+                 'ESCALATE', false
+          FROM repeated) AS differing
     -- It follows the statement that is read now, but where it is carried out. What was none any more, and what a person
     -- was shown of other amounts, is decided over anew, by nobody yet; what a person dismissed stays so while the same is said
     -- of it. What another day found and finds no longer is this day's.

@@ -13,8 +13,7 @@ pub(super) use charged::{
     find_charged, find_listing, is_listed, set_listed, take_listed_charges, take_unlisted_charges,
 };
 pub(super) use compare::{
-    OtherCurrencies, Walk, compare_lines, end_of_range, find_other_currencies, find_repeating, has_ours,
-    walk_ours,
+    Days, OtherCurrencies, Walk, compare_lines, end_of_range, find_other_currencies, has_ours, walk_ours,
 };
 pub(super) use files::{delete_old_files, find_part, insert_part, measure};
 pub(super) use items::{
@@ -25,6 +24,6 @@ pub(super) use lines::{
     copy_lines, delete_forgotten_lines, delete_lines, forget_days, list_payments, neighbours,
 };
 pub(super) use runs::{
-    Claimed, Daily, NewRun, begin_again, claim, compare_again, due_days, find_of_day, insert, is_compared,
-    knows_time_zone, last_done, list, note_place, rest, set_status,
+    Claimed, Daily, NewRun, begin_again, claim, due_days, find_of_day, insert, is_compared, knows_time_zone,
+    last_done, list, note_place, rest, set_status,
 };

@@ -2,11 +2,9 @@
 
 use std::collections::BTreeMap;
 
-use sqlx::postgres::types::PgInterval;
 use sqlx::types::Json;
 use time::{Date, OffsetDateTime, Time};
 
-use super::charged::LISTED_WITHIN;
 use crate::channels::bills::{BadStatement, Fault, Format};
 use crate::infra::db::{Conn, DbError, Tx, expect_one_row};
 use crate::reconciliation::model::{DayEvent, DayStatus, Reconciliation, Source, Totals};
@@ -122,51 +120,6 @@ pub(in crate::reconciliation) async fn begin_again(
     .execute(conn)
     .await?;
     expect_one_row(&begun)
-}
-
-/// Has the lines of these days, which come in the order of their ids, compared anew. What their statements say stays as it
-/// is: who was told of what they list is not told again.
-pub(in crate::reconciliation) async fn compare_again(
-    tx: &mut Tx,
-    reconciliation_ids: &[String],
-    now: OffsetDateTime,
-) -> Result<(), DbError> {
-    if reconciliation_ids.is_empty() {
-        return Ok(());
-    }
-    let conn: &mut Conn = tx;
-    sqlx::query!(
-        "WITH known AS MATERIALIZED (
-             SELECT reconciliation_id, status FROM reconciliations
-             WHERE reconciliation_id = ANY($1) AND status IN ('MATCHING', 'ACTING', 'DONE') AND forgotten_at IS NULL
-             ORDER BY reconciliation_id FOR UPDATE
-         ), begun AS (
-             UPDATE reconciliations AS day
-             SET status = 'MATCHING', round = round + 1, after_kind = '', after_channel_id = '', after_line_no = 0,
-                 is_walked = false, walked_until = NULL, compared_at = $2, totals = '{}', attempts = 0, leased_until = $2,
-                 updated_at = $2, finished_at = NULL, version = version + 1
-             FROM known WHERE day.reconciliation_id = known.reconciliation_id
-             RETURNING day.reconciliation_id, day.round, day.channel, day.begins_at, day.ends_at, known.status
-         ), listed AS (
-             UPDATE reconciliation_items AS item SET listed_round = begun.round
-             FROM begun
-             WHERE item.class = 'MISSING_THERE' AND item.kind = 'PAYMENT' AND item.channel = begun.channel
-               AND item.at >= begun.begins_at - $4::interval AND item.at < begun.ends_at + $4::interval
-               AND item.listed_by = begun.reconciliation_id AND item.listed_round = begun.round - 1
-         )
-         INSERT INTO reconciliation_history (reconciliation_id, seq, from_status, to_status, event, created_at)
-         SELECT reconciliation_id,
-                (SELECT max(seq) + 1 FROM reconciliation_history AS h WHERE h.reconciliation_id = begun.reconciliation_id),
-                status, 'MATCHING', $3, $2
-         FROM begun",
-        reconciliation_ids,
-        now,
-        DayEvent::ComparedAgain.as_str(),
-        PgInterval::try_from(LISTED_WITHIN).map_err(|error| DbError::Other(sqlx::Error::Encode(error)))?,
-    )
-    .execute(conn)
-    .await?;
-    Ok(())
 }
 
 /// The day of a channel, locked: its id, its state, and the fingerprint of the file that it was compared with.
