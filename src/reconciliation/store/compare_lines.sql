@@ -6,8 +6,8 @@
 -- day.
 WITH chunk AS MATERIALIZED (
     SELECT line.*,
-           -- The same movement twice stands side by side, also across the ranges; what has no number of theirs may be another.
-           channel_id <> '' AND
+           -- The same movement twice stands side by side, also across the ranges; of what has a number of ours only, that counts.
+           (channel_id <> '' OR our_id = '') AND
            coalesce((lag(kind) OVER walk, lag(channel_id) OVER walk) = (kind, channel_id),
                     (kind, channel_id) = ($2, $3)) AS is_second
     FROM (SELECT * FROM statement_lines
@@ -138,6 +138,8 @@ WITH chunk AS MATERIALIZED (
           SELECT kind, class, our_id, channel_id, NULL, amount, our_status, currency, at, subject, merchant_id, order_no,
                  'ESCALATE', false
           FROM repeated) AS differing
+    -- What this day's own lines say comes first.
+    ORDER BY class, kind, subject, counted IS NULL
     -- It follows the statement that is read now, but where it is carried out. What was none any more, and what a person
     -- was shown of other amounts, is decided over anew, by nobody yet; what a person dismissed stays so while the same is said
     -- of it. What another day found and finds no longer is this day's.
