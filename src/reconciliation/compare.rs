@@ -7,7 +7,7 @@ use time::{Date, Duration, OffsetDateTime};
 use super::fetch::move_on;
 use super::listed;
 use super::model::{DayEvent, Item, ItemEvent, Totals};
-use super::store::{self, Claimed, Days, Move, Walk};
+use super::store::{self, Beside, Claimed, Move, Walk};
 use crate::app::App;
 use crate::channels::bills::EDGE;
 use crate::exceptions::{self, ExceptionAction};
@@ -116,34 +116,15 @@ async fn keep<T>(app: &App, mut tx: Tx, run: &Claimed, compared: Result<T, DbErr
     effect!("reconciliation.compare", tx.finish(kept).await)
 }
 
-/// The days beside this one whose lines are here.
-struct Beside {
-    others: Vec<String>,
-    earlier: Vec<String>,
-    later: Vec<String>,
-    yesterday: Option<String>,
-    tomorrow: Option<String>,
-}
-
 impl Beside {
     async fn of(app: &App, run: &Claimed) -> Result<Self, DbError> {
         let days = store::neighbours(&mut app.db.conn().await?, &run.channel, run.day).await?;
         let find =
             |day: Option<Date>| days.iter().find(|(_, known)| Some(*known) == day).map(|(id, _)| id.clone());
         let (yesterday, tomorrow) = (find(run.day.previous_day()), find(run.day.next_day()));
-        let others = days.iter().map(|(id, _)| id.clone()).collect();
         let (earlier, later): (Vec<_>, Vec<_>) = days.into_iter().partition(|(_, day)| *day < run.day);
         let ids = |days: Vec<(String, Date)>| days.into_iter().map(|(id, _)| id).collect();
-        Ok(Self { others, earlier: ids(earlier), later: ids(later), yesterday, tomorrow })
-    }
-
-    fn days(&self) -> Days<'_> {
-        Days {
-            earlier: &self.earlier,
-            later: &self.later,
-            yesterday: self.yesterday.as_deref(),
-            tomorrow: self.tomorrow.as_deref(),
-        }
+        Ok(Self { earlier: ids(earlier), later: ids(later), yesterday, tomorrow })
     }
 
     /// From when until when a movement that is missing there is missed by this day.
@@ -173,8 +154,7 @@ async fn compare_lines(
     now: OffsetDateTime,
 ) -> Result<(), DbError> {
     let (compared_at, recorded_until) = (run.compared_at.unwrap_or(now), recorded_until(run, now));
-    let days = beside.days();
-    let compared = store::compare_lines(tx, run, LINES, compared_at, recorded_until, days, now).await?;
+    let compared = store::compare_lines(tx, run, LINES, compared_at, recorded_until, beside, now).await?;
     run.is_walked = compared.is_empty();
     for part in compared {
         let total = run.totals.of(part.kind, part.currency);
@@ -215,7 +195,8 @@ async fn walk_ours(
     }
     let until = (from + STRETCH).min(last);
     let (answers_from, answers_until) = beside.answers_for(run);
-    let walk = Walk { from, until, answers_from, answers_until, others: &beside.others };
+    let others = [beside.earlier.as_slice(), &beside.later].concat();
+    let walk = Walk { from, until, answers_from, answers_until, others: &others };
     for part in store::walk_ours(tx, run, walk, now).await? {
         let total = run.totals.of(part.kind, part.currency);
         total.our_count += part.our_count;

@@ -55,12 +55,11 @@ pub(in crate::reconciliation) async fn end_of_range(
 }
 
 /// The days beside one whose lines are here.
-#[derive(Clone, Copy, Debug)]
-pub(in crate::reconciliation) struct Days<'a> {
-    pub(in crate::reconciliation) earlier: &'a [String],
-    pub(in crate::reconciliation) later: &'a [String],
-    pub(in crate::reconciliation) yesterday: Option<&'a str>,
-    pub(in crate::reconciliation) tomorrow: Option<&'a str>,
+pub(in crate::reconciliation) struct Beside {
+    pub(in crate::reconciliation) earlier: Vec<String>,
+    pub(in crate::reconciliation) later: Vec<String>,
+    pub(in crate::reconciliation) yesterday: Option<String>,
+    pub(in crate::reconciliation) tomorrow: Option<String>,
 }
 
 /// Compares the next lines of the statement with ours; nothing when there are no more.
@@ -70,7 +69,7 @@ pub(in crate::reconciliation) async fn compare_lines(
     limit: i64,
     compared_at: OffsetDateTime,
     recorded_until: OffsetDateTime,
-    beside: Days<'_>,
+    beside: &Beside,
     now: OffsetDateTime,
 ) -> Result<Vec<Compared>, DbError> {
     let conn: &mut Conn = tx;
@@ -87,14 +86,14 @@ pub(in crate::reconciliation) async fn compare_lines(
         run.begins_at,
         run.ends_at,
         recorded_until,
-        beside.yesterday,
+        beside.yesterday.as_deref(),
         sqlx::postgres::types::PgInterval::try_from(EDGE)
             .map_err(|e| DbError::Other(sqlx::Error::Encode(e)))?,
         now,
         run.round,
-        beside.earlier,
-        beside.later,
-        beside.tomorrow,
+        &beside.earlier,
+        &beside.later,
+        beside.tomorrow.as_deref(),
     )
     .fetch_all(conn)
     .await?;

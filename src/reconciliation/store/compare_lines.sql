@@ -87,10 +87,13 @@ WITH chunk AS MATERIALIZED (
            CASE WHEN is_counted AND NOT is_listed_again AND (is_of_day OR NOT was_listed_before) AND our_currency = currency
                 THEN our_amount END AS counted
     FROM known
-), repeated AS (
+), differing AS (
+    SELECT kind, class, our_id, channel_id, counted, amount, our_status, currency, at, merchant_id, order_no
+    FROM classed WHERE class IS NOT NULL
+    UNION ALL
     -- What a later day lists, too, is a repeat there. Where its statement came first, it could not know: then this day shows it.
-    SELECT 'DUPLICATE' AS class, repeat.kind, coalesce(nullif(repeat.channel_id, ''), repeat.our_id) AS subject, repeat.our_id,
-           repeat.channel_id, repeat.amount, repeat.currency, repeat.at, line.merchant_id, line.order_no, line.our_status
+    SELECT repeat.kind, 'DUPLICATE', repeat.our_id, repeat.channel_id, NULL, repeat.amount, line.our_status, repeat.currency,
+           repeat.at, line.merchant_id, line.order_no
     FROM classed AS line
     CROSS JOIN LATERAL (
         SELECT later.* FROM statement_lines AS later
@@ -111,33 +114,28 @@ WITH chunk AS MATERIALIZED (
            'ri_' || upper(substr(encode(sha256(convert_to(concat_ws('/', $6, class, kind, subject), 'UTF8')), 'hex'), 1, 26)),
            $6, $1, class, kind, subject, our_id, channel_id, merchant_id, order_no, counted, amount, our_status, currency,
            at, action, action = 'APPLY' AND NOT is_awaited, $14, $13, $13, $13
-    FROM (SELECT classed.kind, classed.class, classed.our_id, classed.channel_id, classed.counted, classed.amount,
-                 classed.our_status, classed.currency, classed.at,
+    FROM (SELECT differing.kind, differing.class, differing.our_id, differing.channel_id, differing.counted, differing.amount,
+                 differing.our_status, differing.currency, differing.at,
                  -- What was made again has another number of theirs each time.
-                 CASE WHEN classed.kind = 'PAYMENT' OR classed.our_id = '' OR class = 'DUPLICATE' AND classed.channel_id <> ''
-                      THEN classed.channel_id ELSE classed.our_id END AS subject,
-                 coalesce(classed.merchant_id, asked.merchant_id) AS merchant_id,
-                 coalesce(classed.order_no, asked.order_no) AS order_no,
-                 CASE WHEN class = 'MISSING_HERE' AND classed.kind = 'PAYMENT' THEN
+                 CASE WHEN differing.kind = 'PAYMENT' OR differing.our_id = '' OR class = 'DUPLICATE' AND differing.channel_id <> ''
+                      THEN differing.channel_id ELSE differing.our_id END AS subject,
+                 coalesce(differing.merchant_id, asked.merchant_id) AS merchant_id,
+                 coalesce(differing.order_no, asked.order_no) AS order_no,
+                 CASE WHEN class = 'MISSING_HERE' AND differing.kind = 'PAYMENT' THEN
                           -- Of another amount or currency than was asked, it may be the statement that is wrong: the channel's
                           -- own word counts.
-                          CASE WHEN (asked.amount, asked.currency) <> (classed.amount, classed.currency)
+                          CASE WHEN (asked.amount, asked.currency) <> (differing.amount, differing.currency)
                                THEN 'ASK' ELSE 'APPLY' END
-                      WHEN class IN ('MISSING_HERE', 'DUPLICATE') OR classed.kind = 'PAYMENT' AND class = 'STATUS_DIFFERS'
+                      WHEN class IN ('MISSING_HERE', 'DUPLICATE') OR differing.kind = 'PAYMENT' AND class = 'STATUS_DIFFERS'
                           THEN 'ESCALATE'
                       ELSE 'ASK' END AS action,
                  -- What an open order waits for pays it, and gives nothing back.
-                 coalesce(orders.status = 'PENDING' AND (asked.amount, asked.currency) = (classed.amount, classed.currency),
+                 coalesce(orders.status = 'PENDING' AND (asked.amount, asked.currency) = (differing.amount, differing.currency),
                           false) AS is_awaited
-          FROM classed
+          FROM differing
           LEFT JOIN pay_orders AS asked
-                 ON classed.kind = 'PAYMENT' AND asked.pay_order_id = classed.our_id AND asked.channel = $6
-          LEFT JOIN orders ON orders.merchant_id = asked.merchant_id AND orders.order_no = asked.order_no
-          WHERE class IS NOT NULL
-          UNION ALL
-          SELECT kind, class, our_id, channel_id, NULL, amount, our_status, currency, at, subject, merchant_id, order_no,
-                 'ESCALATE', false
-          FROM repeated) AS differing
+                 ON differing.kind = 'PAYMENT' AND asked.pay_order_id = differing.our_id AND asked.channel = $6
+          LEFT JOIN orders ON orders.merchant_id = asked.merchant_id AND orders.order_no = asked.order_no) AS shown
     -- What this day's own lines say comes first.
     ORDER BY class, kind, subject, counted IS NULL
     -- It follows the statement that is read now, but where it is carried out. What was none any more, and what a person

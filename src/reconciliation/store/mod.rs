@@ -13,7 +13,7 @@ pub(super) use charged::{
     find_charged, find_listing, is_listed, set_listed, take_listed_charges, take_unlisted_charges,
 };
 pub(super) use compare::{
-    Days, OtherCurrencies, Walk, compare_lines, end_of_range, find_other_currencies, has_ours, walk_ours,
+    Beside, OtherCurrencies, Walk, compare_lines, end_of_range, find_other_currencies, has_ours, walk_ours,
 };
 pub(super) use files::{delete_old_files, find_part, insert_part, measure};
 pub(super) use items::{

@@ -3,7 +3,6 @@
 use std::time::Duration;
 
 use serde_json::{Value, json};
-use time::Date;
 
 use super::others::compare;
 use super::{Fate, paid, start};
@@ -11,18 +10,13 @@ use crate::support::TestApp;
 use crate::support::statements::{Line, assert_explained, sandbox_csv};
 
 impl TestApp {
-    async fn reconciliation_of(&self, day: Date) -> String {
-        sqlx::query_scalar("SELECT reconciliation_id FROM reconciliations WHERE day = $1")
-            .bind(day)
-            .fetch_one(self.instance.app.db.pool())
-            .await
-            .expect("it was begun")
-    }
-
+    /// What the days show, each of which is explained.
     async fn differences_of(&self, ids: &[String]) -> Vec<Value> {
         let mut differences = Vec::new();
         for id in ids {
-            differences.push(self.reconciliation(id).await["differences"].clone());
+            let run = self.reconciliation(id).await;
+            assert_explained(&run);
+            differences.push(run["differences"].clone());
         }
         differences
     }
@@ -101,33 +95,29 @@ async fn what_the_day_before_lists_is_there_twice_also_when_its_statement_comes_
         again.iter_mut().find(|line| line.amount == 80).expect("S").channel_id = "sr_again".to_owned();
         let days = [(day, truth), (next, again)];
         let first = usize::from(is_late);
-        let (one, other) = (&days[first], &days[1 - first]);
-        assert_eq!(compare(&app, one.0, &one.1).await["differences"], json!({}), "nothing else is known");
-        compare(&app, other.0, &other.1).await;
+        let mut ids = [String::new(), String::new()];
+        for nth in [first, 1 - first] {
+            let (day, lines) = &days[nth];
+            let run = compare(&app, *day, lines).await;
+            ids[nth] = run["reconciliation_id"].as_str().expect("an id").to_owned();
+            if nth == first {
+                assert_eq!(run["differences"], json!({}), "nothing else is known");
+            }
+        }
 
         // It is shown by the day that was compared last.
         let mut expected = [json!({}), json!({"DUPLICATE ESCALATED": 3})];
         if is_late {
             expected.reverse();
         }
-        let shown = async || {
-            let mut shown = Vec::new();
-            for (day, _) in &days {
-                let id = app.reconciliation_of(*day).await;
-                let run = app.carry_out(&id).await;
-                assert_explained(&run);
-                shown.push(run["differences"].clone());
-            }
-            shown
-        };
-        assert_eq!(shown().await, expected, "is late: {is_late}");
+        assert_eq!(app.differences_of(&ids).await, expected, "is late: {is_late}");
         // The same bytes would not be compared again.
         for (round, nth) in [0, 1, 1, 0].into_iter().enumerate() {
             let (day, lines) = &days[nth];
             let file = sandbox_csv(*day, lines);
             let file = if round < 2 { file.replace("#end", "\"#end\"") } else { file };
             app.reconcile_file("sandbox", *day, file.as_bytes()).await;
-            assert_eq!(shown().await, expected, "is late: {is_late}, {day} again");
+            assert_eq!(app.differences_of(&ids).await, expected, "is late: {is_late}, {day} again");
         }
         let exceptions = app.exceptions("status=OPEN").await;
         assert_eq!(exceptions.len(), 3, "{exceptions:#?}");
