@@ -74,8 +74,8 @@ pub(super) async fn forget(app: &App, orders: &[OrderKey]) {
     }
 }
 
-/// Whether the timers were lost since they were last rebuilt. RabbitMQ keeps them on disk, and where that is lost
-/// too, the sweep closes what is due.
+/// Whether the timers were lost since they were last rebuilt. RabbitMQ keeps them on disk, and what it loses all the
+/// same is closed by the sweep.
 pub(super) async fn were_lost(app: &App) -> Result<bool, QueueDown> {
     if app.delays.is_some() { Ok(false) } else { Ok(zset::were_lost(app).await?) }
 }
