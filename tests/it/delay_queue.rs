@@ -197,13 +197,14 @@ async fn timers_in_the_hands_of_a_dead_worker_come_to_the_next() {
         Cluster::start(2, TestOptions { vars: without_sweep(&broker), ..TestOptions::default() }).await;
     let Cluster { mut instances } = cluster;
     let (dying, app) = (instances.pop().expect("the second"), instances.pop().expect("the first"));
-    let mut taken = Vec::new();
-    for _ in 0..5 {
-        taken.push(app.order_with_timer("R4", 1).await);
+    app.order_with_timer("R4-first", 600).await;
+    let taken: Vec<String> = (0..5).map(|index| format!("R4-{index}")).collect();
+    for order_no in &taken {
+        app.order_of_seconds(order_no, 3).await;
     }
     // It takes them in hand, and dies before its commit: its database is gone.
     assert!(dying.run_one("orders.expire").await);
-    tokio::time::sleep(Duration::from_millis(1500)).await;
+    tokio::time::sleep(Duration::from_millis(3500)).await;
     dying.instance.app.db.close().await;
     assert!(!dying.run_one("orders.expire").await, "it has them, and cannot close them");
     assert!(app.run_one("orders.expire").await);
