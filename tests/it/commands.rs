@@ -10,6 +10,7 @@ use tokio::io::AsyncReadExt;
 use tokio::process::{Child, Command};
 
 use crate::support::stores;
+use crate::support::usage::Usage;
 
 const SECRET: &str = "a-secret-of-more-than-24-bytes";
 const OPERATOR: &str = "an-operator-token-of-30-bytes!";
@@ -280,10 +281,7 @@ async fn merchants_are_made_and_audited_from_the_command_line() {
 
 /// Resident memory in KiB.
 fn resident_kib(child: &Child) -> u64 {
-    let status =
-        std::fs::read_to_string(format!("/proc/{}/status", child.id().expect("alive"))).expect("status");
-    let line = status.lines().find(|line| line.starts_with("VmRSS:")).expect("a line");
-    line.split_whitespace().nth(1).and_then(|kib| kib.parse().ok()).expect("a number")
+    Usage::of(child.id().expect("alive")).memory
 }
 
 pub fn free_port() -> u16 {
