@@ -51,6 +51,9 @@ pub(super) struct ReconcileArgs {
     /// SHA-1 or SHA-256 of the file in hex, where its channel gives one.
     #[arg(long, requires = "file")]
     checksum: Option<String>,
+    /// Compare the file also where it has no line although something moved here: the channel truly has nothing of that day.
+    #[arg(long, requires = "file")]
+    accept_empty: bool,
     /// Write the differences there, as CSV.
     #[arg(long)]
     csv: Option<PathBuf>,
@@ -93,23 +96,25 @@ fn waits_for_a_person(word: &str) -> bool {
 }
 
 async fn begin(app: &App, args: &ReconcileArgs) -> Result<Reconciliation, CliError> {
-    let entry = Entry {
+    let entry = |action: &'static str, target: String| Entry {
         actor: std::env::var("USER").unwrap_or_else(|_| "unknown".to_owned()),
         role: Role::Operator,
-        action: if args.file.is_some() { "reconciliations.upload" } else { "reconciliations.begin" },
-        target: format!("{} {}", args.channel, args.date),
+        action,
+        target,
         order: None,
         reason: args.reason.clone(),
         request_id: app.ids.uuid().simple().to_string(),
     };
     let Some(path) = &args.file else {
         let new = NewReconciliation { channel: args.channel.clone(), day: args.date };
+        let entry = entry("reconciliations.begin", format!("{} {}", new.channel, new.day));
         return Ok(reconciliation::begin(app, &new, Some(entry)).await?);
     };
     let format = args.format.or_else(|| Format::of_channel(&args.channel));
     let format = format.ok_or("the channel's name is no format; say --format")?;
     let (channel, checksum) = (args.channel.clone(), args.checksum.clone());
-    let new = NewUpload { channel, day: args.date, format, checksum };
+    let new = NewUpload { channel, day: args.date, format, checksum, accepts_empty: args.accept_empty };
+    let entry = entry("reconciliations.upload", new.to_string());
     let file = File::open(path).await?;
     Ok(reconciliation::upload(app, &new, pieces(file), Some(entry)).await?.reconciliation)
 }

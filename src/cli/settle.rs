@@ -55,13 +55,24 @@ pub(super) async fn run(args: SettleArgs, output: Output) -> Result<ExitCode, Cl
         reason,
         request_id: app.ids.uuid().simple().to_string(),
     });
-    let Begun { waiting, run, .. } = settlement::begin_run(&app, &new, entry).await?;
+    let Begun { waiting, has_more, run, .. } = settlement::begin_run(&app, &new, entry).await?;
     match run {
-        None => output.show(&waiting, |waiting| lines(waiting))?,
+        None => {
+            output.show(&waiting, |waiting| lines(waiting))?;
+            if has_more {
+                tell_of_more();
+            }
+        }
         Some(run) => output.show(&follow(&app, run).await?, |run| lines(std::slice::from_ref(run)))?,
     }
     app.db.close().await;
     Ok(ExitCode::SUCCESS)
+}
+
+/// What is shown is not all.
+#[expect(clippy::print_stderr, reason = "for the person who asks; the result goes to standard output")]
+fn tell_of_more() {
+    eprintln!("payonce: only the oldest million orders were looked at; there may be more to settle");
 }
 
 /// Works on it, and shows how far it is, until it has come to its end.

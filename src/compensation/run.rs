@@ -13,6 +13,7 @@ use std::panic::AssertUnwindSafe;
 use std::time::Duration;
 
 use futures_util::FutureExt;
+use futures_util::future::BoxFuture;
 use time::OffsetDateTime;
 use tokio::sync::Notify;
 use tokio::task::JoinSet;
@@ -64,6 +65,8 @@ pub struct Crew<'a> {
     pub wake: &'a Notify,
     /// When the first one that waits is due.
     pub low: &'a LowWater<OffsetDateTime>,
+    /// Whether the thing of a task has come to its end; an end that looks for what was given up waits for the transaction.
+    pub has_ended_in_tx: for<'t> fn(&'t mut Tx, &'t Task) -> BoxFuture<'t, Result<bool, DbError>>,
     /// Whether the process stops: then nothing new is claimed.
     pub is_stopping: &'a (dyn Fn() -> bool + Sync),
 }
@@ -348,17 +351,31 @@ async fn give_up(crew: &Crew<'_>, row: &Claimed, error: &str) -> Result<(), DbEr
         effect!("tasks.dead", tx.finish(written).await)
     };
     // Whoever resolves an exception locks it before its task.
-    if crew.db.retrying(write).await? {
-        count(row, "dead");
+    if let Some(outcome) = crew.db.retrying(write).await? {
+        count(row, outcome);
     }
     Ok(())
 }
 
-/// `false` when somebody else has the task, or it came to its end another way.
-async fn give_up_in_tx(crew: &Crew<'_>, tx: &mut Tx, row: &Claimed, error: &str) -> Result<bool, DbError> {
+/// Gives what the task came to; nothing when somebody else has it, or it came to its end another way. One whose thing has
+/// ended, as by a callback during this very try, is done.
+async fn give_up_in_tx(
+    crew: &Crew<'_>,
+    tx: &mut Tx,
+    row: &Claimed,
+    error: &str,
+) -> Result<Option<&'static str>, DbError> {
     let now = crew.clock.now();
+    // The thing before its task, as by whoever brings it to its end.
+    if let Some(task) = row.task()
+        && (crew.has_ended_in_tx)(tx, &task).await?
+    {
+        let done = End { hold: row.hold(), again: None, is_untried: false };
+        store::finish(tx, &[done], now).await?;
+        return Ok(Some("done"));
+    }
     if !store::set_dead(tx, row, error, now).await? {
-        return Ok(false);
+        return Ok(None);
     }
     let exception = NewException {
         kind: ExceptionKind::DeadTask,
@@ -368,7 +385,7 @@ async fn give_up_in_tx(crew: &Crew<'_>, tx: &mut Tx, row: &Claimed, error: &str)
         detail: &format!("{} of {} failed {} times: {error}", row.action, row.subject, row.attempts),
     };
     exceptions::open_in_tx(tx, crew.ids, &exception, now).await?;
-    Ok(true)
+    Ok(Some("dead"))
 }
 
 #[cfg(test)]

@@ -9,9 +9,13 @@ use std::error::Error;
 use std::sync::Arc;
 use std::time::Duration;
 
+use futures_util::future::BoxFuture;
+
 use crate::app::App;
-use crate::compensation::{self, Crew, Drive, Lane, Task};
+use crate::compensation::{self, Action, Crew, Drive, Lane, Task};
+use crate::infra::db::{DbError, Tx};
 use crate::infra::duty::{Batch, DutyError};
+use crate::infra::gather::{Command, Patience};
 use crate::orders::{self, OrderKey};
 use crate::{pay, refunds, webhooks, withdrawals};
 
@@ -94,6 +98,7 @@ pub async fn run_due(app: &App, lane: Lane) -> Result<Batch, DutyError> {
         look_ahead: look_ahead(lane),
         wake,
         low,
+        has_ended_in_tx,
         is_stopping: &is_stopping,
     };
     let floor = Arc::new(Floor::of(lane));
@@ -144,6 +149,26 @@ async fn drive(app: App, task: Task, floor: Arc<Floor>) -> Result<Drive, String>
         Remedy::Replay => replay::replay(app, &task).await,
     };
     outcome.map_err(|error| in_words(error.as_ref()))
+}
+
+/// Whether the thing of a task has come to its end, by the rule that spares the way to it.
+///
+/// Who ends a refund or a withdrawal looks for what was given up about it: these are locked, so that such an end is seen
+/// here, or comes behind this transaction and finds what it leaves. Nobody looks so for the others.
+fn has_ended_in_tx<'t>(tx: &'t mut Tx, task: &'t Task) -> BoxFuture<'t, Result<bool, DbError>> {
+    Box::pin(async move {
+        match task.action {
+            Action::DriveRefund => refunds::lock_refund(tx, &task.subject).await?,
+            Action::DriveWithdrawal => drop(withdrawals::lock(tx, &task.subject).await?),
+            Action::DrivePayOrder
+            | Action::ClosePayOrder
+            | Action::ExpireOrder
+            | Action::RematchCallback
+            | Action::ApplyUpdate => {}
+        }
+        let found = FindFacts::carry_out(&[FindFacts::of(task)], Patience::ALONE, tx).await?;
+        Ok(found.first().is_some_and(|(facts, _)| decide(task.action, facts) == Remedy::Nothing))
+    })
 }
 
 fn in_words(error: &(dyn Error + 'static)) -> String {

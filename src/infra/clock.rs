@@ -46,8 +46,36 @@ impl Clock {
     }
 }
 
-/// Milliseconds since the Unix epoch: the score of a deadline in Redis.
+/// Whole milliseconds since the Unix epoch.
 #[must_use]
 pub fn unix_millis(at: OffsetDateTime) -> i64 {
     at.unix_timestamp() * 1000 + i64::from(at.millisecond())
+}
+
+/// The millisecond by which a deadline has passed: whoever compares it with the [`unix_millis`] of now is never early.
+#[must_use]
+pub fn deadline_millis(at: OffsetDateTime) -> i64 {
+    let is_whole = at.nanosecond().is_multiple_of(1_000_000);
+    unix_millis(at) + i64::from(!is_whole)
+}
+
+#[cfg(test)]
+mod tests {
+    use time::{Duration, OffsetDateTime};
+
+    use super::{deadline_millis, unix_millis};
+
+    #[test]
+    fn nobody_is_early_for_a_deadline_and_nobody_late_by_more_than_a_millisecond() {
+        let moments = || {
+            (0..3_000).step_by(50).map(|micros| OffsetDateTime::UNIX_EPOCH + Duration::microseconds(micros))
+        };
+        for deadline in moments() {
+            for now in moments() {
+                let is_due = deadline_millis(deadline) <= unix_millis(now);
+                assert!(!is_due || now >= deadline, "{deadline} is not due at {now}");
+                assert!(is_due || now < deadline + Duration::milliseconds(1), "{deadline} is due at {now}");
+            }
+        }
+    }
 }

@@ -14,7 +14,7 @@ use super::store::{self, Make};
 use super::top_up;
 use crate::app::App;
 use crate::idempotency::{self, Keep};
-use crate::ids::{MerchantId, OrderNo};
+use crate::ids::MerchantId;
 use crate::infra::crash::effect;
 use crate::infra::db::{Conn, DbError};
 use crate::infra::repeat::differing;
@@ -42,30 +42,30 @@ pub async fn create(
     new: &NewOrder,
     keep: Option<&Keep<Created>>,
 ) -> Result<Created, OrderError> {
-    // Allotted once: a second run after a lost answer must meet the order of the first.
+    // Numbered and dated once: a second run after a lost answer must meet the order of the first, and know it as its own.
     let order_no = new.order_no.clone().unwrap_or_else(|| app.ids.order_no());
     top_up::check(app, merchant_id, &order_no, new).await?;
-    app.db.retrying(|| create_once(app, merchant_id, order_no.clone(), new, keep)).await
+    let order = Order::newly_made(merchant_id.clone(), order_no, new, app.now());
+    let made = Created { details: OrderDetails::of_new(order, new.items.clone()), is_new: true };
+    app.db.retrying(|| create_once(app, &made, new, keep)).await
 }
 
 async fn create_once(
     app: &App,
-    merchant_id: &MerchantId,
-    order_no: OrderNo,
+    made: &Created,
     new: &NewOrder,
     keep: Option<&Keep<Created>>,
 ) -> Result<Created, OrderError> {
-    let order = Order::newly_made(merchant_id.clone(), order_no, new, app.now());
-    let (key, expires_at) = (order.key(), order.expires_at);
-    let made = Created { details: OrderDetails::of_new(order, new.items.clone()), is_new: true };
+    let order = &made.details.order;
+    let key = order.key();
     for _ in 0..MAX_ROUNDS {
-        let outcome = effect!("orders.create", app.db.gather(make(&made, new, keep)).await);
+        let outcome = effect!("orders.create", app.db.gather(make(made, new, keep)).await);
         if matches!(outcome, Ok(true)) {
-            deadlines::schedule(app, &key, expires_at);
-            return Ok(made);
+            deadlines::schedule(app, &key, order.expires_at);
+            return Ok(made.clone());
         }
         if Box::pin(is_there(app, &key, new, outcome.err())).await? {
-            return repeated(app, &key, keep).await;
+            return found(app, order, keep).await;
         }
     }
     // There was enough each time, and each time somebody else was faster: that is no reason to say that it is sold out.
@@ -81,15 +81,21 @@ fn make(made: &Created, new: &NewOrder, keep: Option<&Keep<Created>>) -> Make {
     }
 }
 
-/// The answer to a repeat: the order as it stands by now.
-async fn repeated(app: &App, key: &OrderKey, keep: Option<&Keep<Created>>) -> Result<Created, OrderError> {
-    let repeated = Created { details: find::details(app, key).await?, is_new: false };
+/// The answer where the order is there: as it stands by now, made by an earlier call, or by this one, whose answer was lost.
+async fn found(app: &App, ours: &Order, keep: Option<&Keep<Created>>) -> Result<Created, OrderError> {
+    let key = &ours.key();
+    let details = find::details(app, key).await?;
+    let is_new = details.order.created_at == ours.created_at;
+    if is_new {
+        deadlines::schedule(app, key, ours.expires_at);
+    }
+    let found = Created { details, is_new };
     if let Some(keep) = keep {
-        let row = keep.row(repeated.clone());
+        let row = keep.row(found.clone());
         let (mut conn, order_no) = (app.db.conn().await?, Some(key.order_no.as_str()));
         effect!("orders.keep", idempotency::insert(&mut conn, &row, order_no, app.now()).await)?;
     }
-    Ok(repeated)
+    Ok(found)
 }
 
 /// Why it was not made: `true` when it is there already, and is the same; `false` when nothing speaks against it any

@@ -6,7 +6,7 @@ use tokio::time::Instant;
 
 use super::error::OrderError;
 use super::model::{Order, OrderItem, OrderKey, OrderStatus, SettleStatus};
-use super::store::{self, FindVersion, ListFilter};
+use super::store::{self, FindFingerprint, Fingerprint, ListFilter};
 use crate::app::App;
 use crate::ids::{MerchantId, OrderNo};
 use crate::infra::db::{Conn, DbError, Tx};
@@ -94,12 +94,12 @@ pub(super) async fn details_in_tx(tx: &mut Tx, key: &OrderKey) -> Result<OrderDe
 /// [`OrderError::NotFound`] when this merchant has none of that number.
 pub async fn wait_for_change(app: &App, key: &OrderKey, patience: Duration) -> Result<(), OrderError> {
     let give_up_at = Instant::now() + patience;
-    let first = version(app, key).await?;
+    let first = fingerprint(app, key).await?;
     loop {
         let bell = app.changes.subscribe(&key.member());
         let rings = bell.notified();
         let is_over = app.changes.is_over() || Instant::now() >= give_up_at;
-        if version(app, key).await? != first || is_over {
+        if fingerprint(app, key).await? != first || is_over {
             return Ok(());
         }
         let look_again_at = give_up_at.min(Instant::now() + LOOK_EVERY);
@@ -107,8 +107,8 @@ pub async fn wait_for_change(app: &App, key: &OrderKey, patience: Duration) -> R
     }
 }
 
-async fn version(app: &App, key: &OrderKey) -> Result<i32, OrderError> {
-    app.db.gather(FindVersion(key.clone())).await?.ok_or(OrderError::NotFound)
+async fn fingerprint(app: &App, key: &OrderKey) -> Result<Fingerprint, OrderError> {
+    app.db.gather(FindFingerprint(key.clone())).await?.ok_or(OrderError::NotFound)
 }
 
 /// A page of order numbers for operators, by merchant and number.

@@ -15,12 +15,12 @@ use crate::infra::db::{Conn, DbError, Tx};
 use crate::money::Currency;
 use crate::outbox::Event;
 
+mod fingerprint;
 mod make;
 pub(super) mod refunded;
-mod version;
 
+pub(super) use fingerprint::{FindFingerprint, Fingerprint};
 pub(super) use make::Make;
-pub(super) use version::FindVersion;
 
 /// The order of that number.
 pub(super) async fn find(conn: &mut Conn, key: &OrderKey) -> Result<Option<Order>, DbError> {

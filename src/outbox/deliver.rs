@@ -28,8 +28,8 @@ const BROKER_PAUSE: time::Duration = time::Duration::seconds(1);
 enum Verdict {
     /// The destination has it.
     Delivered,
-    /// It has not, and this counts as a try; with the pause that the endpoint asked for.
-    Failed(Option<time::Duration>),
+    /// It has not, and this counts as a try; with the pause that its endpoint asked for, where it did.
+    Failed(Option<Asked>),
     /// The destination is away for everybody: no try of this delivery.
     Away,
     /// The endpoint wants nothing more, as it stood in that version of its merchant.
@@ -38,6 +38,13 @@ enum Verdict {
     Nowhere,
     /// It can never be sent.
     Poison,
+}
+
+/// A pause that an endpoint asked for, as it stood in that version of its merchant.
+#[derive(Clone, Copy, Debug)]
+struct Asked {
+    pause: time::Duration,
+    version: i32,
 }
 
 /// Tries a delivery once and writes down what came of it. What cannot be written is tried again once the lease is over.
@@ -73,6 +80,14 @@ impl Verdict {
             Self::Gone(..) => "gone",
             Self::Nowhere => "dropped",
             Self::Poison => "poison",
+        }
+    }
+
+    /// For which version of its merchant it holds, where it says something of the endpoint itself.
+    const fn version(&self) -> Option<i32> {
+        match self {
+            Self::Gone(_, version) | Self::Failed(Some(Asked { version, .. })) => Some(*version),
+            Self::Failed(None) | Self::Delivered | Self::Away | Self::Nowhere | Self::Poison => None,
         }
     }
 }
@@ -115,7 +130,9 @@ async fn call_back(
     let verdict = match answer {
         Answer::Taken => Verdict::Delivered,
         Answer::Gone => Verdict::Gone(url.clone(), recipient.version),
-        Answer::Failed(asked) => Verdict::Failed(asked),
+        Answer::Failed(pause) => {
+            Verdict::Failed(pause.map(|pause| Asked { pause, version: recipient.version }))
+        }
     };
     (verdict, attempt)
 }
@@ -152,9 +169,10 @@ fn ending(relay: &Relay, delivery: &Delivery, verdict: &Verdict, error: Option<S
         },
         Verdict::Failed(asked) => {
             let chance = |most| relay.ids.between(0, most);
+            let pause = asked.map(|asked| asked.pause);
             // It asks for itself and not for this event.
-            let rests_until = asked.map(|asked| now + rest_of(&delivery.lane, asked));
-            match retry_after(delivery.kind, delivery.attempts + 1, *asked, chance) {
+            let rests_until = pause.map(|pause| now + rest_of(&delivery.lane, pause));
+            match retry_after(delivery.kind, delivery.attempts + 1, pause, chance) {
                 Some(pause) => Ending {
                     due_at: Some(now + pause),
                     rests_until,
@@ -178,24 +196,25 @@ async fn record(
         tracing::info!(event.id = event_id(delivery.event_id), %kind, error, %due_at, "an event is told again later");
     }
     let attempt = serde_json::to_value(&attempt).unwrap_or_default();
-    let is_rare = ending.status == EventDeliveryStatus::Dead || matches!(verdict, Verdict::Gone(..));
+    let is_rare = ending.status == EventDeliveryStatus::Dead || verdict.version().is_some();
     let record = Record { delivery, ending, attempt, now: relay.clock.now() };
     if is_rare {
-        return give_up(relay, &record, verdict).await;
+        return record_alone(relay, &record, verdict).await;
     }
     let write = || async { effect!("outbox.record", relay.db.gather(record.clone()).await) };
     relay.db.retrying(write).await.map(drop)
 }
 
-/// What a person must see is shown in the transaction that ends the delivery.
-async fn give_up(relay: &Relay, record: &Record, verdict: &Verdict) -> Result<(), DbError> {
+/// What holds for its endpoint as it stands is written while nobody saves another, and what a person must see is shown in
+/// the transaction that ends the delivery.
+async fn record_alone(relay: &Relay, record: &Record, verdict: &Verdict) -> Result<(), DbError> {
     let (delivery, error) = (&record.delivery, record.ending.error.as_deref().unwrap_or_default());
     let order = (delivery.merchant_id.as_deref(), delivery.order_no.as_deref());
     let mut tx = relay.db.begin().await?;
     let written = async {
         let (mut record, mut verdict) = (record.clone(), verdict);
-        if let Verdict::Gone(_, version) = verdict
-            && !store::is_still_of_version(&mut tx, order.0.unwrap_or_default(), *version).await?
+        if let Some(version) = verdict.version()
+            && !store::is_still_of_version(&mut tx, order.0.unwrap_or_default(), version).await?
         {
             // Its endpoint was saved anew meanwhile: the answer is none of that one.
             verdict = &Verdict::Failed(None);
@@ -226,5 +245,5 @@ async fn give_up(relay: &Relay, record: &Record, verdict: &Verdict) -> Result<()
         exceptions::open_in_tx(&mut tx, &relay.ids, &exception, record.now).await
     }
     .await;
-    effect!("outbox.give_up", tx.finish(written).await)
+    effect!("outbox.record_alone", tx.finish(written).await)
 }

@@ -51,6 +51,10 @@ async fn settle_in_tx(tx: &mut Tx, revived: &[i64], now: OffsetDateTime) -> Resu
 /// Events that one call sends again at most.
 const MOST_AGAIN: i64 = 10_000;
 
+/// Events that one call looks at at most: those that did not arrive may be few among millions. A few look-ups each, so that
+/// a call stays far below the time of a statement.
+const LOOK: i64 = 20_000;
+
 /// Which events of a merchant are sent again.
 #[derive(Clone, Debug)]
 pub struct SendAgain {
@@ -71,13 +75,14 @@ pub struct SendAgain {
 pub struct SentAgain {
     /// So many.
     pub count: i64,
-    /// The last of them.
+    /// The last one looked at, whether it is sent again or not: a call that found nothing goes on behind it too.
     pub last: Option<String>,
     /// Whether there may be more behind it.
     pub has_more: bool,
 }
 
-/// Has everything of a merchant sent again that happened since an instant, a bounded number at a time.
+/// Has everything of a merchant sent again that happened since an instant: a bounded number at a time, of a bounded number
+/// that is looked at.
 ///
 /// # Errors
 /// When the database cannot be reached.
@@ -86,16 +91,12 @@ pub async fn send_all_again_in_tx(
     wanted: &SendAgain,
     now: OffsetDateTime,
 ) -> Result<SentAgain, DbError> {
-    let SendAgain { merchant_id, since, after, only_undelivered, is_dry_run } = wanted;
-    let after = after.unwrap_or(0);
-    let events = store::lock_all(tx, merchant_id, *since, after, *only_undelivered, MOST_AGAIN).await?;
-    let ids: Vec<i64> = events.iter().map(|(_, id)| *id).collect();
-    if !is_dry_run {
-        store::lock_ways(tx, &ids).await?;
-        let revived = store::send_again(tx, &ids, *only_undelivered, now).await?;
+    let page = store::lock_all(tx, wanted, LOOK, MOST_AGAIN).await?;
+    if !wanted.is_dry_run {
+        store::lock_ways(tx, &page.ids).await?;
+        let revived = store::send_again(tx, &page.ids, wanted.only_undelivered, now).await?;
         settle_in_tx(tx, &revived, now).await?;
     }
-    let count = i64::try_from(ids.len()).unwrap_or(i64::MAX);
-    let last = events.iter().max().map(|(_, id)| event_id(*id));
-    Ok(SentAgain { count, last, has_more: count == MOST_AGAIN })
+    let count = i64::try_from(page.ids.len()).unwrap_or(i64::MAX);
+    Ok(SentAgain { count, last: page.last.map(event_id), has_more: page.has_more })
 }

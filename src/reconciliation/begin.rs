@@ -5,11 +5,11 @@ use time::{Date, Duration, OffsetDateTime, UtcOffset};
 use super::compare::RECORDED_FOR;
 use super::error::ReconciliationError;
 use super::model::{DayEvent, Reconciliation, Source};
-use super::store::{self, Daily, NewRun, OtherCurrencies};
+use super::store::{self, Daily, NewFile, NewRun, OtherCurrencies};
 use super::{find, model};
 use crate::admin_log::{self, Entry};
 use crate::app::App;
-use crate::channels::bills::{BadStatement, EDGE, Fault, Format};
+use crate::channels::bills::{BadStatement, EDGE, Fault};
 use crate::channels::{StatementKind, StatementLine};
 use crate::infra::crash::effect;
 use crate::infra::db::{DbError, Tx};
@@ -51,8 +51,8 @@ pub(super) enum Wish<'a> {
     Daily,
     /// Somebody wants it compared, also anew, with what the channel says.
     ByChannel,
-    /// The same by a file: what it looks like, where it is kept, and its fingerprint.
-    ByFile((Format, &'a str, &'a str)),
+    /// The same by a file.
+    ByFile(NewFile<'a>),
 }
 
 /// What a statement has.
@@ -61,6 +61,8 @@ pub(super) struct Contents {
     pub(super) lines: u64,
     /// Some of its payments: the channel's number of each, and its currency.
     pub(super) payments: Vec<(String, Currency)>,
+    /// Whether somebody says that it may have no line although something moved here.
+    pub(super) may_be_empty: bool,
 }
 
 impl Contents {
@@ -91,14 +93,17 @@ impl Day {
         self.begins_at + Duration::DAY
     }
 
-    /// What is wrong with a statement that adds up, beside what is ours: it has no line although something moved here, or
-    /// what both have is in another currency throughout.
+    /// What is wrong with a statement that adds up, beside what is ours: it has no line although something moved here, and
+    /// nobody says that this is right, or what both have is in another currency throughout.
     pub(super) async fn fault_of(
         self,
         app: &App,
         channel: &str,
         contents: &Contents,
     ) -> Result<Option<BadStatement>, DbError> {
+        if contents.lines == 0 && contents.may_be_empty {
+            return Ok(None);
+        }
         if contents.lines == 0 {
             return self.emptiness(app, channel).await;
         }
@@ -118,7 +123,11 @@ impl Day {
         if !store::has_ours(&mut app.db.conn().await?, of, from, until, recorded_until).await? {
             return Ok(None);
         }
-        let detail = format!("it has no line, and here something moved on {}", self.day);
+        let detail = format!(
+            "it has no line, and here something moved on {}; expected its lines, or, where the channel truly \
+             has none, its empty file with accept_empty",
+            self.day
+        );
         Ok(Some(BadStatement::new(Fault::Empty, detail)))
     }
 }
@@ -172,9 +181,13 @@ async fn begin_in_tx(
             store::insert(tx, new, now).await?;
             new.reconciliation_id.to_owned()
         }
-        Some((id, ..)) if matches!(wish, Wish::Daily) => id,
-        Some((id, from, sha256)) => {
-            let is_repeat = new.file.is_some_and(|(.., new)| sha256.as_deref() == Some(new));
+        Some(known) if matches!(wish, Wish::Daily) => known.reconciliation_id,
+        Some(known) => {
+            let (id, from) = (known.reconciliation_id, known.status);
+            let is_repeat = new.file.is_some_and(|file| {
+                let says_more = file.accepts_empty && !known.accepts_empty;
+                known.file_sha256.as_deref() == Some(file.sha256) && !says_more
+            });
             // The same file once more: what it says was compared, and stays so.
             if !(is_repeat && from == model::DayStatus::Done)
                 && let Some(to) = from.after(DayEvent::BegunAgain)

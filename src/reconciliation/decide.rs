@@ -14,7 +14,10 @@ use crate::orders::OrderKey;
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Decision {
     /// Do what is proposed, also what was tried before.
-    Approve,
+    Approve {
+        /// Whether what was looked at moves money: consent to a question is none to the charge that its answer proposes.
+        moves_money: bool,
+    },
     /// Leave it as it is.
     Dismiss,
 }
@@ -22,7 +25,8 @@ pub enum Decision {
 /// Writes a decision down; what is approved the workers carry out.
 ///
 /// # Errors
-/// [`ReconciliationError::NotFound`], [`ReconciliationError::NotWaiting`]: nothing was changed.
+/// [`ReconciliationError::NotFound`], [`ReconciliationError::NotWaiting`], [`ReconciliationError::NotAgreed`]: nothing was
+/// changed.
 pub async fn decide(
     app: &App,
     item_id: &str,
@@ -46,12 +50,17 @@ async fn decide_in_tx(
     let now = app.now();
     let item = store::lock_item(tx, item_id).await?.ok_or(ReconciliationError::NotFound)?;
     let event = match decision {
-        Decision::Approve => ItemEvent::Decided,
+        Decision::Approve { .. } => ItemEvent::Decided,
         Decision::Dismiss => ItemEvent::Dismissed,
     };
     // What was only just found is the service's to look at first.
     let to = item.status.after(event).filter(|_| item.status != super::model::ItemStatus::Proposed);
     let to = to.ok_or(ReconciliationError::NotWaiting(item.status))?;
+    if let Decision::Approve { moves_money } = decision
+        && moves_money != item.moves_money
+    {
+        return Err(ReconciliationError::NotAgreed { moves_money: item.moves_money });
+    }
     let step = Move { event, decided_by: Some(&entry.actor), outcome: None };
     if !store::move_item(tx, &item, to, step, now).await? {
         return Err(ReconciliationError::NotWaiting(item.status));

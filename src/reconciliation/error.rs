@@ -21,6 +21,12 @@ pub enum ReconciliationError {
     /// The difference does not wait for a person.
     #[error("the difference is {0} and waits for nobody")]
     NotWaiting(ItemStatus),
+    /// It moves money and that was not agreed to, or the other way round.
+    #[error("the difference moves money: {moves_money}, and something else was agreed to")]
+    NotAgreed {
+        /// What is proposed by now.
+        moves_money: bool,
+    },
     /// There is no charge of it that could be given back.
     #[error("the difference is {0} and charged nobody")]
     NotCharged(ItemStatus),

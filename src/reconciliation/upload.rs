@@ -1,5 +1,6 @@
 //! A statement that an operator brings: kept piece by piece as it comes, and read by the workers once it is whole.
 
+use std::fmt;
 use std::ops::ControlFlow;
 use std::pin::pin;
 
@@ -12,7 +13,7 @@ use super::error::ReconciliationError;
 use super::file::StoredFile;
 use super::find;
 use super::model::Reconciliation;
-use super::store;
+use super::store::{self, NewFile};
 use crate::admin_log::Entry;
 use crate::app::App;
 use crate::channels::bills::{self, Format, ReadError};
@@ -34,6 +35,16 @@ pub struct NewUpload {
     pub format: Format,
     /// What its channel says of it: SHA-1 (WeChat Pay) or SHA-256 of its bytes, in hex.
     pub checksum: Option<String>,
+    /// Whether it may have no line although something moved here: a person says that the channel has nothing of it.
+    pub accepts_empty: bool,
+}
+
+/// As the admin log tells of it.
+impl fmt::Display for NewUpload {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let accepted = if self.accepts_empty { ", accept_empty" } else { "" };
+        write!(f, "{} {}{accepted}", self.channel, self.day)
+    }
 }
 
 /// What came of it.
@@ -62,7 +73,7 @@ pub async fn upload<B, E>(
 ) -> Result<Uploaded, ReconciliationError>
 where
     B: AsRef<[u8]>,
-    E: std::fmt::Display,
+    E: fmt::Display,
 {
     // Statements also come of channels that nobody is called at from here, and of nothing else.
     if app.channels.get(&new.channel).is_none() && Format::of_channel(&new.channel).is_none() {
@@ -82,8 +93,9 @@ where
     if store::is_compared(&mut app.db.conn().await?, &new.channel, new.day).await? {
         check_wholly(app, new, day, &kept.file_id).await?;
     }
-    let of_day = Wish::ByFile((new.format, kept.file_id.as_str(), kept.sha256.as_str()));
-    let id = begin_day(app, &new.channel, day, of_day, entry).await?;
+    let (format, accepts_empty) = (new.format, new.accepts_empty);
+    let file = NewFile { format, file_id: &kept.file_id, sha256: &kept.sha256, accepts_empty };
+    let id = begin_day(app, &new.channel, day, Wish::ByFile(file), entry).await?;
     Ok(Uploaded { reconciliation: find::find(app, &id).await?, bytes: kept.bytes, sha256: kept.sha256 })
 }
 
@@ -96,9 +108,9 @@ async fn check_wholly(
     file_id: &str,
 ) -> Result<(), ReconciliationError> {
     let file = StoredFile::open(app, file_id).await?;
-    let (format, date) = (new.format, new.day);
+    let (format, date, may_be_empty) = (new.format, new.day, new.accepts_empty);
     let reading = tokio::task::spawn_blocking(move || {
-        let mut contents = Contents::default();
+        let mut contents = Contents { may_be_empty, ..Contents::default() };
         let mut take = |line| {
             contents.add(line);
             ControlFlow::Continue(())

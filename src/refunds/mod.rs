@@ -44,6 +44,6 @@ pub use model::{
 pub(crate) use next::Next;
 pub use resolve::{ResolveError, resolve_exception};
 pub use result::{Applied, Claim, RefundReport, Source, apply_result, preview_result};
-pub(crate) use store::{list_of_order, list_strays_of_order};
+pub(crate) use store::{list_of_order, list_strays_of_order, lock_refund};
 pub(crate) use stray::hold_stray_in_tx;
 pub use stray::list_strays;

@@ -2,7 +2,7 @@
 //!
 //! Round trips of a plain success (see [`super::plain`]): 5 (BEGIN, orders with their refunds, all that is written,
 //! booking, COMMIT); commits: 1, all shared with the refunds that end at the same time. Of a callback about it, before
-//! or behind: 1 more, to look. Anything else takes a transaction of its own and up to 15 round trips.
+//! or behind: 1 more, to look. Anything else takes a transaction of its own and up to 16 round trips.
 
 use time::OffsetDateTime;
 
@@ -15,8 +15,8 @@ use super::store::FindFacts;
 use super::{book, payment, store, stray};
 use crate::app::App;
 use crate::channels::RefundState;
-use crate::compensation::{self, Hold};
-use crate::exceptions::{self, ExceptionAction, ExceptionKind, NewException};
+use crate::compensation::{self, Action, Hold};
+use crate::exceptions::{self, ExceptionKind, NewException};
 use crate::infra::crash::effect;
 use crate::infra::db::{DbError, Tx};
 use crate::ledger;
@@ -200,9 +200,7 @@ async fn apply_in_tx(
         Collected::Stray(stray) => stray::end_refund_in_tx(app, tx, stray, failure.as_deref(), now).await?,
         Collected::Payment(payment) => payment::end_refund_in_tx(tx, payment, &refund, to, now).await?,
     }
-    // Its task may have been given up before.
-    let (kind, none) = (ExceptionKind::DeadTask, ExceptionAction::None);
-    exceptions::settle_in_tx(tx, &refund.refund_id, Some(kind), none, now).await?;
+    compensation::settle_given_up_in_tx(tx, Action::DriveRefund, &refund.refund_id, now).await?;
     announce_in_tx(tx, &refund, to, now).await?;
     if to == RefundStatus::Succeeded {
         let posting = book::given_back(&refund, collected.account(), collected.channel());

@@ -212,7 +212,7 @@ pub(super) async fn find_stray(conn: &mut Conn, stray_id: &str) -> Result<Option
 }
 
 /// Locks a refund, after what it gives back.
-pub(super) async fn lock_refund(tx: &mut Tx, refund_id: &str) -> Result<(), DbError> {
+pub(crate) async fn lock_refund(tx: &mut Tx, refund_id: &str) -> Result<(), DbError> {
     let conn: &mut Conn = tx;
     sqlx::query!("SELECT 1 AS one FROM refunds WHERE refund_id = $1 FOR UPDATE", refund_id)
         .fetch_optional(conn)

@@ -40,6 +40,8 @@ pub struct Begun {
     pub paid_before: OffsetDateTime,
     /// What there is to settle.
     pub waiting: Vec<Waiting>,
+    /// Whether more orders wait, of whomever, than were looked at: there may be more to settle.
+    pub has_more: bool,
     /// The run; nothing where it was only asked what it would be for.
     pub run: Option<SettlementRun>,
 }
@@ -51,15 +53,16 @@ pub struct Begun {
 pub async fn begin_run(app: &App, new: &NewRun, entry: Option<Entry>) -> Result<Begun, SettlementError> {
     let now = app.now();
     let paid_before = now - Duration::days(new.older_than_days.into());
-    let waiting = store::waiting(&mut app.db.conn().await?, new.merchant_id.as_ref(), paid_before).await?;
-    let Some(mut entry) = entry else { return Ok(Begun { paid_before, waiting, run: None }) };
+    let whose = new.merchant_id.as_ref();
+    let (waiting, has_more) = store::waiting(&mut app.db.conn().await?, whose, paid_before).await?;
+    let Some(mut entry) = entry else { return Ok(Begun { paid_before, waiting, has_more, run: None }) };
 
     let run_id = app.ids.settlement_run();
-    let expected = waiting.iter().map(|waiting| waiting.orders).sum();
+    let expected = (!has_more).then(|| waiting.iter().map(|waiting| waiting.orders).sum::<i64>());
     entry.target = format!("{run_id}: {}", entry.target);
     let mut tx = app.db.begin().await?;
     let written = async {
-        store::insert_run(&mut tx, &run_id, new.merchant_id.as_ref(), paid_before, expected, now).await?;
+        store::insert_run(&mut tx, &run_id, whose, paid_before, expected, now).await?;
         admin_log::append_in_tx(&mut tx, &entry, now).await
     }
     .await;
@@ -70,7 +73,7 @@ pub async fn begin_run(app: &App, new: &NewRun, entry: Option<Entry>) -> Result<
         outcome => outcome?,
     }
     app.settlement_wake.notify_one();
-    Ok(Begun { paid_before, waiting, run: Some(find_run(app, &run_id).await?) })
+    Ok(Begun { paid_before, waiting, has_more, run: Some(find_run(app, &run_id).await?) })
 }
 
 /// A run, as far as it has come.

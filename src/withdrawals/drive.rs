@@ -8,8 +8,8 @@ use super::model::{LegKind, LegStatus, Withdrawal, WithdrawalEvent, WithdrawalSt
 use super::store::{self, Move};
 use crate::app::App;
 use crate::channels::{self, CallError, Channel, PayoutCall, PayoutState, Refusal};
-use crate::compensation::{self, Drive, Hold, Task, Update, spill_if_lost};
-use crate::exceptions::{self, ExceptionAction, ExceptionKind, NewException};
+use crate::compensation::{self, Action, Drive, Hold, Task, Update, spill_if_lost};
+use crate::exceptions::{self, ExceptionKind, NewException};
 use crate::infra::crash::effect;
 use crate::infra::db::{DbError, Tx};
 use crate::ledger;
@@ -205,9 +205,7 @@ async fn finish_in_tx(
             (WithdrawalStatus::Reversed, Some(failure))
         }
     };
-    // Its task may have been given up before.
-    let (kind, none) = (ExceptionKind::DeadTask, ExceptionAction::None);
-    exceptions::settle_in_tx(tx, withdrawal_id, Some(kind), none, now).await?;
+    compensation::settle_given_up_in_tx(tx, Action::DriveWithdrawal, withdrawal_id, now).await?;
     let event = Event::WithdrawalFinished {
         withdrawal_no: withdrawal.withdrawal_no.to_string(),
         user_id: withdrawal.user_id.to_string(),

@@ -22,3 +22,4 @@ pub use find::find;
 pub use model::{
     Leg, LegKind, LegStatus, NewWithdrawal, Withdrawal, WithdrawalDetails, WithdrawalEvent, WithdrawalStatus,
 };
+pub(crate) use store::lock;

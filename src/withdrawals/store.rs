@@ -119,7 +119,7 @@ pub(super) async fn find(conn: &mut Conn, withdrawal_id: &str) -> Result<Option<
 }
 
 /// The same, locked.
-pub(super) async fn lock(tx: &mut Tx, withdrawal_id: &str) -> Result<Option<Withdrawal>, DbError> {
+pub(crate) async fn lock(tx: &mut Tx, withdrawal_id: &str) -> Result<Option<Withdrawal>, DbError> {
     let conn: &mut Conn = tx;
     sqlx::query!("SELECT 1 AS one FROM withdrawals WHERE withdrawal_id = $1 FOR UPDATE", withdrawal_id)
         .fetch_optional(&mut *conn)

@@ -108,7 +108,7 @@ const EFFECTS: &[(Story, &[&str])] = &[
     (Story::Telling(Telling::Endpoint), &["outbox.route", "outbox.notify", "outbox.record"]),
     (Story::Telling(Telling::Broker), &["outbox.publish"]),
     (Story::Telling(Telling::Waiting), &["outbox.claim"]),
-    (Story::Telling(Telling::LastTry), &["outbox.give_up"]),
+    (Story::Telling(Telling::LastTry), &["outbox.record_alone"]),
     (Story::Telling(Telling::OldDelivery), &["outbox.forget", "outbox.forget_rests"]),
     (Story::Telling(Telling::Again), &["outbox.resend"]),
     (Story::Telling(Telling::AllAgain), &["outbox.resend_all"]),

@@ -260,6 +260,7 @@ async fn a_given_up_refund_that_comes_to_its_end_waits_for_nobody() {
         let kinds: Vec<_> =
             open.iter().map(|exception| exception["kind"].as_str().expect("a kind")).collect();
         assert_eq!(kinds, left, "{status}");
+        assert_eq!(app.count_where("compensations", "status = 'DEAD'").await, 0, "{status}");
     }
     app.end().await;
 }

@@ -166,6 +166,32 @@ async fn who_waits_for_an_order_hears_of_its_payment_at_once_also_from_another_i
 }
 
 #[tokio::test]
+async fn who_waits_for_an_order_hears_of_each_part_that_goes_back_and_of_its_settlement() {
+    let app = TestApp::start().await;
+    app.paid("A1").await;
+    let soon = async || tokio::time::sleep(Duration::from_millis(200)).await;
+    for (part, refunded) in [("R1", 300), ("R2", 600)] {
+        let started = Instant::now();
+        let (order, ()) = tokio::join!(app.get("/orders/A1?wait=25"), async {
+            soon().await;
+            let refund = json!({"refund_no": part, "order_no": "A1", "amount": 300});
+            app.post("/refunds", refund).await.expect(201);
+            app.run_until_idle().await;
+        });
+        assert_eq!(order.expect(200).body["refunded_amount"], refunded);
+        assert!(started.elapsed() < Duration::from_secs(5), "{:?}", started.elapsed());
+    }
+    let started = Instant::now();
+    let (order, ()) = tokio::join!(app.get("/orders/A1?wait=25"), async {
+        soon().await;
+        app.settle("A1").await.expect(201);
+    });
+    assert_eq!(order.expect(200).body["settle_status"], "SETTLED");
+    assert!(started.elapsed() < Duration::from_secs(5), "{:?}", started.elapsed());
+    app.end().await;
+}
+
+#[tokio::test]
 async fn who_waits_in_vain_gets_the_order_as_it_is() {
     let app = TestApp::start().await;
     app.order("A1").await;

@@ -22,6 +22,8 @@ const QUEUE: i64 = 26;
 const HISTORIES: i64 = 31;
 /// The migration that gives a commission's history as many lines as its version says.
 const VERSIONS: i64 = 37;
+/// The migration that marks the days whose lines do not count any more.
+const FORGOTTEN: i64 = 40;
 
 /// A healthy world of the version before something: one thing in every state.
 fn world_before(what: &str) -> &'static str {
@@ -130,6 +132,25 @@ async fn events_that_nobody_has_looked_at_wait_in_the_queue_from_then_on() {
         sqlx::query_as(waiting).fetch_all(&mut owner).await.expect("the queue");
     assert_eq!(waiting, [(false, "new".to_owned(), 2029), (true, "-1".to_owned(), 2030)]);
     owner.close().await.expect("close");
+}
+
+#[tokio::test]
+async fn days_whose_lines_did_not_count_any_more_are_marked_and_no_others() {
+    let world = "INSERT INTO reconciliations (reconciliation_id, channel, day, begins_at, ends_at, status, source,
+                                              leased_until, created_at, updated_at, finished_at)
+         SELECT name, name, day, day, day + interval '1 day', CASE WHEN ago IS NULL THEN 'MATCHING' ELSE 'DONE' END,
+                'CHANNEL', day, day, day, now() - ago
+         FROM (VALUES ('long ago', interval '6 days 1 hour'), ('of late', interval '5 days 23 hours'), ('under way', NULL))
+              AS run (name, ago), (SELECT current_date - 9 AS day) AS past";
+    let url = database_before(FORGOTTEN, world).await;
+    let mut owner = PgConnection::connect(&url).await.expect("connect");
+    sqlx::migrate!().run_direct(None, &mut owner, false).await.expect("this version");
+    let marked = "SELECT channel, forgotten_at = finished_at + interval '6 days' FROM reconciliations
+                  WHERE forgotten_at IS NOT NULL";
+    let marked: Vec<(String, bool)> = sqlx::query_as(marked).fetch_all(&mut owner).await.expect("the days");
+    assert_eq!(marked, [("long ago".to_owned(), true)]);
+    owner.close().await.expect("close");
+    stores::drop_database(&url).await;
 }
 
 #[tokio::test]

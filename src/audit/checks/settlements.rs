@@ -108,7 +108,7 @@ pub(super) const CHECKS: &[Definition] = &[
     check!(
         "settlement_announced",
         Always,
-        "a settled order has one event order.settled, and its events settlement.clawed_back add up",
+        "a settled order has one event order.settled, and one settlement.clawed_back of each change of what is claimed back",
         "SELECT format('settlement of %s/%s: %s claimed back, announced %s times, claimed back by events %s',
                        merchant_id, order_no, coalesce(clawed_back, 0), coalesce(times, 0), coalesce(amount, 0))
          FROM settlements
@@ -117,7 +117,18 @@ pub(super) const CHECKS: &[Definition] = &[
                                FILTER (WHERE event = 'settlement.clawed_back') AS amount
                     FROM outbox WHERE event IN ('order.settled', 'settlement.clawed_back')
                     GROUP BY merchant_id, order_no) AS told USING (merchant_id, order_no)
-         WHERE status IS NULL OR times IS DISTINCT FROM 1 OR clawed_back <> coalesce(amount, 0)",
+         WHERE status IS NULL OR times IS DISTINCT FROM 1 OR clawed_back <> coalesce(amount, 0)
+         UNION ALL
+         -- What is given again takes away from the sum: each must have been told. Both are written under the order's lock.
+         SELECT format('settlement of %s/%s: claimed back in all %s, by events %s', merchant_id, order_no,
+                       coalesce(changes, 'nothing'), coalesce(events, 'nothing'))
+         FROM (SELECT merchant_id, order_no, string_agg(clawed_back::text, ', ' ORDER BY seq) AS changes,
+                      bool_or(event = 'CARRIED_OVER') AS is_carried
+               FROM settlement_history GROUP BY merchant_id, order_no) AS history
+         FULL JOIN (SELECT merchant_id, order_no, string_agg(payload ->> 'clawed_back', ', ' ORDER BY id) AS events
+                    FROM outbox WHERE event = 'settlement.clawed_back' GROUP BY merchant_id, order_no) AS told
+                   USING (merchant_id, order_no)
+         WHERE changes IS DISTINCT FROM events AND is_carried IS NOT TRUE",
     ),
     check!(
         "settlement_run_late",

@@ -3,8 +3,8 @@
 
 use time::OffsetDateTime;
 
-use super::model::{Action, NewTask, TaskStatus};
-use crate::infra::db::{Conn, DbError};
+use super::model::{Action, NewTask, TaskFilter, TaskStatus};
+use crate::infra::db::{Conn, DbError, Tx};
 
 mod operate;
 mod work;
@@ -12,6 +12,9 @@ mod work;
 pub(crate) use operate::{count, exists, list, revive, revive_many, set_paused, stand_of_lanes};
 pub(crate) use work::is_held_in_tx;
 pub(super) use work::{Claimed, End, claim_due, finish, is_held, renew, replay_all, set_dead};
+
+/// Tasks for one thing that were given up, at most: after each but the last a person had it driven on.
+const MOST_DEAD: i64 = 100;
 
 /// Writes a task, unless one for the same thing is alive already.
 pub(crate) async fn append(conn: &mut Conn, task: &NewTask<'_>, now: OffsetDateTime) -> Result<(), DbError> {
@@ -49,6 +52,33 @@ pub(crate) async fn finish_by_subject(
          WHERE action = $1 AND subject = $2 AND status NOT IN ('DONE', 'DEAD') AND attempts > 0",
         action.as_str(),
         subject,
+        now,
+    )
+    .execute(conn)
+    .await?;
+    Ok(())
+}
+
+/// Ends the tasks for a thing that were given up, because its end came all the same.
+pub(super) async fn finish_dead(
+    tx: &mut Tx,
+    action: Action,
+    subject: &str,
+    now: OffsetDateTime,
+) -> Result<(), DbError> {
+    let status = Some(TaskStatus::Dead);
+    let filter = TaskFilter { status, action: Some(action), subject: Some(subject), ..TaskFilter::default() };
+    // Looked for as operators do: there is another index of the dead, and a plan of a statement with these words alone could
+    // walk all of it.
+    let dead: Vec<i64> =
+        list(tx, &filter, None, MOST_DEAD).await?.into_iter().map(|task| task.task_id).collect();
+    if dead.is_empty() {
+        return Ok(());
+    }
+    let conn: &mut Conn = tx;
+    sqlx::query!(
+        "UPDATE compensations SET status = 'DONE', updated_at = $2 WHERE id = ANY($1) AND status = 'DEAD'",
+        &dead,
         now,
     )
     .execute(conn)

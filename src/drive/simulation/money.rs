@@ -148,6 +148,7 @@ impl World {
         if self.withdrawals[number].status != WithdrawalStatus::Paying {
             return;
         }
+        self.settle_given_up(Action::DriveWithdrawal, number);
         let minor = self.withdrawals[number].minor;
         if has_gone_out {
             let moved = self.move_withdrawal(number, WithdrawalEvent::PayoutSucceeded);

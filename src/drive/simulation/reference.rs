@@ -3,7 +3,7 @@
 
 use super::channel::{Taken, Way};
 use super::world::{AMOUNT, Move, OPENING, Refund, Source, World};
-use crate::compensation::Action;
+use crate::compensation::{Action, TaskStatus};
 use crate::orders::{OrderKind, OrderStatus};
 use crate::pay::PayStatus;
 use crate::pay::report::Verdict;
@@ -24,7 +24,7 @@ pub(super) enum Rule {
     RefundsFit,
     /// At most one attempt is live, and none of a closed order.
     OneLive,
-    /// Nothing is in the middle without a task or an open exception.
+    /// Nothing is in the middle without a task or an open exception, and none is open about money that is not.
     Driven,
     /// A task that says it is done has nothing left to do.
     Nearer,
@@ -341,6 +341,10 @@ fn driven(world: &World) -> Check {
     hold(world.strays.iter().all(|row| row.status != StrayStatus::Held || row.is_shown), Rule::Driven)?;
     for (place, row) in world.inbox.iter().enumerate() {
         hold(row.verdict != Verdict::Unmatched || has(Action::RematchCallback, place), Rule::Driven)?;
+    }
+    for task in world.tasks.iter().filter(|task| task.status == TaskStatus::Dead) {
+        let is_of_money = matches!(task.action, Action::DriveRefund | Action::DriveWithdrawal);
+        hold(!is_of_money || !has_no_more_to_do(world, task.action, task.subject), Rule::Driven)?;
     }
     Ok(())
 }

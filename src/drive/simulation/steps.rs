@@ -277,7 +277,7 @@ impl World {
         }
     }
 
-    fn facts(&self, action: Action, subject: usize) -> Facts {
+    pub(super) fn facts(&self, action: Action, subject: usize) -> Facts {
         let mut facts = Facts::default();
         match action {
             Action::DrivePayOrder | Action::ClosePayOrder => {

@@ -3,6 +3,7 @@
 
 use super::world::{End, Task, Try, World};
 use crate::compensation::{Action, TaskStatus};
+use crate::drive::decide::Remedy;
 
 /// Seconds that a worker has a task before it counts as dead.
 const LEASE: i64 = 25;
@@ -65,14 +66,15 @@ impl World {
         task.status = TaskStatus::Running;
         (task.tries, task.claims) = (task.tries + 1, task.claims + 1);
         task.due_at = now + LEASE;
+        let &mut Task { id, tries, claims: claim, action, subject, .. } = task;
+        let of = Try { id, tries, claim, action, subject };
         let has_lost_too_many =
-            task.tries > MAX_LOST && (self.rules.retry_after)(task.action, task.tries - MAX_LOST).is_none();
+            tries > MAX_LOST && (self.rules.retry_after)(action, tries - MAX_LOST).is_none();
         if has_lost_too_many {
-            task.status = TaskStatus::Dead;
+            self.give_up(of);
             return None;
         }
-        let &mut Task { id, tries, claims: claim, action, subject, .. } = task;
-        Some(Try { id, tries, claim, action, subject })
+        Some(of)
     }
 
     /// Whether whoever made that try still has its task: only then may money be asked to go out, or a refusal be written.
@@ -104,13 +106,24 @@ impl World {
         }
     }
 
-    /// The row of the dead task is the open exception.
+    /// The row of the dead task is the open exception. A thing that has come to its end leaves neither.
     fn give_up(&mut self, of: Try) {
+        let remedy = (self.rules.remedy)(of.action, &self.facts(of.action, of.subject));
+        if remedy == Remedy::Nothing {
+            self.done.push((of.action, of.subject));
+            return self.write_end(End { of, again: None, is_untried: false });
+        }
         let is_held = self.rules.is_held;
         if let Some(task) = self.tasks.iter_mut().find(|task| is_held(task, of)) {
             task.status = TaskStatus::Dead;
             self.is_touched = true;
         }
+    }
+
+    /// The thing comes to its end, although its task may have been given up before.
+    pub(super) fn settle_given_up(&mut self, action: Action, subject: usize) {
+        let is_it = |task: &Task| task.thing() == (action, subject) && task.status == TaskStatus::Dead;
+        self.tasks.retain(|task| !is_it(task));
     }
 
     pub(super) fn write_end(&mut self, End { of, again, is_untried }: End) {

@@ -201,6 +201,7 @@ impl World {
             Next::Moves(to) => {
                 let had_succeeded = status == RefundStatus::Succeeded;
                 self.set_refund(number, to);
+                self.settle_given_up(Action::DriveRefund, number);
                 self.refunds[number].was_made |= to == RefundStatus::Succeeded;
                 match source {
                     Source::Paid => self.end_refund(minor, to, had_succeeded),

@@ -226,7 +226,7 @@ pub(in crate::http) struct ResendAllBody {
     /// Only what did not arrive; all of them by default.
     #[serde(default)]
     only_undelivered: bool,
-    /// Go on behind this one, where a call before said that there are more.
+    /// Go on behind this one: the `last_event_id` of a call that said `has_more`.
     starting_after: Option<String>,
     /// Only say how many.
     #[serde(default)]
@@ -241,10 +241,10 @@ pub(in crate::http) struct ResendAllView {
     /// So many, 10000 at most.
     #[schema(example = 3)]
     events: i64,
-    /// The last of them.
+    /// The last one looked at, whether it is sent again or not; a call looks at 20000 at most.
     #[schema(example = "evt_42")]
     last_event_id: Option<String>,
-    /// Whether there may be more behind it.
+    /// Whether there may be more behind it, also where nothing is sent again.
     has_more: bool,
 }
 

@@ -49,6 +49,15 @@ impl From<ReconciliationError> for Problem {
                 let detail = format!("the difference is {status} and waits for nobody; nothing was changed");
                 Self::new(conflict, "DIFFERENCE_NOT_WAITING", detail)
             }
+            ReconciliationError::NotAgreed { moves_money } => {
+                let detail = if moves_money {
+                    "what is proposed gives money back or takes it from a user; nothing was changed"
+                } else {
+                    "what is proposed moves no money; nothing was changed"
+                };
+                Self::new(conflict, "DIFFERENCE_NOT_AGREED", detail)
+                    .field("moves_money", format!("expected {moves_money}, as the difference says by now"))
+            }
             ReconciliationError::NotCharged(status) => {
                 let detail = format!("the difference is {status} and charged nobody; nothing was changed");
                 Self::new(conflict, "DIFFERENCE_NOT_CHARGED", detail)
@@ -128,6 +137,11 @@ pub(in crate::http) struct UploadParams {
     format: Option<Format>,
     /// SHA-1 or SHA-256 of the file in hex, where its channel gives one.
     checksum: Option<String>,
+    /// Compare it also where it has no line although something moved here: the channel truly has nothing of that day. It
+    /// excuses nothing else, and no other upload.
+    #[serde(default)]
+    #[param(example = true)]
+    accept_empty: bool,
     /// Why.
     #[param(value_type = String, example = "the channel sent it by mail")]
     reason: Reason,
@@ -145,7 +159,8 @@ pub(in crate::http) struct UploadedView {
 }
 
 /// Compares a day with a statement from a file: the sandbox's CSV, Alipay's CSV or zip, WeChat Pay's or Stripe's CSV.
-/// Nothing is applied from one that does not add up; the day then waits for the right one.
+/// Nothing is applied from one that does not add up; the day then waits for the right one. So it does where one has no line
+/// although something moved here, unless `accept_empty` says that this is right.
 #[utoipa::path(post, path = "/admin/reconciliations/upload", tag = "admin", params(UploadParams),
     request_body(content = String, content_type = "application/octet-stream",
         description = "The file, byte for byte, of any size",
@@ -163,11 +178,11 @@ pub(in crate::http) async fn upload(
     Params(params): Params<UploadParams>,
     body: Body,
 ) -> Result<Json<UploadedView>, Problem> {
-    let UploadParams { channel, day: text, format, checksum, reason } = params;
+    let UploadParams { channel, day: text, format, checksum, accept_empty, reason } = params;
     let unknown = || ReconciliationError::UnknownChannel(channel.clone());
     let format = format.or_else(|| Format::of_channel(&channel)).ok_or_else(unknown)?;
-    let new = NewUpload { day: day(&text)?, channel, format, checksum };
-    let entry = entry(admin, "reconciliations.upload", format!("{} {}", new.channel, new.day), Some(reason));
+    let new = NewUpload { day: day(&text)?, channel, format, checksum, accepts_empty: accept_empty };
+    let entry = entry(admin, "reconciliations.upload", new.to_string(), Some(reason));
     // Who hangs up leaves pieces that nobody reads, so this needs no task of its own.
     let uploaded = Box::pin(reconciliation::upload(&edge.app, &new, pieces(body), Some(entry))).await?;
     let Uploaded { reconciliation, bytes, sha256 } = uploaded;
@@ -300,24 +315,37 @@ pub(in crate::http) struct DifferenceBody {
     reason: Reason,
 }
 
+/// A person's consent.
+#[derive(Debug, Deserialize, ToSchema)]
+#[serde(deny_unknown_fields)]
+pub(in crate::http) struct ApprovalBody {
+    /// Why.
+    reason: Reason,
+    /// As the difference said when it was looked at: `true` where money may be given back, or taken from a user. One that
+    /// was approved before may be back with more than that, under the same id.
+    #[serde(default)]
+    moves_money: bool,
+}
+
 /// Has a difference carried out that waits for a person, or tried again where nothing came of it.
 #[utoipa::path(post, path = "/admin/reconciliation-items/{item_id}/approve", tag = "admin",
-    request_body(content = DifferenceBody, example = json!({"reason": "checked with the channel"})),
+    request_body(content = ApprovalBody, example = json!({"reason": "checked with the channel", "moves_money": true})),
     params(("item_id" = ReconciliationItemId, Path, description = "The difference")),
     security(("admin_token" = [])),
     responses(
         (status = 200, body = Item),
         (status = 404, body = Problem, description = "`NOT_FOUND`"),
-        (status = 409, body = Problem, description = "`DIFFERENCE_NOT_WAITING`: nothing was changed"),
+        (status = 409, body = Problem,
+         description = "`DIFFERENCE_NOT_WAITING`, `DIFFERENCE_NOT_AGREED`: nothing was changed"),
     ))]
 pub(in crate::http) async fn approve(
     State(edge): State<Edge>,
     Operator(admin): Operator,
     PathId(item_id): PathId<ReconciliationItemId>,
-    extract::Json(body): extract::Json<DifferenceBody>,
+    extract::Json(body): extract::Json<ApprovalBody>,
 ) -> Result<Json<Item>, Problem> {
     let entry = entry(admin, "reconciliations.approve", item_id.as_str(), Some(body.reason));
-    decide(&edge, item_id, Decision::Approve, entry).await
+    decide(&edge, item_id, Decision::Approve { moves_money: body.moves_money }, entry).await
 }
 
 /// Leaves a difference as it is.

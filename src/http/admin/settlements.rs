@@ -174,8 +174,10 @@ pub(in crate::http) struct BegunView {
     /// Orders that were paid before.
     #[serde(with = "time::serde::rfc3339")]
     paid_before: OffsetDateTime,
-    /// What there is to settle, of a million orders at most.
+    /// What there is to settle among the oldest million orders, whoever's they are.
     waiting: Vec<Waiting>,
+    /// Whether more orders wait, of whomever, than were looked at: there may be more to settle.
+    has_more: bool,
     /// The run, which the workers carry out.
     run: Option<SettlementRun>,
 }
@@ -204,8 +206,8 @@ pub(in crate::http) async fn begin(
     let new = NewRun { merchant_id, older_than_days };
     let entry = (!dry_run).then(|| entry(admin, "settlements.run", new.to_string(), reason));
     let begun = edge.owned(|app| async move { settlement::begin_run(&app, &new, entry).await }).await?;
-    let Begun { paid_before, waiting, run } = begun;
-    Ok(Json(BegunView { dry_run, paid_before, waiting, run }))
+    let Begun { paid_before, waiting, has_more, run } = begun;
+    Ok(Json(BegunView { dry_run, paid_before, waiting, has_more, run }))
 }
 
 /// A page of runs, newest first.

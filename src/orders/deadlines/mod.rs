@@ -9,7 +9,7 @@ use time::OffsetDateTime;
 use super::model::OrderKey;
 use crate::app::App;
 use crate::infra::amqp::{AmqpDown, Delays};
-use crate::infra::clock::unix_millis;
+use crate::infra::clock::{deadline_millis, unix_millis};
 use crate::infra::crash::effect;
 use crate::infra::redis::RedisDown;
 
@@ -42,7 +42,7 @@ pub(super) fn schedule(app: &App, key: &OrderKey, expires_at: OffsetDateTime) {
 }
 
 async fn put(app: &App, delays: &Delays, key: &OrderKey, expires_at: OffsetDateTime) -> Result<(), AmqpDown> {
-    let (due_at, now) = (unix_millis(expires_at), unix_millis(app.now()));
+    let (due_at, now) = (deadline_millis(expires_at), unix_millis(app.now()));
     effect!("timers.put", delays.put(key.member(), due_at, now).await)
 }
 

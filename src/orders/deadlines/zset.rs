@@ -11,7 +11,7 @@ use time::{Duration, OffsetDateTime};
 
 use super::super::model::OrderKey;
 use crate::app::App;
-use crate::infra::clock::unix_millis;
+use crate::infra::clock::{deadline_millis, unix_millis};
 use crate::infra::crash::effect;
 use crate::infra::redis::RedisDown;
 
@@ -42,7 +42,7 @@ static CLAIM: LazyLock<Script> = LazyLock::new(|| {
 /// Sets an order's timer.
 pub(super) async fn schedule(app: &App, key: &OrderKey, expires_at: OffsetDateTime) -> Result<(), RedisDown> {
     let mut add = redis::cmd("ZADD");
-    add.arg(DUE).arg(unix_millis(expires_at)).arg(key.member());
+    add.arg(DUE).arg(deadline_millis(expires_at)).arg(key.member());
     effect!("orders.timer", app.redis.run::<i64>(&add).await.map(drop))
 }
 
@@ -51,7 +51,7 @@ pub(super) async fn schedule_all(app: &App, orders: &[(OrderKey, OffsetDateTime)
     let mut add = redis::cmd("ZADD");
     add.arg(DUE).arg("NX");
     for (key, expires_at) in orders {
-        add.arg(unix_millis(*expires_at)).arg(key.member());
+        add.arg(deadline_millis(*expires_at)).arg(key.member());
     }
     effect!("orders.rebuild", app.redis.run(&add).await)
 }

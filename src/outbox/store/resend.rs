@@ -3,7 +3,7 @@
 use time::OffsetDateTime;
 
 use crate::infra::db::{Conn, DbError, Tx};
-use crate::outbox::lane;
+use crate::outbox::{SendAgain, lane};
 
 /// Locks an event, and says whose it is: of those who want it sent again one comes after the other.
 pub(in crate::outbox) async fn lock(
@@ -117,43 +117,65 @@ pub(in crate::outbox) async fn make_due(tx: &mut Tx, id: i64, now: OffsetDateTim
     Ok(())
 }
 
-/// Locks up to `limit` events of a merchant that happened since then and can be sent again, as they happened from behind
-/// `after` on: all, or those that did not arrive somewhere. Gives when each happened too, in the order of their ids.
+/// Events of a merchant that are sent again by one call.
+#[derive(Debug)]
+pub(in crate::outbox) struct Page {
+    /// Those that can be sent again, locked.
+    pub(in crate::outbox) ids: Vec<i64>,
+    /// The next page begins behind it: the last one looked at, whether it is one of these or not.
+    pub(in crate::outbox) last: Option<i64>,
+    /// Whether there may be more behind it.
+    pub(in crate::outbox) has_more: bool,
+}
+
+/// Looks at the next `look` events of a merchant, as they happened, and locks up to `limit` of them that can be sent again:
+/// all, or those that did not arrive somewhere.
 pub(in crate::outbox) async fn lock_all(
     tx: &mut Tx,
-    merchant_id: &str,
-    since: OffsetDateTime,
-    after: i64,
-    only_undelivered: bool,
+    wanted: &SendAgain,
+    look: i64,
     limit: i64,
-) -> Result<Vec<(OffsetDateTime, i64)>, DbError> {
+) -> Result<Page, DbError> {
     let conn: &mut Conn = tx;
-    let rows = sqlx::query!(
-        r#"WITH chosen AS MATERIALIZED (
-             SELECT event.id FROM outbox AS event
+    let page = sqlx::query_as!(
+        Page,
+        r#"WITH looked_at AS MATERIALIZED (
+             -- Nothing but what the index holds. Where they stand is asked behind the limit, which bounds what is looked
+             -- at and not only what is found.
+             SELECT event.created_at, event.id FROM outbox AS event
              WHERE event.merchant_id = $1 AND event.created_at >= $2
                AND (event.created_at, event.id)
                    > (coalesce((SELECT last.created_at FROM outbox AS last WHERE last.id = $3), $2), $3)
-               -- No joins: their plans could walk.
-               AND (SELECT queue.event_id FROM outbox_queue AS queue
+             ORDER BY event.created_at, event.id LIMIT $4
+           ), chosen AS MATERIALIZED (
+             SELECT event.created_at, event.id FROM looked_at AS event
+             -- No joins: their plans could walk.
+             WHERE (SELECT queue.event_id FROM outbox_queue AS queue
                     WHERE queue.is_again = ANY('{false,true}') AND queue.event_id = event.id LIMIT 1) IS NULL
-               AND (NOT $4 AND (SELECT way.event_id FROM deliveries AS way
+               AND (NOT $5 AND (SELECT way.event_id FROM deliveries AS way
                                 WHERE way.event_id = event.id AND way.status = 'PENDING' LIMIT 1) IS NULL
                     OR (SELECT way.event_id FROM deliveries AS way
                         WHERE way.event_id = event.id AND way.status IN ('DEAD', 'DROPPED') LIMIT 1) IS NOT NULL)
-             ORDER BY event.created_at, event.id LIMIT $5
+             ORDER BY event.created_at, event.id LIMIT $6
            )
-           SELECT locked.created_at AS "created_at!", locked.id AS "id!"
-           -- By their ids, as by everybody.
-           FROM (SELECT id FROM chosen ORDER BY id) AS one,
-                -- A look-up for each: as a join its plan could walk.
-                LATERAL (SELECT event.created_at, event.id FROM outbox AS event WHERE event.id = one.id
-                         LIMIT 1 FOR UPDATE) AS locked"#,
-        merchant_id,
-        since,
-        after,
-        only_undelivered,
+           SELECT ARRAY(SELECT locked.id
+                        -- By their ids, as by everybody.
+                        FROM (SELECT id FROM chosen ORDER BY id) AS one,
+                             -- A look-up for each: as a join its plan could walk.
+                             LATERAL (SELECT event.id FROM outbox AS event WHERE event.id = one.id
+                                      LIMIT 1 FOR UPDATE) AS locked) AS "ids!",
+                  -- Where there are as many as may be, what is behind the last of them has yet to be looked at.
+                  coalesce((SELECT id FROM chosen ORDER BY created_at, id OFFSET $6 - 1 LIMIT 1),
+                           (SELECT id FROM looked_at ORDER BY created_at DESC, id DESC LIMIT 1)) AS "last?",
+                  ((SELECT count(*) FROM chosen) = $6 OR (SELECT count(*) FROM looked_at) = $4) AS "has_more!""#,
+        wanted.merchant_id.as_str(),
+        wanted.since,
+        wanted.after.unwrap_or(0),
+        look,
+        wanted.only_undelivered,
         limit,
-    );
-    Ok(rows.fetch_all(conn).await?.into_iter().map(|row| (row.created_at, row.id)).collect())
+    )
+    .fetch_one(conn)
+    .await?;
+    Ok(page)
 }

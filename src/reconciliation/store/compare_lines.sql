@@ -52,8 +52,10 @@ WITH chunk AS MATERIALIZED (
                                                        AND coalesce(paid_out_of.channel, given_back.channel) = $6
                                     WHEN 'PAYOUT' THEN payout.status = 'SUCCEEDED' AND payout.updated_at < $7 END,
                     false) AS is_counted,
-           coalesce(coalesce(stray.paid_at, attempt.paid_at, refund.updated_at, payout.updated_at) >= $8::timestamptz
-                    AND coalesce(stray.paid_at, attempt.paid_at, refund.updated_at, payout.updated_at) < $9::timestamptz
+           coalesce(least(coalesce(stray.paid_at, attempt.paid_at, refund.updated_at, payout.updated_at), trade.created_at)
+                        >= $8::timestamptz
+                    AND least(coalesce(stray.paid_at, attempt.paid_at, refund.updated_at, payout.updated_at), trade.created_at)
+                        < $9::timestamptz
                     AND (trade.created_at IS NULL
                          OR trade.created_at >= $8::timestamptz - $12::interval AND trade.created_at < $10), false)
                AS is_of_day

@@ -24,6 +24,6 @@ pub(super) use lines::{
     copy_lines, delete_forgotten_lines, delete_lines, forget_days, list_payments, neighbours,
 };
 pub(super) use runs::{
-    Claimed, Daily, NewRun, begin_again, claim, due_days, find_of_day, insert, is_compared, knows_time_zone,
-    last_done, list, note_place, rest, set_status,
+    Claimed, Daily, NewFile, NewRun, begin_again, claim, due_days, find_of_day, insert, is_compared,
+    knows_time_zone, last_done, list, note_place, rest, set_status,
 };

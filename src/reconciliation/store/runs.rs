@@ -32,6 +32,7 @@ pub(in crate::reconciliation) struct Claimed {
     pub(in crate::reconciliation) compared_at: Option<OffsetDateTime>,
     pub(in crate::reconciliation) totals: Json<Totals>,
     pub(in crate::reconciliation) attempts: i32,
+    pub(in crate::reconciliation) accepts_empty: bool,
     pub(super) version: i32,
 }
 
@@ -44,7 +45,19 @@ pub(in crate::reconciliation) struct NewRun<'a> {
     pub(in crate::reconciliation) begins_at: OffsetDateTime,
     pub(in crate::reconciliation) ends_at: OffsetDateTime,
     pub(in crate::reconciliation) source: Source,
-    pub(in crate::reconciliation) file: Option<(Format, &'a str, &'a str)>,
+    pub(in crate::reconciliation) file: Option<NewFile<'a>>,
+}
+
+/// A file to begin a day with.
+#[derive(Clone, Copy, Debug)]
+pub(in crate::reconciliation) struct NewFile<'a> {
+    pub(in crate::reconciliation) format: Format,
+    /// Where it is kept.
+    pub(in crate::reconciliation) file_id: &'a str,
+    /// Its fingerprint.
+    pub(in crate::reconciliation) sha256: &'a str,
+    /// Whether somebody says that it may have no line although something moved here.
+    pub(in crate::reconciliation) accepts_empty: bool,
 }
 
 /// Writes a day that was never begun, with the first line of its history.
@@ -57,8 +70,8 @@ pub(in crate::reconciliation) async fn insert(
     sqlx::query!(
         "WITH begun AS (
              INSERT INTO reconciliations (reconciliation_id, channel, day, begins_at, ends_at, source, format, file_id,
-                                          file_sha256, leased_until, created_at, updated_at)
-             VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $10, $10)
+                                          file_sha256, accepts_empty, leased_until, created_at, updated_at)
+             VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, $11, $10, $10, $10)
              RETURNING reconciliation_id, status
          )
          INSERT INTO reconciliation_history (reconciliation_id, seq, to_status, event, created_at)
@@ -69,10 +82,11 @@ pub(in crate::reconciliation) async fn insert(
         new.begins_at,
         new.ends_at,
         new.source.as_str(),
-        new.file.map(|(format, ..)| format.as_str()),
-        new.file.map(|(_, file_id, _)| file_id),
-        new.file.map(|(.., sha256)| sha256),
+        new.file.map(|file| file.format.as_str()),
+        new.file.map(|file| file.file_id),
+        new.file.map(|file| file.sha256),
         now,
+        new.file.is_some_and(|file| file.accepts_empty),
     )
     .execute(conn)
     .await?;
@@ -93,7 +107,7 @@ pub(in crate::reconciliation) async fn begin_again(
         "WITH begun AS (
              UPDATE reconciliations
              SET status = $3, round = round + 1, begins_at = $10, ends_at = $11, source = $4, format = $5, file_id = $6,
-                 file_sha256 = $7, lines = 0,
+                 file_sha256 = $7, accepts_empty = $12, lines = 0,
                  next_page = NULL, after_kind = '', after_channel_id = '', after_line_no = 0, is_walked = false,
                  walked_until = NULL, compared_at = NULL, totals = '{}', fault = NULL, detail = NULL, attempts = 0,
                  leased_until = $9, updated_at = $9, finished_at = NULL, forgotten_at = NULL, version = version + 1
@@ -109,35 +123,47 @@ pub(in crate::reconciliation) async fn begin_again(
         from.as_str(),
         to.as_str(),
         new.source.as_str(),
-        new.file.map(|(format, ..)| format.as_str()),
-        new.file.map(|(_, file_id, _)| file_id),
-        new.file.map(|(.., sha256)| sha256),
+        new.file.map(|file| file.format.as_str()),
+        new.file.map(|file| file.file_id),
+        new.file.map(|file| file.sha256),
         DayEvent::BegunAgain.as_str(),
         now,
         new.begins_at,
         new.ends_at,
+        new.file.is_some_and(|file| file.accepts_empty),
     )
     .execute(conn)
     .await?;
     expect_one_row(&begun)
 }
 
-/// The day of a channel, locked: its id, its state, and the fingerprint of the file that it was compared with.
+/// A day that was begun.
+#[derive(Debug)]
+pub(in crate::reconciliation) struct Known {
+    pub(in crate::reconciliation) reconciliation_id: String,
+    pub(in crate::reconciliation) status: DayStatus,
+    /// The fingerprint of its file.
+    pub(in crate::reconciliation) file_sha256: Option<String>,
+    pub(in crate::reconciliation) accepts_empty: bool,
+}
+
+/// The day of a channel, locked.
 pub(in crate::reconciliation) async fn find_of_day(
     tx: &mut Tx,
     channel: &str,
     day: Date,
-) -> Result<Option<(String, DayStatus, Option<String>)>, DbError> {
+) -> Result<Option<Known>, DbError> {
     let conn: &mut Conn = tx;
-    let row = sqlx::query!(
-        r#"SELECT reconciliation_id, status AS "status: DayStatus", file_sha256
+    let known = sqlx::query_as!(
+        Known,
+        r#"SELECT reconciliation_id, status AS "status: DayStatus", file_sha256, accepts_empty
            FROM reconciliations WHERE channel = $1 AND day = $2 FOR UPDATE"#,
         channel,
         day,
     )
     .fetch_optional(conn)
     .await?;
-    Ok(row.map(|row| (row.reconciliation_id, row.status, row.file_sha256)))
+    Ok(known)
 }
 
 /// Whether a day was compared to its end: its differences stand.
@@ -174,7 +200,7 @@ pub(in crate::reconciliation) async fn claim(
            RETURNING reconciliation_id, channel, day, begins_at, ends_at, status AS "status: DayStatus", round,
                      source AS "source: Source", format AS "format: Format", file_id, lines, next_page, after_kind,
                      after_channel_id, after_line_no, is_walked, walked_until, compared_at,
-                     totals AS "totals: Json<Totals>", attempts, version"#,
+                     totals AS "totals: Json<Totals>", attempts, accepts_empty, version"#,
         now,
         until,
     )

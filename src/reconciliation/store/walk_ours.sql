@@ -7,7 +7,9 @@ WITH moved AS MATERIALIZED (
     SELECT 'PAYMENT' AS kind, trade.transaction_id AS channel_id,
            coalesce(stray.out_trade_no, attempt.pay_order_id) AS our_id,
            coalesce(stray.amount, attempt.amount) AS amount, coalesce(stray.currency, attempt.currency) AS currency,
-           coalesce(stray.paid_at, attempt.paid_at) AS at, trade.created_at AS recorded_at,
+           -- Money moved before it was written down here, whatever the clock says that dated it: else that of a clock
+           -- ahead of ours would be walked by one day and answered for by another.
+           least(coalesce(stray.paid_at, attempt.paid_at), trade.created_at) AS at, trade.created_at AS recorded_at,
            coalesce(stray.status, attempt.status) AS our_status,
            coalesce(stray.merchant_id, attempt.merchant_id) AS merchant_id,
            coalesce(stray.order_no, attempt.order_no) AS order_no

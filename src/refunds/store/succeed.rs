@@ -2,7 +2,8 @@
 
 use time::OffsetDateTime;
 
-use crate::exceptions::{self, ExceptionAction, ExceptionKind};
+use crate::compensation::{self, Action};
+use crate::exceptions::ExceptionKind;
 use crate::infra::db::{Conn, DbError, Tx};
 use crate::infra::gather::{Command, Patience, column};
 use crate::ledger;
@@ -37,8 +38,7 @@ async fn succeed_in_tx(tx: &mut Tx, batch: &[Succeed]) -> Result<Vec<bool>, DbEr
     if !sheet.made.is_empty() {
         tx.ring_after_commit();
         for given_up in write(tx, &sheet, now).await? {
-            let (kind, none) = (ExceptionKind::DeadTask, ExceptionAction::None);
-            exceptions::settle_in_tx(tx, &given_up, Some(kind), none, now).await?;
+            compensation::settle_given_up_in_tx(tx, Action::DriveRefund, &given_up, now).await?;
         }
         ledger::post_in_tx(tx, &sheet.postings, now).await?;
     }

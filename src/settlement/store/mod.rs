@@ -10,7 +10,7 @@ mod terms;
 pub(super) use claw_back::{Locked, lock, set_clawed_back};
 pub(super) use facts::{Facts, FindFacts, find};
 pub(super) use runs::{
-    Position, add_settled, advance, claim, insert_run, list_page, list_runs, note_error, renew, waiting,
+    Page, Position, add_settled, advance, claim, insert_run, list_page, list_runs, note_error, renew, waiting,
 };
 pub(super) use settle::Settle;
 pub(super) use terms::{list_levels, list_rules, upsert_level, upsert_rule};

@@ -22,23 +22,38 @@ pub(in crate::settlement) struct Position {
     version: i32,
 }
 
-/// Orders of which `expected` is counted at most.
+/// Orders that come next, in the order of their payment.
+#[derive(Debug)]
+pub(in crate::settlement) struct Page {
+    /// Those that the run is for.
+    pub(in crate::settlement) orders: Vec<OrderKey>,
+    /// The next page begins behind it: the last of these, or the last one looked at, whoever's it is.
+    pub(in crate::settlement) last: Option<(OrderKey, OffsetDateTime)>,
+    /// Whether there may be more behind it.
+    pub(in crate::settlement) has_more: bool,
+}
+
+/// Orders that are looked at, whoever's they are, to say what there is to settle.
 const MOST_COUNTED: i64 = 1_000_000;
 
-/// What there is to settle, by currency, of at most a million orders; of one merchant or of all.
+/// What there is to settle, by currency, of one merchant or of all, among the oldest million orders of everybody; and
+/// whether there may be more behind those.
 pub(in crate::settlement) async fn waiting(
     conn: &mut Conn,
     merchant_id: Option<&MerchantId>,
     paid_before: OffsetDateTime,
-) -> Result<Vec<Waiting>, DbError> {
-    let rows = sqlx::query_as!(
-        Waiting,
-        r#"SELECT currency AS "currency!: Currency", count(*) AS "orders!",
-                  sum(amount - refunded_amount)::bigint AS "amount!"
-           FROM (SELECT currency, amount, refunded_amount FROM orders
+) -> Result<(Vec<Waiting>, bool), DbError> {
+    let rows = sqlx::query!(
+        r#"SELECT currency AS "currency!: Currency", count(*) AS "looked_at!",
+                  count(*) FILTER (WHERE is_wanted) AS "orders!",
+                  coalesce(sum(amount - refunded_amount) FILTER (WHERE is_wanted), 0)::bigint AS "amount!"
+           -- Whose they are is asked behind the limit, which bounds what is looked at and not only what is found; and in
+           -- the order of the index, so that nothing is read past it.
+           FROM (SELECT currency, amount, refunded_amount, ($2::text IS NULL OR merchant_id = $2) AS is_wanted
+                 FROM orders
                  WHERE settle_status = 'UNSETTLED' AND kind = 'SALE' AND status IN ('PAID', 'PARTIALLY_REFUNDED')
-                   AND paid_at < $1 AND ($2::text IS NULL OR merchant_id = $2)
-                 LIMIT $3) AS waiting
+                   AND paid_at < $1
+                 ORDER BY paid_at, merchant_id, order_no LIMIT $3) AS entry
            GROUP BY currency ORDER BY currency"#,
         paid_before,
         merchant_id.map(MerchantId::as_str),
@@ -46,7 +61,11 @@ pub(in crate::settlement) async fn waiting(
     )
     .fetch_all(conn)
     .await?;
-    Ok(rows)
+    let looked_at: i64 = rows.iter().map(|row| row.looked_at).sum();
+    let wanted = rows.into_iter().filter(|row| row.orders > 0);
+    let waiting =
+        wanted.map(|row| Waiting { currency: row.currency, orders: row.orders, amount: row.amount });
+    Ok((waiting.collect(), looked_at >= MOST_COUNTED))
 }
 
 /// Writes a new run.
@@ -55,7 +74,7 @@ pub(in crate::settlement) async fn insert_run(
     run_id: &SettlementRunId,
     merchant_id: Option<&MerchantId>,
     paid_before: OffsetDateTime,
-    expected: i64,
+    expected: Option<i64>,
     now: OffsetDateTime,
 ) -> Result<(), DbError> {
     sqlx::query!(
@@ -64,7 +83,7 @@ pub(in crate::settlement) async fn insert_run(
         run_id.as_str(),
         merchant_id.map(MerchantId::as_str),
         paid_before,
-        Some(expected).filter(|expected| *expected < MOST_COUNTED),
+        expected,
         now,
     )
     .execute(conn)
@@ -136,33 +155,47 @@ pub(in crate::settlement) async fn renew(
     Ok(kept.rows_affected() == 1)
 }
 
-/// The orders that come next, in the order of their payment.
+/// The next orders that a run is for, `limit` at most, among the next `look` of everybody.
 pub(in crate::settlement) async fn list_page(
     conn: &mut Conn,
     run: &Position,
-    limit: i64,
-) -> Result<Vec<(OrderKey, OffsetDateTime)>, DbError> {
+    limit: usize,
+    look: i64,
+) -> Result<Page, DbError> {
     let rows = sqlx::query!(
-        r#"SELECT merchant_id AS "merchant_id: MerchantId", order_no AS "order_no: OrderNo", paid_at AS "paid_at!"
-           FROM orders
-           WHERE settle_status = 'UNSETTLED' AND kind = 'SALE' AND status IN ('PAID', 'PARTIALLY_REFUNDED')
-             AND paid_at < $1 AND (paid_at, merchant_id, order_no) > ($2, $3, $4)
-             AND ($5::text IS NULL OR merchant_id = $5)
-           ORDER BY paid_at, merchant_id, order_no LIMIT $6"#,
+        r#"SELECT merchant_id AS "merchant_id!: MerchantId", order_no AS "order_no!: OrderNo", paid_at AS "paid_at!",
+                  is_wanted AS "is_wanted!", place = $6 AS "is_end_of_look!"
+           FROM (SELECT merchant_id, order_no, paid_at, ($5::text IS NULL OR merchant_id = $5) AS is_wanted,
+                        row_number() OVER (ORDER BY paid_at, merchant_id, order_no) AS place
+                 -- Nothing but what the index holds. Whose they are is asked behind the limit, which bounds what is
+                 -- looked at and not only what is found.
+                 FROM (SELECT merchant_id, order_no, paid_at FROM orders
+                       WHERE settle_status = 'UNSETTLED' AND kind = 'SALE'
+                         AND status IN ('PAID', 'PARTIALLY_REFUNDED')
+                         AND paid_at < $1 AND (paid_at, merchant_id, order_no) > ($2, $3, $4)
+                       ORDER BY paid_at, merchant_id, order_no LIMIT $6) AS entry) AS looked_at
+           -- The end of a full look as well: a run goes on behind it, also where nothing of the look is wanted. The limit
+           -- ends the look early where a page is full before.
+           WHERE is_wanted OR place = $6
+           ORDER BY paid_at, merchant_id, order_no LIMIT $7"#,
         run.paid_before,
         run.after_paid_at,
         run.after_merchant_id,
         run.after_order_no,
         run.merchant_id.as_ref().map(MerchantId::as_str),
-        limit,
+        look,
+        i64::try_from(limit).unwrap_or(i64::MAX),
     )
     .fetch_all(conn)
     .await?;
-    let page = rows.into_iter().map(|row| {
-        let key = OrderKey { merchant_id: row.merchant_id, order_no: row.order_no };
+    let has_more = rows.len() >= limit || rows.last().is_some_and(|row| row.is_end_of_look);
+    let last = rows.last().map(|row| {
+        let key = OrderKey { merchant_id: row.merchant_id.clone(), order_no: row.order_no.clone() };
         (key, row.paid_at)
     });
-    Ok(page.collect())
+    let wanted = rows.into_iter().filter(|row| row.is_wanted);
+    let orders = wanted.map(|row| OrderKey { merchant_id: row.merchant_id, order_no: row.order_no });
+    Ok(Page { orders: orders.collect(), last, has_more })
 }
 
 /// Counts what a batch settled, in its own transaction: a run that is taken up again counts nothing twice.

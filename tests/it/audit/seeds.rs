@@ -445,6 +445,14 @@ const SEEDS: &[Seed] = &[
         "INSERT INTO outbox (merchant_id, order_no, event, event_version, payload, created_at)
          VALUES ('m', 'S', 'settlement.clawed_back', 1, '{\"amount\": 1}', '2029-12-31 12:00')",
     ),
+    // One is missing that gave nothing and took nothing in sum, and one was told in two.
+    seed("settlement_announced", "DELETE FROM outbox WHERE payload ->> 'amount' IN ('2', '-2') AND order_no = 'S'"),
+    seed(
+        "settlement_announced",
+        "UPDATE outbox SET payload = '{\"amount\": 1, \"clawed_back\": 1}' WHERE payload ->> 'amount' = '3' AND order_no = 'S';
+         INSERT INTO outbox (merchant_id, order_no, event, event_version, payload, created_at)
+         VALUES ('m', 'S', 'settlement.clawed_back', 1, '{\"amount\": 2, \"clawed_back\": 3}', '2029-12-31 12:00')",
+    ),
     seed(
         "settlement_announced",
         "INSERT INTO outbox (merchant_id, order_no, event, event_version, payload, created_at)

@@ -473,6 +473,9 @@ FROM (VALUES (1, 'SETTLED', 'SETTLED', 'PART_CLAWED_BACK', 3), (2, 'SETTLED', 'C
              (3, 'CLAWED_BACK', 'SETTLED', 'RESTORED', 3), (4, 'SETTLED', 'SETTLED', 'RESTORED', 0))
      AS change (seq, from_status, to_status, event, clawed_back);
 UPDATE settlements SET version = 5 WHERE order_no = 'S';
+INSERT INTO outbox (merchant_id, order_no, event, event_version, payload, created_at)
+SELECT 'm', 'S', 'settlement.clawed_back', 1, jsonb_build_object('amount', amount, 'clawed_back', clawed_back), '2029-12-31 12:00'
+FROM (VALUES (3, 3), (2, 5), (-2, 3), (-3, 0)) AS change (amount, clawed_back);
 
 -- Requests with a key: one gave 40 of R back, one sent 10 out, one held for usage.
 INSERT INTO idempotency_keys (merchant_id, key, request_hash, order_no, status, body, created_at)

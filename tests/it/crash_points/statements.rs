@@ -149,7 +149,7 @@ pub async fn tell(story: Money, app: &TestApp, service: &Service, number: &str) 
         Money::ApproveADifference => {
             let item = difference_of(app, number).await;
             let path = format!("/admin/reconciliation-items/{item}/approve");
-            let approved = ask(&path, json!({"reason": "the story wants it"})).await?;
+            let approved = ask(&path, json!({"reason": "the story wants it", "moves_money": true})).await?;
             assert!(matches!(approved.status, 200 | 409), "{}", approved.text);
         }
         Money::GiveBackACharge => {

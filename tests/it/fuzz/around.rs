@@ -130,7 +130,7 @@ async fn no_upload_meets_a_defect_whatever_it_says_of_itself() {
         "#statement,sandbox,2026-11-20\nkind,our_id,channel_id,amount,currency,at,fee\n#end,0,0\n";
     const RIGHT: [(&str, &str); 4] =
         [("channel", "sandbox"), ("day", "2026-11-20"), ("reason", "a+story"), ("format", "sandbox")];
-    const NAMES: [&str; 6] = ["channel", "day", "reason", "format", "checksum", "more"];
+    const NAMES: [&str; 7] = ["channel", "day", "reason", "format", "checksum", "accept_empty", "more"];
     let app = TestApp::start().await;
     let mut runner = runner();
     let header = prop::option::of(

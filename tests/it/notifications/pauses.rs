@@ -1,5 +1,7 @@
 //! Endpoints that ask to be left alone, for a while or for good.
 
+use std::time::Duration;
+
 use serde_json::json;
 
 use super::telling;
@@ -68,6 +70,31 @@ async fn a_pause_ends_when_the_endpoint_is_saved_anew_or_a_person_wants_the_even
     app.assert_books_balance().await;
     app.clock.advance(seconds(1));
     app.end().await;
+}
+
+#[tokio::test]
+async fn what_an_endpoint_says_late_is_not_held_against_the_one_that_was_saved_meanwhile() {
+    for (status, wish) in [(410, ""), (429, "Retry-After: 86400\r\n")] {
+        let (old, new) = (Receiver::start().await, Receiver::start().await);
+        let app = telling(&old).await;
+        old.behaves([Manner::Late(Duration::from_millis(700), status, wish)]);
+        app.closed_order("L1").await;
+        app.instance.app.relay.run_once().await.expect("a turn");
+        app.eventually("the old one is told", async || old.calls().len() == 1).await;
+        app.tell_at(Some(&new.url)).await;
+        let is_written = async || app.count_where("deliveries", "attempts = 1").await == 1;
+        app.eventually("its answer is written down", is_written).await;
+        assert_eq!(app.count("resting_lanes").await, 0, "{status}");
+
+        app.closed_order("L2").await;
+        app.run_until_idle().await;
+        assert_eq!(new.told_of("L2").len(), 1, "{status}");
+        app.clock.advance(seconds(10));
+        app.run_until_idle().await;
+        assert_eq!((old.calls().len(), new.told_of("L1").len()), (1, 1), "{status}: by the schedule");
+        app.assert_books_balance().await;
+        app.end().await;
+    }
 }
 
 #[tokio::test]

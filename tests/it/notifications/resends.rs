@@ -2,11 +2,11 @@
 
 use std::collections::HashMap;
 
-use serde_json::json;
+use serde_json::{Value, json};
 
 use super::relays::append_many;
 use super::telling;
-use crate::support::receiver::{Manner, Receiver};
+use crate::support::receiver::{Call, Manner, Receiver};
 use crate::support::{TestApp, TestOptions, UNTOLD, seconds};
 
 #[tokio::test]
@@ -89,6 +89,52 @@ async fn what_happened_since_then_is_sent_page_by_page_each_event_once() {
     assert_eq!(app.count_where("outbox_queue", "is_again AND merchant_id = 'demo'").await, 12_000);
     assert_eq!(app.count("outbox_queue").await, 12_000);
     app.sql("TRUNCATE outbox, outbox_queue").await;
+    app.end().await;
+}
+
+/// Has what did not arrive sent again until a call says that there is no more: how many events each of them found.
+async fn send_undelivered(app: &TestApp, is_dry_run: bool) -> Vec<i64> {
+    let (mut found, mut after) = (Vec::new(), Value::Null);
+    for _ in 0..5 {
+        let wish = json!({"merchant_id": "demo", "since": "2020-01-01T00:00:00Z", "only_undelivered": true,
+                          "starting_after": after, "dry_run": is_dry_run, "reason": "it is back"});
+        let page = app.admin_post("/admin/outbox/resend", wish).await.expect(200).body;
+        found.push(page["events"].as_i64().expect("a number"));
+        if page["has_more"] == false {
+            break;
+        }
+        after = page["last_event_id"].clone();
+    }
+    found
+}
+
+#[tokio::test]
+async fn the_few_that_did_not_arrive_are_found_behind_any_number_that_did() {
+    let receiver = Receiver::start().await;
+    let app = telling(&receiver).await;
+    // The higher the number, the earlier it happened. Of those whose endpoint was gone one is the last of the second look,
+    // one the first of the third, and one the last of all.
+    app.sql(
+        "SET session_replication_role = replica;
+         INSERT INTO outbox (merchant_id, order_no, event, event_version, payload, created_at)
+         SELECT 'demo', 'F' || g, 'story.told', 1, jsonb_build_object('order_no', 'F' || g), now() - g * interval '1 ms'
+         FROM generate_series(1, 45000) AS g;
+         INSERT INTO deliveries (event_id, kind, event, merchant_id, order_no, lane, body, status, due_at, created_at,
+                                 updated_at)
+         SELECT id, 'REPLAY_CALLBACK', event, merchant_id, order_no, 'demo', jsonb_build_object('data', payload),
+                CASE WHEN order_no IN ('F5001', 'F5000', 'F1') THEN 'DROPPED' ELSE 'DELIVERED' END, now(), now(), now()
+         FROM outbox",
+    )
+    .await;
+    assert_eq!(send_undelivered(&app, true).await, [0, 1, 2]);
+    assert_eq!(app.count("outbox_queue").await, 0, "that only counted");
+    assert_eq!(send_undelivered(&app, false).await, [0, 1, 2]);
+    app.run_until_idle().await;
+    let mut told: Vec<String> = receiver.calls().iter().map(Call::order_no).collect();
+    told.sort_unstable();
+    assert_eq!(told, ["F1", "F5000", "F5001"]);
+    assert_eq!(send_undelivered(&app, false).await, [0, 0, 0], "they have arrived");
+    app.sql("TRUNCATE outbox, outbox_queue, deliveries").await;
     app.end().await;
 }
 

@@ -3,10 +3,14 @@
 
 use std::time::Duration;
 
-use serde_json::json;
+use serde_json::{Value, json};
 use sha2::{Digest, Sha256};
+use time::Date;
 
+use super::charges::invented_top_up;
+use super::interruptions::{allow, forbid};
 use super::{Fate, paid, start};
+use crate::support::TestApp;
 use crate::support::statements::{assert_explained, sandbox_csv};
 
 #[tokio::test]
@@ -153,6 +157,7 @@ async fn an_upload_that_breaks_off_begins_nothing() {
         day,
         format: payonce::channels::bills::Format::Sandbox,
         checksum: None,
+        accepts_empty: false,
     };
     let pieces = futures_util::stream::iter([Ok(vec![b'x'; 600_000]), Err("the line is dead")]);
     let broken = payonce::reconciliation::upload(&app.instance.app, &new, pieces, None).await;
@@ -217,5 +222,122 @@ async fn a_day_on_which_only_a_refund_was_made_is_not_empty() {
     assert_eq!(over_it.problem(422), "STATEMENT_REFUSED", "what the day itself listed excuses nothing");
     let after = app.reconciliation(run["reconciliation_id"].as_str().expect("an id")).await;
     assert_eq!((&after["status"], &after["round"]), (&json!("DONE"), &run["round"]));
+    app.end().await;
+}
+
+/// Brings a file that a person accepts also without a line; gives its day.
+async fn bring_accepted(app: &TestApp, day: Date, file: &str) -> String {
+    let uploaded = app.upload("sandbox", day, file.as_bytes(), "&accept_empty=true").await.expect(200).body;
+    uploaded["reconciliation"]["reconciliation_id"].as_str().expect("an id").to_owned()
+}
+
+/// Where a day stands, and what is wrong with its statement.
+fn standing(run: &Value) -> (&str, Option<&str>) {
+    (run["status"].as_str().expect("a state"), run["fault"].as_str())
+}
+
+#[tokio::test]
+async fn a_rightly_empty_day_is_compared_by_the_word_of_a_person_and_misses_what_we_alone_have() {
+    let app = start("safe").await;
+    let day = app.wait_for_ten();
+    let (_, trade) = invented_top_up(&app, "SHORT", "u1").await;
+    app.sleep_over();
+    let (empty, refused) = (sandbox_csv(day, &[]), ("OPEN", Some("EMPTY")));
+    assert_eq!(standing(&app.reconcile(day).await), refused, "the channel's own word");
+    let run = app.reconcile_file("sandbox", day, empty.as_bytes()).await;
+    assert_eq!(standing(&run), refused, "nobody says that it is right");
+    let detail = run["detail"].as_str().expect("text");
+    assert!(detail.contains("accept_empty"), "{detail}");
+
+    // Whoever dies over it leaves that word to the next one.
+    forbid(&app, "MATCHING").await;
+    let id = bring_accepted(&app, day, &empty).await;
+    for _ in 0..3 {
+        drop(payonce::reconciliation::run_due(&app.instance.app).await);
+        app.clock.advance(Duration::from_secs(26));
+    }
+    assert_eq!(standing(&app.reconciliation(&id).await), ("FETCHING", None));
+    allow(&app).await;
+    let run = app.carry_out(&id).await;
+    assert_explained(&run);
+    assert_eq!((standing(&run), &run["lines"]), (("DONE", None), &json!(0)));
+    assert_eq!(run["differences"], json!({"MISSING_THERE ESCALATED": 1}));
+    assert_eq!(app.differences(&run).await[0]["channel_id"], json!(trade));
+    assert_eq!(app.open_exception().await["kind"], "RECONCILIATION", "its statement is not late any more");
+    let logged = format!("reason = 'a story' AND target = '{id}: sandbox {day}, accept_empty'");
+    assert_eq!(app.count_where("admin_log", &logged).await, 1);
+
+    // It was said of that upload: neither of what the channel gives, nor of the same file without it.
+    assert_eq!(standing(&app.reconcile(day).await), refused);
+    bring_accepted(&app, day, &empty).await;
+    assert_eq!(standing(&app.reconcile_file("sandbox", day, empty.as_bytes()).await), refused);
+    let id = bring_accepted(&app, day, &empty).await;
+    let run = app.carry_out(&id).await;
+    assert_eq!(standing(&run), ("DONE", None));
+    assert_eq!(run["differences"], json!({"MISSING_THERE ESCALATED": 1}));
+    app.end().await;
+}
+
+#[tokio::test]
+async fn who_accepts_a_file_without_a_line_accepts_no_other_fault_and_may_do_so_over_a_compared_day() {
+    let app = start("safe").await;
+    let day = app.wait_for_ten();
+    paid(&app, "A").await;
+    app.sleep_over();
+    let (empty, right) = (sandbox_csv(day, &[]), sandbox_csv(day, &app.book_lines(day).await));
+    let without_end = empty.split("#end").next().expect("a head").to_owned();
+    let cases = [
+        ("TRUNCATED", without_end.clone()),
+        ("WRONG_TOTAL", empty.replace("#end,0,0", "#end,0,1")),
+        ("OTHER_DAY", empty.replace(&format!("sandbox,{day}"), "sandbox,2020-01-01")),
+        ("OTHER_CHANNEL", "交易时间,`x\n".to_owned()),
+        ("CURRENCY", right.replace(",CNY,", ",USD,")),
+    ];
+    for (fault, file) in cases {
+        let id = bring_accepted(&app, day, &file).await;
+        let run = app.carry_out(&id).await;
+        assert_eq!(standing(&run), ("OPEN", Some(fault)), "{run:#}");
+    }
+    let run = app.reconcile_file("sandbox", day, right.as_bytes()).await;
+    assert_eq!((standing(&run), &run["differences"]), (("DONE", None), &json!({})));
+
+    let wrong = app.upload("sandbox", day, without_end.as_bytes(), "&accept_empty=true").await;
+    assert_eq!(wrong.problem(422), "STATEMENT_REFUSED");
+    let silent = app.upload("sandbox", day, empty.as_bytes(), "&accept_empty=false").await;
+    assert_eq!(silent.problem(422), "STATEMENT_REFUSED", "nobody says that it is right");
+    assert!(silent.body["detail"].as_str().is_some_and(|text| text.contains("accept_empty")));
+    let id = bring_accepted(&app, day, &empty).await;
+    let run = app.carry_out(&id).await;
+    assert_explained(&run);
+    assert_eq!((standing(&run), &run["lines"]), (("DONE", None), &json!(0)));
+    assert_eq!(
+        run["differences"],
+        json!({"MISSING_THERE RESOLVED": 1}),
+        "the channel confirms it when asked"
+    );
+    app.end().await;
+}
+
+#[tokio::test]
+async fn the_empty_file_of_a_compared_day_is_news_once_a_person_accepts_it() {
+    let app = start("safe").await;
+    let day = app.wait_for_ten();
+    app.sleep_over();
+    let empty = sandbox_csv(day, &[]);
+    let run = app.reconcile_file("sandbox", day, empty.as_bytes()).await;
+    assert_eq!((standing(&run), &run["round"]), (("DONE", None), &json!(1)));
+    // Of that day, told of in the morning, and none that the channel has.
+    let attempt = app.top_up_to_pay("SHORT", "u1", 500).await;
+    let mut callback = app.success("e-SHORT", &attempt, "t-SHORT", 500);
+    callback["paid_at"] = json!(format!("{day}T12:00:00Z"));
+    app.deliver(&callback).await;
+    app.clock.advance(Duration::from_secs(60));
+    assert_eq!(app.upload("sandbox", day, empty.as_bytes(), "").await.problem(422), "STATEMENT_REFUSED");
+    for _ in 0..2 {
+        let id = bring_accepted(&app, day, &empty).await;
+        let run = app.carry_out(&id).await;
+        assert_eq!((standing(&run), &run["round"]), (("DONE", None), &json!(2)), "once");
+        assert_eq!(run["differences"], json!({"MISSING_THERE ESCALATED": 1}));
+    }
     app.end().await;
 }

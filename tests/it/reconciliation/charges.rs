@@ -145,6 +145,8 @@ async fn a_charge_waits_for_a_person_where_the_service_may_not_decide_or_the_cap
             assert_eq!((&item["action"], &item["status"]), (&json!("ASK"), &json!("WAITING")));
             app.decide(&item, "approve").await.expect(200);
             app.carry_on().await;
+            // Neither has who says the same again, because the answer was lost or by a second click.
+            assert_eq!(app.decide(&item, "approve").await.problem(409), "DIFFERENCE_NOT_AGREED");
             item = app.differences(&run).await.remove(0);
         }
         let waits = (&json!("CHARGE"), &json!("WAITING"), &json!(true));

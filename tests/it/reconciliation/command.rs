@@ -110,6 +110,18 @@ async fn a_file_from_a_terminal_is_refused_with_its_fault_and_the_right_one_is_t
     assert_eq!(taken.status.code(), Some(0), "{}", errors(&taken));
     assert!(app.exceptions("status=OPEN").await.is_empty(), "it came after all");
 
+    // Without a line it takes that one's place by the word of a person only.
+    let empty = file(&app, "empty.csv", &sandbox_csv(day, &[]));
+    let refused = reconcile(&empty, &[]).await;
+    assert_eq!(refused.status.code(), Some(1), "{}", errors(&refused));
+    assert!(errors(&refused).contains("EMPTY") && errors(&refused).contains("accept_empty"));
+    let accepted = reconcile(&empty, &["--accept-empty"]).await;
+    assert_eq!(accepted.status.code(), Some(0), "{}", errors(&accepted));
+    let table = String::from_utf8_lossy(&accepted.stdout).into_owned();
+    assert!(table.contains("1  MISSING_THERE RESOLVED"), "the channel confirms it when asked: {table}");
+    let logged = format!("action = 'reconciliations.upload' AND target LIKE '%sandbox {day}, accept_empty'");
+    assert_eq!(app.count_where("admin_log", &logged).await, 1);
+
     // What waits for a person is a problem found.
     let (our_id, channel_id) = ("po_nobody".to_owned(), "txn_nobody".to_owned());
     let foreign = Line { our_id, channel_id, amount: 5, ..lines[0].clone() };
@@ -118,7 +130,7 @@ async fn a_file_from_a_terminal_is_refused_with_its_fault_and_the_right_one_is_t
     assert_eq!(found.status.code(), Some(3), "{}", errors(&found));
     let table = String::from_utf8_lossy(&found.stdout).into_owned();
     assert!(table.contains("1  MISSING_HERE WAITING"), "{table}");
-    for path in [cut, whole, more] {
+    for path in [cut, whole, empty, more] {
         std::fs::remove_file(path).ok();
     }
     app.end().await;
@@ -159,6 +171,7 @@ async fn what_cannot_be_compared_is_told_at_once() {
         (&["--channel", "sandbox", "--date", "20-11"][..], 2, "YYYY-MM-DD"),
         (&["--channel", "sandbox"][..], 2, "--date"),
         (&["--channel", "sandbox", "--date", "2026-01-01", "--format", "sandbox"][..], 2, "--file"),
+        (&["--channel", "sandbox", "--date", "2026-01-01", "--accept-empty"][..], 2, "--file"),
         (&["--channel", "nobody", "--date", "2026-01-01"][..], 1, "there is no channel nobody"),
         (&["--channel", "sandbox", "--date", &today][..], 1, "is not over"),
         (&["--channel", "sandbox", "--date", "2026-01-01", "--file", "/gone"][..], 1, "No such file"),

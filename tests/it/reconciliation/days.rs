@@ -7,7 +7,7 @@ use payonce::reconciliation;
 use serde_json::json;
 use time::{Date, Month, OffsetDateTime};
 
-use super::{paid, start};
+use super::{paid, rfc3339, start};
 use crate::support::statements::{Line, assert_explained, sandbox_csv};
 use crate::support::{TestApp, TestOptions};
 
@@ -205,6 +205,37 @@ async fn money_of_the_days_edge_is_looked_for_on_both_days() {
         .await;
     assert_explained(&again);
     assert_eq!(again["differences"], json!({}));
+    app.end().await;
+}
+
+#[tokio::test]
+async fn money_that_a_clock_ahead_of_ours_dates_is_missed_by_the_day_on_which_it_was_written_down() {
+    let app = start("safe").await;
+    let day = app.wait_for_ten();
+    let mut days = vec![day];
+    paid(&app, "NOON").await;
+    app.clock.advance(Duration::from_secs(13 * 3600 + 45 * 60));
+    for (number, ahead) in [("MINUTES", time::Duration::minutes(7)), ("DAYS", time::Duration::days(2))] {
+        let attempt = app.order_to_pay(number).await;
+        let mut told = app.success(number, &attempt, number, 1990);
+        told["paid_at"] = json!(rfc3339(app.clock.now() + ahead));
+        app.deliver(&told).await;
+    }
+    app.clock.advance(Duration::from_secs(12 * 3600));
+    for number in ["NEXT", "THIRD", "FOURTH"] {
+        paid(&app, number).await;
+        app.sleep_over();
+        days.push(days[days.len() - 1].next_day().expect("a day"));
+    }
+    for day in &days {
+        assert_explained(&app.reconcile(*day).await);
+    }
+    let missed = "class = 'MISSING_THERE' AND status = 'ESCALATED'";
+    let of_that_day = format!(
+        "{missed} AND reconciliation_id IN (SELECT reconciliation_id FROM reconciliations WHERE day = '{day}')"
+    );
+    let items = "reconciliation_items";
+    assert_eq!((app.count(items).await, app.count_where(items, &of_that_day).await), (2, 2));
     app.end().await;
 }
 

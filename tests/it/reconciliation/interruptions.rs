@@ -12,7 +12,7 @@ use crate::support::TestApp;
 use crate::support::statements::{Line, assert_explained, sandbox_csv};
 
 /// Makes the database refuse a state of a day.
-async fn forbid(app: &TestApp, status: &str) {
+pub(super) async fn forbid(app: &TestApp, status: &str) {
     app.sql(&format!(
         "CREATE FUNCTION forbid() RETURNS trigger LANGUAGE plpgsql AS $$ BEGIN RAISE 'not now'; END $$;
          CREATE TRIGGER forbid BEFORE UPDATE ON reconciliations FOR EACH ROW WHEN (NEW.status = '{status}')
@@ -21,7 +21,7 @@ async fn forbid(app: &TestApp, status: &str) {
     .await;
 }
 
-async fn allow(app: &TestApp) {
+pub(super) async fn allow(app: &TestApp) {
     app.sql("DROP TRIGGER forbid ON reconciliations; DROP FUNCTION forbid()").await;
 }
 

@@ -165,7 +165,7 @@ async fn what_a_statement_lists_before_anybody_asked_about_it_is_known_when_its_
     forget_lines(&app).await;
     // Asking shows that a charge is to be decided over.
     for _ in 0..2 {
-        app.decide(&item, "approve").await.expect(200);
+        app.decide(&difference_of(&app, &run).await, "approve").await.expect(200);
         app.carry_on().await;
     }
     assert_nobody_is_charged(&app, &run).await;

@@ -23,6 +23,39 @@ async fn run_of(app: &TestApp, run_id: &str) -> Value {
     app.admin_get(&format!("/admin/settlements/runs/{run_id}")).await.expect(200).body
 }
 
+/// Orders of another merchant that stand in the way of a run.
+const CROWD: i64 = 25_000;
+
+/// Writes as many that were paid so many days ago, and nothing of what belongs to them.
+async fn crowd(app: &TestApp, prefix: &str, days_ago: u32) {
+    app.sql(&format!(
+        "SET session_replication_role = replica;
+         INSERT INTO orders (merchant_id, order_no, user_id, status, amount, currency, paid_by, paid_at, expires_at,
+                             created_at, updated_at)
+         SELECT 'second', '{prefix}' || g, 'u1', 'PAID', 1990, 'CNY', 'po_{prefix}' || g, paid_at, paid_at, paid_at, paid_at
+         FROM (SELECT g, now() - interval '{days_ago} days' + g * interval '1 ms' AS paid_at
+               FROM generate_series(1, {CROWD}) AS g) AS seeded"
+    ))
+    .await;
+}
+
+/// Entries that were read so far of the index of what can be settled.
+async fn entries_read(app: &TestApp) -> i64 {
+    let read = "SELECT idx_tup_read FROM pg_stat_user_indexes WHERE indexrelname = 'orders_paid_unsettled'";
+    sqlx::query_scalar(read).fetch_one(&mut app.direct_connection().await).await.expect("a figure")
+}
+
+/// What comes of it when an instance of its own does that, and how many entries it reads.
+async fn entries_read_by<T>(app: &TestApp, work: impl AsyncFnOnce(&TestApp) -> T) -> (T, i64) {
+    let one = TestApp::start_with(TestOptions::over(app)).await;
+    let before = entries_read(app).await;
+    let outcome = work(&one).await;
+    // A connection tells what it read when it is closed.
+    one.instance.app.db.close().await;
+    app.eventually("what was read is told", async || entries_read(app).await > before).await;
+    (outcome, entries_read(app).await - before)
+}
+
 #[tokio::test]
 async fn a_run_settles_all_that_is_old_enough_and_nothing_else() {
     let app = TestApp::start().await;
@@ -37,6 +70,7 @@ async fn a_run_settles_all_that_is_old_enough_and_nothing_else() {
         app.admin_post("/admin/settlements/run", json!({"older_than_days": 30, "dry_run": true})).await;
     let asked = asked.expect(200).body;
     assert_eq!(asked["waiting"], json!([{"currency": "CNY", "orders": 2_299, "amount": 2_299 * 1990}]));
+    assert_eq!(asked["has_more"], false);
     assert_eq!((&asked["run"], app.count("settlement_runs").await), (&Value::Null, 0));
 
     let run_id = begin(&app, 30).await;
@@ -81,6 +115,52 @@ async fn a_run_of_one_merchant_leaves_the_others_alone() {
         (&run["status"], &run["settled"], app.count("settlements").await),
         (&json!("DONE"), &json!(0), 0)
     );
+    app.end().await;
+}
+
+#[tokio::test]
+async fn a_run_of_one_merchant_passes_over_those_of_others_one_bounded_look_after_the_other() {
+    let app = TestApp::start().await;
+    app.rebate_rule(None, "0.05").await;
+    app.merchant("second", "hold").await;
+    crowd(&app, "BEFORE", 50).await;
+    app.seed_paid_orders("A", 2_300, 40, 50).await;
+    crowd(&app, "BETWEEN", 39).await;
+    app.seed_paid_orders("B", 10, 38, 5).await;
+
+    let begin = async |one: &TestApp, dry_run: bool| {
+        let body = json!({"older_than_days": 30, "merchant_id": "demo", "dry_run": dry_run,
+                          "reason": "the story wants it"});
+        one.admin_post("/admin/settlements/run", body).await.expect(200).body
+    };
+    let waiting = json!([{"currency": "CNY", "orders": 2_310, "amount": 2_310 * 1990}]);
+    let (asked, read) = entries_read_by(&app, async |one: &TestApp| begin(one, true).await).await;
+    assert_eq!((&asked["waiting"], &asked["has_more"]), (&waiting, &json!(false)));
+    assert!(read <= 2 * CROWD + 2_310, "{read} entries were read to say what there is");
+    let (begun, _) = entries_read_by(&app, async |one: &TestApp| begin(one, false).await).await;
+    let run_id = begun["run"]["run_id"].as_str().expect("a run");
+    assert_eq!(begun["run"]["expected"], 2_310);
+
+    for (status, settled, most) in [
+        // Nothing of the first look is its own: it goes on behind it.
+        ("RUNNING", 0, 20_000),
+        // A page that is full ends its look, one entry behind its last.
+        ("RUNNING", 2_000, 7_001),
+        ("RUNNING", 2_300, 20_000),
+        ("DONE", 2_310, 5_310),
+    ] {
+        let page = async |one: &TestApp| settlement::run_due(&one.instance.app).await.expect("a page");
+        let (page, read) = entries_read_by(&app, page).await;
+        assert_eq!(page, Batch::MoreWaiting);
+        let run = run_of(&app, run_id).await;
+        assert_eq!((&run["status"], &run["settled"]), (&json!(status), &json!(settled)));
+        assert!(read <= most, "{read} entries were read for a page, {most} at most");
+    }
+    assert_eq!(run_of(&app, run_id).await["skipped"], 0);
+    let is_left_alone = "merchant_id = 'second' AND settle_status = 'UNSETTLED'";
+    assert_eq!(app.count_where("orders", is_left_alone).await, 2 * CROWD);
+    assert_eq!(app.count("settlements").await, 2_310);
+    app.sql("SET session_replication_role = replica; DELETE FROM orders WHERE merchant_id = 'second'").await;
     app.end().await;
 }
 

@@ -15,6 +15,8 @@ pub enum Manner {
     Answer(u16, &'static str, String),
     /// Answers 200 so much later.
     Slow(Duration),
+    /// Answers so much later, with this status and these headers.
+    Late(Duration, u16, &'static str),
     /// Sends its answer byte by byte, so long apart.
     Drip(Duration),
     /// Takes it in and says nothing, ever.
@@ -153,6 +155,10 @@ impl Receiver {
             Manner::Slow(pause) => {
                 tokio::time::sleep(pause).await;
                 stream.write_all(whole(200, "", "").as_bytes()).await
+            }
+            Manner::Late(pause, status, more) => {
+                tokio::time::sleep(pause).await;
+                stream.write_all(whole(status, more, "").as_bytes()).await
             }
             Manner::Drip(pause) => {
                 for byte in whole(200, "", "").bytes() {

@@ -140,7 +140,11 @@ impl TestApp {
     pub async fn decide(&self, item: &Value, verb: &str) -> Reply {
         let id = item["item_id"].as_str().expect("an id");
         let path = format!("/admin/reconciliation-items/{id}/{verb}");
-        self.admin_post(&path, json!({"reason": "the story wants it"})).await
+        let mut body = json!({"reason": "the story wants it"});
+        if verb == "approve" {
+            body["moves_money"] = item["moves_money"].clone();
+        }
+        self.admin_post(&path, body).await
     }
 
     /// What the sandbox has of a day.

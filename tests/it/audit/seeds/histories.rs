@@ -1,6 +1,9 @@
 //! Violations of the histories of refunds, stray money and commissions.
 
-use super::{Seed, seed};
+use super::{Seed, seed, seed_with};
+
+/// Every change was told of.
+const TOLD_OF_ALL: &[&str] = &["settlement_announced"];
 
 pub(super) const SEEDS: &[Seed] = &[
     seed("refund_history", "DELETE FROM refund_history WHERE refund_id = 'rf_r'"),
@@ -66,17 +69,18 @@ pub(super) const SEEDS: &[Seed] = &[
          VALUES ('m', 'D', 'refund.finished', 1, '{\"refund_no\": \"rf_x\", \"status\": \"FAILED\"}', '2029-12-31 12:00')",
     ),
     // All that was claimed back was given again: as if nothing had been.
-    seed("settlement_history", "DELETE FROM settlement_history"),
-    seed("settlement_history", "DELETE FROM settlement_history WHERE seq = 4"),
-    seed("settlement_history", "DELETE FROM settlement_history WHERE seq = 1"),
-    seed("settlement_history", "DELETE FROM settlement_history WHERE seq = 2"),
+    seed_with("settlement_history", TOLD_OF_ALL, "DELETE FROM settlement_history"),
+    seed_with("settlement_history", TOLD_OF_ALL, "DELETE FROM settlement_history WHERE seq = 4"),
+    seed_with("settlement_history", TOLD_OF_ALL, "DELETE FROM settlement_history WHERE seq = 1"),
+    seed_with("settlement_history", TOLD_OF_ALL, "DELETE FROM settlement_history WHERE seq = 2"),
     seed("settlement_history", "UPDATE settlement_history SET event = 'RESTORED' WHERE seq = 1"),
-    seed("settlement_history", "UPDATE settlement_history SET clawed_back = 6 WHERE seq = 3"),
+    seed_with("settlement_history", TOLD_OF_ALL, "UPDATE settlement_history SET clawed_back = 6 WHERE seq = 3"),
     seed("settlement_history", "UPDATE settlement_history SET from_status = 'SETTLED' WHERE seq = 3"),
     seed("settlement_history", "UPDATE settlement_history SET event = 'CARRIED_OVER' WHERE seq = 4"),
-    seed("settlement_history", "UPDATE settlement_history SET clawed_back = 1 WHERE seq = 4"),
-    seed(
+    seed_with("settlement_history", TOLD_OF_ALL, "UPDATE settlement_history SET clawed_back = 1 WHERE seq = 4"),
+    seed_with(
         "settlement_history",
+        TOLD_OF_ALL,
         "INSERT INTO settlement_history
          VALUES ('m', 'NONE', 1, 'SETTLED', 'SETTLED', 'PART_CLAWED_BACK', 1, '2029-12-31 12:00')",
     ),

@@ -311,6 +311,30 @@ async fn who_made_a_withdrawal_is_told_so_although_the_answer_to_its_commit_was_
     stores::drop_database(&url).await;
 }
 
+#[tokio::test]
+async fn who_made_an_order_is_told_so_although_the_answer_to_its_commit_was_lost() {
+    let (url, port) = database().await;
+    let wire = Proxy::before_postgres(port).await;
+    let database_url = Some(wire.before_url(&url, port));
+    let app = TestApp::start_with(TestOptions { database_url, ..TestOptions::default() }).await;
+    for (times, number) in [(1, Some("A1")), (2, None)] {
+        let mut order = json!({"user_id": "u1", "currency": "CNY", "amount": 1_990});
+        if let Some(number) = number {
+            order["order_no"] = json!(number);
+        }
+        wire.lose_answers(1);
+        let made = app.post("/orders", order.clone()).await.expect(201);
+        assert_eq!(wire.met().lost, times);
+        order["order_no"] = made.body["order_no"].clone();
+        assert_eq!(app.post("/orders", order).await.expect(200).body, made.body);
+        let timers = async || app.redis_command::<usize>(&["ZCARD", "delay:order_timeout"]).await;
+        app.eventually("its timer is set", async || timers().await == times).await;
+    }
+    assert_eq!(app.count("orders").await, 2, "each once");
+    app.end().await;
+    stores::drop_database(&url).await;
+}
+
 /// Nothing but the silence itself says that a connection is dead: a machine that is gone sends no word of it.
 #[tokio::test]
 async fn a_redis_that_was_gone_without_a_word_is_found_again() {

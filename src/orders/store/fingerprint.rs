@@ -1,0 +1,49 @@
+//! What of an order tells that it changed.
+
+use crate::infra::db::{Conn, DbError};
+use crate::infra::gather::{Command, Patience, column, in_places};
+use crate::orders::{OrderKey, SettleStatus};
+
+/// Differs between any two states of an order. Its version alone counts changes of its status: a further part that goes
+/// back, and a settlement, are none.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(in crate::orders) struct Fingerprint {
+    version: i32,
+    refunded_amount: i64,
+    settle_status: SettleStatus,
+}
+
+/// Reads an order's fingerprint. Asked for again and again by all who wait for a change, so it shares round trips.
+#[derive(Debug)]
+pub(in crate::orders) struct FindFingerprint(pub(in crate::orders) OrderKey);
+
+impl Command for FindFingerprint {
+    const NAME: &'static str = "orders.find_fingerprint";
+    type Outcome = Option<Fingerprint>;
+
+    fn order(&self) -> Option<String> {
+        None
+    }
+
+    async fn carry_out(
+        batch: &[Self],
+        _: Patience,
+        conn: &mut Conn,
+    ) -> Result<Vec<Option<Fingerprint>>, DbError> {
+        let rows = sqlx::query!(
+            r#"SELECT asked.place AS "place!", orders.version, orders.refunded_amount,
+                      orders.settle_status AS "settle_status: SettleStatus"
+               FROM unnest($1::text[], $2::text[]) WITH ORDINALITY AS asked (merchant_id, order_no, place)
+               JOIN orders ON orders.merchant_id = asked.merchant_id AND orders.order_no = asked.order_no"#,
+            &column(batch, |FindFingerprint(key)| key.merchant_id.as_str()) as &[&str],
+            &column(batch, |FindFingerprint(key)| key.order_no.as_str()) as &[&str],
+        )
+        .fetch_all(conn)
+        .await?;
+        Ok(in_places(batch.len(), rows, |row| {
+            let (version, refunded_amount, settle_status) =
+                (row.version, row.refunded_amount, row.settle_status);
+            (row.place, Fingerprint { version, refunded_amount, settle_status })
+        }))
+    }
+}
