@@ -58,10 +58,12 @@ pub(super) async fn run(args: SettleArgs, output: Output) -> Result<ExitCode, Cl
     let Begun { waiting, has_more, run, .. } = settlement::begin_run(&app, &new, entry).await?;
     match run {
         None => {
-            output.show(&waiting, |waiting| lines(waiting))?;
             if has_more {
                 tell_of_more();
             }
+            let is_unknown = waiting.is_empty() && has_more;
+            let unknown = || "nothing to settle among the oldest million orders".to_owned();
+            output.show(&waiting, |waiting| if is_unknown { unknown() } else { lines(waiting) })?;
         }
         Some(run) => output.show(&follow(&app, run).await?, |run| lines(std::slice::from_ref(run)))?,
     }

@@ -199,7 +199,7 @@ async fn record(
     let is_rare = ending.status == EventDeliveryStatus::Dead || verdict.version().is_some();
     let record = Record { delivery, ending, attempt, now: relay.clock.now() };
     if is_rare {
-        return record_alone(relay, &record, verdict).await;
+        return relay.db.retrying(|| record_alone(relay, &record, verdict)).await;
     }
     let write = || async { effect!("outbox.record", relay.db.gather(record.clone()).await) };
     relay.db.retrying(write).await.map(drop)

@@ -185,7 +185,7 @@ async fn begin_in_tx(
         Some(known) => {
             let (id, from) = (known.reconciliation_id, known.status);
             let is_repeat = new.file.is_some_and(|file| {
-                let says_more = file.accepts_empty && !known.accepts_empty;
+                let says_more = known.is_empty && file.accepts_empty && !known.accepts_empty;
                 known.file_sha256.as_deref() == Some(file.sha256) && !says_more
             });
             // The same file once more: what it says was compared, and stays so.

@@ -257,7 +257,9 @@ async fn fault_of(app: &App, run: &Claimed) -> Result<Option<BadStatement>, Duty
     let day = Day { day: run.day, begins_at: run.begins_at };
     let limit = i64::try_from(Contents::PAYMENTS)?;
     let payments = store::list_payments(&mut app.db.conn().await?, run, limit).await?;
-    let contents = Contents { lines: run.lines.unsigned_abs(), payments, may_be_empty: run.accepts_empty };
+    // Of a file: an instance of an earlier version that begins the day anew by the channel does not take it back.
+    let may_be_empty = run.accepts_empty && run.source == Source::Upload;
+    let contents = Contents { lines: run.lines.unsigned_abs(), payments, may_be_empty };
     Ok(day.fault_of(app, &run.channel, &contents).await?)
 }
 

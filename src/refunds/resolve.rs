@@ -8,6 +8,7 @@ use super::model::{Refund, RefundStatus, StrayStatus};
 use super::{store, stray};
 use crate::admin_log::{self, Entry};
 use crate::app::App;
+use crate::compensation::{self, Action};
 use crate::exceptions::{self, Exception, ExceptionAction, ExceptionKind, ExceptionStatus};
 use crate::infra::crash::effect;
 use crate::infra::db::{DbError, Tx};
@@ -81,8 +82,11 @@ async fn resolve_in_tx(
     lock_with_refund(tx, &subject).await?;
     // Also one whose payment is not there.
     let refund = store::find_refund(tx, &subject).await?;
-    if action == ExceptionAction::None {
-        withdrawals::drive_on_in_tx(tx, &subject, now).await?;
+    match action {
+        ExceptionAction::None => withdrawals::drive_on_in_tx(tx, &subject, now).await?,
+        // Another task drives it on: the one that was given up has done its part.
+        ExceptionAction::Refund => compensation::finish_dead(tx, Action::DriveRefund, &subject, now).await?,
+        ExceptionAction::Keep => {}
     }
     let exception = exceptions::lock(tx, exception_id).await?.ok_or(ResolveError::NotFound)?;
     if exception.status != ExceptionStatus::Open {

@@ -150,7 +150,7 @@ pub struct SettlementRun {
     pub paid_before: OffsetDateTime,
     /// Where it stands.
     pub status: RunStatus,
-    /// Orders there were when it began; nothing where more than a million were waiting, its own and others' together.
+    /// Orders there were when it began; nothing where a million or more were waiting, its own and others' together.
     pub expected: Option<i64>,
     /// Orders settled so far.
     pub settled: i64,

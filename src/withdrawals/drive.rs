@@ -87,7 +87,10 @@ pub(crate) async fn drive_on_in_tx(
     now: OffsetDateTime,
 ) -> Result<(), DbError> {
     match store::lock(tx, withdrawal_id).await? {
-        Some(withdrawal) if !withdrawal.status.is_end() => append_task_in_tx(tx, &withdrawal, now).await,
+        Some(withdrawal) if !withdrawal.status.is_end() => {
+            compensation::finish_dead(tx, Action::DriveWithdrawal, withdrawal_id, now).await?;
+            append_task_in_tx(tx, &withdrawal, now).await
+        }
         _ => Ok(()),
     }
 }

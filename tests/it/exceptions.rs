@@ -367,5 +367,6 @@ async fn a_decision_over_a_given_up_refund_waits_for_the_refund_that_ends() {
     assert_eq!(reply.status, 200, "{reply:?}");
     app.run_until_idle().await;
     assert_eq!(app.refunded("X12").await, ("PARTIALLY_REFUNDED".into(), 700));
+    assert_eq!(app.count_where("compensations", "status = 'DEAD'").await, 0, "it was driven on");
     app.end().await;
 }

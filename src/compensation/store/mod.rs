@@ -13,7 +13,7 @@ pub(crate) use operate::{count, exists, list, revive, revive_many, set_paused, s
 pub(crate) use work::is_held_in_tx;
 pub(super) use work::{Claimed, End, claim_due, finish, is_held, renew, replay_all, set_dead};
 
-/// Tasks for one thing that were given up, at most: after each but the last a person had it driven on.
+/// Tasks for one thing that were given up, at most: an earlier version left one each time that a person had it driven on.
 const MOST_DEAD: i64 = 100;
 
 /// Writes a task, unless one for the same thing is alive already.
@@ -59,8 +59,8 @@ pub(crate) async fn finish_by_subject(
     Ok(())
 }
 
-/// Ends the tasks for a thing that were given up, because its end came all the same.
-pub(super) async fn finish_dead(
+/// Ends the tasks for a thing that were given up, because its end came all the same, or another task drives it on.
+pub(crate) async fn finish_dead(
     tx: &mut Tx,
     action: Action,
     subject: &str,

@@ -157,8 +157,7 @@ pub(in crate::reconciliation) async fn has_ours(
                   LEFT JOIN pay_orders AS attempt ON attempt.pay_order_id = trade.pay_order_id
                   -- Found by their age, as they are walked.
                   WHERE (trade.channel = $1) IS TRUE AND trade.created_at >= $2 AND trade.created_at < $4
-                    AND least(coalesce(stray.paid_at, attempt.paid_at), trade.created_at) >= $2
-                    AND least(coalesce(stray.paid_at, attempt.paid_at), trade.created_at) < $3)
+                    AND coalesce(stray.paid_at, attempt.paid_at) >= $2 AND coalesce(stray.paid_at, attempt.paid_at) < $3)
                OR EXISTS (
                   SELECT 1 FROM refunds AS refund
                   LEFT JOIN pay_orders AS attempt ON attempt.pay_order_id = refund.pay_order_id

@@ -56,8 +56,7 @@ WITH chunk AS MATERIALIZED (
                         >= $8::timestamptz
                     AND least(coalesce(stray.paid_at, attempt.paid_at, refund.updated_at, payout.updated_at), trade.created_at)
                         < $9::timestamptz
-                    AND (trade.created_at IS NULL
-                         OR trade.created_at >= $8::timestamptz - $12::interval AND trade.created_at < $10), false)
+                    AND (trade.created_at IS NULL OR trade.created_at < $10), false)
                AS is_of_day
     -- A line of another kind looks up nothing.
     FROM chunk

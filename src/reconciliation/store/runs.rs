@@ -144,6 +144,8 @@ pub(in crate::reconciliation) struct Known {
     pub(in crate::reconciliation) status: DayStatus,
     /// The fingerprint of its file.
     pub(in crate::reconciliation) file_sha256: Option<String>,
+    /// Whether there was no line in it, and whether a person said that this is right.
+    pub(in crate::reconciliation) is_empty: bool,
     pub(in crate::reconciliation) accepts_empty: bool,
 }
 
@@ -156,7 +158,8 @@ pub(in crate::reconciliation) async fn find_of_day(
     let conn: &mut Conn = tx;
     let known = sqlx::query_as!(
         Known,
-        r#"SELECT reconciliation_id, status AS "status: DayStatus", file_sha256, accepts_empty
+        r#"SELECT reconciliation_id, status AS "status: DayStatus", file_sha256,
+                  lines = 0 AS "is_empty!", accepts_empty
            FROM reconciliations WHERE channel = $1 AND day = $2 FOR UPDATE"#,
         channel,
         day,
