@@ -61,9 +61,12 @@ pub(super) async fn run(args: SettleArgs, output: Output) -> Result<ExitCode, Cl
             if has_more {
                 tell_of_more();
             }
-            let is_unknown = waiting.is_empty() && has_more;
-            let unknown = || "nothing to settle among the oldest million orders".to_owned();
-            output.show(&waiting, |waiting| if is_unknown { unknown() } else { lines(waiting) })?;
+            output.show(&waiting, |waiting| {
+                if has_more && waiting.is_empty() {
+                    return "nothing to settle among the oldest million orders".to_owned();
+                }
+                lines(waiting)
+            })?;
         }
         Some(run) => output.show(&follow(&app, run).await?, |run| lines(std::slice::from_ref(run)))?,
     }

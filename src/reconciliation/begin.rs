@@ -101,11 +101,8 @@ impl Day {
         channel: &str,
         contents: &Contents,
     ) -> Result<Option<BadStatement>, DbError> {
-        if contents.lines == 0 && contents.may_be_empty {
-            return Ok(None);
-        }
         if contents.lines == 0 {
-            return self.emptiness(app, channel).await;
+            return if contents.may_be_empty { Ok(None) } else { self.emptiness(app, channel).await };
         }
         let mut conn = app.db.conn().await?;
         let other = store::find_other_currencies(&mut conn, channel, &contents.payments).await?;
