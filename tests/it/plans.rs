@@ -11,6 +11,7 @@ use sqlx::AssertSqlSafe;
 
 use crate::support::{TestApp, TestOptions, stores};
 
+mod holds;
 mod settlements;
 
 /// What the tables look like when the plans are made.
@@ -449,22 +450,6 @@ fn scans_of(plan: &Value, table: &str, found: &mut Vec<(String, Value)>) {
             found.push((index.to_owned(), node["Filter"].clone()));
         }
     });
-}
-
-#[tokio::test]
-async fn a_page_of_holds_reads_a_range_of_the_index_in_its_order_and_leaves_nothing_out() {
-    let pages = statements(|text| text.contains("FROM usage_holds") && text.contains("hold_id DESC"));
-    let config = stores::database_config(&stores::fresh_database().await);
-    for (world, seed) in worlds() {
-        let mut tx = enter(&config, &seed).await;
-        let mut scans = Vec::new();
-        for page in &pages {
-            scans_of(&plan(&mut tx, page).await, "usage_holds", &mut scans);
-        }
-        scans.sort_by(|one, other| one.0.cmp(&other.0));
-        let expected = ["usage_holds_of_merchant", "usage_holds_of_merchant", "usage_holds_of_user"];
-        assert_eq!(scans, expected.map(|index| (index.to_owned(), Value::Null)), "{world}");
-    }
 }
 
 #[tokio::test]

@@ -18,6 +18,7 @@ const BEHIND_ALL: &str = "~";
 /// range is said twice, once as a range of unknown ends, which the planner takes for a narrow one: whatever it believes
 /// of the table, it goes by the index that has all of it, and not by another one on which it would leave out what is
 /// not asked for. That would be all of somebody else's holds, or years of charged ones on its way to those that are held.
+/// And these indexes are of holds whose id is not empty, as each is: that is said here and nowhere else.
 pub(in crate::usage) async fn list(conn: &mut Conn, which: &Which, limit: i64) -> Result<Vec<Hold>, DbError> {
     let states: Vec<&str> = match which.status {
         Some(status) => vec![status.as_str()],
@@ -31,7 +32,7 @@ pub(in crate::usage) async fn list(conn: &mut Conn, which: &Which, limit: i64) -
                  CROSS JOIN unnest($1::text[]) AS state
                  CROSS JOIN LATERAL (
                      SELECT * FROM usage_holds
-                     WHERE merchant_id = shop AND status = state AND hold_id < $2
+                     WHERE merchant_id = shop AND status = state AND hold_id < $2 AND hold_id <> ''
                        AND merchant_id BETWEEN shop AND shop AND status BETWEEN state AND state
                      ORDER BY hold_id DESC LIMIT $3) AS hold
                  ORDER BY hold_id DESC LIMIT $3",
@@ -47,7 +48,7 @@ pub(in crate::usage) async fn list(conn: &mut Conn, which: &Which, limit: i64) -
                 "FROM unnest($1::text[]) AS state
                  CROSS JOIN LATERAL (
                      SELECT * FROM usage_holds
-                     WHERE merchant_id = $4 AND status = state AND hold_id < $2
+                     WHERE merchant_id = $4 AND status = state AND hold_id < $2 AND hold_id <> ''
                        AND merchant_id BETWEEN $4 AND $4 AND status BETWEEN state AND state
                      ORDER BY hold_id DESC LIMIT $3) AS hold
                  ORDER BY hold_id DESC LIMIT $3",
@@ -64,7 +65,7 @@ pub(in crate::usage) async fn list(conn: &mut Conn, which: &Which, limit: i64) -
                 "FROM unnest($1::text[]) AS state
                  CROSS JOIN LATERAL (
                      SELECT * FROM usage_holds
-                     WHERE merchant_id = $4 AND user_id = $5 AND status = state AND hold_id < $2
+                     WHERE merchant_id = $4 AND user_id = $5 AND status = state AND hold_id < $2 AND hold_id <> ''
                        AND user_id BETWEEN $5 AND $5 AND status BETWEEN state AND state
                      ORDER BY hold_id DESC LIMIT $3) AS hold
                  ORDER BY hold_id DESC LIMIT $3",
