@@ -61,7 +61,7 @@ impl Command for FindFacts {
                LEFT JOIN settlements AS settled
                       ON settled.merchant_id = asked.merchant_id AND settled.order_no = asked.order_no
                LEFT JOIN user_levels AS level
-                      ON level.merchant_id = asked.merchant_id
+                      ON level.merchant_id = orders.merchant_id
                      AND level.user_id = coalesce(orders.rebate_user_id, orders.user_id)
                LEFT JOIN rebate_rules AS general
                       ON general.merchant_id = asked.merchant_id AND general.sku IS NULL

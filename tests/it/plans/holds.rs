@@ -53,7 +53,9 @@ async fn the_hold_of_a_key_is_looked_up_by_the_whole_key() {
         assert_eq!(scans, [("usage_holds_key".to_owned(), Value::Null)], "{world}: {plan}");
         entries(&plan, &mut found);
         let (_, key) = found.iter().find(|(index, _)| index == "usage_holds_key").expect("an entry");
-        for part in ["merchant_id", "user_id", "product_code", "idempotency_key", "key_currency", "key_fx_version"] {
+        for part in
+            ["merchant_id", "user_id", "product_code", "idempotency_key", "key_currency", "key_fx_version"]
+        {
             assert!(key.contains(&format!("({part} = ")), "{world}: {key}");
         }
     }

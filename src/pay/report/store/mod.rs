@@ -164,7 +164,7 @@ pub(super) async fn move_attempt(
                  -- An order past its deadline was waiting for this very attempt to end.
                  UPDATE compensations SET due_at = $8, updated_at = $8
                  FROM moved
-                 WHERE action = 'EXPIRE_ORDER' AND subject = moved.merchant_id || ':' || moved.order_no
+                 WHERE action = 'EXPIRE_ORDER' AND subject = $12
                    AND compensations.status NOT IN ('DONE', 'DEAD') AND compensations.status = $11
                    AND due_at > $8
              )
@@ -182,6 +182,7 @@ pub(super) async fn move_attempt(
             matched.attempt_version,
             event.as_str(),
             TaskStatus::Ready.as_str(),
+            matched.key.member(),
         )
         .execute(conn)
         .await?,
