@@ -129,12 +129,13 @@ pub(crate) async fn resolve_in_tx(
         &sqlx::query!(
             "UPDATE exceptions
              SET status = 'RESOLVED', action = $2, resolved_by = $3, reason = $4, updated_at = $5
-             WHERE exception_id = $1 AND status = 'OPEN'",
+             WHERE exception_id = $1 AND status = $6",
             exception_id,
             action.as_str(),
             resolved_by,
             reason,
             now,
+            ExceptionStatus::Open.as_str(),
         )
         .execute(conn)
         .await?,

@@ -71,10 +71,11 @@ pub(super) async fn list_keys(conn: &mut Conn, filter: &ListFilter<'_>) -> Resul
 pub(super) async fn list_of_number(conn: &mut Conn, order_no: &OrderNo) -> Result<Vec<OrderKey>, DbError> {
     let keys = sqlx::query_as!(
         OrderKey,
-        r#"SELECT orders.merchant_id AS "merchant_id: MerchantId", orders.order_no AS "order_no: OrderNo"
-           FROM merchants JOIN orders USING (merchant_id)
-           WHERE orders.order_no = $1
-           ORDER BY orders.merchant_id LIMIT 2"#,
+        r#"SELECT shop AS "merchant_id: MerchantId", order_no AS "order_no: OrderNo"
+           FROM (SELECT merchant_id AS shop FROM merchants) AS of_each
+           CROSS JOIN LATERAL (SELECT order_no FROM orders
+                               WHERE orders.merchant_id = shop AND orders.order_no = $1 LIMIT 1) AS found
+           ORDER BY shop LIMIT 2"#,
         order_no.as_str(),
     )
     .fetch_all(conn)

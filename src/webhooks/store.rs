@@ -106,9 +106,10 @@ pub(super) async fn find_unmatched(
                           WHERE pay_order_id = inbox.subject AND pay_orders.channel = inbox.channel)
                   AS "has_pay_order!"
            FROM webhook_inbox AS inbox
-           WHERE channel = $1 AND event_id = $2 AND verdict = 'UNMATCHED'"#,
+           WHERE channel = $1 AND event_id = $2 AND verdict = $3"#,
         channel,
         event_id,
+        Verdict::Unmatched.as_str(),
     )
     .fetch_optional(conn)
     .await?;

@@ -77,9 +77,10 @@ pub(crate) async fn finish_dead(
     }
     let conn: &mut Conn = tx;
     sqlx::query!(
-        "UPDATE compensations SET status = 'DONE', updated_at = $2 WHERE id = ANY($1) AND status = 'DEAD'",
+        "UPDATE compensations SET status = 'DONE', updated_at = $2 WHERE id = ANY($1) AND status = $3",
         &dead,
         now,
+        TaskStatus::Dead.as_str(),
     )
     .execute(conn)
     .await?;

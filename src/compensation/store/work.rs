@@ -130,10 +130,11 @@ pub(in crate::compensation) async fn is_held(
     now: OffsetDateTime,
 ) -> Result<bool, DbError> {
     let held = sqlx::query!(
-        "SELECT 1 AS one FROM compensations WHERE id = $1 AND claims = $2 AND status = 'RUNNING' AND due_at > $3",
+        "SELECT 1 AS one FROM compensations WHERE id = $1 AND claims = $2 AND status = $4 AND due_at > $3",
         hold.id,
         hold.claim,
         now,
+        TaskStatus::Running.as_str(),
     )
     .fetch_optional(conn)
     .await?;
@@ -144,9 +145,10 @@ pub(in crate::compensation) async fn is_held(
 pub(crate) async fn is_held_in_tx(tx: &mut Tx, hold: Hold) -> Result<bool, DbError> {
     let conn: &mut Conn = tx;
     let held = sqlx::query!(
-        "SELECT 1 AS one FROM compensations WHERE id = $1 AND claims = $2 AND status = 'RUNNING' FOR UPDATE",
+        "SELECT 1 AS one FROM compensations WHERE id = $1 AND claims = $2 AND status = $3 FOR UPDATE",
         hold.id,
         hold.claim,
+        TaskStatus::Running.as_str(),
     )
     .fetch_optional(conn)
     .await?;
@@ -210,11 +212,12 @@ pub(in crate::compensation) async fn set_dead(
     let conn: &mut Conn = tx;
     let died = sqlx::query!(
         "UPDATE compensations SET status = 'DEAD', last_error = $3, updated_at = $4
-         WHERE id = $1 AND claims = $2 AND status = 'RUNNING'",
+         WHERE id = $1 AND claims = $2 AND status = $5",
         row.id,
         row.claim,
         error,
         now,
+        TaskStatus::Running.as_str(),
     )
     .execute(conn)
     .await?;

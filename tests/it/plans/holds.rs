@@ -2,7 +2,7 @@
 
 use serde_json::Value;
 
-use super::{enter, entries, plan, scans_of, statements, worlds};
+use super::{ANALYZE, enter, entries, plan, scans_of, statements, worlds};
 use crate::support::stores;
 
 /// Many merchants, each with many users, each with many holds: every part of a key is narrow by itself.
@@ -17,11 +17,10 @@ const MANY_MERCHANTS: &str = "
                              counted_units, carries_fee, held, status, expires_at, created_at, updated_at)
     SELECT format('uh_%s_%s_%s', s, u, h), 'shop' || s, 'r', 'u' || u, 'p', 'k' || h, '', '', 'CNY', '', 'c', 'PER_UNIT',
            1, 1, 1, 0, false, 0, 'CONFIRMED', now(), now(), now()
-    FROM generate_series(1, 20) AS s, generate_series(1, 50) AS u, generate_series(1, 20) AS h;
-    ANALYZE";
+    FROM generate_series(1, 20) AS s, generate_series(1, 50) AS u, generate_series(1, 20) AS h;";
 
 fn worlds_of_holds() -> impl Iterator<Item = (&'static str, String)> {
-    worlds().into_iter().chain([("many merchants, users and holds", MANY_MERCHANTS.to_owned())])
+    worlds().into_iter().chain([("many merchants, users and holds", format!("{MANY_MERCHANTS} {ANALYZE}"))])
 }
 
 #[tokio::test]

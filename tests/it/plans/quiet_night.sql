@@ -62,4 +62,13 @@ SELECT 'ri_' || g, 'sandbox', 'rc_' || g % 10 + 1, 'MISSING_HERE', 'PAYMENT', 't
 FROM generate_series(1, {1000}) AS g;
 INSERT INTO usage_messages (hold_id, message_id, units, created_at)
 SELECT 'uh_' || g, 'm', 1, now() FROM generate_series(1, {1000}) AS g;
-ANALYZE;
+INSERT INTO refund_history (refund_id, seq, to_status, event, created_at)
+SELECT 'rf_' || g, 1, 'PENDING', 'e', now() FROM generate_series(1, {5000}) AS g;
+INSERT INTO stray_history (stray_id, seq, to_status, event, created_at)
+SELECT 's' || g, 1, 'UNHANDLED', 'e', now() FROM generate_series(1, {1000}) AS g;
+INSERT INTO accounts (account_id, created_at, updated_at)
+SELECT 'USER_AVAILABLE:shop:u' || g || ':CNY', now(), now() FROM generate_series(1, {1000}) AS g;
+INSERT INTO ledger_transactions (transaction_id, kind, merchant_id, order_no, created_at)
+SELECT 'PAYMENT:po_' || g, 'PAYMENT', 'shop', 'O' || g, now() FROM generate_series(1, {20000}) AS g;
+INSERT INTO ledger_entries (transaction_id, account_id, amount)
+SELECT 'PAYMENT:po_' || g, 'USER_AVAILABLE:shop:u' || g || ':CNY', 1 FROM generate_series(1, {20000}) AS g;
