@@ -28,7 +28,7 @@ const NOW_AND_THEN: Duration = Duration::from_secs(10);
 const MINUTE: Duration = Duration::from_secs(60);
 /// For figures that alerts look at.
 const FIVE_SECONDS: Duration = Duration::from_secs(5);
-/// For what was left alone.
+/// For what was left alone, or given up.
 const RARELY: Duration = Duration::from_secs(300);
 /// For retention.
 const HOURLY: Duration = Duration::from_secs(3600);
@@ -52,6 +52,12 @@ pub fn duties(app: &App) -> Vec<Duty> {
             "compensation.adopt",
             RARELY,
             |app| async move { operations::sweep_left_alone(&app).await },
+        ),
+        duty(
+            app,
+            "compensation.settle",
+            RARELY,
+            |app| async move { operations::settle_given_up(&app).await },
         ),
         duty(app, "operations.publish", FIVE_SECONDS, |app| async move { operations::publish(&app).await }),
         duty(app, "settlement.run", at_times, |app| async move { settlement::run_due(&app).await })

@@ -66,12 +66,13 @@ enum Command {
     Audit,
     /// See and do what operators may: every action of the admin API.
     Admin(admin::Admin),
-    /// Settle all paid orders of some age from here, and show how far it is.
+    /// Settle all paid orders of some age from here, and show how far it is; exit 3 when some could not be settled.
     Settle(settle::SettleArgs),
     /// Compare a channel's day with its statement from here, and show how far it is; exit 3 when something waits for a
     /// person.
     Reconcile(reconcile::ReconcileArgs),
-    /// Have whatever is old and in the middle worked off, and show how far it is.
+    /// Have whatever is old and in the middle worked off, and show how far it is; exit 3 when nothing
+    /// moves any more and some of it is left.
     Sweep(sweep::SweepArgs),
     /// Name what is wrong with configuration, database, Redis and ports, with the line that mends it; exit 3 then.
     Doctor(doctor::DoctorArgs),

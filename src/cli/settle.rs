@@ -9,7 +9,7 @@ use clap::Args;
 use indicatif::{ProgressBar, ProgressStyle};
 use serde::Serialize;
 
-use super::{CliError, Output, merchant_id, reason};
+use super::{CliError, FOUND_PROBLEMS, Output, merchant_id, reason};
 use crate::admin_log::Entry;
 use crate::app::App;
 use crate::config::{Config, Env, Role, Strictness};
@@ -56,7 +56,7 @@ pub(super) async fn run(args: SettleArgs, output: Output) -> Result<ExitCode, Cl
         request_id: app.ids.uuid().simple().to_string(),
     });
     let Begun { waiting, has_more, run, .. } = settlement::begin_run(&app, &new, entry).await?;
-    match run {
+    let is_fine = match run {
         None => {
             if has_more {
                 tell_of_more();
@@ -67,11 +67,16 @@ pub(super) async fn run(args: SettleArgs, output: Output) -> Result<ExitCode, Cl
                 }
                 lines(waiting)
             })?;
+            true
         }
-        Some(run) => output.show(&follow(&app, run).await?, |run| lines(std::slice::from_ref(run)))?,
-    }
+        Some(run) => {
+            let run = follow(&app, run).await?;
+            output.show(&run, |run| lines(std::slice::from_ref(run)))?;
+            run.skipped == 0
+        }
+    };
     app.db.close().await;
-    Ok(ExitCode::SUCCESS)
+    Ok(if is_fine { ExitCode::SUCCESS } else { ExitCode::from(FOUND_PROBLEMS) })
 }
 
 /// What is shown is not all.

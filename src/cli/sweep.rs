@@ -9,7 +9,7 @@ use clap::Args;
 use indicatif::{ProgressBar, ProgressStyle};
 use serde::Serialize;
 
-use super::{CliError, Output, reason};
+use super::{CliError, FOUND_PROBLEMS, Output, reason};
 use crate::admin_log::Entry;
 use crate::app::App;
 use crate::compensation::{Lane, LaneStand};
@@ -31,7 +31,7 @@ pub(super) struct SweepArgs {
     /// Write the tasks and leave them to the workers, without looking on.
     #[arg(long)]
     no_wait: bool,
-    /// Give up looking on after so many seconds in which nothing moved; the tasks stay.
+    /// Give up looking on after so many seconds in which nothing moved, and exit 3; the tasks stay.
     #[arg(long, default_value_t = 30)]
     patience: u64,
     /// Why, for the admin log.
@@ -65,7 +65,9 @@ pub(super) async fn run(args: SweepArgs, output: Output) -> Result<ExitCode, Cli
     let outcome = Outcome { left_alone, written, waiting, left };
     output.show(&outcome, in_words)?;
     app.db.close().await;
-    Ok(ExitCode::SUCCESS)
+    // Where nobody looks on, nobody expects it to be worked off.
+    let is_stuck = left > 0 && !dry_run && !no_wait;
+    Ok(if is_stuck { ExitCode::from(FOUND_PROBLEMS) } else { ExitCode::SUCCESS })
 }
 
 /// Sweeps slice by slice until nothing is left alone, and says how much it has found.

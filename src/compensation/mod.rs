@@ -4,8 +4,8 @@
 //! it guards; there is one living task for one thing; a worker holds a task by a lease that it renews while it works,
 //! so a slow worker's task is not doubled and a dead worker's is taken over; the last failed try leaves `DEAD` and an
 //! open exception, unless the thing has come to its end meanwhile; the end of a refund or a withdrawal that comes later
-//! settles both (`given_up`). What a task does is decided in `drive`, one tier up, from the state it finds then, never
-//! from what was true when it was written.
+//! settles both (`given_up`), and a sweep does so for all else (`operations::settle_given_up`). What a task does is decided
+//! in `drive`, one tier up, from the state it finds then, never from what was true when it was written.
 //!
 //! Two lanes, each with workers of its own: `REALTIME` for what somebody waits for, `SWEEP` for what is old. An answer
 //! of a channel that the database could not take is spilled to Redis and comes back as a task ([`drain`]).

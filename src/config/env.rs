@@ -145,6 +145,10 @@ impl Env {
         if !schemes.contains(&url.scheme()) {
             return Err(self.wrong(name, format!("the scheme `{}` is not supported", url.scheme())));
         }
+        // Whoever reads it further would repeat what it cannot read, and there may be a password in it.
+        if !text.trim()[url.scheme().len()..].starts_with("://") {
+            return Err(self.wrong(name, "there is no `//` behind the scheme"));
+        }
         Ok(Some(text))
     }
 

@@ -32,6 +32,9 @@ fn a_wrong_variable_is_named_with_what_was_expected() {
     let cases = [
         ("DATABASE_URL", ""),
         ("DATABASE_URL", "mysql://x/y"),
+        ("DATABASE_URL", "postgres:u:hush-hush@host/payonce"),
+        ("DATABASE_URL", "postgres:/u:hush-hush@host/payonce"),
+        ("AMQP_URL", "amqp:u:hush-hush@host"),
         ("REDIS_URL", "nonsense"),
         ("REDIS_URL", "redis+sentinel://host:26379"),
         ("REDIS_URL", "redis://a,redis://b"),

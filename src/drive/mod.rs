@@ -154,7 +154,7 @@ async fn drive(app: App, task: Task, floor: Arc<Floor>) -> Result<Drive, String>
 /// Whether the thing of a task has come to its end, by the rule that spares the way to it.
 ///
 /// Who ends a refund or a withdrawal looks for what was given up about it: these are locked, so that such an end is seen
-/// here, or comes behind this transaction and finds what it leaves. Nobody looks so for the others.
+/// here, or comes behind this transaction and finds what it leaves. What is left about the others a sweep finds.
 fn has_ended_in_tx<'t>(tx: &'t mut Tx, task: &'t Task) -> BoxFuture<'t, Result<bool, DbError>> {
     Box::pin(async move {
         match task.action {

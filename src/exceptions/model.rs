@@ -30,6 +30,8 @@ words! {
         EndpointDisabled = "ENDPOINT_DISABLED",
         /// Usage cost more than its user had: the rest is owed.
         UsageShortfall = "USAGE_SHORTFALL",
+        /// A report of usage from the broker was refused: what it said is charged by nobody.
+        UsageReportRefused = "USAGE_REPORT_REFUSED",
     }
 }
 
@@ -71,7 +73,7 @@ pub struct NewException<'a> {
 }
 
 /// An exception as it stands.
-#[derive(Clone, Debug, Serialize, utoipa::ToSchema)]
+#[derive(Clone, Debug, Serialize, sqlx::FromRow, utoipa::ToSchema)]
 pub struct Exception {
     /// Its id.
     pub exception_id: String,

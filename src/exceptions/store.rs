@@ -4,7 +4,7 @@ use time::OffsetDateTime;
 
 use super::model::{Exception, ExceptionAction, ExceptionKind, ExceptionStatus, NewException};
 use crate::ids::Ids;
-use crate::infra::db::{Conn, DbError, Tx, expect_one_row};
+use crate::infra::db::{Conn, DbError, StatePage, Tx, expect_one_row};
 
 /// Opens an exception, unless the same one is open already.
 pub(crate) async fn open_in_tx(
@@ -149,21 +149,11 @@ pub(crate) async fn list(
     starting_after: Option<&str>,
     limit: i64,
 ) -> Result<Vec<Exception>, DbError> {
-    let rows = sqlx::query_as!(
-        Exception,
-        r#"SELECT exception_id, kind AS "kind: ExceptionKind", merchant_id, order_no, subject, detail,
-                  status AS "status: ExceptionStatus", action AS "action: ExceptionAction", resolved_by, reason,
-                  created_at
-           FROM exceptions
-           WHERE ($1::text IS NULL OR status = $1) AND ($2::text IS NULL OR exception_id < $2)
-           -- The ids grow with time, so they are the order and the key of the page.
-           ORDER BY exception_id DESC
-           LIMIT $3"#,
-        status.map(ExceptionStatus::as_str),
-        starting_after,
-        limit,
-    )
-    .fetch_all(conn)
-    .await?;
-    Ok(rows)
+    let few = &[ExceptionStatus::Open];
+    let mut query = StatePage { key: "exception_id", status, few, starting_after, limit }.of(
+        "SELECT exception_id, kind, merchant_id, order_no, subject, detail, status, action, resolved_by, reason,
+                created_at
+         FROM exceptions",
+    );
+    Ok(query.build_query_as::<Exception>().fetch_all(conn).await?)
 }

@@ -406,12 +406,12 @@ impl From<&Refusal> for Problem {
                 let detail = format!("the hold of this key exists and differs in {names}; nothing was held");
                 Self::new(unprocessable, "USAGE_KEY_REUSED", detail).differing(fields)
             }
-            Refusal::MessageReused(said) => {
+            Refusal::MessageReused { field, said } => {
                 let detail =
                     format!("the message was heard before and said {said} units; nothing was changed");
-                Self::new(unprocessable, "USAGE_MESSAGE_REUSED", detail).differing(&["cumulative_units"])
+                Self::new(unprocessable, "USAGE_MESSAGE_REUSED", detail).differing(&[*field])
             }
-            // Also the answer to who asks for a hold: nothing moved then.
+            // These two as whoever reports hears them; `usage.rs` has the words for whoever asks for a hold.
             Refusal::InsufficientBalance => {
                 let detail = "the user's available balance does not cover it; no more was set aside, and what was reported counts";
                 Self::new(unprocessable, "INSUFFICIENT_BALANCE", detail)

@@ -5,9 +5,10 @@
 //! is there, so that nobody holds one by sending slowly, and given back while its request waits for a channel or for
 //! another request ([`tasks::away`]), so that one channel that hangs leaves the places to the customers of all others.
 //! Whoever comes back from such a wait goes ahead of newcomers. Channels have places of their own, so that no rush of
-//! customers makes a channel repeat what it has to tell; operators and health checks are never turned away, and who only
-//! waits for a change of an order takes no place. As long as a merchant's request is under way, old work makes way for it:
-//! see [`Served`](crate::infra::served::Served).
+//! customers makes a channel repeat what it has to tell; operators and health checks are never turned away (a merchant's
+//! key at an operators' route is looked up in a place: [`in_a_place`]), and who only waits for a change of an order takes
+//! no place. As long as a merchant's request is under way, old work makes way for it: see
+//! [`Served`](crate::infra::served::Served).
 
 use std::sync::Arc;
 
@@ -138,6 +139,13 @@ fn is_small(request: &Request) -> bool {
 pub(super) fn take_place(parts: &Parts) -> Result<(), Problem> {
     let place = parts.extensions.get::<Arc<Place>>();
     place.map_or(Ok(()), |place| if place.take() { Ok(()) } else { Err(place.none_left()) })
+}
+
+/// Does a piece of work in a place of merchants, for whoever came past the door without one; with none left it is not
+/// begun. Old work does not make way for it.
+pub(super) async fn in_a_place<T>(edge: &Edge, work: impl Future<Output = T>) -> Result<T, Problem> {
+    let place = Place::new(Callers::Merchants, Arc::clone(&edge.places.merchants), None);
+    if place.take() { Ok(work.await) } else { Err(place.none_left()) }
 }
 
 /// Answers at once who found no place, past all routes: what that takes is taken from those inside, so that a wrong path

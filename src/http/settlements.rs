@@ -40,7 +40,8 @@ pub(super) struct SettlementBody {
         (status = 200, body = SettlementView, description = "It was settled already"),
         (status = 404, body = Problem, description = "`ORDER_NOT_FOUND`"),
         (status = 409, body = Problem, description = "`ORDER_NOT_PAID`, `ORDER_NOT_SETTLEABLE`, `LOCK_BUSY`"),
-        (status = 503, body = Problem, description = "`RATES_UNAVAILABLE`: nothing was moved, repeat the same request"),
+        (status = 503, body = Problem, description = "`RATES_UNAVAILABLE`: nothing was moved. With `Retry-After`, repeat the
+         same request; without it the answer of the source of rates cannot be used, and an operator must look at it"),
     ))]
 pub(super) async fn create(
     State(edge): State<Edge>,
@@ -105,8 +106,16 @@ impl From<&SettlementError> for Problem {
             }
             SettlementError::RatesUnavailable(why) => {
                 tracing::warn!(why, "the source of rates gave none");
-                let detail = "the source of rates did not answer; nothing was moved, repeat the same request";
+                let detail =
+                    "the source of rates gives none for now; nothing was moved, repeat the same request";
                 Self::unavailable("RATES_UNAVAILABLE", detail).retry_after(2)
+            }
+            // Without a time to come back at: the same again helps nobody.
+            SettlementError::RatesUnusable(why) => {
+                tracing::error!(why, "the source of rates gave an answer that cannot be used");
+                let detail = "the source of rates gave an answer that cannot be used; nothing was moved, an operator must \
+                              look at it";
+                Self::new(StatusCode::SERVICE_UNAVAILABLE, "RATES_UNAVAILABLE", detail)
             }
             SettlementError::UnknownSku(sku) => {
                 let detail = "the merchant has no such thing on sale; nothing was changed";

@@ -17,7 +17,9 @@ use super::views::{Page, PageParams};
 use crate::idempotency::Answer;
 use crate::ids::{Cycle, FxVersion, HoldId, MessageId, ProductCode, RequestId, UsageKey, UserId};
 use crate::money::Currency;
-use crate::usage::{self, Done, Hold, HoldStatus, NewHold, Pricing, Report, Units, Which, Whose};
+use crate::usage::{
+    self, Done, Hold, HoldStatus, NewHold, Pricing, Refusal, Report, Units, UsageError, Which, Whose,
+};
 
 /// Seconds that a hold lives, where nothing is said.
 const DEFAULT_LIFE: i64 = 900;
@@ -173,8 +175,28 @@ pub(super) async fn create(
 ) -> Result<Response, Problem> {
     let new = body.check()?;
     let key = key.of(&caller);
-    edge.once(key, done, |app, keep| async move { usage::create(&app, &caller.merchant_id, new, keep).await })
-        .await
+    edge.once(key, done, |app, keep| async move {
+        usage::create(&app, &caller.merchant_id, new, keep).await.map_err(not_held)
+    })
+    .await
+}
+
+/// Of a hold that is only asked for nothing was reported, and nothing was set aside before.
+fn not_held(error: UsageError) -> Problem {
+    let why = match &error {
+        UsageError::Refused(Refusal::InsufficientBalance) => {
+            Some("the user's available balance does not cover it".to_owned())
+        }
+        UsageError::Refused(Refusal::QuotaExceeded(left)) => {
+            Some(format!("{left} units are left of the cycle's quota"))
+        }
+        _ => None,
+    };
+    let mut problem = Problem::from(error);
+    if let Some(why) = why {
+        problem.detail = format!("{why}; nothing was held");
+    }
+    problem
 }
 
 /// What was used so far.
@@ -232,7 +254,8 @@ pub(super) struct ConfirmBody {
         (status = 200, body = HoldView),
         (status = 404, body = Problem, description = "`NOT_FOUND`"),
         (status = 409, body = Problem, description = "`HOLD_CLOSED`: released, or confirmed with other units"),
-        (status = 422, body = Problem, description = "`VALIDATION_FAILED`, `UNITS_SHRINK`: nothing moved"),
+        (status = 422, body = Problem, description = "`VALIDATION_FAILED`, `UNITS_SHRINK`, `USAGE_MESSAGE_REUSED`: nothing
+         moved"),
     ))]
 pub(super) async fn confirm(
     State(edge): State<Edge>,

@@ -23,8 +23,10 @@ use crate::ids::Ids;
 use crate::infra::gather::Gatherer;
 
 pub mod copy;
+mod page;
 mod role;
 mod tx;
+pub use page::StatePage;
 use role::RunAs;
 pub use tx::Tx;
 

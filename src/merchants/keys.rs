@@ -17,6 +17,10 @@ use crate::infra::db::DbError;
 pub const REMEMBERED_FOR: Duration = Duration::from_secs(5);
 /// Most answers remembered; past it all are forgotten, so strangers cannot fill the memory.
 const MAX_REMEMBERED: usize = 10_000;
+/// What stands behind the prefix of a key: so many characters of a secret.
+const SECRET_CHARS: usize = 52;
+/// The same of the well-known keys of a developer's machine.
+const DEMO_SECRET: &str = "test_demo";
 
 /// Who calls.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -30,6 +34,16 @@ pub struct Caller {
 /// The SHA-256 of a key: what is stored and looked up, so neither the table nor a timing tells a key.
 pub(super) fn hash(key: &str) -> KeyHash {
     Sha256::digest(key.as_bytes()).into()
+}
+
+/// Whether it has the form of a key, as `create` makes them. What has not is nobody's, and worth no look-up.
+#[must_use]
+pub fn looks_like_key(key: &str) -> bool {
+    let secret = key.strip_prefix("sk_").or_else(|| key.strip_prefix("pk_"));
+    let is_made = |secret: &str| {
+        secret.len() == SECRET_CHARS && secret.bytes().all(|b| b.is_ascii_uppercase() || b.is_ascii_digit())
+    };
+    secret.is_some_and(|secret| secret == DEMO_SECRET || is_made(secret))
 }
 
 /// Answers that are remembered for a moment.
@@ -92,6 +106,9 @@ impl Known {
 /// # Errors
 /// When the database cannot be reached.
 pub async fn authenticate(app: &App, cache: &KeyCache, key: &str) -> Result<Option<Caller>, DbError> {
+    if !looks_like_key(key) {
+        return Ok(None);
+    }
     let hash = hash(key);
     if let Some(caller) = cache.recall(&hash, app.now()) {
         return Ok(Some(caller));
@@ -101,4 +118,25 @@ pub async fn authenticate(app: &App, cache: &KeyCache, key: &str) -> Result<Opti
     let caller = known.caller();
     cache.remember(hash, known);
     Ok(Some(caller))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::ids::Ids;
+    use crate::infra::clock::Clock;
+
+    #[test]
+    fn keys_are_told_from_what_a_stranger_says() {
+        let secret = Ids::seeded(Clock::system(), 7).secret();
+        assert!(looks_like_key("sk_test_demo") && looks_like_key("pk_test_demo"));
+        for key in [format!("sk_{secret}"), format!("pk_{secret}")] {
+            assert!(looks_like_key(&key), "{key}");
+        }
+        let lower = secret.to_lowercase();
+        for token in [format!("sk_{secret}0"), format!("sk_{lower}"), format!("whsec_{secret}"), secret] {
+            assert!(!looks_like_key(&token), "{token}");
+        }
+        assert!(!looks_like_key("sk_") && !looks_like_key("sk_test_demo2") && !looks_like_key(""));
+    }
 }

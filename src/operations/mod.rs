@@ -1,5 +1,6 @@
 //! Operations: what the features did, seen across all of them, and having a task tried or an event sent again.
 
+mod given_up;
 mod lanes;
 mod overview;
 mod publish;
@@ -10,6 +11,7 @@ mod store;
 mod sweep;
 mod timeline;
 
+pub use given_up::settle_given_up;
 pub use lanes::{lanes, pause_lane, resume_lane};
 pub use overview::{Counted, Overview, overview};
 pub use publish::publish;

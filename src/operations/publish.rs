@@ -33,6 +33,7 @@ fn begin_at_zero(app: &App) {
     }
     metrics::counter!("payonce_updates_drained_total").increment(0);
     metrics::counter!("payonce_redis_failures_total").increment(0);
+    metrics::counter!("payonce_usage_messages_total", "outcome" => "dead").increment(0);
     for action in Action::ALL {
         let action = action.as_str();
         metrics::counter!("payonce_compensations_total", "action" => action, "outcome" => "dead")

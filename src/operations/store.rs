@@ -7,7 +7,7 @@ use time::OffsetDateTime;
 use super::overview::Counted;
 use super::sweep::LeftAlone;
 use super::timeline::{Place, TimelineEntry, TimelineKind};
-use crate::compensation::Lane;
+use crate::compensation::{Lane, TaskStatus};
 use crate::infra::db::{Conn, DbError};
 use crate::orders::OrderKey;
 use crate::webhooks::InboxId;
@@ -144,41 +144,55 @@ pub(super) async fn is_guarded(conn: &mut Conn) -> Result<bool, DbError> {
 /// What stands in the middle, last moved before a horizon, with no living task and no person who was told that its task
 /// was given up: each through the small index of its kind. Where an order is given, of that one.
 fn push_left_alone(query: &mut QueryBuilder<Postgres>, of: Option<&OrderKey>, horizon: OffsetDateTime) {
-    const SOURCES: [&str; 6] = [
-        "SELECT 'DRIVE_PAY_ORDER' AS action, pay_order_id AS subject, merchant_id, order_no
-         FROM pay_orders WHERE is_live AND status = 'INIT' AND updated_at <= ?",
-        // Whoever closes an order that is due ends its attempt.
-        "SELECT 'CLOSE_PAY_ORDER', pay_order_id, merchant_id, order_no
-         FROM pay_orders
-         WHERE is_live AND status = 'PAYING' AND expires_at <= ?
-           AND NOT (SELECT orders.status = 'PENDING' AND orders.expires_at <= ? FROM orders
-                    WHERE orders.merchant_id = pay_orders.merchant_id AND orders.order_no = pay_orders.order_no)",
-        "SELECT 'EXPIRE_ORDER', merchant_id || ':' || order_no, merchant_id, order_no
-         FROM orders WHERE status = 'PENDING' AND expires_at <= ?",
-        "SELECT 'DRIVE_REFUND', refund_id, merchant_id, order_no
-         FROM refunds WHERE status IN ('PENDING', 'PROCESSING') AND updated_at <= ?",
-        "SELECT 'DRIVE_WITHDRAWAL', withdrawal_id, merchant_id, NULL
-         FROM withdrawals WHERE status IN ('DEBITED', 'PAYING') AND updated_at <= ?",
-        "SELECT 'REMATCH_CALLBACK', channel || '/' || event_id, merchant_id, order_no
-         FROM webhook_inbox WHERE verdict = 'UNMATCHED' AND verdict <> 'APPLIED' AND received_at <= ?",
+    const SOURCES: [(&str, &str); 6] = [
+        (
+            "SELECT 'DRIVE_PAY_ORDER' AS action, pay_order_id AS subject, merchant_id, order_no FROM pay_orders",
+            "is_live AND status = 'INIT' AND updated_at <= ?",
+        ),
+        (
+            // Whoever closes an order that is due ends its attempt.
+            "SELECT 'CLOSE_PAY_ORDER', pay_order_id, merchant_id, order_no FROM pay_orders",
+            "is_live AND status = 'PAYING' AND expires_at <= ?
+             AND NOT (SELECT orders.status = 'PENDING' AND orders.expires_at <= ? FROM orders
+                      WHERE orders.merchant_id = pay_orders.merchant_id AND orders.order_no = pay_orders.order_no)",
+        ),
+        (
+            "SELECT 'EXPIRE_ORDER', merchant_id || ':' || order_no, merchant_id, order_no FROM orders",
+            "status = 'PENDING' AND expires_at <= ?",
+        ),
+        (
+            "SELECT 'DRIVE_REFUND', refund_id, merchant_id, order_no FROM refunds",
+            "status IN ('PENDING', 'PROCESSING') AND updated_at <= ?",
+        ),
+        (
+            "SELECT 'DRIVE_WITHDRAWAL', withdrawal_id, merchant_id, NULL FROM withdrawals",
+            "status IN ('DEBITED', 'PAYING') AND updated_at <= ?",
+        ),
+        (
+            "SELECT 'REMATCH_CALLBACK', channel || '/' || event_id, merchant_id, order_no FROM webhook_inbox",
+            "verdict = 'UNMATCHED' AND verdict <> 'APPLIED' AND received_at <= ?",
+        ),
     ];
     query.push("SELECT action, subject, merchant_id, order_no FROM (");
-    for (place, source) in SOURCES.iter().enumerate() {
+    for (place, (source, is_left)) in SOURCES.iter().enumerate() {
         // A withdrawal belongs to no order.
         if of.is_some() && source.contains("withdrawals") {
             continue;
         }
-        query.push(if place == 0 { "" } else { " UNION ALL " });
-        for (number, part) in source.split('?').enumerate() {
+        query.push(if place == 0 { "" } else { " UNION ALL " }).push(source).push(" WHERE ");
+        if let Some(key) = of {
+            query.push("merchant_id = ").push_bind(key.merchant_id.to_string());
+            query.push(" AND order_no = ").push_bind(key.order_no.to_string()).push(" AND ");
+        }
+        query.push("(");
+        for (number, part) in is_left.split('?').enumerate() {
             if number > 0 {
                 query.push_bind(horizon);
             }
             query.push(part);
         }
-        if let Some(key) = of {
-            query.push(" AND merchant_id = ").push_bind(key.merchant_id.to_string());
-            query.push(" AND order_no = ").push_bind(key.order_no.to_string());
-        }
+        // What is of one order is found by the order: as a whole, the rest leads to no index.
+        query.push(if of.is_some() { ") IS TRUE" } else { ")" });
     }
     query.push(
         ") AS unfinished
@@ -233,6 +247,74 @@ pub(super) async fn adopt_left_alone(
          SELECT (SELECT count(*) FROM left_alone), (SELECT count(*) FROM written)",
     );
     Ok(query.build_query_as::<(i64, i64)>().fetch_one(conn).await?)
+}
+
+/// What a page of tasks that were given up came to.
+pub(super) struct SettledPage {
+    /// Those that are done now.
+    pub(super) settled: i64,
+    /// What the last of all was about; nothing where none was left.
+    pub(super) last: Option<String>,
+}
+
+/// Ends what was given up about the next things behind `after`, up to `limit` tasks and those of the last thing, where it has
+/// ended since; and resolves what is open about it. What has ended stays so: nothing is locked for it.
+pub(super) async fn finish_given_up(
+    conn: &mut Conn,
+    after: &str,
+    limit: i64,
+    now: OffsetDateTime,
+) -> Result<SettledPage, DbError> {
+    let page = sqlx::query_as!(
+        SettledPage,
+        r#"WITH page AS MATERIALIZED (
+             SELECT id, action, subject, merchant_id, order_no, created_at FROM compensations
+             WHERE status = 'DEAD' AND subject > $1
+             ORDER BY subject FETCH FIRST ($2) ROWS WITH TIES
+           ), ended AS MATERIALIZED (
+             SELECT page.subject FROM page GROUP BY page.subject
+             -- All that was given up about it, because one exception shows it. Looked up one by one: a join could walk.
+             HAVING bool_and(coalesce(CASE page.action
+                 WHEN 'EXPIRE_ORDER' THEN
+                     (SELECT orders.status <> 'PENDING' FROM orders
+                      WHERE orders.merchant_id = page.merchant_id AND orders.order_no = page.order_no)
+                 WHEN 'DRIVE_PAY_ORDER' THEN
+                     (SELECT attempt.status <> 'INIT' FROM pay_orders AS attempt
+                      WHERE attempt.pay_order_id = page.subject)
+                 WHEN 'CLOSE_PAY_ORDER' THEN
+                     -- One that had ended before was to be closed at its channel once more.
+                     (SELECT attempt.status = 'PAID' OR NOT attempt.is_live AND attempt.updated_at > page.created_at
+                      FROM pay_orders AS attempt WHERE attempt.pay_order_id = page.subject)
+                 WHEN 'REMATCH_CALLBACK' THEN
+                     -- Also one that is forgotten.
+                     (SELECT inbox.verdict FROM webhook_inbox AS inbox
+                      WHERE inbox.channel = split_part(page.subject, '/', 1)
+                        AND inbox.event_id = substr(page.subject, strpos(page.subject, '/') + 1))
+                     IS DISTINCT FROM 'UNMATCHED'
+             END, false))
+                -- Nor does a worker have it, which may just be giving it up.
+                AND (SELECT count(*) FROM compensations AS living
+                     WHERE living.subject = page.subject AND living.status NOT IN ('DONE', 'DEAD')) = 0
+           ), settled AS (
+             UPDATE compensations SET status = 'DONE', updated_at = $3
+             WHERE id = ANY(ARRAY(SELECT page.id FROM page JOIN ended ON ended.subject = page.subject))
+               -- A parameter, because the word would let the plan walk an index of the dead.
+               AND status = $4
+             RETURNING subject
+           ), resolved AS (
+             -- The task before what is open about it, as by whoever has it tried again.
+             UPDATE exceptions
+             SET status = 'RESOLVED', action = 'NONE', resolved_by = 'payonce', reason = 'it came to its end by itself',
+                 updated_at = $3
+             WHERE subject = ANY(ARRAY(SELECT subject FROM settled)) AND kind = 'DEAD_TASK' AND status = 'OPEN'
+           )
+           SELECT (SELECT count(*) FROM settled) AS "settled!", max(subject) AS last FROM page"#,
+        after,
+        limit,
+        now,
+        TaskStatus::Dead.as_str(),
+    );
+    Ok(page.fetch_one(conn).await?)
 }
 
 /// What the alerts look at.

@@ -6,6 +6,7 @@
 use std::collections::HashMap;
 
 use serde_json::Value;
+use sqlx::{Postgres, QueryBuilder};
 use time::OffsetDateTime;
 
 use super::model::{CloseReason, Order, OrderItem, OrderKey, OrderKind, OrderStatus, SettleStatus};
@@ -43,28 +44,28 @@ pub(super) async fn find(conn: &mut Conn, key: &OrderKey) -> Result<Option<Order
 
 /// A page of orders, by merchant and number.
 pub(super) async fn list_keys(conn: &mut Conn, filter: &ListFilter<'_>) -> Result<Vec<OrderKey>, DbError> {
-    // One merchant, or all of them: as bounds of the primary key, so that any page is one walk along it.
-    let (first, last) = filter.merchant_id.map_or(("", "~"), |merchant_id| (merchant_id, merchant_id));
-    let (after_merchant, after_no) =
-        filter.starting_after.map_or((first, ""), |key| (key.merchant_id.as_str(), key.order_no.as_str()));
-    let keys = sqlx::query_as!(
-        OrderKey,
-        r#"SELECT merchant_id AS "merchant_id: MerchantId", order_no AS "order_no: OrderNo"
-           FROM orders
-           WHERE merchant_id BETWEEN $1 AND $2 AND (merchant_id, order_no) > ($3, $4)
-             AND ($5::text IS NULL OR status = $5)
-           ORDER BY merchant_id, order_no
-           LIMIT $6"#,
-        first,
-        last,
-        after_merchant,
-        after_no,
-        filter.status.map(OrderStatus::as_str),
-        filter.limit,
-    )
-    .fetch_all(conn)
-    .await?;
-    Ok(keys)
+    // What is pending is all fetched by its small index. The key is then in words that no index has: no plan goes through
+    // what is over until it has enough.
+    let (merchant_id, order_no) = match filter.status {
+        Some(OrderStatus::Pending) => ("merchant_id || ''", "order_no || ''"),
+        _ => ("merchant_id", "order_no"),
+    };
+    let mut query = QueryBuilder::<Postgres>::new("SELECT merchant_id, order_no FROM orders WHERE true");
+    if let Some(status) = filter.status {
+        // A word of ours and no text from outside; the plan must see it to take the index.
+        query.push(format_args!(" AND status = '{status}'"));
+    }
+    if let Some(merchant) = filter.merchant_id {
+        query.push(format_args!(" AND {merchant_id} = ")).push_bind(merchant.to_owned());
+    }
+    if let Some(after) = filter.starting_after {
+        query.push(format_args!(" AND ({merchant_id}, {order_no}) > ("));
+        query.push_bind(after.merchant_id.to_string()).push(", ");
+        query.push_bind(after.order_no.to_string()).push(")");
+    }
+    query.push(format_args!(" ORDER BY {merchant_id}, {order_no} LIMIT ")).push_bind(filter.limit);
+    let keys = query.build_query_as::<(MerchantId, OrderNo)>().fetch_all(conn).await?;
+    Ok(keys.into_iter().map(|(merchant_id, order_no)| OrderKey { merchant_id, order_no }).collect())
 }
 
 /// Whose orders have that number: one look-up by the primary key for each merchant.
@@ -372,11 +373,12 @@ pub(super) async fn list_pending_after(
     Ok(timers.collect())
 }
 
-/// How many orders are pending, and how many of them are past their deadline.
+/// How many orders are pending, and how many of them are past their deadline. Counting stops at 100,000, those that are
+/// due first among them.
 pub(super) async fn count_pending(conn: &mut Conn, now: OffsetDateTime) -> Result<(i64, i64), DbError> {
     let row = sqlx::query!(
         r#"SELECT count(*) AS "pending!", count(*) FILTER (WHERE expires_at <= $1) AS "due!"
-           FROM orders WHERE status = 'PENDING'"#,
+           FROM (SELECT expires_at FROM orders WHERE status = 'PENDING' ORDER BY expires_at LIMIT 100000) AS pending"#,
         now,
     )
     .fetch_one(conn)

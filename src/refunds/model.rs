@@ -143,7 +143,7 @@ pub struct NewStray<'a> {
 }
 
 /// A stray payment as it stands.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, sqlx::FromRow)]
 pub struct StrayPayment {
     /// Its id.
     pub stray_id: String,
@@ -172,7 +172,7 @@ pub struct StrayPayment {
 }
 
 /// A refund as it stands.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, sqlx::FromRow)]
 pub struct Refund {
     /// What the channel knows it by.
     pub refund_id: String,

@@ -36,9 +36,10 @@ pub enum ResolveError {
     Db(#[from] DbError),
 }
 
-/// Resolves an exception: `REFUND` and `KEEP` decide over the stray payment that it is about, `NONE` says that
-/// nothing is left to decide, and is refused while money is held. A refund whose task was given up is driven on by
-/// `REFUND`, a withdrawal by `NONE`; an endpoint that had answered 410 is told again after `NONE`.
+/// Resolves an exception: `REFUND` and `KEEP` decide over the stray payment that it is about, and `KEEP` resolves
+/// whatever else is open about it; `NONE` says that nothing is left to decide, and is refused while money is held.
+/// A refund whose task was given up is driven on by `REFUND`, a withdrawal by `NONE`; an endpoint that had answered
+/// 410 is told again after `NONE`.
 ///
 /// # Errors
 /// See [`ResolveError`]; nothing was changed.
@@ -113,6 +114,10 @@ async fn resolve_in_tx(
         (ExceptionAction::Keep, Some(held)) => stray::keep_in_tx(tx, held, now).await?,
     }
     exceptions::resolve_in_tx(tx, exception_id, action, by, reason, now).await?;
+    if action == ExceptionAction::Keep {
+        // Whatever else is open about the same money is decided with it.
+        exceptions::settle_by_in_tx(tx, &subject, None, action, (by, reason), now).await?;
+    }
     exceptions::lock(tx, exception_id).await?.ok_or(ResolveError::NotFound)
 }
 

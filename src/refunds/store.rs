@@ -4,7 +4,7 @@ use time::OffsetDateTime;
 
 use super::model::{NewStray, Refund, RefundStatus, StrayEvent, StrayPayment, StrayReason, StrayStatus};
 use crate::ids::{RefundId, StrayId};
-use crate::infra::db::{Conn, DbError, Tx, expect_one_row};
+use crate::infra::db::{Conn, DbError, StatePage, Tx, expect_one_row};
 use crate::money::Currency;
 use crate::orders::OrderKey;
 
@@ -250,12 +250,11 @@ pub(super) async fn list_strays(
     starting_after: Option<&str>,
     limit: i64,
 ) -> Result<Vec<StrayPayment>, DbError> {
-    let strays = strays!(
-        "WHERE ($1::text IS NULL OR status = $1) AND ($2::text IS NULL OR stray_id < $2)
-         ORDER BY stray_id DESC LIMIT $3",
-        status.map(StrayStatus::as_str),
-        starting_after,
-        limit,
+    let few = &[StrayStatus::Held, StrayStatus::Refunding];
+    let mut query = StatePage { key: "stray_id", status, few, starting_after, limit }.of(
+        "SELECT stray_id, channel, transaction_id, out_trade_no, pay_order_id, merchant_id, order_no, amount, currency,
+                reason, status, paid_at
+         FROM stray_payments",
     );
-    Ok(strays.fetch_all(conn).await?)
+    Ok(query.build_query_as::<StrayPayment>().fetch_all(conn).await?)
 }

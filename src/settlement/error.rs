@@ -1,5 +1,6 @@
 //! What can go wrong with a settlement, in its own words.
 
+use super::rates::SourceError;
 use crate::infra::db::{DbError, MaybeTransient};
 use crate::infra::lock::LockBusy;
 
@@ -18,9 +19,12 @@ pub enum SettlementError {
     /// Nothing can be earned by it.
     #[error("the order cannot be settled: {0}")]
     NotSettleable(&'static str),
-    /// The source of rates did not answer, or not with rates.
+    /// The source of rates gave none for now: later it may.
     #[error("the rates cannot be had: {0}")]
     RatesUnavailable(String),
+    /// The source of rates gave an answer that makes no sense: asked the same, it will say the same.
+    #[error("the source of rates gave an answer that cannot be used: {0}")]
+    RatesUnusable(String),
     /// No such merchant.
     #[error("there is no such merchant")]
     UnknownMerchant,
@@ -36,6 +40,15 @@ pub enum SettlementError {
     /// The database.
     #[error(transparent)]
     Db(#[from] DbError),
+}
+
+impl From<SourceError> for SettlementError {
+    fn from(error: SourceError) -> Self {
+        match error {
+            SourceError::Silent(why) => Self::RatesUnavailable(why),
+            SourceError::Wrong(why) => Self::RatesUnusable(why),
+        }
+    }
 }
 
 impl MaybeTransient for SettlementError {

@@ -58,10 +58,10 @@ pub async fn run_due(app: &App) -> Result<Batch, DutyError> {
     match outcome {
         Ok(()) => Ok(Batch::MoreWaiting),
         Err(error) => {
-            let (now, mut conn) = (app.now(), app.db.conn().await?);
+            let (until, mut conn) = (app.now() + REST, app.db.conn().await?);
             let why = error.to_string();
             // A death before it lets the lease run out: the run then goes on as well.
-            store::note_error(&mut conn, &run, &why, now + REST, now).await?;
+            store::note_error(&mut conn, &run, &why, until).await?;
             Err(error)
         }
     }
@@ -69,10 +69,10 @@ pub async fn run_due(app: &App) -> Result<Batch, DutyError> {
 
 /// Keeps a run while its page is carried out.
 async fn renew(app: &App, run: &Position) {
-    let now = app.now();
+    let until = app.now() + app.config.task_lease;
     let kept = async {
         let mut conn = app.db.conn().await?;
-        effect!("settlement.renew", store::renew(&mut conn, run, now + app.config.task_lease, now).await)
+        effect!("settlement.renew", store::renew(&mut conn, run, until).await)
     };
     match kept.await {
         Ok(true) => {}

@@ -32,7 +32,8 @@ const MAX_ROUNDS: usize = 5;
 ///
 /// # Errors
 /// [`SettlementError::OrderNotPaid`] and [`SettlementError::NotSettleable`] while nothing can be earned;
-/// [`SettlementError::RatesUnavailable`] when the source of rates is silent. Nothing was moved then.
+/// [`SettlementError::RatesUnavailable`] when the source of rates is silent, [`SettlementError::RatesUnusable`] when it
+/// talks nonsense. Nothing was moved then.
 pub async fn settle(
     app: &App,
     key: &OrderKey,
@@ -122,10 +123,9 @@ async fn settle_once(
     lock: &LockGuard,
 ) -> Result<Option<Settled>, SettlementError> {
     check(facts)?;
-    let asked = rates::source(app).quotes(&[question(facts)]).await;
-    let quote = asked.map(|quotes| quotes.into_iter().next());
-    let quote = quote.map_err(|error| SettlementError::RatesUnavailable(error.to_string()))?;
-    let quote = quote.ok_or_else(|| SettlementError::RatesUnavailable("no answer".to_owned()))?;
+    let quotes = rates::source(app).quotes(&[question(facts)]).await?;
+    let quote = quotes.into_iter().next();
+    let quote = quote.ok_or_else(|| SettlementError::RatesUnusable("no quote".to_owned()))?;
     // The source may have taken long; whoever has the lock by now settles.
     lock.still_held()?;
 

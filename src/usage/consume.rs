@@ -2,9 +2,9 @@
 //!
 //! A message is `{"merchant_id", "hold_id", "message_id", "cumulative_units", "final"}`: a report of progress, or with
 //! `final: true` the last one, which is charged. One that comes twice changes nothing. One that can never be done (it
-//! cannot be read, names nothing, or comes for a hold that does not take it any more) goes to the queue beside, for a
-//! person; one that meets a database that is away comes again, and one that meets a defect once more. Whoever reports so
-//! hears that the work should stop by the event `usage.hold_exhausted`.
+//! cannot be read, names nothing, or comes for a hold that does not take it) goes to the queue beside, for a person, who
+//! is told by an exception where it names a hold; one that meets a database that is away comes again, and one that meets a
+//! defect once more. Whoever reports so hears that the work should stop by the event `usage.hold_exhausted`.
 
 use futures_util::future::join_all;
 use serde::Deserialize;
@@ -14,8 +14,10 @@ use super::error::{Refusal, UsageError};
 use super::model::{HoldStatus, Report, Units};
 use super::store;
 use crate::app::App;
+use crate::exceptions::{self, ExceptionKind, NewException};
 use crate::ids::{HoldId, MerchantId, MessageId};
 use crate::infra::amqp::{Fate, Letter, Mailbox};
+use crate::infra::crash::effect;
 use crate::infra::db::DbError;
 use crate::infra::duty::{Batch, DutyError};
 
@@ -90,12 +92,45 @@ async fn read(app: &App, letter: &Letter) -> Fate {
             tracing::warn!(%error, "a report of usage waits for the database");
             Fate::Again
         }
-        Err(refusal) => {
-            let hold_id = message.hold_id.as_str();
-            tracing::error!(hold.id = hold_id, %refusal, "a report of usage was set aside for a person");
-            Fate::Dead
-        }
+        Err(refusal) => set_aside(app, &message, &refusal).await,
     }
+}
+
+/// Leaves a message to a person, who is told before it leaves the queue: behind a last report that is refused nobody else
+/// charges its user.
+async fn set_aside(app: &App, message: &Message, refusal: &UsageError) -> Fate {
+    let hold_id = message.hold_id.as_str();
+    match show(app, message, refusal).await {
+        Err(error) if may_pass(&error) => {
+            tracing::warn!(%error, "a refused report of usage waits for the database");
+            return Fate::Again;
+        }
+        Err(error) => tracing::error!(hold.id = hold_id, %error, "no exception of a refused report of usage"),
+        Ok(()) => {}
+    }
+    tracing::error!(hold.id = hold_id, %refusal, "a report of usage was set aside for a person");
+    Fate::Dead
+}
+
+/// Opens the exception of its hold, unless one is open. What names no hold of its merchant is shown to nobody.
+async fn show(app: &App, message: &Message, refusal: &UsageError) -> Result<(), DbError> {
+    let Message { merchant_id, hold_id, message_id, cumulative_units, is_final } = message;
+    let hold = store::find(&mut app.db.conn().await?, hold_id).await?;
+    if hold.is_none_or(|hold| hold.merchant_id != *merchant_id) {
+        return Ok(());
+    }
+    let (what, units) = (if *is_final { "final report" } else { "report" }, cumulative_units.count());
+    let detail = format!("the {what} {message_id} of {units} units was refused and set aside: {refusal}");
+    let exception = NewException {
+        kind: ExceptionKind::UsageReportRefused,
+        merchant_id: Some(merchant_id.as_str()),
+        order_no: None,
+        subject: hold_id.as_str(),
+        detail: &detail,
+    };
+    let mut tx = app.db.begin().await?;
+    let opened = exceptions::open_in_tx(&mut tx, &app.ids, &exception, app.now()).await;
+    effect!("usage.refuse", tx.finish(opened).await)
 }
 
 async fn apply(app: &App, message: &Message) -> Result<(), UsageError> {

@@ -157,7 +157,7 @@ impl Desk {
     /// hold that ran out it is heard too, and counts when that is confirmed, but nothing is set aside.
     pub(super) fn report(&mut self, hold: &mut Hold, report: &Report) -> Result<(), Refusal> {
         let units = report.cumulative_units.count();
-        let is_known = self.is_known(hold, &report.message_id, units)?;
+        let is_known = self.is_known(hold, &report.message_id, ("cumulative_units", units))?;
         match hold.status {
             HoldStatus::Held => {}
             _ if is_known => return Ok(()),
@@ -193,7 +193,7 @@ impl Desk {
             return Err(Refusal::UnitsShrink(reported));
         }
         if let Some(message_id) = message_id {
-            self.is_known(hold, message_id, used)?;
+            self.is_known(hold, message_id, ("units", used))?;
         }
         let due = hold.due_half_up(used).ok_or(Refusal::TooMuch("units"))?;
 
@@ -353,9 +353,14 @@ impl Desk {
     }
 
     /// Whether a message was heard before; then it said the same.
-    fn is_known(&self, hold: &Hold, message_id: &MessageId, units: i64) -> Result<bool, Refusal> {
+    fn is_known(
+        &self,
+        hold: &Hold,
+        message_id: &MessageId,
+        (field, units): (&'static str, i64),
+    ) -> Result<bool, Refusal> {
         match self.heard.get(&(hold.hold_id.to_string(), message_id.to_string())) {
-            Some(said) if *said != units => Err(Refusal::MessageReused(*said)),
+            Some(&said) if said != units => Err(Refusal::MessageReused { field, said }),
             said => Ok(said.is_some()),
         }
     }

@@ -15,9 +15,14 @@ pub enum Refusal {
     /// The key is taken by a hold that differs in these fields.
     #[error("a hold of this key exists and differs in {}", .0.join(", "))]
     KeyReused(Vec<&'static str>),
-    /// The message was heard before, and said something else.
-    #[error("a message of this id was heard before and said {0} units")]
-    MessageReused(i64),
+    /// The message was heard before, and said something else than this field does now.
+    #[error("a message of this id was heard before and said {said} units")]
+    MessageReused {
+        /// Where it says its units.
+        field: &'static str,
+        /// What it said.
+        said: i64,
+    },
     /// The user's available balance is smaller. A report was heard all the same.
     #[error("the user's available balance does not cover it")]
     InsufficientBalance,

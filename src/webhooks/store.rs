@@ -47,8 +47,9 @@ pub(super) async fn list(
     }
     if let Some(verdict) = filter.verdict {
         query.push(" AND verdict = ").push_bind(verdict.as_str());
-        if verdict != Verdict::Applied {
-            // Names the index's own condition: the verdict itself is not known to the plan.
+        if verdict != Verdict::Applied && filter.order.is_none() {
+            // Names the index's own condition: the verdict itself is not known to the plan. Those of an order have an index
+            // of their own.
             query.push(" AND verdict <> 'APPLIED'");
         }
     }
@@ -93,7 +94,8 @@ pub(super) struct Unmatched {
     pub(super) has_pay_order: bool,
 }
 
-/// The callback of that name, while it waits for its pay order.
+/// The callback of that name, while it waits for its pay order. The verdict is a parameter, because the word would let the
+/// plan walk all that are uncommon.
 pub(super) async fn find_unmatched(
     conn: &mut Conn,
     channel: &str,

@@ -87,8 +87,8 @@ async fn create_once(
         }
         Err(error) => match error.constraint() {
             Some(ledger::USER_BALANCE_CONSTRAINT) => Err(WithdrawalError::InsufficientBalance),
-            // Somebody was faster where there is no lock.
-            Some("withdrawals_merchant_withdrawal_no_key") => {
+            // Somebody was faster where there is no lock; or we were, whose own commit was still under way.
+            Some("withdrawals_merchant_withdrawal_no_key" | "withdrawals_pkey") => {
                 let found = find::by_number(app, merchant_id, &new.withdrawal_no).await?;
                 repeated(app, found, new, keep, Some(id)).await
             }

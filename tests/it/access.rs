@@ -73,6 +73,34 @@ async fn without_a_valid_credential_every_guarded_route_says_401() {
 }
 
 #[tokio::test]
+async fn a_stranger_s_token_costs_no_look_up_and_what_could_be_a_key_a_place_of_merchants() {
+    const PLACES: usize = 2;
+    let vars = vec![("HTTP_REQUESTS_MAX", PLACES.to_string())];
+    let app = TestApp::start_with(TestOptions { vars, ..TestOptions::default() }).await;
+    let pool = app.instance.app.db.pool();
+    let taken = join_all((0..pool.options().get_max_connections()).map(|_| pool.acquire())).await;
+    assert!(taken.iter().all(Result::is_ok), "nobody else has a connection");
+    for route in guarded() {
+        for token in ["a-token-that-nobody-has-given-out", "sk_unknown"] {
+            let what = format!("{} {} with {token}", route.method, route.path);
+            let reply = call(&app, route, Some(&format!("Bearer {token}"))).await;
+            assert_eq!(reply.status, 401, "{what}: {}", reply.text);
+        }
+    }
+
+    let key = format!("sk_{}", "X".repeat(52));
+    let overview = async |token: &str| app.call(Method::GET, "/admin/overview", token, None).await;
+    let answers = join_all((0..=PLACES).map(|_| overview(&key))).await;
+    let mut codes: Vec<&str> = answers.iter().map(|reply| reply.problem(503)).collect();
+    codes.sort_unstable();
+    assert_eq!(codes, ["DATABASE_UNAVAILABLE", "DATABASE_UNAVAILABLE", "OVERLOADED"]);
+    drop(taken);
+    assert_eq!(overview(&key).await.problem(401), "UNAUTHENTICATED", "the places are given back");
+    assert_eq!(overview(SECRET_KEY).await.problem(403), "FORBIDDEN");
+    app.end().await;
+}
+
+#[tokio::test]
 async fn a_credential_of_another_kind_is_refused() {
     let app = start().await;
     let before = traces(&app).await;

@@ -289,20 +289,24 @@ async fn the_command_sweeps_and_says_how_much_is_left() {
         let mut command = tokio::process::Command::new(env!("CARGO_BIN_EXE_payonce"));
         command.env_clear().envs(environment).args(["-o", "json", "sweep"]).args(args);
         let output = command.output().await.expect("a process");
-        assert!(output.status.success(), "{output:?}");
-        serde_json::from_slice::<Value>(&output.stdout).expect("json")
+        let shown = serde_json::from_slice::<Value>(&output.stdout);
+        (output.status.code(), shown.unwrap_or_else(|_| panic!("no JSON: {output:?}")))
     };
     let found = json!([{"action": "DRIVE_REFUND", "count": 1}]);
     let counted = sweep(&["--dry-run"]).await;
-    assert_eq!(counted, json!({"left_alone": found, "written": 0, "waiting": 0, "left": 0}));
+    assert_eq!(counted, (Some(0), json!({"left_alone": found, "written": 0, "waiting": 0, "left": 0})));
     let written = sweep(&["--reason", "after the outage", "--no-wait"]).await;
-    assert_eq!(written, json!({"left_alone": found, "written": 1, "waiting": 1, "left": 1}));
+    assert_eq!(written, (Some(0), json!({"left_alone": found, "written": 1, "waiting": 1, "left": 1})));
+    let counted = sweep(&["--dry-run"]).await;
+    assert_eq!(counted, (Some(0), json!({"left_alone": [], "written": 0, "waiting": 1, "left": 1})));
+    let stuck = sweep(&["--reason", "nobody works", "--patience", "1"]).await;
+    assert_eq!(stuck, (Some(3), json!({"left_alone": [], "written": 0, "waiting": 1, "left": 1})));
     let looked_on = async {
         tokio::time::sleep(Duration::from_millis(300)).await;
         app.run_until_idle().await;
     };
-    let (swept, ()) = tokio::join!(sweep(&["--reason", "and again"]), looked_on);
-    assert_eq!((&swept["written"], &swept["left"]), (&json!(0), &json!(0)));
+    let ((code, swept), ()) = tokio::join!(sweep(&["--reason", "and again"]), looked_on);
+    assert_eq!((code, &swept["written"], &swept["left"]), (Some(0), &json!(0), &json!(0)));
     assert_eq!(app.refunded("C1").await.0, "REFUNDED");
     app.end().await;
 }

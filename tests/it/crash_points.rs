@@ -103,6 +103,7 @@ const EFFECTS: &[(Story, &[&str])] = &[
     ),
     (Story::Money(Money::RetryOfADeadTask), &["tasks.revive"]),
     (Story::Money(Money::RetryOfManyTasks), &["tasks.revive_many"]),
+    (Story::Money(Money::DeadTaskOfAPaidOrder), &["tasks.settle"]),
     (Story::Money(Money::WithdrawInSilence), &["withdrawals.repay"]),
     (Story::Money(Money::KeyOfAnOldWithdrawal), &["withdrawals.keep"]),
     (Story::Telling(Telling::Endpoint), &["outbox.route", "outbox.notify", "outbox.record"]),
@@ -117,6 +118,7 @@ const EFFECTS: &[(Story, &[&str])] = &[
     (Story::Metering(Metering::SetProduct), &["usage.product"]),
     (Story::Metering(Metering::Hold), &["usage.take"]),
     (Story::Metering(Metering::ReportOverBroker), &["usage.act"]),
+    (Story::Metering(Metering::RefuseOverBroker), &["usage.refuse"]),
     (Story::Metering(Metering::Expire), &["usage.expire"]),
     (Story::Metering(Metering::OldMark), &["usage.forget"]),
 ];

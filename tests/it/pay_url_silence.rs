@@ -61,6 +61,32 @@ async fn after_a_silence_a_task_makes_the_link_by_itself() {
 }
 
 #[tokio::test]
+async fn requests_that_fail_do_not_use_up_the_tries_of_their_task() {
+    let app = TestApp::start().await;
+    app.order("A1").await;
+    app.order_to_pay("A2").await;
+    app.fault(FaultOp::Create, FaultKind::TimeoutBefore, 2, Some(1_200)).await;
+    app.fault(FaultOp::Close, FaultKind::TimeoutBefore, 2, Some(1_200)).await;
+    let ask = async || {
+        assert_eq!(app.pay_url("A1").await.problem(503), "CHANNEL_UNAVAILABLE");
+        assert_eq!(app.pay_url_by("A2", "u2").await.problem(503), "CHANNEL_UNAVAILABLE");
+    };
+    ask().await;
+    // They were tried eight times: the next pause is of ten minutes.
+    app.sql("UPDATE compensations SET attempts = 8 WHERE action IN ('DRIVE_PAY_ORDER', 'CLOSE_PAY_ORDER')")
+        .await;
+    ask().await;
+    app.clock.advance(seconds(590));
+    app.run_until_idle().await;
+    assert_eq!(app.count_where("compensations", "attempts = 8 AND status = 'READY'").await, 2);
+    app.clock.advance(seconds(15));
+    app.run_until_idle().await;
+    assert_eq!(app.attempt_statuses("A1").await, ["PAYING"]);
+    assert_eq!(app.attempt_statuses("A2").await, ["CLOSED"]);
+    app.end().await;
+}
+
+#[tokio::test]
 async fn a_channel_that_stays_silent_until_the_order_is_over_leaves_it_closed() {
     let app = TestApp::start().await;
     app.order("A1").await;

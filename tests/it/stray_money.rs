@@ -251,6 +251,31 @@ async fn a_refund_refused_for_good_waits_for_a_person_who_tries_again_or_keeps_t
 }
 
 #[tokio::test]
+async fn wrong_money_that_is_kept_leaves_nothing_open() {
+    let app = TestApp::start().await;
+    for (order_no, decided) in [("S18", "AMOUNT_MISMATCH"), ("S19", "STRAY_MONEY")] {
+        app.fault(FaultOp::Refund, FaultKind::Refuse, 1, None).await;
+        let id = app.order_to_pay(order_no).await;
+        app.sandbox_pay(&id, json!({"amount": 5})).await.expect(200);
+        app.run_until_idle().await;
+        // The wrong amount, and the channel that refuses to take it back.
+        let open = app.exceptions("status=OPEN").await;
+        let mut kinds: Vec<_> = open.iter().map(|open| open["kind"].as_str().expect("a kind")).collect();
+        kinds.sort_unstable();
+        assert_eq!(kinds, ["AMOUNT_MISMATCH", "STRAY_MONEY"]);
+
+        let one = open.iter().find(|open| open["kind"] == decided).expect("one");
+        app.resolve(one, "KEEP").await.expect(200);
+        assert_eq!(app.exceptions("status=OPEN").await.len(), 0, "{decided} decides over both");
+        let order = format!("order_no = '{order_no}' AND status = 'RESOLVED' AND action = 'KEEP'");
+        let by = "resolved_by = 'operator' AND reason = 'the story wants it'";
+        assert_eq!(app.count_where("exceptions", &format!("{order} AND {by}")).await, 2);
+        assert_eq!(stray_of(&app.find_order(order_no).await), ("KEPT", "AMOUNT_MISMATCH", 5, "CNY"));
+    }
+    app.end().await;
+}
+
+#[tokio::test]
 async fn a_signed_payment_that_the_channel_does_not_know_is_believed_and_its_refund_is_refused_there() {
     let app = TestApp::start().await;
     let id = app.order_to_pay("S14").await;

@@ -373,6 +373,7 @@ async fn what_is_wrong_moves_nothing() {
     ] {
         let refused = app.post("/usage/holds", hold_with("k1", "u1", 100, more.clone())).await;
         assert_eq!(refused.problem(422), code, "{more}");
+        assert!(!refused.text_of("detail").contains("reported"), "nothing was: {}", refused.text);
     }
     app.tokens_with("1000000000000", json!({"fx_version": "dear"})).await.expect(200);
     let dear = hold_with("k1", "u1", 2, json!({"fx_version": "dear"}));
@@ -390,7 +391,13 @@ async fn what_is_wrong_moves_nothing() {
         assert_eq!(refused.problem(422), "VALIDATION_FAILED");
     }
     app.report(&id, "m1", 50).await.expect(200);
-    assert_eq!(app.report(&id, "m1", 51).await.problem(422), "USAGE_MESSAGE_REUSED");
+    let reused = app.report(&id, "m1", 51).await;
+    assert_eq!(reused.problem(422), "USAGE_MESSAGE_REUSED");
+    assert_eq!(reused.body["errors"][0]["field"], "cumulative_units");
+    let reused =
+        app.post(&format!("/usage/holds/{id}/confirm"), json!({"message_id": "m1", "units": 51})).await;
+    assert_eq!(reused.problem(422), "USAGE_MESSAGE_REUSED");
+    assert_eq!(reused.body["errors"][0]["field"], "units");
     assert_eq!(app.confirm(&id, Some(49)).await.problem(422), "UNITS_SHRINK");
     let unknown = "uh_06H8K2M4N6P8R0T2V4X6Z8B0D2";
     assert_eq!(app.report(unknown, "m1", 1).await.problem(404), "NOT_FOUND");

@@ -133,22 +133,32 @@ async fn what_can_never_be_done_goes_to_a_person_and_holds_nobody_up() {
     until(&app, "the others wait for a person", async || waiting(&broker, "usage.report.dead").await == 11)
         .await;
     assert_eq!(app.cny_of("u1").await, (750, 0));
+    // One for each hold, of the first that was refused; what names no hold of its merchant has none.
+    let shown = app.exceptions("status=OPEN").await;
+    let of = |hold_id: &str| {
+        let found = shown.iter().find(|open| open["subject"] == *hold_id).expect("an exception");
+        assert_eq!((&found["kind"], &found["merchant_id"]), (&json!("USAGE_REPORT_REFUSED"), &json!("demo")));
+        found["detail"].as_str().expect("words").to_owned()
+    };
+    assert_eq!(shown.len(), 2, "{shown:#?}");
+    assert!(of(&id).contains("final report m0 of 240 units"), "{}", of(&id));
+    assert!(of(&released).contains("final report m1 of 1 units"), "{}", of(&released));
     broker.clear().await;
     app.end().await;
 }
 
 /// Makes the database refuse the first messages that are to be marked as heard: a defect, and nothing that passes.
 async fn refuse(app: &TestApp, times: i64) {
-    refuse_with(app, times, "P0001").await;
+    refuse_with(app, "usage_messages", times, "P0001").await;
 }
 
-async fn refuse_with(app: &TestApp, times: i64, code: &str) {
+async fn refuse_with(app: &TestApp, table: &str, times: i64, code: &str) {
     app.sql(&format!(
         "CREATE SEQUENCE refused;
          CREATE FUNCTION refuse() RETURNS trigger LANGUAGE plpgsql SECURITY DEFINER AS $$ BEGIN
              IF nextval('public.refused') <= {times} THEN RAISE 'a defect' USING ERRCODE = '{code}'; END IF;
              RETURN NEW; END $$;
-         CREATE TRIGGER refuse BEFORE INSERT ON usage_messages FOR EACH ROW EXECUTE FUNCTION refuse()"
+         CREATE TRIGGER refuse BEFORE INSERT ON {table} FOR EACH ROW EXECUTE FUNCTION refuse()"
     ))
     .await;
 }
@@ -158,7 +168,7 @@ async fn mend(app: &TestApp) -> i64 {
     let mut conn = app.direct_connection().await;
     let met =
         sqlx::query_scalar("SELECT last_value FROM refused").fetch_one(&mut conn).await.expect("a count");
-    app.sql("DROP TRIGGER refuse ON usage_messages; DROP FUNCTION refuse(); DROP SEQUENCE refused").await;
+    app.sql("DROP FUNCTION refuse() CASCADE; DROP SEQUENCE refused").await;
     met
 }
 
@@ -228,7 +238,7 @@ async fn while_the_disk_is_full_reports_come_again_and_none_is_set_aside() {
     let broker = Broker::fresh().await;
     let app = start(&broker).await;
     let id = app.held("k1", "u1", 300).await;
-    refuse_with(&app, TIMES, "53100").await;
+    refuse_with(&app, "usage_messages", TIMES, "53100").await;
     assert_eq!(app.report(&id, "m0", 10).await.problem(503), "DATABASE_UNAVAILABLE");
     tell(&broker, &final_message(&id, "m1", 250)).await;
     until(&app, "it is charged", async || app.standing(&id).await.0 == "CONFIRMED").await;
@@ -236,6 +246,41 @@ async fn while_the_disk_is_full_reports_come_again_and_none_is_set_aside() {
     until(&app, "nothing is left", async || waiting(&broker, "usage.report").await == 0).await;
     assert_eq!(waiting(&broker, "usage.report.dead").await, 0);
     assert_eq!((app.cny_of("u1").await, app.told("usage.charged").await), ((750, 0), 1));
+    broker.clear().await;
+    app.end().await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_last_report_that_is_refused_is_shown_to_a_person_before_it_is_set_aside() {
+    const TIMES: i64 = 5;
+    let broker = Broker::fresh().await;
+    let app = start(&broker).await;
+    let id = app.held("k1", "u1", 300).await;
+    app.report(&id, "m1", 200).await.expect(200);
+    refuse_with(&app, "exceptions", TIMES, "53100").await;
+    tell(&broker, &final_message(&id, "m2", 150)).await;
+    let aside = async || waiting(&broker, "usage.report.dead").await;
+    until(&app, "it is set aside", async || aside().await == 1).await;
+    assert!(mend(&app).await > TIMES, "it came until there was room to tell of it");
+    let shown = app.open_exception().await;
+    assert_eq!((&shown["kind"], &shown["subject"]), (&json!("USAGE_REPORT_REFUSED"), &json!(id)));
+    assert_eq!(shown["merchant_id"], "demo");
+    let detail = shown["detail"].as_str().expect("words");
+    assert!(detail.contains("final report m2 of 150 units") && detail.contains("200 units"), "{detail}");
+    tell(&broker, &final_message(&id, "m3", 160)).await;
+    until(&app, "so is the next one", async || aside().await == 2).await;
+    assert_eq!(app.open_exception().await, shown, "told once while it is open");
+    assert_eq!((app.standing(&id).await.0, app.told("usage.charged").await), ("HELD".into(), 0));
+
+    assert_eq!(app.resolve(&shown, "KEEP").await.problem(409), "NO_MONEY_HELD");
+    app.confirm(&id, Some(250)).await.expect(200);
+    app.resolve(&shown, "NONE").await.expect(200);
+    tell(&broker, &final_message(&id, "m4", 251)).await;
+    until(&app, "more than was charged is set aside", async || aside().await == 3).await;
+    let again = app.open_exception().await;
+    assert_ne!(again["exception_id"], shown["exception_id"], "a person hears of it anew");
+    app.resolve(&again, "NONE").await.expect(200);
+    assert_eq!(app.cny_of("u1").await, (750, 0));
     broker.clear().await;
     app.end().await;
 }

@@ -133,8 +133,13 @@ pub(super) const CHECKS: &[Definition] = &[
     check!(
         "settlement_run_late",
         Eventual,
-        "no run waits for a worker",
-        "SELECT format('run %s: nobody goes on with it since %s', run_id, leased_until)
-         FROM settlement_runs WHERE status = 'RUNNING' AND leased_until < $1 - interval '5 minutes'",
+        "no run waits for a worker, or fails again and again",
+        "SELECT format('run %s: taken until %s, has not moved on since %s%s', run_id, leased_until, updated_at,
+                       ': ' || last_error)
+         FROM settlement_runs
+         WHERE status = 'RUNNING'
+           AND (leased_until < $1 - interval '5 minutes'
+                -- Whoever fails takes it again, and again.
+                OR last_error IS NOT NULL AND updated_at < $1 - interval '5 minutes')",
     ),
 ];

@@ -62,9 +62,10 @@ pub(super) const CHECKS: &[Definition] = &[
     check!(
         "stray_exception_outlived",
         Always,
-        "what was open about a stray payment is resolved with its refund",
-        "SELECT format('exception %s: still OPEN although stray payment %s is REFUNDED', exception_id, subject)
+        "what was open about a stray payment is resolved once it is back or kept",
+        "SELECT format('exception %s: still OPEN although stray payment %s is %s', exception_id, subject,
+                       stray_payments.status)
          FROM exceptions JOIN stray_payments ON stray_id = subject
-         WHERE exceptions.status = 'OPEN' AND stray_payments.status = 'REFUNDED'",
+         WHERE exceptions.status = 'OPEN' AND stray_payments.status IN ('REFUNDED', 'KEPT')",
     ),
 ];

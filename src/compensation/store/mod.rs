@@ -95,7 +95,8 @@ pub(crate) async fn take(conn: &mut Conn, task: &NewTask<'_>, now: OffsetDateTim
              (kind, action, subject, merchant_id, order_no, due_at, created_at, updated_at)
          VALUES ($1, $2, $3, $4, $5, $6, $7, $7)
          ON CONFLICT (action, subject) WHERE status IN ('READY', 'RUNNING') DO UPDATE
-         SET due_at = excluded.due_at, last_error = NULL, updated_at = excluded.updated_at,
+         -- What is to be tried later than that is, also where the caller fails: its tries follow the schedule.
+         SET due_at = greatest(compensations.due_at, excluded.due_at), last_error = NULL, updated_at = excluded.updated_at,
              -- A worker whose lease was over has it no more.
              status = 'READY', claims = compensations.claims + 1,
              -- Somebody waits for it now.
@@ -126,8 +127,8 @@ pub(crate) async fn make_due(
 ) -> Result<(), DbError> {
     sqlx::query!(
         "UPDATE compensations
-         -- A worker's own tries follow the schedule; requests that fail in between must not use them up.
-         SET due_at = CASE WHEN attempts = 0 THEN $3 ELSE greatest($3, updated_at + interval '1 minute') END,
+         -- A worker's own tries follow the schedule: requests that fail in between neither use them up nor put them off.
+         SET due_at = CASE WHEN attempts = 0 THEN $3 ELSE greatest($3, due_at) END,
              last_error = $4, updated_at = $5, lane = 'REALTIME'
          WHERE action = $1 AND subject = $2 AND status NOT IN ('DONE', 'DEAD') AND status = $6",
         action.as_str(),

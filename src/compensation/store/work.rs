@@ -123,7 +123,8 @@ pub(in crate::compensation) async fn renew(
     Ok(lost)
 }
 
-/// Whether a worker still has a task, and nobody may take it from it now.
+/// Whether a worker still has a task, and nobody may take it from it now. Here and below the state is a parameter, because the
+/// word would let the plan walk all that is open.
 pub(in crate::compensation) async fn is_held(
     conn: &mut Conn,
     hold: Hold,

@@ -50,7 +50,7 @@ impl World {
         if let Some(task) = self.alive(action, subject)
             && task.status == TaskStatus::Ready
         {
-            task.due_at = now + if task.tries == 0 { 1 } else { 60 };
+            task.due_at = if task.tries == 0 { now + 1 } else { task.due_at.max(now + 1) };
         }
     }
 

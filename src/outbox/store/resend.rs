@@ -38,8 +38,9 @@ pub(in crate::outbox) async fn lock_ways(tx: &mut Tx, ids: &[i64]) -> Result<(),
 }
 
 /// Has locked events sent again, in order and in lanes of their own: one that is published to wherever it goes now, one
-/// that is still on its way also to where it ended, or where it ended without arriving. Gives those of which there was
-/// something to send. How long they wait is counted from now on.
+/// that is still on its way also to where it ended, or where it ended without arriving. With `only_undelivered` one that
+/// has arrived somewhere goes nowhere but where it has not. Gives those of which there was something to send. How long
+/// they wait is counted from now on.
 pub(in crate::outbox) async fn send_again(
     tx: &mut Tx,
     ids: &[i64],
@@ -58,6 +59,12 @@ pub(in crate::outbox) async fn send_again(
                     WHERE queue.is_again = ANY('{false,true}') AND queue.event_id = outbox.id LIMIT 1) IS NULL
                AND (SELECT way.event_id FROM deliveries AS way
                     WHERE way.event_id = outbox.id AND way.status = 'PENDING' LIMIT 1) IS NULL
+               AND (NOT $2
+                    OR (SELECT way.event_id FROM deliveries AS way
+                        WHERE way.event_id = outbox.id AND way.status = 'DELIVERED' LIMIT 1) IS NULL
+                    -- Where it could not be told it can be told only anew, and then everywhere.
+                    OR (SELECT way.event_id FROM deliveries AS way
+                        WHERE way.event_id = outbox.id AND way.body = '' LIMIT 1) IS NOT NULL)
              RETURNING id, merchant_id, order_no
            ), queued AS (
              INSERT INTO outbox_queue (is_again, event_id, merchant_id, order_no, queued_at)
@@ -68,8 +75,14 @@ pub(in crate::outbox) async fn send_again(
                  updated_at = $3,
                  lane = CASE WHEN right(lane, length($4)) = $4 THEN lane ELSE lane || $4 END
              WHERE delivery.event_id = ANY($1)
-               AND (SELECT way.event_id FROM deliveries AS way
-                    WHERE way.event_id = delivery.event_id AND way.status = 'PENDING' LIMIT 1) IS NOT NULL
+               AND ((SELECT way.event_id FROM deliveries AS way
+                     WHERE way.event_id = delivery.event_id AND way.status = 'PENDING' LIMIT 1) IS NOT NULL
+                    -- What waits for the relay is handed out anew, with all its ways.
+                    OR $2 AND (SELECT queue.event_id FROM outbox_queue AS queue
+                               WHERE queue.is_again = ANY('{false,true}') AND queue.event_id = delivery.event_id
+                               LIMIT 1) IS NULL
+                          AND (SELECT way.event_id FROM deliveries AS way
+                               WHERE way.event_id = delivery.event_id AND way.status = 'DELIVERED' LIMIT 1) IS NOT NULL)
                AND (delivery.status IN ('DEAD', 'DROPPED') OR delivery.status = 'DELIVERED' AND NOT $2)
                -- What could not be told has nothing to be sent until the relay looks at it anew.
                AND delivery.body <> ''

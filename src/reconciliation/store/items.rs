@@ -148,21 +148,24 @@ pub(in crate::reconciliation) async fn spent(
     Ok(spent.fetch_one(conn).await?)
 }
 
-/// Differences of a day that the service still works on.
+/// Differences of a day that the service still works on. The states are a parameter, because the words would let the plan walk
+/// what is open of all days.
 pub(in crate::reconciliation) async fn count_unfinished(
     conn: &mut Conn,
     reconciliation_id: &str,
 ) -> Result<i64, DbError> {
     let count = sqlx::query_scalar!(
         r#"SELECT count(*) AS "count!" FROM reconciliation_items
-           WHERE reconciliation_id = $1 AND status IN ('PROPOSED', 'APPLYING')"#,
+           WHERE reconciliation_id = $1 AND status = ANY($2)"#,
         reconciliation_id,
+        &[ItemStatus::Proposed, ItemStatus::Applying].map(ItemStatus::as_str) as &[&str],
     );
     Ok(count.fetch_one(conn).await?)
 }
 
 /// Open differences of a day that this round did not come upon, so many at most: they are none any more. Locked. What the
-/// day does not answer for this time, and what somebody carried out meanwhile, stays as it is.
+/// day does not answer for this time, and what somebody carried out meanwhile, stays as it is. The states are a parameter, as
+/// above.
 pub(in crate::reconciliation) async fn lock_unseen(
     tx: &mut Tx,
     run: &Claimed,
@@ -173,7 +176,7 @@ pub(in crate::reconciliation) async fn lock_unseen(
     let items = items!(
         "SELECT",
         "FROM reconciliation_items
-         WHERE reconciliation_id = $1 AND seen_round < $2 AND status IN ('PROPOSED', 'WAITING', 'ESCALATED')
+         WHERE reconciliation_id = $1 AND seen_round < $2 AND status = ANY($8)
            AND updated_at <= $4
            AND (class <> 'MISSING_THERE' OR at < $5 OR at >= $6 AND at < $7)
          ORDER BY item_id LIMIT $3 FOR UPDATE",
@@ -184,6 +187,8 @@ pub(in crate::reconciliation) async fn lock_unseen(
         run.begins_at - EDGE,
         answers_from,
         answers_until,
+        &[ItemStatus::Proposed, ItemStatus::Waiting, ItemStatus::Escalated].map(ItemStatus::as_str)
+            as &[&str],
     );
     Ok(items.fetch_all(conn).await?)
 }

@@ -2,7 +2,7 @@
 
 use super::refunds;
 use crate::ids::{MerchantId, RefundNo};
-use crate::infra::db::{Conn, DbError, Tx};
+use crate::infra::db::{Conn, DbError, StatePage, Tx};
 use crate::money::Currency;
 use crate::orders::OrderKey;
 use crate::refunds::model::{Refund, RefundStatus};
@@ -71,12 +71,11 @@ pub(in crate::refunds) async fn list_refunds(
     starting_after: Option<&str>,
     limit: i64,
 ) -> Result<Vec<Refund>, DbError> {
-    let refunds = refunds!(
-        "WHERE ($1::text IS NULL OR status = $1) AND ($2::text IS NULL OR refund_id < $2)
-         ORDER BY refund_id DESC LIMIT $3",
-        status.map(RefundStatus::as_str),
-        starting_after,
-        limit,
+    let few = &[RefundStatus::AwaitingApproval, RefundStatus::Pending, RefundStatus::Processing];
+    let mut query = StatePage { key: "refund_id", status, few, starting_after, limit }.of(
+        "SELECT refund_id, refund_no, merchant_id, order_no, pay_order_id, stray_id, amount, currency, status, reason,
+                failure, channel_refund_id, return_stock, asked_by
+         FROM refunds",
     );
-    Ok(refunds.fetch_all(conn).await?)
+    Ok(query.build_query_as::<Refund>().fetch_all(conn).await?)
 }

@@ -60,6 +60,7 @@ impl Command for FindFacts {
                JOIN orders ON orders.merchant_id = asked.merchant_id AND orders.order_no = asked.order_no
                LEFT JOIN settlements AS settled
                       ON settled.merchant_id = asked.merchant_id AND settled.order_no = asked.order_no
+               -- All of its key from one row: it is looked up by the whole of it, or not at all.
                LEFT JOIN user_levels AS level
                       ON level.merchant_id = orders.merchant_id
                      AND level.user_id = coalesce(orders.rebate_user_id, orders.user_id)

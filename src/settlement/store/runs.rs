@@ -115,7 +115,7 @@ pub(in crate::settlement) async fn list_runs(
     Ok(runs)
 }
 
-/// Takes an open run that nobody holds, until `until`.
+/// Takes an open run that nobody holds, until `until`. It has not moved on by that: `updated_at` says when it did last.
 pub(in crate::settlement) async fn claim(
     conn: &mut Conn,
     until: OffsetDateTime,
@@ -123,7 +123,7 @@ pub(in crate::settlement) async fn claim(
 ) -> Result<Option<Position>, DbError> {
     let run = sqlx::query_as!(
         Position,
-        r#"UPDATE settlement_runs SET leased_until = $2, version = version + 1, updated_at = $1
+        r#"UPDATE settlement_runs SET leased_until = $2, version = version + 1
            WHERE run_id = (SELECT run_id FROM settlement_runs WHERE status = 'RUNNING' AND leased_until <= $1
                            ORDER BY leased_until LIMIT 1 FOR UPDATE SKIP LOCKED)
            RETURNING run_id AS "run_id: SettlementRunId", merchant_id AS "merchant_id: MerchantId", paid_before,
@@ -141,14 +141,12 @@ pub(in crate::settlement) async fn renew(
     conn: &mut Conn,
     run: &Position,
     until: OffsetDateTime,
-    now: OffsetDateTime,
 ) -> Result<bool, DbError> {
     let kept = sqlx::query!(
-        "UPDATE settlement_runs SET leased_until = $3, updated_at = $4 WHERE run_id = $1 AND version = $2",
+        "UPDATE settlement_runs SET leased_until = $3 WHERE run_id = $1 AND version = $2",
         run.run_id.as_str(),
         run.version,
         until,
-        now,
     )
     .execute(conn)
     .await?;
@@ -266,11 +264,10 @@ pub(in crate::settlement) async fn note_error(
     run: &Position,
     error: &str,
     until: OffsetDateTime,
-    now: OffsetDateTime,
 ) -> Result<(), DbError> {
     sqlx::query!(
         "UPDATE settlement_runs
-         SET last_error = $3, leased_until = $4, updated_at = $5,
+         SET last_error = $3, leased_until = $4,
              -- So that a renewal which is still on its way keeps nothing.
              version = version + 1
          WHERE run_id = $1 AND version = $2",
@@ -278,7 +275,6 @@ pub(in crate::settlement) async fn note_error(
         run.version,
         error,
         until,
-        now,
     )
     .execute(conn)
     .await?;

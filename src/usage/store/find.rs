@@ -80,7 +80,8 @@ pub(in crate::usage) async fn list_due(
     Ok(rows.into_iter().map(|row| (row.expires_at, row.hold_id)).collect())
 }
 
-/// Locks those of them whose time is over, but for what somebody else has in hand.
+/// Locks those of them whose time is over, but for what somebody else has in hand. The state is a parameter, because the word
+/// would let the plan walk all that is held.
 pub(super) async fn lock_due(
     conn: &mut Conn,
     hold_ids: &[String],
@@ -88,9 +89,10 @@ pub(super) async fn lock_due(
 ) -> Result<Vec<Hold>, DbError> {
     let due = holds!(
         "FROM usage_holds
-         WHERE hold_id = ANY($1) AND status = 'HELD' AND expires_at <= $2 ORDER BY hold_id FOR UPDATE SKIP LOCKED",
+         WHERE hold_id = ANY($1) AND status = $3 AND expires_at <= $2 ORDER BY hold_id FOR UPDATE SKIP LOCKED",
         hold_ids,
         now,
+        HoldStatus::Held.as_str(),
     );
     Ok(due.fetch_all(conn).await?)
 }

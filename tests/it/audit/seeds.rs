@@ -131,8 +131,9 @@ const SEEDS: &[Seed] = &[
         "UPDATE stray_payments SET status = 'HELD' WHERE stray_id = 'sp_r'"),
     seed("stray_kept_by_a_person", "UPDATE exceptions SET action = 'NONE' WHERE subject = 'sp_k'"),
     seed("stray_kept_by_a_person", "DELETE FROM exceptions WHERE subject = 'sp_k'"),
-    seed(
+    seed_with(
         "stray_kept_by_a_person",
+        &["stray_exception_outlived"],
         "ALTER TABLE exceptions DROP CONSTRAINT exceptions_resolution_matches;
          UPDATE exceptions SET status = 'OPEN' WHERE subject = 'sp_k'",
     ),
@@ -151,6 +152,11 @@ const SEEDS: &[Seed] = &[
         "stray_exception_outlived",
         "INSERT INTO exceptions (exception_id, kind, subject, detail, created_at, updated_at)
          VALUES ('ex_c', 'STRAY_MONEY', 'sp_c', 'late', '2029-12-31 12:00', '2029-12-31 12:00')",
+    ),
+    seed(
+        "stray_exception_outlived",
+        "INSERT INTO exceptions (exception_id, kind, subject, detail, created_at, updated_at)
+         VALUES ('ex_k2', 'STRAY_MONEY', 'sp_k', 'refused', '2029-12-31 12:00', '2029-12-31 12:00')",
     ),
     // 5
     seed(
@@ -464,4 +470,5 @@ const SEEDS: &[Seed] = &[
          VALUES ('m', 'D', 'order.settled', 1, '{}', '2029-12-31 12:00')",
     ),
     seed("settlement_run_late", "UPDATE settlement_runs SET leased_until = '2029-12-31 23:54' WHERE run_id = 'sr_2'"),
+    seed("settlement_run_late", "UPDATE settlement_runs SET last_error = 'it answered 401' WHERE run_id = 'sr_2'"),
 ];

@@ -1,12 +1,13 @@
-//! Refunds and withdrawals that end although their tasks are given up, or about to be.
+//! What ends although its tasks are given up, or about to be.
 
 use payonce::channels::sandbox::{FaultKind, FaultOp};
 use payonce::compensation::Lane;
 use payonce::{drive, withdrawals};
+use reqwest::Method;
 use serde_json::json;
 
 use super::{patient, waiting_refund};
-use crate::support::TestApp;
+use crate::support::{OPERATOR, TestApp, minutes};
 
 /// What the channel has made.
 struct Made {
@@ -120,5 +121,65 @@ async fn what_was_given_up_and_ends_all_the_same_is_left_to_nobody() {
     assert_eq!((tasks(&app, "DEAD").await, app.exceptions("status=OPEN").await.len()), (2, 2));
     hear(&app, &made).await;
     assert_is_over(&app).await;
+    app.end().await;
+}
+
+async fn dead(app: &TestApp, action: &str) -> i64 {
+    app.count_where("compensations", &format!("action = '{action}' AND status = 'DEAD'")).await
+}
+
+#[tokio::test]
+async fn what_was_given_up_about_an_order_ends_with_it_when_its_channel_is_back() {
+    let app = TestApp::start().await;
+    app.order_to_pay("E3").await;
+    let paid = app.order_to_pay("E4").await;
+    let payment = app.sandbox_pay(&paid, json!({"notify": false})).await.expect(200);
+    app.fault(FaultOp::Close, FaultKind::TimeoutBefore, 1_000, Some(1_200)).await;
+    app.clock.advance(minutes(40));
+    app.run_until_idle().await;
+    // As after many silent tries.
+    app.sql("UPDATE compensations SET attempts = 12, due_at = now() - interval '1 h' WHERE status = 'READY'")
+        .await;
+    app.run_until_idle().await;
+    assert_eq!((dead(&app, "EXPIRE_ORDER").await, dead(&app, "CLOSE_PAY_ORDER").await), (2, 2));
+    assert_eq!(app.exceptions("status=OPEN").await.len(), 4, "each was shown to a person");
+    assert_eq!((app.status_of("E3").await, app.status_of("E4").await), ("PENDING".into(), "PENDING".into()));
+
+    // One is told to be paid, and the other is closed by the tasks that the sweep has written.
+    app.deliver(&app.success("e4", &paid, payment.text_of("transaction_id"), 1990)).await;
+    app.call(Method::DELETE, "/sandbox/faults", OPERATOR, None).await.expect(200);
+    app.clock.advance(minutes(5));
+    app.run_until_idle().await;
+    assert_eq!((app.status_of("E3").await, app.status_of("E4").await), ("CLOSED".into(), "PAID".into()));
+    assert_eq!(app.count_where("compensations", "status <> 'DONE'").await, 0);
+    let open = app.exceptions("status=OPEN").await;
+    assert!(open.is_empty(), "{open:#?}");
+    app.end().await;
+}
+
+#[tokio::test]
+async fn what_was_given_up_and_has_not_ended_waits_for_a_person() {
+    let app = TestApp::start().await;
+    for order_no in ["E5", "E6"] {
+        app.order_to_pay(order_no).await;
+    }
+    app.close("E5").await.expect(200);
+    // Both have their links. A call for another one came to the channel when E5 was closed, and its trade stands there.
+    app.sql(
+        "INSERT INTO compensations (kind, action, subject, merchant_id, order_no, status, attempts, due_at, created_at,
+                                    updated_at)
+         SELECT 'REDO_BUSINESS', action, pay_order_id, merchant_id, order_no, 'DEAD', 13, now(),
+                updated_at + interval '1 ms', now()
+         FROM pay_orders, (VALUES ('DRIVE_PAY_ORDER'), ('CLOSE_PAY_ORDER')) AS task (action)
+         WHERE action = 'DRIVE_PAY_ORDER' OR order_no = 'E5';
+         INSERT INTO exceptions (exception_id, kind, merchant_id, order_no, subject, detail, created_at, updated_at)
+         SELECT 'ex_' || order_no, 'DEAD_TASK', merchant_id, order_no, pay_order_id, 'silent', now(), now()
+         FROM pay_orders",
+    )
+    .await;
+    app.run_until_idle().await;
+    assert_eq!(app.count_where("compensations", "status = 'DEAD' AND order_no = 'E5'").await, 2);
+    assert_eq!(app.count_where("compensations", "status = 'DEAD' AND order_no = 'E6'").await, 0);
+    assert_eq!(app.open_exception().await["order_no"], "E5");
     app.end().await;
 }

@@ -16,11 +16,17 @@ pub enum Metering {
     Hold,
     ReportOverBroker,
     ProgressOverBroker,
+    RefuseOverBroker,
     Expire,
     OldMark,
 }
 
 impl Metering {
+    /// Whether it is told over RabbitMQ.
+    pub fn is_on_broker(self) -> bool {
+        matches!(self, Self::ReportOverBroker | Self::ProgressOverBroker | Self::RefuseOverBroker)
+    }
+
     /// What was there before the process that dies.
     pub async fn prepare(self, app: &TestApp, number: &str) {
         if self == Self::SetProduct {
@@ -32,6 +38,10 @@ impl Metering {
             Self::SetProduct | Self::Hold => {}
             Self::ReportOverBroker | Self::ProgressOverBroker => {
                 drop(app.held(number, number, 300).await);
+            }
+            Self::RefuseOverBroker => {
+                let id = app.held(number, number, 300).await;
+                app.release(&id).await.expect(200);
             }
             Self::Expire => {
                 let body = hold_with(number, number, 300, json!({"expires_in": 1}));
@@ -61,9 +71,9 @@ impl Metering {
                 let made = service.post("/usage/holds", &hold(number, number, 300)).await?;
                 assert!(made.status < 202, "{}", made.text);
             }
-            Self::ReportOverBroker | Self::ProgressOverBroker => {
+            Self::ReportOverBroker | Self::ProgressOverBroker | Self::RefuseOverBroker => {
                 let hold_id = hold_of(&shop.app, number).await;
-                let is_final = self == Self::ReportOverBroker;
+                let is_final = self != Self::ProgressOverBroker;
                 let message = json!({"merchant_id": "demo", "hold_id": hold_id, "message_id": "m1",
                                      "cumulative_units": if is_final { 200 } else { 400 }, "final": is_final});
                 let queue = format!("{}.usage.report", shop.var("AMQP_PREFIX"));
@@ -86,6 +96,11 @@ impl Metering {
             Self::ReportOverBroker => hold_is("status = 'CONFIRMED' AND charged = 200").await,
             Self::ProgressOverBroker => {
                 hold_is("status = 'HELD' AND units = 400 AND held = 400 AND extensions = 1").await
+            }
+            Self::RefuseOverBroker => {
+                let hold = format!("SELECT hold_id FROM usage_holds WHERE idempotency_key = '{number}'");
+                let shown = format!("kind = 'USAGE_REPORT_REFUSED' AND subject IN ({hold})");
+                app.count_where("exceptions", &shown).await == 1
             }
             Self::Expire => hold_is("status = 'EXPIRED'").await,
             Self::OldMark => {

@@ -35,13 +35,14 @@ pub enum Money {
     ApproveADifference,
     OldStatement,
     RetryOfManyTasks,
+    DeadTaskOfAPaidOrder,
 }
 
 impl Money {
     /// What was there before the process that dies.
     pub async fn prepare(self, app: &TestApp, number: &str) {
         match self {
-            Self::Refund | Self::RefundAwaitingApproval => {
+            Self::Refund | Self::RefundAwaitingApproval | Self::DeadTaskOfAPaidOrder => {
                 app.paid(number).await;
             }
             Self::Withdraw
@@ -79,6 +80,7 @@ impl Money {
                 app.post("/withdrawals", withdrawal(number)).await.expect(201);
                 app.give_up_task_of_withdrawal(number).await;
             }
+            Self::DeadTaskOfAPaidOrder => app.sql(&given_up(number)).await,
             Self::RefundOfASettledOrder | Self::KeyOfAnOldSettlement => {
                 app.settle(number).await.expect(201);
             }
@@ -142,6 +144,7 @@ impl Money {
                 held.rollback().await.expect("the row is free");
                 begun?;
             }
+            Self::DeadTaskOfAPaidOrder => {}
             _ => statements::tell(self, &shop.app, service, number).await?,
         }
         service.until("its end", async || self.has_ended(&shop.app, number).await).await
@@ -176,6 +179,13 @@ impl Money {
                 let given = format!("order_no = '{number}' AND commission = 99");
                 app.count_where("settlements", &given).await == 1
             }
+            Self::DeadTaskOfAPaidOrder => {
+                let (dead, open) = ("status = 'DEAD'", "status = 'OPEN'");
+                let of_it = |state: &str| format!("order_no = '{number}' AND {state}");
+                app.count_where("compensations", &of_it(dead)).await
+                    + app.count_where("exceptions", &of_it(open)).await
+                    == 0
+            }
             Self::KeyOfAnOldWithdrawal | Self::KeyOfAnOldSettlement => {
                 app.count_where("idempotency_keys", &format!("key = '{number}'")).await == 1
             }
@@ -198,6 +208,19 @@ async fn ask_for_approval(app: &TestApp, refund: Value) {
     app.sql("UPDATE merchants SET refund_approval_above = 0 WHERE merchant_id = 'demo'").await;
     app.post("/refunds", refund).await.expect(201);
     app.sql("UPDATE merchants SET refund_approval_above = NULL WHERE merchant_id = 'demo'").await;
+}
+
+/// The end of an order that was paid after all, as it stands after the last try of its task.
+fn given_up(number: &str) -> String {
+    format!(
+        "BEGIN;
+         INSERT INTO compensations (kind, action, subject, merchant_id, order_no, status, attempts, due_at, created_at,
+                                    updated_at)
+         VALUES ('REDO_BUSINESS', 'EXPIRE_ORDER', 'demo:{number}', 'demo', '{number}', 'DEAD', 13, now(), now(), now());
+         INSERT INTO exceptions (exception_id, kind, merchant_id, order_no, subject, detail, created_at, updated_at)
+         VALUES ('ex_{number}', 'DEAD_TASK', 'demo', '{number}', 'demo:{number}', 'silent', now(), now());
+         COMMIT"
+    )
 }
 
 async fn begin_run(service: &Service) -> Result<(), Gone> {

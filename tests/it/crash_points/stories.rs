@@ -59,9 +59,7 @@ impl Story {
         match self {
             Self::ExpireOnBroker | Self::HopOnBroker => true,
             Self::Telling(story) => matches!(story, Telling::Broker),
-            Self::Metering(story) => {
-                matches!(story, Metering::ReportOverBroker | Metering::ProgressOverBroker)
-            }
+            Self::Metering(story) => story.is_on_broker(),
             _ => false,
         }
     }

@@ -138,6 +138,63 @@ async fn the_few_that_did_not_arrive_are_found_behind_any_number_that_did() {
     app.end().await;
 }
 
+/// The event of this order went to its endpoint and to a broker, and came to these ends.
+async fn ended(app: &TestApp, order_no: &str, (callback, message): (&str, &str), body_of_message: &str) {
+    app.sql(&format!(
+        "UPDATE deliveries SET status = '{callback}' WHERE order_no = '{order_no}' AND kind = 'REPLAY_CALLBACK';
+         DELETE FROM deliveries WHERE order_no = '{order_no}' AND kind = 'RESEND_EVENT';
+         INSERT INTO deliveries (event_id, kind, event, merchant_id, order_no, lane, body, status, due_at, created_at,
+                                 updated_at)
+         SELECT event_id, 'RESEND_EVENT', event, merchant_id, order_no, '*', {body_of_message}, '{message}', due_at,
+                created_at, updated_at
+         FROM deliveries WHERE order_no = '{order_no}'"
+    ))
+    .await;
+}
+
+#[tokio::test]
+async fn what_arrived_in_one_place_is_sent_again_only_to_the_other() {
+    let receiver = Receiver::start().await;
+    let app = telling(&receiver).await;
+    app.closed_order("W1").await;
+    app.run_until_idle().await;
+    // How often the endpoint has heard it, and how its two ways stand.
+    let stand = async || {
+        let ways = "SELECT kind || ' ' || status FROM deliveries WHERE order_no = 'W1' ORDER BY kind";
+        let ways: Vec<String> =
+            sqlx::query_scalar(ways).fetch_all(app.instance.app.db.pool()).await.expect("both");
+        (receiver.told_of("W1").len(), ways.join(", "))
+    };
+    let as_told = |told: usize, ways: &str| (told, ways.to_owned());
+
+    // There is no broker here, so what is on its way to one stays there.
+    ended(&app, "W1", ("DELIVERED", "DEAD"), "body").await;
+    assert_eq!(send_undelivered(&app, false).await, [1]);
+    assert_eq!(app.count("outbox_queue").await, 0, "nothing of it is handed out anew");
+    app.run_until_idle().await;
+    assert_eq!(stand().await, as_told(1, "REPLAY_CALLBACK DELIVERED, RESEND_EVENT PENDING"));
+    assert_eq!(send_undelivered(&app, false).await, [0]);
+
+    ended(&app, "W1", ("DROPPED", "DELIVERED"), "body").await;
+    assert_eq!(send_undelivered(&app, false).await, [1]);
+    app.run_until_idle().await;
+    assert_eq!(stand().await, as_told(2, "REPLAY_CALLBACK DELIVERED, RESEND_EVENT DELIVERED"));
+
+    // Where it arrived nowhere, and where it has to be put into words anew, it goes wherever it goes now.
+    ended(&app, "W1", ("DEAD", "DROPPED"), "body").await;
+    assert_eq!(send_undelivered(&app, false).await, [1]);
+    app.run_until_idle().await;
+    assert_eq!(stand().await, as_told(3, "REPLAY_CALLBACK DELIVERED, RESEND_EVENT DROPPED"));
+    ended(&app, "W1", ("DELIVERED", "DEAD"), "''").await;
+    assert_eq!(send_undelivered(&app, false).await, [1]);
+    assert_eq!(app.count("outbox_queue").await, 1);
+    app.run_until_idle().await;
+    assert_eq!(stand().await, as_told(4, "REPLAY_CALLBACK DELIVERED, RESEND_EVENT DEAD"));
+
+    app.sql("DELETE FROM deliveries WHERE kind = 'RESEND_EVENT'").await;
+    app.end().await;
+}
+
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn what_is_sent_again_while_it_is_told_is_told_and_nobody_is_in_the_way() {
     let receiver = Receiver::start().await;

@@ -4,7 +4,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use payonce::infra::duty::Batch;
-use payonce::settlement;
+use payonce::{audit, settlement};
 use serde_json::{Value, json};
 
 use super::claw_back::{refund, sell};
@@ -281,6 +281,11 @@ async fn a_run_waits_for_a_source_that_is_silent_or_refuses_us() {
         let told = run["last_error"].as_str().is_some_and(|error| error.contains(&status.to_string()));
         assert!(told, "{run}");
     }
+    assert!(!is_late(&app).await, "it may pass");
+    // Tried again and again, and refused for minutes.
+    app.clock.advance(Duration::from_secs(300));
+    assert!(settlement::run_due(&app.instance.app).await.is_err());
+    assert!(is_late(&app).await, "the audit tells somebody");
     rates.says(None);
     app.run_until_idle().await;
     assert_eq!(run_of(&app, &run_id).await["status"], "RUNNING", "it rests a while");
@@ -293,6 +298,12 @@ async fn a_run_waits_for_a_source_that_is_silent_or_refuses_us() {
     );
     assert_eq!(run["commissions"], json!({"CNY": 700 * 398}));
     app.end().await;
+}
+
+/// Whether the audit says so of a run.
+async fn is_late(app: &TestApp) -> bool {
+    let report = audit::audit(&app.instance.app.db, app.clock.now()).await.expect("an audit");
+    report.checks.iter().any(|check| check.id == "settlement_run_late" && check.violations > 0)
 }
 
 /// Of 63 orders the source is wrong about one, and is asked by halves: 13 times, and each takes a while.
@@ -372,8 +383,8 @@ async fn a_command_settles_by_itself() {
     let done = commands::run(&[&asked[..], &["--reason", "the story wants it"]].concat(), &environment).await;
     let run = commands::json_of(&done);
     assert_eq!(
-        (&run["status"], &run["settled"]),
-        (&json!("DONE"), &json!(30)),
+        (done.status.code(), &run["status"], &run["settled"]),
+        (Some(0), &json!("DONE"), &json!(30)),
         "{}",
         commands::errors(&done)
     );
@@ -385,5 +396,22 @@ async fn a_command_settles_by_itself() {
     assert_eq!(commands::json_of(&done)["status"], "DONE", "{}", commands::errors(&done));
     let logged = "reason = 'of one' AND target LIKE 'sr_%: demo, 30 days'";
     assert_eq!(app.count_where("admin_log", logged).await, 1);
+
+    // The figures of one are wrong: the database refuses it.
+    app.seed_paid_orders("Y", 2, 40, 3).await;
+    app.sql("INSERT INTO ledger_transactions (transaction_id, kind, created_at) VALUES ('SETTLEMENT:demo:Y1', 'SETTLEMENT', now())").await;
+    let done = commands::run(&[&asked[..], &of_one].concat(), &environment).await;
+    let run = commands::json_of(&done);
+    assert_eq!(
+        (done.status.code(), &run["status"], &run["settled"], &run["skipped"]),
+        (Some(3), &json!("DONE"), &json!(1), &json!(1)),
+        "{}",
+        commands::errors(&done)
+    );
+    app.sql(
+        "SET session_replication_role = replica;
+         DELETE FROM ledger_transactions WHERE transaction_id = 'SETTLEMENT:demo:Y1'",
+    )
+    .await;
     app.end().await;
 }

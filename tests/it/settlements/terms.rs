@@ -164,8 +164,11 @@ async fn a_source_that_is_silent_or_talks_nonsense_moves_nothing() {
         (200, &too_much),
     ] {
         rates.says(Some(answer));
-        assert_unavailable(&app.settle("A1").await);
+        let reply = app.settle("A1").await;
+        if answer.0 == 200 { assert_unusable(&reply) } else { assert_unavailable(&reply) }
     }
+    rates.says(Some((422, "{}")));
+    assert_unusable(&app.settle("A1").await);
     rates.says(None);
     rates.delay(1000);
     assert_unavailable(&app.settle("A1").await);
@@ -187,4 +190,13 @@ async fn a_source_that_is_silent_or_talks_nonsense_moves_nothing() {
 fn assert_unavailable(reply: &Reply) {
     assert_eq!(reply.problem(503), "RATES_UNAVAILABLE");
     assert!(reply.header("retry-after").is_some());
+    assert!(reply.text_of("detail").contains("repeat the same request"), "{}", reply.text);
+}
+
+/// Nobody is told that a repeat helps.
+#[track_caller]
+fn assert_unusable(reply: &Reply) {
+    assert_eq!(reply.problem(503), "RATES_UNAVAILABLE");
+    assert_eq!(reply.header("retry-after"), None);
+    assert!(reply.text_of("detail").contains("cannot be used; nothing was moved"), "{}", reply.text);
 }

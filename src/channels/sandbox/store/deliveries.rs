@@ -113,7 +113,7 @@ impl Command for SetDelivered {
     }
 }
 
-/// Writes a failed try down: to be tried again at `retry_at`, or given up without one.
+/// Writes a failed try down: to be tried again at `retry_at`, or given up without one. The state is a parameter, as above.
 pub(crate) async fn set_failed(
     conn: &mut Conn,
     delivery: &Delivery,
@@ -125,12 +125,13 @@ pub(crate) async fn set_failed(
         "UPDATE sandbox.deliveries
          SET status = CASE WHEN $4::timestamptz IS NULL THEN 'GAVE_UP' ELSE status END,
              due_at = coalesce($4, due_at), last_result = $3, updated_at = $5
-         WHERE id = $1 AND attempts = $2 AND status = 'PENDING'",
+         WHERE id = $1 AND attempts = $2 AND status = $6",
         delivery.id,
         delivery.attempts,
         result,
         retry_at,
         now,
+        DeliveryStatus::Pending.as_str(),
     )
     .execute(conn)
     .await?;

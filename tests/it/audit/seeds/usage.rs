@@ -132,4 +132,10 @@ pub(super) const SEEDS: &[Seed] = &[
     seed("usage_shortfall_reported", "UPDATE exceptions SET kind = 'CONTRADICTION' WHERE subject = 'uh_l'"),
     seed("usage_shortfall_reported", "DELETE FROM exceptions WHERE subject = 'uh_l'"),
     seed("hold_overdue", "UPDATE usage_holds SET expires_at = '2029-12-31 23:58' WHERE hold_id = 'uh_h'"),
+    seed(
+        "hold_overdue",
+        "INSERT INTO exceptions (exception_id, kind, merchant_id, subject, detail, created_at, updated_at)
+         VALUES ('ex_h', 'USAGE_REPORT_REFUSED', 'm', 'uh_h', 'shrinks', '2029-12-31 12:00', '2029-12-31 12:00');
+         UPDATE usage_holds SET expires_at = '2029-12-31 23:58' WHERE hold_id = 'uh_h'",
+    ),
 ];
