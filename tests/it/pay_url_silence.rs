@@ -73,13 +73,16 @@ async fn requests_that_fail_do_not_use_up_the_tries_of_their_task() {
     };
     ask().await;
     // They were tried eight times: the next pause is of ten minutes.
-    app.sql("UPDATE compensations SET attempts = 8 WHERE action IN ('DRIVE_PAY_ORDER', 'CLOSE_PAY_ORDER')")
-        .await;
+    app.sql(
+        "UPDATE compensations SET attempts = 8, due_at = due_at + interval '10 minutes'
+         WHERE action IN ('DRIVE_PAY_ORDER', 'CLOSE_PAY_ORDER')",
+    )
+    .await;
     ask().await;
-    app.clock.advance(seconds(590));
+    app.clock.advance(seconds(500));
     app.run_until_idle().await;
     assert_eq!(app.count_where("compensations", "attempts = 8 AND status = 'READY'").await, 2);
-    app.clock.advance(seconds(15));
+    app.clock.advance(seconds(110));
     app.run_until_idle().await;
     assert_eq!(app.attempt_statuses("A1").await, ["PAYING"]);
     assert_eq!(app.attempt_statuses("A2").await, ["CLOSED"]);
