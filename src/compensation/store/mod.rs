@@ -95,8 +95,10 @@ pub(crate) async fn take(conn: &mut Conn, task: &NewTask<'_>, now: OffsetDateTim
              (kind, action, subject, merchant_id, order_no, due_at, created_at, updated_at)
          VALUES ($1, $2, $3, $4, $5, $6, $7, $7)
          ON CONFLICT (action, subject) WHERE status IN ('READY', 'RUNNING') DO UPDATE
-         -- What is to be tried later than that is, also where the caller fails: its tries follow the schedule.
-         SET due_at = greatest(compensations.due_at, excluded.due_at), last_error = NULL, updated_at = excluded.updated_at,
+         -- What was tried follows its schedule, also where the caller fails.
+         SET due_at = CASE WHEN compensations.attempts = 0 THEN excluded.due_at
+                           ELSE greatest(compensations.due_at, excluded.due_at) END,
+             last_error = NULL, updated_at = excluded.updated_at,
              -- A worker whose lease was over has it no more.
              status = 'READY', claims = compensations.claims + 1,
              -- Somebody waits for it now.
