@@ -3,7 +3,7 @@
 use std::fmt::Write as _;
 use std::process::ExitCode;
 
-use super::{CliError, FOUND_PROBLEMS, Output, database};
+use super::{CliError, Output, database, verdict};
 use crate::audit::{self, AuditReport};
 use crate::infra::clock::Clock;
 
@@ -12,7 +12,7 @@ pub(super) async fn run(output: Output) -> Result<ExitCode, CliError> {
     let report = audit::audit(&db, Clock::system().now()).await?;
     db.close().await;
     output.show(&report, table)?;
-    Ok(if report.ok { ExitCode::SUCCESS } else { ExitCode::from(FOUND_PROBLEMS) })
+    Ok(verdict(report.ok))
 }
 
 fn table(report: &AuditReport) -> String {

@@ -5,7 +5,7 @@ use std::process::ExitCode;
 
 use clap::Args;
 
-use super::{CliError, FOUND_PROBLEMS, Output};
+use super::{CliError, Output, verdict};
 use crate::config::{Env, Strictness};
 use crate::doctor::{self, Report};
 use crate::infra::clock::Clock;
@@ -21,7 +21,7 @@ pub(super) async fn run(args: DoctorArgs, output: Output) -> Result<ExitCode, Cl
     let env = Env::of_process(Strictness::Strict);
     let report = doctor::examine(&env, &Clock::system(), args.instances).await;
     output.show(&report, table)?;
-    Ok(if report.ok { ExitCode::SUCCESS } else { ExitCode::from(FOUND_PROBLEMS) })
+    Ok(verdict(report.ok))
 }
 
 fn table(report: &Report) -> String {

@@ -88,6 +88,11 @@ enum Command {
 /// The exit code that says: the command worked, and found problems.
 const FOUND_PROBLEMS: u8 = 3;
 
+/// The exit code of a command that worked.
+fn verdict(is_fine: bool) -> ExitCode {
+    if is_fine { ExitCode::SUCCESS } else { ExitCode::from(FOUND_PROBLEMS) }
+}
+
 /// Failures of any command, with all that caused them.
 pub(crate) type CliError = Box<dyn Error + Send + Sync>;
 

@@ -14,7 +14,7 @@ use time::Date;
 use tokio::fs::File;
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 
-use super::{CliError, FOUND_PROBLEMS, Output, reason};
+use super::{CliError, Output, reason, verdict};
 use crate::admin_log::Entry;
 use crate::app::App;
 use crate::channels::bills::Format;
@@ -88,7 +88,7 @@ pub(super) async fn run(args: ReconcileArgs, output: Output) -> Result<ExitCode,
         run.status == DayStatus::Done && !run.differences.keys().any(|word| waits_for_a_person(word));
     let report = Report::from(run);
     output.show(&report, summary)?;
-    Ok(if is_fine { ExitCode::SUCCESS } else { ExitCode::from(FOUND_PROBLEMS) })
+    Ok(verdict(is_fine))
 }
 
 fn waits_for_a_person(word: &str) -> bool {

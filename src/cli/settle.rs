@@ -9,7 +9,7 @@ use clap::Args;
 use indicatif::{ProgressBar, ProgressStyle};
 use serde::Serialize;
 
-use super::{CliError, FOUND_PROBLEMS, Output, merchant_id, reason};
+use super::{CliError, Output, merchant_id, reason, verdict};
 use crate::admin_log::Entry;
 use crate::app::App;
 use crate::config::{Config, Env, Role, Strictness};
@@ -76,7 +76,7 @@ pub(super) async fn run(args: SettleArgs, output: Output) -> Result<ExitCode, Cl
         }
     };
     app.db.close().await;
-    Ok(if is_fine { ExitCode::SUCCESS } else { ExitCode::from(FOUND_PROBLEMS) })
+    Ok(verdict(is_fine))
 }
 
 /// What is shown is not all.

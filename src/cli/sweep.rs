@@ -9,7 +9,7 @@ use clap::Args;
 use indicatif::{ProgressBar, ProgressStyle};
 use serde::Serialize;
 
-use super::{CliError, FOUND_PROBLEMS, Output, reason};
+use super::{CliError, Output, reason, verdict};
 use crate::admin_log::Entry;
 use crate::app::App;
 use crate::compensation::{Lane, LaneStand};
@@ -67,7 +67,7 @@ pub(super) async fn run(args: SweepArgs, output: Output) -> Result<ExitCode, Cli
     app.db.close().await;
     // Where nobody looks on, nobody expects it to be worked off.
     let is_stuck = left > 0 && !dry_run && !no_wait;
-    Ok(if is_stuck { ExitCode::from(FOUND_PROBLEMS) } else { ExitCode::SUCCESS })
+    Ok(verdict(!is_stuck))
 }
 
 /// Sweeps slice by slice until nothing is left alone, and says how much it has found.

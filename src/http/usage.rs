@@ -183,18 +183,15 @@ pub(super) async fn create(
 
 /// Of a hold that is only asked for nothing was reported, and nothing was set aside before.
 fn not_held(error: UsageError) -> Problem {
-    let why = match &error {
-        UsageError::Refused(Refusal::InsufficientBalance) => {
-            Some("the user's available balance does not cover it".to_owned())
-        }
-        UsageError::Refused(Refusal::QuotaExceeded(left)) => {
-            Some(format!("{left} units are left of the cycle's quota"))
+    let detail = match &error {
+        UsageError::Refused(why @ (Refusal::InsufficientBalance | Refusal::QuotaExceeded(_))) => {
+            Some(format!("{why}; nothing was held"))
         }
         _ => None,
     };
     let mut problem = Problem::from(error);
-    if let Some(why) = why {
-        problem.detail = format!("{why}; nothing was held");
+    if let Some(detail) = detail {
+        problem.detail = detail;
     }
     problem
 }

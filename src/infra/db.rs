@@ -26,7 +26,7 @@ pub mod copy;
 mod page;
 mod role;
 mod tx;
-pub use page::StatePage;
+pub use page::{StatePage, in_state};
 use role::RunAs;
 pub use tx::Tx;
 

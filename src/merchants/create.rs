@@ -172,8 +172,10 @@ pub async fn ensure_demo(app: &App, merchant_id: &MerchantId) -> Result<(), Merc
         notify_url: None,
         refund_approval_above: None,
     };
-    let keys =
-        NewKeys { secret_key: Some("sk_test_demo".into()), publishable_key: Some("pk_test_demo".into()) };
+    let keys = NewKeys {
+        secret_key: Some(format!("sk_{}", keys::DEMO_SECRET).into()),
+        publishable_key: Some(format!("pk_{}", keys::DEMO_SECRET)),
+    };
     match insert(app, &new, &keys, &DEMO_NOTIFY_SECRET.into(), None).await {
         Ok(_) | Err(MerchantError::Exists) => Ok(()),
         Err(error) => Err(error),

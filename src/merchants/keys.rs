@@ -20,7 +20,7 @@ const MAX_REMEMBERED: usize = 10_000;
 /// What stands behind the prefix of a key: so many characters of a secret.
 const SECRET_CHARS: usize = 52;
 /// The same of the well-known keys of a developer's machine.
-const DEMO_SECRET: &str = "test_demo";
+pub(super) const DEMO_SECRET: &str = "test_demo";
 
 /// Who calls.
 #[derive(Clone, Debug, PartialEq, Eq)]

@@ -12,7 +12,7 @@ use clap::{ArgMatches, Args, Command, FromArgMatches, Subcommand};
 use secrecy::SecretString;
 use serde_json::Value;
 
-use super::{CliError, FOUND_PROBLEMS, Output};
+use super::{CliError, Output, verdict};
 use crate::run::Roles;
 
 mod call;
@@ -156,7 +156,7 @@ pub(super) async fn carry_out(
     }
     output.show(&answer, show::table)?;
     let is_violated = answer["ok"] == false;
-    Ok(if is_violated { ExitCode::from(FOUND_PROBLEMS) } else { ExitCode::SUCCESS })
+    Ok(verdict(!is_violated))
 }
 
 fn refusal(status: u16, answer: &Value) -> String {

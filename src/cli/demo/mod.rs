@@ -9,7 +9,7 @@ use clap::Args;
 use secrecy::SecretString;
 use serde::Serialize;
 
-use super::{CliError, FOUND_PROBLEMS, Format, Output};
+use super::{CliError, Format, Output, verdict};
 use crate::ids::Ids;
 use crate::infra::clock::Clock;
 
@@ -60,7 +60,7 @@ pub(super) async fn run(args: DemoArgs, output: Output) -> Result<ExitCode, CliE
     progress.end();
     let played = Played { ok: lines.iter().all(|line| line.held), lines };
     output.show(&played, table)?;
-    Ok(if played.ok { ExitCode::SUCCESS } else { ExitCode::from(FOUND_PROBLEMS) })
+    Ok(verdict(played.ok))
 }
 
 fn table(played: &Played) -> String {
