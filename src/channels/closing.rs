@@ -2,7 +2,8 @@
 
 use super::{CallError, Closing, TradeState};
 
-/// Reads the answer to a close; asks what became of the trade where that answer says nothing of its money.
+/// Reads the answer to a close; asks what became of the trade where that answer says nothing of its money. One that the
+/// channel has not seen was not closed, and may come to stand yet.
 ///
 /// # Errors
 /// When neither the close nor the question was answered with what counts: the trade may still be paid.
@@ -14,9 +15,8 @@ where
     Q: Future<Output = Result<TradeState, CallError>>,
 {
     match closing {
-        // A link that the channel has not seen yet may be opened until it expires; what is paid through it then
-        // is still the first money of its order, or stray.
-        Ok(Closing::Closed | Closing::Unseen) => Ok(TradeState::Closed),
+        Ok(Closing::Closed) => Ok(TradeState::Closed),
+        Ok(Closing::Unseen) => Ok(TradeState::Unseen),
         Ok(Closing::AlreadyPaid(Some(payment))) => Ok(TradeState::Paid(payment)),
         Ok(Closing::AlreadyPaid(None)) => match ask().await {
             Ok(state @ TradeState::Paid(_)) => Ok(state),

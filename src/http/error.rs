@@ -128,6 +128,13 @@ impl Problem {
         Self::new(StatusCode::CONFLICT, "LOCK_BUSY", detail).retry_after(1)
     }
 
+    /// It was begun here, and somebody else may have it in hand by now.
+    fn overtaken() -> Self {
+        let detail = "others got in the way of the work on this order; what was done until then stands, repeat \
+                      the same request";
+        Self::new(StatusCode::CONFLICT, "LOCK_BUSY", detail).retry_after(1)
+    }
+
     /// No such order of this merchant.
     pub(super) fn order_not_found() -> Self {
         Self::new(StatusCode::NOT_FOUND, "ORDER_NOT_FOUND", "you have no order of that number")
@@ -267,6 +274,7 @@ impl From<&OrderError> for Problem {
             OrderError::AlreadyPaid => already_paid(),
             OrderError::ChannelUnavailable => channel_unavailable(),
             OrderError::Busy(_) => Self::busy("order"),
+            OrderError::Overtaken(_) => Self::overtaken(),
             OrderError::Pay(error) => Self::from(error.as_ref()),
             OrderError::Db(error) => Self::from(error),
         }
@@ -306,6 +314,7 @@ impl From<&PayError> for Problem {
             PayError::ChannelUnavailable => channel_unavailable(),
             PayError::Order(error) => Self::from(error.as_ref()),
             PayError::Busy(_) => Self::busy("order"),
+            PayError::Overtaken(_) => Self::overtaken(),
             PayError::Db(error) => Self::from(error),
         }
     }

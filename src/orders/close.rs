@@ -13,7 +13,7 @@ use crate::app::App;
 use crate::idempotency::{self, Keep};
 use crate::infra::crash::effect;
 use crate::infra::db::Tx;
-use crate::infra::lock::{LockBusy, LockGuard, Scene};
+use crate::infra::lock::{LockGuard, Overtaken, Scene};
 use crate::pay;
 
 /// Rounds of "end the live attempt, then close": a buyer may begin another one in between.
@@ -77,7 +77,7 @@ pub(super) async fn close_with_lock(
             return Ok(kept);
         }
     }
-    Err(OrderError::Busy(LockBusy))
+    Err(OrderError::Overtaken(Overtaken))
 }
 
 async fn close_in_tx(

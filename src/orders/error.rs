@@ -1,7 +1,7 @@
 //! What can go wrong with an order, in its own words.
 
 use crate::infra::db::{DbError, MaybeTransient};
-use crate::infra::lock::LockBusy;
+use crate::infra::lock::{LockBusy, Overtaken};
 use crate::pay::PayError;
 
 /// Why an order was not made, found or closed.
@@ -31,6 +31,9 @@ pub enum OrderError {
     /// Somebody else is working on the order.
     #[error(transparent)]
     Busy(#[from] LockBusy),
+    /// Somebody else may have taken the order over in the middle of the work.
+    #[error(transparent)]
+    Overtaken(#[from] Overtaken),
     /// An attempt could not be ended.
     #[error("an attempt to pay could not be ended")]
     Pay(#[source] Box<PayError>),
@@ -45,6 +48,7 @@ impl From<PayError> for OrderError {
             PayError::Db(error) => Self::Db(error),
             PayError::ChannelUnavailable => Self::ChannelUnavailable,
             PayError::Busy(busy) => Self::Busy(busy),
+            PayError::Overtaken(overtaken) => Self::Overtaken(overtaken),
             other => Self::Pay(Box::new(other)),
         }
     }

@@ -9,30 +9,52 @@ use crate::channels::{self, CallError, Channel, TradeState};
 use crate::compensation::{self, Action, Drive, NewTask};
 use crate::infra::crash::effect;
 use crate::infra::db::DbError;
-use crate::infra::lock::{LockGuard, Scene};
+use crate::infra::lock::{LockGuard, Overtaken, Scene};
 use crate::infra::tasks;
+
+/// Rounds of "close at the channel, then here": a link may be published in between, which happens once; then one to spare.
+const MAX_ROUNDS: usize = 3;
 
 /// Closes a live attempt at its channel and then here; when it was paid there already, it pays its order.
 /// Afterwards the attempt is not live any more. Whoever works under a lock names it.
 ///
 /// # Errors
-/// [`PayError::ChannelUnavailable`] when the channel is silent, [`PayError::Busy`] when the lock was lost: nothing
-/// moved, and a task goes on asking.
+/// [`PayError::ChannelUnavailable`] when the channel is silent, [`PayError::Overtaken`] when the lock was lost or
+/// others moved the attempt time and again: it is live yet, and a task goes on asking.
 pub async fn end_attempt(app: &App, attempt: &Attempt, lock: Option<&LockGuard>) -> Result<(), PayError> {
     let channel = app.channels.get(&attempt.channel);
     let channel = channel.ok_or_else(|| PayError::UnknownChannel(attempt.channel.clone()))?;
     write_task(app, attempt).await?;
-    lock.map_or(Ok(()), LockGuard::still_held)?;
-    match close_at_channel(app, channel.as_ref(), attempt).await? {
-        Ok(state) => {
-            let report = Report::of_attempt(attempt, state, Origin::Query);
-            report::apply(app, &report).await?;
-            let (mut conn, id, now) = (app.db.conn().await?, attempt.pay_order_id.as_str(), app.now());
-            let action = Action::ClosePayOrder;
-            Ok(effect!("pay.unguard", compensation::finish_by_subject(&mut conn, action, id, now).await)?)
+    let mut read = attempt.clone();
+    for _ in 0..MAX_ROUNDS {
+        lock.map_or(Ok(()), LockGuard::still_held)?;
+        match close_as_read(app, channel.as_ref(), &read).await? {
+            Some(moved) => read = moved,
+            None => return finish_task(app, attempt).await,
         }
-        Err(error) => Err(leave_to_task(app, attempt, Action::ClosePayOrder, &error).await?),
     }
+    Err(PayError::Overtaken(Overtaken))
+}
+
+/// Closes an attempt at its channel and then here. Gives it anew where the channel had not seen it, and its link was
+/// published meanwhile by somebody without the lock: its trade stands by now, and must not stay payable.
+async fn close_as_read(
+    app: &App,
+    channel: &dyn Channel,
+    attempt: &Attempt,
+) -> Result<Option<Attempt>, PayError> {
+    let state = match close_at_channel(app, channel, attempt).await? {
+        Ok(state) => state,
+        Err(error) => return Err(leave_to_task(app, attempt, Action::ClosePayOrder, &error).await?),
+    };
+    let is_unseen = state == TradeState::Unseen;
+    let origin = Origin::Close { version: attempt.version };
+    report::apply(app, &Report::of_attempt(attempt, state, origin)).await?;
+    if !is_unseen {
+        return Ok(None);
+    }
+    let found = store::find(&mut app.db.conn().await?, attempt.pay_order_id.as_str()).await?;
+    Ok(found.filter(|found| found.status.is_live()))
 }
 
 /// The channel said nothing that counts: the attempt stays as it is, and the task that guards the call goes on.
@@ -63,6 +85,12 @@ async fn write_task(app: &App, attempt: &Attempt) -> Result<(), PayError> {
     };
     let mut conn = app.db.conn().await?;
     Ok(effect!("pay.guard", compensation::append(&mut conn, &task, now).await)?)
+}
+
+async fn finish_task(app: &App, attempt: &Attempt) -> Result<(), PayError> {
+    let (mut conn, id, now) = (app.db.conn().await?, attempt.pay_order_id.as_str(), app.now());
+    let action = Action::ClosePayOrder;
+    Ok(effect!("pay.unguard", compensation::finish_by_subject(&mut conn, action, id, now).await)?)
 }
 
 /// Closes, and asks for the payment where the channel only says that there was one. While too many wait for the channel

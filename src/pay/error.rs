@@ -2,7 +2,7 @@
 
 use crate::channels::Refusal;
 use crate::infra::db::{DbError, MaybeTransient};
-use crate::infra::lock::LockBusy;
+use crate::infra::lock::{LockBusy, Overtaken};
 use crate::orders::OrderError;
 
 /// Why there is no pay URL, or why an attempt could not be moved.
@@ -41,6 +41,9 @@ pub enum PayError {
     /// Somebody else is working on the order.
     #[error(transparent)]
     Busy(#[from] LockBusy),
+    /// Somebody else may have taken the order over in the middle of the work.
+    #[error(transparent)]
+    Overtaken(#[from] Overtaken),
     /// The database.
     #[error(transparent)]
     Db(#[from] DbError),
@@ -52,6 +55,7 @@ impl From<OrderError> for PayError {
             OrderError::NotFound => Self::OrderNotFound,
             OrderError::ParamsMismatch(fields) => Self::ParamsMismatch(fields),
             OrderError::Busy(busy) => Self::Busy(busy),
+            OrderError::Overtaken(overtaken) => Self::Overtaken(overtaken),
             OrderError::Db(error) => Self::Db(error),
             other => Self::Order(Box::new(other)),
         }

@@ -22,7 +22,7 @@ use crate::compensation::{self, Action, NewTask};
 use crate::idempotency::{self, Keep};
 use crate::ids::{MerchantId, OrderNo, PayOrderId, UserId};
 use crate::infra::crash::effect;
-use crate::infra::lock::{LockBusy, LockGuard, Scene, Turn};
+use crate::infra::lock::{LockGuard, Overtaken, Scene, Turn};
 use crate::infra::repeat::differing;
 use crate::infra::tasks;
 use crate::money::{Amount, Currency};
@@ -114,7 +114,7 @@ enum Step {
     Begin,
     /// This very attempt has no link yet.
     DriveOn(PayOrderId),
-    /// Another payer's or channel's attempt, or a dead link: it goes first.
+    /// Another payer's or channel's attempt, or a link that is dead or dying: it goes first.
     Replace(PayOrderId),
 }
 
@@ -253,13 +253,17 @@ async fn make(app: &App, asked: Asked<'_>, mut facts: Facts) -> Result<PayUrl, P
             }
             Step::Replace(id) => {
                 let attempt = store::find(&mut app.db.conn().await?, id.as_str()).await?;
-                Box::pin(end_attempt(app, &attempt.ok_or(PayError::NotFound)?, asked.lock)).await?;
+                let attempt = attempt.ok_or(PayError::NotFound)?;
+                // Whoever was at it may have ended it.
+                if attempt.status.is_live() {
+                    Box::pin(end_attempt(app, &attempt, asked.lock)).await?;
+                }
             }
         }
         facts = find(app, request).await?.ok_or(PayError::OrderNotFound)?;
     }
     // Others took the order over again and again.
-    Err(PayError::Busy(LockBusy))
+    Err(PayError::Overtaken(Overtaken))
 }
 
 /// What these facts call for. Pure.
@@ -283,7 +287,7 @@ fn decide(facts: &Facts, request: &PayUrlRequest, now: OffsetDateTime) -> Result
         }
     }
     let Some(live) = live else { return Ok(Step::Begin) };
-    if !live.is_for(request) || live.expires_at <= now {
+    if !live.is_for(request) || live.is_being_closed || live.expires_at <= now {
         return Ok(Step::Replace(live.pay_order_id.clone()));
     }
     Ok(match (live.status, &live.pay_url) {

@@ -6,6 +6,7 @@ use super::compare::RECORDED_FOR;
 use super::error::ReconciliationError;
 use super::model::{DayEvent, Reconciliation, Source};
 use super::store::{self, Daily, NewFile, NewRun, OtherCurrencies};
+use super::upload::check_wholly;
 use super::{find, model};
 use crate::admin_log::{self, Entry};
 use crate::app::App;
@@ -52,7 +53,21 @@ pub(super) enum Wish<'a> {
     /// Somebody wants it compared, also anew, with what the channel says.
     ByChannel,
     /// The same by a file.
-    ByFile(NewFile<'a>),
+    ByFile {
+        /// Which one.
+        file: NewFile<'a>,
+        /// Whether it was read to its end, and can be used.
+        is_checked: bool,
+    },
+}
+
+/// What came of beginning a day.
+#[derive(Debug)]
+enum Begun<'a> {
+    /// It is there: its id.
+    Day(String),
+    /// It has its statement, and nothing was begun: what takes the place of that is read to its end first.
+    NotChecked(NewFile<'a>),
 }
 
 /// What a statement has.
@@ -129,7 +144,8 @@ impl Day {
     }
 }
 
-/// Writes the day's row, or begins it again, with what stands in the admin log.
+/// Writes the day's row, or begins it again, with what stands in the admin log. A file that was mistaken for another takes the
+/// place of no statement.
 pub(super) async fn begin_day(
     app: &App,
     channel: &str,
@@ -141,38 +157,47 @@ pub(super) async fn begin_day(
         return Err(ReconciliationError::DayNotOver(day.day));
     }
     let reconciliation_id = app.ids.reconciliation();
+    let file = if let Wish::ByFile { file, .. } = wish { Some(file) } else { None };
     let new = NewRun {
         reconciliation_id: reconciliation_id.as_str(),
         channel,
         day: day.day,
         begins_at: day.begins_at,
         ends_at: day.ends_at(),
-        source: if matches!(wish, Wish::ByFile(_)) { Source::Upload } else { Source::Channel },
-        file: if let Wish::ByFile(file) = wish { Some(file) } else { None },
+        source: if file.is_some() { Source::Upload } else { Source::Channel },
+        file,
     };
     let begun = app.db.retrying(|| async {
         let mut tx = app.db.begin().await?;
         let written = begin_in_tx(&mut tx, &new, wish, entry.as_ref(), app.now()).await;
         effect!("reconciliation.begin", tx.finish(written).await)
     });
-    let id = match begun.await {
+    let begun = match begun.await {
         // Somebody else began the same day in the same moment: it is there now.
         Err(ReconciliationError::Db(error)) if error.constraint() == Some("reconciliations_day_once") => {
             return Box::pin(begin_day(app, channel, day, wish, entry)).await;
         }
         outcome => outcome?,
     };
-    app.reconciliation_wake.notify_one();
-    Ok(id)
+    match begun {
+        Begun::Day(id) => {
+            app.reconciliation_wake.notify_one();
+            Ok(id)
+        }
+        Begun::NotChecked(file) => {
+            check_wholly(app, channel, day, file).await?;
+            Box::pin(begin_day(app, channel, day, Wish::ByFile { file, is_checked: true }, entry)).await
+        }
+    }
 }
 
-async fn begin_in_tx(
+async fn begin_in_tx<'a>(
     tx: &mut Tx,
     new: &NewRun<'_>,
-    wish: Wish<'_>,
+    wish: Wish<'a>,
     entry: Option<&Entry>,
     now: OffsetDateTime,
-) -> Result<String, ReconciliationError> {
+) -> Result<Begun<'a>, ReconciliationError> {
     let id = match store::find_of_day(tx, new.channel, new.day).await? {
         None => {
             store::insert(tx, new, now).await?;
@@ -180,6 +205,11 @@ async fn begin_in_tx(
         }
         Some(known) if matches!(wish, Wish::Daily) => known.reconciliation_id,
         Some(known) => {
+            if let Wish::ByFile { file, is_checked: false } = wish
+                && known.status.is_fetched()
+            {
+                return Ok(Begun::NotChecked(file));
+            }
             let (id, from) = (known.reconciliation_id, known.status);
             let is_repeat = new.file.is_some_and(|file| {
                 let says_more = known.is_empty && file.accepts_empty && !known.accepts_empty;
@@ -198,7 +228,7 @@ async fn begin_in_tx(
         let entry = Entry { target: format!("{id}: {}", entry.target), ..entry.clone() };
         admin_log::append_in_tx(tx, &entry, now).await?;
     }
-    Ok(id)
+    Ok(Begun::Day(id))
 }
 
 /// Whether the database knows the time zone by which days are begun.

@@ -6,8 +6,8 @@
 //! It is booked once for each difference, under its id, in the transaction in which the difference says so. What was not
 //! spent on usage, or on a product that does not allow it, is a person's to see to, and so are a top-up of which anything
 //! was refunded and one whose charge was given back before. What a statement has come to list since it was missed is
-//! charged for by nobody: a person is shown that the channel says both. What was charged for is refunded by nobody: its user
-//! would pay twice.
+//! charged for by nobody: a person is shown that the channel says both; and while one that may list it is still to come, the
+//! charge waits. What was charged for is refunded by nobody: its user would pay twice.
 
 use time::OffsetDateTime;
 
@@ -66,9 +66,14 @@ async fn charge_in_tx(
     }
     // Looked for behind its own lock: a statement that comes to list it from now on finds it charged.
     store::lock_item(tx, &item.item_id).await?;
-    if let Some(listing) = store::find_listing(tx, item).await? {
-        // One of both is wrong, and another statement may take that one's place: it stays open for a person.
+    if let Some(listing) = store::find_possible_listing(tx, item).await? {
         let (channel, day) = (&item.channel, listing.day);
+        if !listing.is_here {
+            return Ok(Done::Later(format!(
+                "{why}; but the statement of {channel} for {day} is still to come"
+            )));
+        }
+        // One of both is wrong, and another statement may take that one's place: it stays open for a person.
         return Ok(Done::GivenUp(format!("{why}; but the statement of {channel} for {day} lists it")));
     }
     let outcome = format!("{why}; user {} was charged for it", spender.user_id);

@@ -118,19 +118,22 @@ async fn keep<T>(app: &App, mut tx: Tx, run: &Claimed, compared: Result<T, DbErr
 
 impl Beside {
     async fn of(app: &App, run: &Claimed) -> Result<Self, DbError> {
-        let days = store::neighbours(&mut app.db.conn().await?, &run.channel, run.day).await?;
+        let mut conn = app.db.conn().await?;
+        let days = store::neighbours(&mut conn, &run.channel, run.day).await?;
+        let is_tomorrow_forgotten = store::is_next_forgotten(&mut conn, &run.channel, run.day).await?;
         let find =
             |day: Option<Date>| days.iter().find(|(_, known)| Some(*known) == day).map(|(id, _)| id.clone());
         let (yesterday, tomorrow) = (find(run.day.previous_day()), find(run.day.next_day()));
         let (earlier, later): (Vec<_>, Vec<_>) = days.into_iter().partition(|(_, day)| *day < run.day);
         let ids = |days: Vec<(String, Date)>| days.into_iter().map(|(id, _)| id).collect();
-        Ok(Self { earlier: ids(earlier), later: ids(later), yesterday, tomorrow })
+        Ok(Self { earlier: ids(earlier), later: ids(later), yesterday, tomorrow, is_tomorrow_forgotten })
     }
 
     /// From when until when a movement that is missing there is missed by this day.
     fn answers_for(&self, run: &Claimed) -> (OffsetDateTime, OffsetDateTime) {
         let from = if self.yesterday.is_some() { run.begins_at - EDGE } else { run.begins_at };
-        (from, if self.tomorrow.is_some() { run.ends_at } else { run.ends_at - EDGE })
+        let is_last = self.tomorrow.is_some() || self.is_tomorrow_forgotten;
+        (from, if is_last { run.ends_at } else { run.ends_at - EDGE })
     }
 }
 
@@ -181,7 +184,8 @@ fn walked_until(run: &Claimed) -> OffsetDateTime {
 }
 
 /// A movement at the very edge of the day may stand on the statement of the next one. Where that is not here yet, the
-/// next day answers for the edge; and this day for that of the one before, where that is here.
+/// next day answers for the edge; and this day for that of the one before, where that is here. One that is forgotten answers
+/// for nothing any more: then each day answers for its own.
 async fn walk_ours(
     tx: &mut Tx,
     run: &mut Claimed,
@@ -220,7 +224,7 @@ async fn end(app: &App, run: &Claimed, beside: &Beside) -> Result<Batch, DutyErr
                 return Ok(None);
             }
             let noted = listed::note_in_tx(app, &mut tx, run, ITEMS, now).await?;
-            let unseen = store::lock_unseen(&mut tx, run, beside.answers_for(run), ITEMS).await?;
+            let unseen = store::lock_unseen(&mut tx, run, beside, beside.answers_for(run), ITEMS).await?;
             for item in &unseen {
                 resolve(&mut tx, item, "a later comparison finds no difference", now).await?;
             }

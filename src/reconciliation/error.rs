@@ -39,7 +39,7 @@ pub enum ReconciliationError {
     /// It is not the file that its checksum was made of.
     #[error("the upload does not fit its checksum")]
     Checksum,
-    /// It would take the place of a statement that was compared already, and is none.
+    /// It would take the place of a statement that its day has, and is none.
     #[error(transparent)]
     Statement(#[from] BadStatement),
     /// The database.

@@ -89,7 +89,7 @@ pub(super) async fn fetch(app: &App, mut run: Claimed) -> Result<Batch, DutyErro
 /// compared is tried on, while a person knows of it.
 pub(super) async fn stumble(app: &App, run: &Claimed, why: &str) -> Result<Batch, DutyError> {
     let again_at = app.now() + Duration::seconds(5 << run.attempts.clamp(0, 8));
-    let is_fetched = !matches!(run.status, DayStatus::Open | DayStatus::Fetching);
+    let is_fetched = run.status.is_fetched();
     let mut tx = app.db.begin().await?;
     let rested = async {
         let count = store::rest(&mut tx, run, again_at, true).await?;

@@ -57,6 +57,12 @@ words! {
 }
 
 impl DayStatus {
+    /// Whether it has its statement: all of it is here, and adds up.
+    #[must_use]
+    pub const fn is_fetched(self) -> bool {
+        matches!(self, Self::Matching | Self::Acting | Self::Done)
+    }
+
     /// The whole life of a channel's day; `None` for what is absent from it.
     #[must_use]
     pub const fn after(self, event: DayEvent) -> Option<Self> {

@@ -90,25 +90,22 @@ where
     if new.checksum.as_ref().is_some_and(|told| !kept.fits(told)) {
         return Err(ReconciliationError::Checksum);
     }
-    if store::is_compared(&mut app.db.conn().await?, &new.channel, new.day).await? {
-        check_wholly(app, new, day, &kept.file_id).await?;
-    }
     let (format, accepts_empty) = (new.format, new.accepts_empty);
     let file = NewFile { format, file_id: &kept.file_id, sha256: &kept.sha256, accepts_empty };
-    let id = begin_day(app, &new.channel, day, Wish::ByFile(file), entry).await?;
+    let wish = Wish::ByFile { file, is_checked: false };
+    let id = begin_day(app, &new.channel, day, wish, entry).await?;
     Ok(Uploaded { reconciliation: find::find(app, &id).await?, bytes: kept.bytes, sha256: kept.sha256 })
 }
 
-/// What takes the place of a day that was compared already is read to its end first: a file that was mistaken for another
-/// changes nothing.
-async fn check_wholly(
+/// Reads a file to its end, and says what is wrong with it as the statement of a day.
+pub(super) async fn check_wholly(
     app: &App,
-    new: &NewUpload,
+    channel: &str,
     day: Day,
-    file_id: &str,
+    new: NewFile<'_>,
 ) -> Result<(), ReconciliationError> {
-    let file = StoredFile::open(app, file_id).await?;
-    let (format, date, may_be_empty) = (new.format, new.day, new.accepts_empty);
+    let file = StoredFile::open(app, new.file_id).await?;
+    let (format, date, may_be_empty) = (new.format, day.day, new.accepts_empty);
     let reading = tokio::task::spawn_blocking(move || {
         let mut contents = Contents { may_be_empty, ..Contents::default() };
         let mut take = |line| {
@@ -122,7 +119,7 @@ async fn check_wholly(
         ReadError::Bad(bad) => ReconciliationError::Statement(bad),
         error => ReconciliationError::UploadIncomplete(error.to_string()),
     })?;
-    match day.fault_of(app, &new.channel, &contents).await? {
+    match day.fault_of(app, channel, &contents).await? {
         Some(bad) => Err(ReconciliationError::Statement(bad)),
         None => Ok(()),
     }

@@ -5,10 +5,12 @@
 //! it may go back; above the merchant's limit a refund waits for an operator who did not ask for it. Stray money is one
 //! row, unique by channel and trade number, and never unowned: it is being refunded by a task, kept by a person's
 //! decision, or an open exception waits for one. A refund has one id for life, so asking the channel again never moves
-//! money twice; an unknown result stays `PROCESSING` until the channel says what became of it. A reversal that is heard
-//! before its success is a failure, and that success no news: the channel is asked before it counts as a `contradiction`.
-//! The order's own status is not touched by a stray payment's refund. Each of these changes stands in the books (`book`),
-//! which its own transaction writes, and in `refund_history` and `stray_history`, which the database writes itself.
+//! money twice; an unknown result stays `PROCESSING` until the channel says what became of it. What is told
+//! against what is known (a success behind its reversal, a failure behind a success that stands) may only be late: the
+//! channel is asked before it counts (`contradiction`). So it is with every failure that a callback tells: what is being made
+//! anew is not free for another refund. The order's own status is not touched by a stray payment's refund.
+//! Each of these changes stands in the books (`book`), which its own transaction writes, and in `refund_history` and
+//! `stray_history`, which the database writes itself.
 //!
 //! What is asked for, and what ends plainly, is done for many at once: `desk` and `plain` are the rules, and `store/ask`
 //! and `store/succeed` lock, write and commit for a batch.

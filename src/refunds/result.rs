@@ -14,7 +14,7 @@ use super::plain::Succeed;
 use super::store::FindFacts;
 use super::{book, payment, store, stray};
 use crate::app::App;
-use crate::channels::RefundState;
+use crate::channels::{Answerer, RefundState};
 use crate::compensation::{self, Action, Hold};
 use crate::exceptions::{self, ExceptionKind, NewException};
 use crate::infra::crash::effect;
@@ -67,8 +67,14 @@ pub enum Applied {
     /// It says that a refund was made which was refused, or which nobody has approved, and the channel does not say that it
     /// was taken back: nothing moved, an exception is open.
     Contradiction,
-    /// Nothing moved. A callback says so, and the channel cannot be asked now: an exception is open until it answers, and
-    /// the callback must come again. Or a call was refused, and somebody else has its task by now.
+    /// A callback says that a refund failed which was made, and the channel says that it stands; or one that has not come to
+    /// its end, and the channel knows of none: nothing moved.
+    Stands,
+    /// A callback says that a refund failed which has not come to its end: nothing moved, and the channel is asked.
+    Doubtful,
+    /// Nothing moved. It contradicts what is known, or a callback tells of a failure, and the channel cannot say more now: a
+    /// callback must come again, and what contradicts is an exception until then. Or a call was refused, and somebody else has
+    /// its task by now.
     Undecided,
 }
 
@@ -77,6 +83,26 @@ pub enum Applied {
 /// # Errors
 /// When the database cannot be reached.
 pub async fn apply_result(app: &App, report: &RefundReport<'_>) -> Result<Applied, DbError> {
+    match apply_plainly(app, report).await? {
+        Applied::Doubtful => Box::pin(apply_answer(app, report.refund_id)).await,
+        applied => Ok(applied),
+    }
+}
+
+/// Applies what the channel says of a refund of which a callback tells that it failed. Whoever drives it may be making it
+/// anew in this moment, so that it is free on no other word; where the channel knows of no such refund it is left to them:
+/// made again under the same number it goes back once, or is refused for good.
+async fn apply_answer(app: &App, refund_id: &str) -> Result<Applied, DbError> {
+    let state = match contradiction::query(app, refund_id).await? {
+        Some(Ok(state @ (RefundState::Succeeded { .. } | RefundState::Failed(_)))) => state,
+        Some(Ok(RefundState::Processing) | Err(_)) => return Ok(Applied::Undecided),
+        None | Some(Ok(RefundState::Unseen)) => return Ok(Applied::Stands),
+    };
+    apply_plainly(app, &RefundReport { refund_id, state: &state, source: Source::Query }).await
+}
+
+/// Applies a result; one that contradicts what is known, with what the channel says behind it.
+async fn apply_plainly(app: &App, report: &RefundReport<'_>) -> Result<Applied, DbError> {
     let applied = app.db.retrying(|| apply_once(app, report, None)).await?;
     if applied != Applied::Contradiction {
         return Ok(applied);
@@ -85,8 +111,9 @@ pub async fn apply_result(app: &App, report: &RefundReport<'_>) -> Result<Applie
     app.db.retrying(|| apply_once(app, report, Some(truth))).await
 }
 
-/// Applies a result. One that says of a failed refund, or of one that waits for an approval, that it was made is written
-/// only with what the channel says by now.
+/// Applies a result. One that says of a failed refund, or of one that waits for an approval, that it was made, or that one
+/// failed which was made, is written only with what the channel says by now; a callback's failure before the end is not
+/// written.
 async fn apply_once(app: &App, report: &RefundReport<'_>, truth: Option<Truth>) -> Result<Applied, DbError> {
     if let RefundState::Succeeded { channel_refund_id } = report.state {
         if is_known(app, report).await? {
@@ -155,6 +182,9 @@ pub async fn preview_result(app: &App, report: &RefundReport<'_>) -> Result<(App
         Some((refund, _)) => match next(&refund, event, report.source) {
             Next::Moves(_) => (Applied::Yes, true),
             Next::Stays => (Applied::Yes, false),
+            // Unless the channel says otherwise when it is asked.
+            Next::Doubtful => (Applied::Yes, true),
+            Next::Contradicts if event == RefundEvent::Failed => (Applied::Yes, true),
             Next::Contradicts => (Applied::Contradiction, true),
         },
     })
@@ -184,9 +214,14 @@ async fn apply_in_tx(
     let to = match next(&refund, event, report.source) {
         Next::Moves(to) => to,
         Next::Stays => return Ok(Applied::Yes),
+        Next::Doubtful => return Ok(Applied::Doubtful),
         Next::Contradicts => {
             let number = channel_refund_id.unwrap_or_default();
-            return contradiction::note_in_tx(app, tx, (&refund, &collected), number, truth).await;
+            match contradiction::note_in_tx(app, tx, (&refund, &collected), number, truth).await? {
+                // The channel says so too.
+                Applied::Yes if event == RefundEvent::Failed => RefundStatus::Failed,
+                applied => return Ok(applied),
+            }
         }
     };
 
@@ -226,7 +261,12 @@ pub(super) fn is_as_asked(
 
 fn next(refund: &Refund, event: RefundEvent, source: Source<'_>) -> Next {
     let was_made = refund.channel_refund_id.is_some();
-    Next::of(refund.status, was_made, event, matches!(source, Source::Call(_)))
+    let answers = match source {
+        Source::Call(_) => Some(Answerer::Call),
+        Source::Query => Some(Answerer::Query),
+        Source::Callback(_) => None,
+    };
+    Next::of(refund.status, was_made, event, answers)
 }
 
 pub(super) async fn announce_in_tx(

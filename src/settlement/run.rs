@@ -117,9 +117,13 @@ async fn settle_all(app: &App, run: &Position, keys: &[OrderKey]) -> Result<usiz
     if settled == keys.len() {
         return Ok(0);
     }
-    // What somebody else settled meanwhile was not skipped.
-    let unsettled = facts(app, keys).await?.into_iter().filter(|facts| facts.settlement.is_none());
-    Ok(unsettled.count())
+    // What somebody else settled meanwhile was not skipped, nor what has gone back as a whole: nothing is earned by it.
+    Ok(facts(app, keys).await?.into_iter().filter(is_due).count())
+}
+
+/// Whether there is something left to settle.
+fn is_due(facts: &Facts) -> bool {
+    facts.settlement.is_none() && check(facts).is_ok()
 }
 
 async fn facts(app: &App, keys: &[OrderKey]) -> Result<Vec<Facts>, DbError> {
@@ -131,7 +135,7 @@ async fn facts(app: &App, keys: &[OrderKey]) -> Result<Vec<Facts>, DbError> {
 /// What is to be written for those that can be settled; the rates are asked for outside of any transaction.
 async fn commands(app: &App, keys: &[OrderKey]) -> Result<Vec<Settle>, DutyError> {
     let mut facts = facts(app, keys).await?;
-    facts.retain(|facts| facts.settlement.is_none() && check(facts).is_ok());
+    facts.retain(is_due);
     let quoted = quoted(app, facts).await?;
     let now = app.now();
     Ok(quoted.into_iter().map(|(facts, quote)| compute(&facts, quote, now)).collect())

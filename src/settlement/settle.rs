@@ -126,8 +126,8 @@ async fn settle_once(
     let quotes = rates::source(app).quotes(&[question(facts)]).await?;
     let quote = quotes.into_iter().next();
     let quote = quote.ok_or_else(|| SettlementError::RatesUnusable("no quote".to_owned()))?;
-    // The source may have taken long; whoever has the lock by now settles.
-    lock.still_held()?;
+    // The source may have taken long; whoever has the lock by now settles. Nothing was written.
+    lock.still_held().map_err(|_| LockBusy)?;
 
     let mut settle = compute(facts, quote, app.now());
     let settled = Settled { settlement: settle.settlement.clone(), is_new: true };

@@ -155,7 +155,9 @@ async fn apply(app: &App, incoming: &Incoming) -> Result<Verdict, PayError> {
             let result = RefundReport { refund_id, state, source };
             let verdict = match Box::pin(refunds::apply_result(app, &result)).await? {
                 Applied::Yes => Verdict::Applied,
-                Applied::Unknown | Applied::Contradiction => Verdict::Recorded,
+                Applied::Unknown | Applied::Contradiction | Applied::Stands | Applied::Doubtful => {
+                    Verdict::Recorded
+                }
                 Applied::Mismatch => Verdict::AmountMismatch,
                 Applied::Undecided => return Err(PayError::ChannelUnavailable),
             };

@@ -12,6 +12,7 @@ use crate::support::app::metric;
 use crate::support::{TestApp, TestOptions, seconds};
 
 mod ended;
+mod given_up;
 mod leases;
 mod many;
 mod poison;

@@ -255,6 +255,12 @@ async fn a_given_up_refund_that_comes_to_its_end_waits_for_nobody() {
 
         let number = app.find_order(order_no).await["refunds"][0]["refund_no"].clone();
         let number = number.as_str().expect("a number");
+        if status == "FAILED" {
+            // What the channel knows nothing of may still come to it.
+            app.deliver(&app.refund_notice("early", number, status)).await;
+            assert_eq!(app.open_exception().await["kind"], "DEAD_TASK");
+            app.sandbox_fails(number).await;
+        }
         app.deliver(&app.refund_notice(order_no, number, status)).await;
         let open = app.exceptions("status=OPEN").await;
         let kinds: Vec<_> =

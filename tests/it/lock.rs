@@ -14,7 +14,7 @@ use sqlx::{AssertSqlSafe, Executor};
 use tokio::time::sleep;
 
 use crate::support::stores::{fresh_redis, tell_redis};
-use crate::support::{Reply, TestApp, TestOptions, metric};
+use crate::support::{Reply, TestApp, TestOptions, metric, seconds};
 
 const KEY: &str = "lock:ORDER:demo:L1";
 /// Long enough that a slow machine does not look like a dead holder.
@@ -152,6 +152,37 @@ async fn a_lost_lock_says_so_and_leaves_the_new_owner_alone() {
     sleep(millis(200)).await;
     assert_eq!(holder(&app.redis_url).await.as_deref(), Some("another"));
     app.end().await;
+}
+
+#[tokio::test]
+async fn a_lock_that_went_with_all_of_redis_is_taken_again_and_given_back() {
+    let redis = fresh_redis().await;
+    let url = redis.url();
+    let guard = locks(&url).acquire(Scene::Settle, KEY).await.expect("free");
+    let token = holder(&url).await;
+    let _: () = tell_redis(&url, &["FLUSHALL"]).await;
+    let taken_again = async {
+        while holder(&url).await != token {
+            sleep(millis(10)).await;
+        }
+    };
+    tokio::time::timeout(TTL, taken_again).await.expect("taken again at the next renewal");
+    assert!(locks(&url).acquire(Scene::Settle, KEY).await.is_err(), "it is held as before");
+    assert!(!guard.lost().is_cancelled());
+
+    drop(guard);
+    assert!(released_within(&url, millis(500)).await);
+    sleep(TTL).await;
+    assert_eq!(holder(&url).await, None, "what was given back is not taken again");
+}
+
+#[tokio::test(flavor = "current_thread")]
+async fn a_lock_that_ran_out_is_not_taken_again() {
+    let redis = fresh_redis().await;
+    let guard = locks(&redis.url()).acquire(Scene::Settle, KEY).await.expect("free");
+    std::thread::sleep(TTL + millis(300));
+    tokio::time::timeout(TTL, guard.lost().cancelled()).await.expect("others may have had it meanwhile");
+    assert_eq!(holder(&redis.url()).await, None);
 }
 
 /// The whole runtime stands still, as a process does that is suspended; another one goes on meanwhile.
@@ -379,8 +410,14 @@ async fn each_try_has_a_word_of_its_own_so_that_a_late_release_takes_nothing_awa
     assert_eq!(words.len(), 3, "{words:?}");
 }
 
-/// Takes an order's lock away while its holder waits for a table.
-async fn rob(app: &TestApp, order_no: &str, table: &str, work: impl Future<Output = Reply>) -> Reply {
+/// Empties Redis while the holder of an order's lock waits for a table, and gives the lock to an heir, if any.
+async fn rob(
+    app: &TestApp,
+    order_no: &str,
+    table: &str,
+    heir: Option<&str>,
+    work: impl Future<Output = Reply>,
+) -> Reply {
     let key = format!("lock:ORDER:demo:{order_no}");
     let mut owner = app.direct_connection().await;
     let hold = format!("BEGIN; LOCK TABLE {table} IN SHARE MODE");
@@ -390,8 +427,11 @@ async fn rob(app: &TestApp, order_no: &str, table: &str, work: impl Future<Outpu
             app.redis_command::<Option<String>>(&["GET", &key]).await.is_some()
         })
         .await;
-        let _: () = app.redis_command(&["SET", &key, "another"]).await;
-        // It is looked at every 300 ms.
+        let _: () = app.redis_command(&["FLUSHALL"]).await;
+        if let Some(heir) = heir {
+            let _: () = app.redis_command(&["SET", &key, heir]).await;
+        }
+        // It is looked at every third of its time.
         sleep(millis(1000)).await;
         owner.execute("COMMIT").await.expect("free");
     });
@@ -404,7 +444,7 @@ async fn who_lost_the_lock_leaves_the_channel_to_its_new_owner() {
     let vars = vec![("LOCK_TTL_MS", "900".to_owned())];
     let app = TestApp::start_with(TestOptions { vars, ..TestOptions::default() }).await;
     app.order("L2").await;
-    let robbed = rob(&app, "L2", "pay_orders", app.pay_url("L2")).await;
+    let robbed = rob(&app, "L2", "pay_orders", Some("another"), app.pay_url("L2")).await;
     assert_eq!(robbed.problem(409), "LOCK_BUSY");
     assert_eq!(
         (app.attempt_statuses("L2").await, app.count("sandbox.trades").await),
@@ -413,10 +453,47 @@ async fn who_lost_the_lock_leaves_the_channel_to_its_new_owner() {
     let link = app.pay_url("L2").await.expect(200);
     assert_eq!(app.attempt_statuses("L2").await, ["PAYING"]);
 
-    let robbed = rob(&app, "L2", "compensations", app.close("L2")).await;
+    let robbed = rob(&app, "L2", "compensations", Some("another"), app.close("L2")).await;
     assert_eq!(robbed.problem(409), "LOCK_BUSY");
     assert_eq!(app.sandbox_trade(link.text_of("pay_order_id")).await["status"], "OPEN");
     assert_eq!(app.close("L2").await.expect(200).body["status"], "CLOSED");
+    app.run_until_idle().await;
+    app.end().await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn who_lost_the_lock_is_not_told_that_nothing_was_done() {
+    let vars = vec![("LOCK_TTL_MS", "900".to_owned())];
+    let app = TestApp::start_with(TestOptions { vars, ..TestOptions::default() }).await;
+    let assert_told = |reply: &Reply| {
+        assert_eq!(reply.problem(409), "LOCK_BUSY");
+        assert!(reply.header("retry-after").is_some());
+        assert!(reply.text_of("detail").contains("what was done until then stands"), "{}", reply.text);
+    };
+    app.order("L3").await;
+    assert_told(&rob(&app, "L3", "pay_orders", Some("another"), app.pay_url("L3")).await);
+    let begun = app.attempts_of("L3").await.remove(0);
+    assert_eq!(begun["status"], "INIT");
+    assert_eq!(app.pay_url("L3").await.expect(200).body["pay_order_id"], begun["pay_order_id"]);
+
+    assert_told(&rob(&app, "L3", "compensations", Some("another"), app.close("L3")).await);
+    assert_eq!(app.attempt_statuses("L3").await, ["PAYING"]);
+    app.clock.advance(seconds(5));
+    app.run_until_idle().await;
+    assert_eq!(app.attempt_statuses("L3").await, ["CLOSED"], "its task had been written");
+    assert_eq!(app.close("L3").await.expect(200).body["status"], "CLOSED");
+    app.end().await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn who_has_the_lock_when_all_of_redis_is_emptied_is_answered_as_ever() {
+    let vars = vec![("LOCK_TTL_MS", "2400".to_owned())];
+    let app = TestApp::start_with(TestOptions { vars, ..TestOptions::default() }).await;
+    app.order("L4").await;
+    rob(&app, "L4", "pay_orders", None, app.pay_url("L4")).await.expect(200);
+    assert_eq!(app.attempt_statuses("L4").await, ["PAYING"]);
+    rob(&app, "L4", "compensations", None, app.close("L4")).await.expect(200);
+    assert_eq!(app.attempt_statuses("L4").await, ["CLOSED"]);
     app.run_until_idle().await;
     app.end().await;
 }

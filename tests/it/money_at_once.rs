@@ -35,7 +35,7 @@ async fn live(app: &TestApp, n: usize, pauses: [std::time::Duration; 3]) {
         let paid_by = order["paid_by"].as_str().expect("an attempt").to_owned();
         let refund_id = sqlx::query_scalar::<_, String>("SELECT refund_id FROM refunds WHERE refund_no = $1");
         let refund_id = refund_id.bind(format!("R{n}-1")).fetch_one(app.instance.app.db.pool()).await;
-        app.tell_refund(&format!("back-{n}"), &refund_id.expect("its id"), &paid_by, 700, "FAILED").await;
+        app.take_refund_back(&format!("back-{n}"), &refund_id.expect("its id"), &paid_by, 700).await;
     };
     tokio::join!(settle, refund);
 }

@@ -4,12 +4,19 @@ use std::time::Duration;
 
 use payonce::channels::sandbox::{FaultKind, FaultOp};
 use serde_json::json;
+use sqlx::Executor;
 
-use crate::support::{Cluster, TestApp, TestOptions, seconds};
+use crate::support::{Cluster, TestApp, TestOptions, seconds, until_waiting};
 
 /// Two instances that have no Redis, so that neither waits for the other.
 async fn two_without_redis() -> Cluster {
-    let mut cluster = Cluster::start(2, TestOptions::default()).await;
+    two_of_patience_without_redis(1_000).await
+}
+
+/// The same; each waits so many milliseconds for the channel.
+async fn two_of_patience_without_redis(deadline: u32) -> Cluster {
+    let vars = vec![("CHANNEL_DEADLINE_MS", deadline.to_string())];
+    let mut cluster = Cluster::start(2, TestOptions { vars, ..TestOptions::default() }).await;
     cluster.instances[0].redis.as_mut().expect("its own").kill().await.expect("killed");
     cluster
 }
@@ -124,6 +131,36 @@ async fn the_second_payer_waits_for_the_first_ones_trade_to_be_closed() {
 }
 
 #[tokio::test]
+async fn a_link_that_is_being_closed_is_not_given_again() {
+    let app = TestApp::start().await;
+    let first = app.order_to_pay("A1").await;
+    app.fault(FaultOp::Close, FaultKind::TimeoutBefore, 2, Some(1_200)).await;
+    assert_eq!(app.close("A1").await.problem(503), "CHANNEL_UNAVAILABLE");
+    // The order waits for money as before; its link will be closed by a task, so it goes first here too.
+    assert_eq!(app.pay_url("A1").await.problem(503), "CHANNEL_UNAVAILABLE");
+    assert_eq!(app.attempt_statuses("A1").await, ["PAYING"], "nothing moved");
+
+    let second = app.pay_url("A1").await.expect(200);
+    assert_ne!(second.text_of("pay_order_id"), first);
+    assert_eq!(app.sandbox_trade(&first).await["status"], "CLOSED");
+    app.clock.advance(seconds(30));
+    app.run_until_idle().await;
+    assert_eq!(app.attempt_statuses("A1").await, ["CLOSED", "PAYING"], "the task has nothing left to close");
+    app.sandbox_pay(second.text_of("pay_order_id"), json!({})).await.expect(200);
+    app.run_until_idle().await;
+    assert_eq!(app.find_order("A1").await["paid_by"], second.body["pay_order_id"]);
+
+    // Money that came meanwhile pays the order.
+    let paid = app.order_to_pay("A2").await;
+    app.fault(FaultOp::Close, FaultKind::TimeoutBefore, 1, Some(1_200)).await;
+    assert_eq!(app.close("A2").await.problem(503), "CHANNEL_UNAVAILABLE");
+    app.sandbox_pay(&paid, json!({"notify": false})).await.expect(200);
+    assert_eq!(app.pay_url("A2").await.problem(409), "ORDER_IS_ALREADY_PAID");
+    assert_eq!(app.find_order("A2").await["paid_by"], json!(paid));
+    app.end().await;
+}
+
+#[tokio::test]
 async fn money_that_came_while_the_channel_was_silent_is_found_by_the_same_request() {
     let app = TestApp::start().await;
     app.order("A1").await;
@@ -185,6 +222,40 @@ async fn an_order_that_is_closed_while_its_link_is_made_leaves_no_trade_open() {
     });
     assert_eq!(link.problem(409), "ORDER_CLOSED");
     assert_eq!(app.sandbox_trade(&pay_order).await["status"], "CLOSED");
+    app.run_until_idle().await;
+    cluster.end().await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_link_that_is_published_behind_the_answer_to_its_close_leaves_no_trade_open() {
+    let cluster = two_of_patience_without_redis(5_000).await;
+    let (app, other) = (cluster.first(), cluster.turn(1));
+    app.order("A1").await;
+    app.fault(FaultOp::Create, FaultKind::Delay, 1, Some(1_500)).await;
+    let (linked, is_linked) = tokio::sync::oneshot::channel();
+    let ask = async {
+        let link = app.pay_url("A1").await;
+        linked.send(()).expect("somebody waits for it");
+        link
+    };
+    let close = async {
+        app.begun_attempt_of("A1").await;
+        // The channel may be asked, and its answer is not written down yet; a link only looks at its order.
+        let mut owner = app.direct_connection().await;
+        owner.execute("BEGIN; SELECT 1 FROM orders FOR NO KEY UPDATE").await.expect("held");
+        let (closed, ()) = tokio::join!(other.close("A1"), async {
+            until_waiting(app, 1).await;
+            assert_eq!(app.count("sandbox.trades").await, 0, "it has not been seen there");
+            is_linked.await.expect("a link");
+            owner.execute("COMMIT").await.expect("free");
+        });
+        closed
+    };
+    let (link, closed) = tokio::join!(ask, close);
+    let link = link.expect(200);
+    assert_eq!(closed.expect(200).body["status"], "CLOSED");
+    assert_eq!(app.attempt_statuses("A1").await, ["CLOSED"]);
+    assert_eq!(app.sandbox_trade(link.text_of("pay_order_id")).await["status"], "CLOSED");
     app.run_until_idle().await;
     cluster.end().await;
 }

@@ -10,7 +10,7 @@ use sqlx::Connection;
 use crate::support::{Chance, Cluster, TestApp, TestOptions, minutes, seconds};
 
 /// An attempt's rows as `pay` writes them, for a connection that has not committed yet.
-async fn write_attempt(conn: &mut sqlx::PgConnection, order_no: &str, pay_order_id: &str) {
+pub async fn write_attempt(conn: &mut sqlx::PgConnection, order_no: &str, pay_order_id: &str) {
     for statement in [
         "UPDATE orders SET attempts = attempts + 1 WHERE order_no = $1 AND $2 <> ''",
         "INSERT INTO pay_orders (pay_order_id, merchant_id, order_no, payer_id, channel, amount, currency,

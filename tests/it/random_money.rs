@@ -192,7 +192,7 @@ impl World {
         }
         let (refund_id, attempt, amount) = &made[self.chance.one_of(made.len())];
         let event = self.number("e");
-        self.shop.app.tell_refund(&event, refund_id, attempt, *amount, "FAILED").await;
+        self.shop.app.take_refund_back(&event, refund_id, attempt, *amount).await;
     }
 
     /// What must hold at every moment does.

@@ -137,6 +137,21 @@ async fn a_lock_that_the_majority_gave_to_another_is_lost() {
 }
 
 #[tokio::test]
+async fn a_lock_that_the_majority_has_forgotten_is_taken_again() {
+    let (nodes, url) = quorum_of(3).await;
+    let guard = locks(&url).acquire(Scene::Settle, KEY).await.expect("free");
+    until_held_by(3, &nodes).await;
+    for node in &nodes[..2] {
+        let _: () = tell_redis(&node.url(), &["FLUSHALL"]).await;
+    }
+    until_held_by(3, &nodes).await;
+    assert!(locks(&url).acquire(Scene::Settle, KEY).await.is_err(), "it is held as before");
+    assert!(!guard.lost().is_cancelled());
+    drop(guard);
+    until_held_by(0, &nodes).await;
+}
+
+#[tokio::test]
 async fn a_node_that_is_silent_does_not_slow_anybody_down() {
     let (mut nodes, url) = quorum_of(3).await;
     let locks = locks(&url);

@@ -1,12 +1,13 @@
 //! A channel takes a refund back, and what it says of that comes in any order: the refund has failed, its money is where it
-//! was, once, and nobody is told of a contradiction that is none.
+//! was, once, and nobody is told of a contradiction that is none. What stands is undone by nothing that is heard late, and
+//! what may still be made is not free.
 
 use payonce::channels::sandbox::{FaultKind, FaultOp};
-use payonce::compensation::Lane;
-use payonce::drive;
+use payonce::compensation::{Action, Drive, Lane};
+use payonce::{drive, refunds};
 use serde_json::json;
 
-use crate::support::TestApp;
+use crate::support::{TestApp, TestOptions, seconds};
 
 /// A refund of 990 of a top-up of 1,990 that the channel made, without our having heard of it, and has taken back since:
 /// its id, and the pay order that it gives back.
@@ -23,16 +24,12 @@ async fn taken_back(app: &TestApp, number: &str) -> (String, String) {
     assert_eq!(app.find_refund(number).await["status"], "PROCESSING");
     assert_eq!(app.cny_of(&user_id).await, (1_000, 990));
     let refund_id = app.refund_id(number).await;
+    // Its task would ask soon by itself.
     app.sql(&format!(
-        "BEGIN;
-         -- Its task would ask soon by itself.
-         UPDATE compensations SET due_at = due_at + interval '1 h' WHERE subject = '{refund_id}';
-         UPDATE sandbox.refunds SET taken_back_at = refunded_at WHERE refund_id = '{refund_id}';
-         UPDATE sandbox.payments SET refunded_amount = 0
-         WHERE transaction_id = (SELECT transaction_id FROM sandbox.refunds WHERE refund_id = '{refund_id}');
-         COMMIT"
+        "UPDATE compensations SET due_at = due_at + interval '1 h' WHERE subject = '{refund_id}'"
     ))
     .await;
+    app.sandbox_takes_back(&refund_id).await;
     let attempt = app.find_order(number).await["paid_by"].as_str().expect("an attempt").to_owned();
     (refund_id, attempt)
 }
@@ -120,26 +117,196 @@ async fn a_refund_that_was_refused_and_made_after_all_is_still_shown_to_a_person
     app.end().await;
 }
 
-#[tokio::test]
-async fn a_replay_of_a_success_keeps_what_the_channel_says_of_it_by_now() {
-    let app = TestApp::start().await;
-    let (refund_id, attempt) = taken_back(&app, "P").await;
-    app.tell_refund("no", &refund_id, &attempt, 990, "FAILED").await;
+/// A callback as it is kept when it speaks for another account than the one that was configured then: where it is replayed.
+async fn left_aside(app: &TestApp, refund_id: &str, attempt: &str, status: &str) -> String {
     let body = json!({"event_id": "aside", "kind": "REFUND", "refund_id": refund_id, "currency": "CNY",
-                      "out_trade_no": attempt, "refund_fee": 990, "status": "SUCCEEDED"});
-    // As it is kept when it speaks for another account than the one that was configured then.
+                      "out_trade_no": attempt, "refund_fee": 990, "status": status});
     app.sql(&format!(
         "INSERT INTO webhook_inbox (channel, event_id, subject, verdict, body, received_at, updated_at)
          VALUES ('sandbox', 'aside', '{refund_id}', 'WRONG_ACCOUNT', convert_to('{body}', 'UTF8'), now(), now())"
     ))
     .await;
     let kept = app.admin_get("/admin/webhooks?limit=100&verdict=WRONG_ACCOUNT").await.expect(200).body;
-    let path = format!("/admin/webhooks/{}/replay", kept["data"][0]["webhook_id"].as_str().expect("an id"));
+    format!("/admin/webhooks/{}/replay", kept["data"][0]["webhook_id"].as_str().expect("an id"))
+}
+
+#[tokio::test]
+async fn a_replay_of_a_success_keeps_what_the_channel_says_of_it_by_now() {
+    let app = TestApp::start().await;
+    let (refund_id, attempt) = taken_back(&app, "P").await;
+    app.tell_refund("no", &refund_id, &attempt, 990, "FAILED").await;
+    let path = left_aside(&app, &refund_id, &attempt, "SUCCEEDED").await;
     let dry = app.admin_post(&path, json!({"dry_run": true})).await.expect(200).body;
     assert_eq!((&dry["verdict"], &dry["remedy"]), (&json!("RECORDED"), &json!("SHOW_TO_A_PERSON")));
     let done = app.admin_post(&path, json!({"reason": "the account is right now"})).await.expect(200).body;
     assert_eq!((&done["verdict"], &done["remedy"]), (&json!("APPLIED"), &json!("NOTHING")), "{done:#}");
     assert_eq!(app.verdict_of("aside").await.as_deref(), Some("APPLIED"));
     assert_is_back(&app, "P", &refund_id).await;
+    app.end().await;
+}
+
+/// A refund of 990 of an order of 1,990 that was made, and stands: its id, and the pay order that it gives back.
+async fn made(app: &TestApp, number: &str) -> (String, String) {
+    let attempt = app.paid(number).await;
+    app.post("/refunds", json!({"refund_no": number, "order_no": number, "amount": 990})).await.expect(201);
+    app.run_until_idle().await;
+    assert_stands(app, number).await;
+    (app.refund_id(number).await, attempt)
+}
+
+async fn assert_stands(app: &TestApp, number: &str) {
+    assert_eq!(app.find_refund(number).await["status"], "SUCCEEDED");
+    assert_eq!(app.refunded(number).await, ("PARTIALLY_REFUNDED".to_owned(), 990));
+    app.assert_books_agree_both_ways().await;
+}
+
+#[tokio::test]
+async fn a_failure_that_is_heard_behind_a_success_undoes_nothing_that_stands() {
+    let app = TestApp::start().await;
+    let (refund_id, attempt) = made(&app, "L").await;
+    let reversed = "event = 'refund.reversed'";
+    // As from before the channel was asked once more.
+    for event in ["late", "late", "later"] {
+        app.tell_refund(event, &refund_id, &attempt, 990, "FAILED").await;
+        assert_eq!(app.verdict_of(event).await.as_deref(), Some("RECORDED"));
+        assert_stands(&app, "L").await;
+    }
+    assert_eq!(app.count_where("outbox", reversed).await, 0);
+    // Then it takes it back.
+    for event in ["back", "again"] {
+        app.take_refund_back(event, &refund_id, &attempt, 990).await;
+        assert_eq!(app.verdict_of(event).await.as_deref(), Some("APPLIED"));
+        assert_eq!(app.find_refund("L").await["status"], "FAILED");
+        assert_eq!(app.refunded("L").await, ("PAID".to_owned(), 0));
+    }
+    assert_eq!(app.count_where("outbox", reversed).await, 1);
+    assert!(app.exceptions("").await.is_empty(), "nobody was told of a contradiction");
+    app.assert_books_agree_both_ways().await;
+    app.end().await;
+}
+
+#[tokio::test]
+async fn a_failure_behind_a_success_that_the_channel_cannot_be_asked_about_is_shown_and_must_come_again() {
+    let app = TestApp::start().await;
+    for (number, is_taken_back) in [("S", false), ("B", true)] {
+        let (refund_id, attempt) = made(&app, number).await;
+        let event = format!("no-{number}");
+        let failure = json!({"event_id": event, "kind": "REFUND", "refund_id": refund_id, "currency": "CNY",
+                             "out_trade_no": attempt, "refund_fee": 990, "status": "FAILED"});
+        app.sql("ALTER TABLE sandbox.refunds RENAME TO hidden").await;
+        let reply = app.webhook(&failure).await;
+        assert!(reply.status >= 500, "{}: {}", reply.status, reply.text);
+        app.sql("ALTER TABLE sandbox.hidden RENAME TO refunds").await;
+        assert_eq!(app.verdict_of(&event).await, None);
+        assert_stands(&app, number).await;
+        let shown = app.open_exception().await;
+        assert_eq!((&shown["kind"], &shown["subject"]), (&json!("CONTRADICTION"), &json!(refund_id)));
+        let detail = shown["detail"].as_str().expect("text");
+        assert!(detail.contains("may not have gone back"), "{detail}");
+
+        if is_taken_back {
+            app.sandbox_takes_back(&refund_id).await;
+        }
+        app.deliver(&failure).await;
+        if is_taken_back {
+            assert_eq!(app.find_refund(number).await["status"], "FAILED");
+            assert_eq!(app.refunded(number).await, ("PAID".to_owned(), 0));
+        } else {
+            assert_stands(&app, number).await;
+        }
+        assert!(app.exceptions("status=OPEN").await.is_empty(), "it is answered");
+    }
+    app.assert_books_agree_both_ways().await;
+    app.end().await;
+}
+
+#[tokio::test]
+async fn a_replay_of_a_failure_undoes_nothing_that_stands() {
+    let app = TestApp::start().await;
+    let (refund_id, attempt) = made(&app, "K").await;
+    let path = left_aside(&app, &refund_id, &attempt, "FAILED").await;
+    let dry = app.admin_post(&path, json!({"dry_run": true})).await.expect(200).body;
+    assert_eq!((&dry["verdict"], &dry["remedy"]), (&json!("APPLIED"), &json!("END_THE_REFUND")));
+    let done = app.admin_post(&path, json!({"reason": "the account is right now"})).await.expect(200).body;
+    assert_eq!((&done["verdict"], &done["remedy"]), (&json!("RECORDED"), &json!("NOTHING")), "{done:#}");
+    assert_eq!(app.verdict_of("aside").await.as_deref(), Some("RECORDED"));
+    assert_stands(&app, "K").await;
+    app.end().await;
+}
+
+/// A refund of 990 of an order of 1,990 whose first call came to nothing as far as we know: its id, and the pay order that it
+/// gives back.
+async fn unanswered(app: &TestApp, number: &str, fault: FaultKind) -> (String, String) {
+    let attempt = app.paid(number).await;
+    // What the channel says the story says.
+    app.fault(FaultOp::Webhook, FaultKind::Drop, 1, None).await;
+    app.fault(FaultOp::Refund, fault, 1, Some(1)).await;
+    app.post("/refunds", json!({"refund_no": number, "order_no": number, "amount": 990})).await.expect(201);
+    let refund_id = app.refund_id(number).await;
+    let driven = drive_by_hand(app, &refund_id).await;
+    assert!(matches!(driven, Drive::Again(_)), "{driven:?}");
+    assert_eq!(app.find_refund(number).await["status"], "PROCESSING");
+    (refund_id, attempt)
+}
+
+async fn drive_by_hand(app: &TestApp, refund_id: &str) -> Drive {
+    let drive = async |task: &_| refunds::drive(&app.instance.app, task).await.expect("a worker");
+    app.drive_by_hand(Action::DriveRefund, refund_id, drive).await
+}
+
+#[tokio::test]
+async fn a_failure_that_is_told_while_a_refund_is_made_anew_frees_nothing() {
+    let vars = vec![("CHANNEL_DEADLINE_MS", "10000".to_owned())];
+    let app = TestApp::start_with(TestOptions { vars, ..TestOptions::default() }).await;
+    let (refund_id, attempt) = unanswered(&app, "D", FaultKind::TimeoutBefore).await;
+    app.fault(FaultOp::Refund, FaultKind::Delay, 1, Some(5_000)).await;
+    let of_the_first_call = async {
+        app.eventually("the second call is under way", async || {
+            let faults = app.gateway.list_faults().await.expect("faults");
+            faults.iter().all(|fault| fault.op != FaultOp::Refund)
+        })
+        .await;
+        app.tell_refund("first", &refund_id, &attempt, 990, "FAILED").await;
+        assert_eq!(app.verdict_of("first").await.as_deref(), Some("RECORDED"));
+        // So much is left only where nothing goes back any more.
+        let anew = json!({"refund_no": "D2", "order_no": "D", "amount": 1_001});
+        assert_eq!(app.post("/refunds", anew).await.problem(422), "REFUND_EXCEEDS_PAID");
+        assert_eq!(app.find_refund("D").await["status"], "PROCESSING");
+    };
+    let (driven, ()) = tokio::join!(drive_by_hand(&app, &refund_id), of_the_first_call);
+    assert_eq!(driven, Drive::Done);
+    app.run_until_idle().await;
+    assert_stands(&app, "D").await;
+    assert!(app.exceptions("").await.is_empty(), "it went back once");
+    app.end().await;
+}
+
+#[tokio::test]
+async fn a_failure_that_is_told_before_the_end_counts_only_as_the_channel_says_when_it_is_asked() {
+    let app = TestApp::start().await;
+    for (number, fault, then) in
+        [("U", FaultKind::TimeoutBefore, "PROCESSING"), ("Y", FaultKind::TimeoutAfter, "SUCCEEDED")]
+    {
+        let (refund_id, attempt) = unanswered(&app, number, fault).await;
+        let event = format!("no-{number}");
+        let failure = json!({"event_id": event, "kind": "REFUND", "refund_id": refund_id, "currency": "CNY",
+                             "out_trade_no": attempt, "refund_fee": 990, "status": "FAILED"});
+        app.sql("ALTER TABLE sandbox.refunds RENAME TO hidden").await;
+        let reply = app.webhook(&failure).await;
+        app.sql("ALTER TABLE sandbox.hidden RENAME TO refunds").await;
+        assert!(reply.status >= 500, "it must come again: {}: {}", reply.status, reply.text);
+        assert_eq!(app.verdict_of(&event).await, None);
+        assert_eq!(app.find_refund(number).await["status"], "PROCESSING", "there was no answer");
+
+        app.webhook(&failure).await.expect(200);
+        let verdict = app.verdict_of(&event).await;
+        assert_eq!(verdict.as_deref(), Some(if then == "SUCCEEDED" { "APPLIED" } else { "RECORDED" }));
+        assert_eq!(app.find_refund(number).await["status"], then, "what the channel says");
+        // Whoever drives it brings it to its end.
+        app.clock.advance(seconds(60));
+        app.run_until_idle().await;
+        assert_stands(&app, number).await;
+    }
+    assert!(app.exceptions("").await.is_empty(), "nobody was told of a contradiction");
     app.end().await;
 }

@@ -105,6 +105,7 @@ async fn a_late_refusal_does_not_undo_a_refund_that_was_made() {
     assert_eq!(app.exceptions("").await.len(), 0);
 
     // The channel's own word counts: it takes the money back.
+    app.sandbox_takes_back(call.refund_id.as_str()).await;
     let reversal = app.refund_notice("r1", call.refund_id.as_str(), "FAILED");
     app.deliver(&reversal).await;
     assert_eq!(app.stray().await["status"], "HELD");

@@ -53,7 +53,7 @@ async fn parts_go_back_until_nothing_is_left_and_the_stock_with_the_last() {
     app.assert_books_agree().await;
 
     // The channel takes that one back which wanted the stock: what is on sale again stays so.
-    app.tell_refund("back", &app.refund_id("R1").await, &paid, 500, "FAILED").await;
+    app.take_refund_back("back", &app.refund_id("R1").await, &paid, 500).await;
     assert_eq!(app.refunded("A").await, ("PARTIALLY_REFUNDED".into(), 1_490));
     assert_eq!(app.stock_of("TEA").await, (5, 0));
     app.end().await;
@@ -187,7 +187,7 @@ async fn a_refund_that_the_channel_takes_back_moves_its_order_back() {
         let id = app.refund_id(number).await;
         // Told twice, under two names: it moves once.
         for event in ["first", "second"] {
-            app.tell_refund(&format!("{number}-{event}"), &id, &paid, amount, "FAILED").await;
+            app.take_refund_back(&format!("{number}-{event}"), &id, &paid, amount).await;
         }
         assert_eq!(app.find_refund(number).await["status"], "FAILED");
         assert_eq!(app.refunded("A").await, (expected.0.into(), expected.1));
@@ -221,7 +221,7 @@ async fn a_top_up_goes_back_only_as_far_as_it_was_not_spent() {
     app.run_until_idle().await;
     assert_eq!(app.cny_of("u2").await, (600, 0));
     let paid_by = app.find_order("T-u2").await["paid_by"].as_str().expect("an attempt").to_owned();
-    app.tell_refund("back", &app.refund_id("R4").await, &paid_by, 400, "FAILED").await;
+    app.take_refund_back("back", &app.refund_id("R4").await, &paid_by, 400).await;
     assert_eq!(app.cny_of("u2").await, (1_000, 0));
     app.end().await;
 }

@@ -5,6 +5,7 @@ use super::channel::{Said, Way as There};
 use super::ops::{Fault, Op, What};
 use super::reference::{Reference, Rule};
 use super::world::World;
+use crate::channels::Answerer;
 use crate::compensation::TaskStatus;
 use crate::pay::report::simulated::Way;
 use crate::refunds::{RefundEvent, RefundStatus};
@@ -80,7 +81,7 @@ impl World {
             let is_taken_back =
                 self.theirs.refunds[number].is_some_and(|theirs| theirs.state == There::TakenBack);
             if is_taken_back {
-                self.learn_of_refund(number, RefundEvent::Failed, false);
+                self.learn_of_refund(number, RefundEvent::Failed, Some(Answerer::Query));
             }
         }
     }

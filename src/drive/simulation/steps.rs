@@ -119,7 +119,7 @@ impl World {
         let live = self.live();
         let facts = live.map(|live| {
             let Attempt { channel, status, expires_at, .. } = self.attempts[live];
-            (channel, status, expires_at)
+            (channel, status, expires_at, self.alive(Action::ClosePayOrder, live).is_some())
         });
         let order = (self.order.status, self.expires_at);
         match ((self.rules.tell)(&mut self.seller, order, facts, channel, self.now), live) {
@@ -175,7 +175,7 @@ impl World {
             Ok(()) => self.end(of, Drive::Done),
             Err(CallError::Refused(_)) => match self.theirs.query(attempt, faults[0]) {
                 Ok(state @ TradeState::Paid(_)) => {
-                    self.answered(attempt, &state);
+                    self.answered(attempt, &state, Way::Query);
                     self.end(of, Drive::Done);
                 }
                 Ok(_) => {
@@ -202,13 +202,14 @@ impl World {
 
     fn fly_close(&mut self, attempt: usize, then: Then, of: Option<Try>, faults: [Fault; 2]) {
         self.append(Action::ClosePayOrder, attempt, self.now + 2 * PATIENCE);
+        let stood = self.attempts[attempt].status;
         let state = rules::close(&mut self.theirs, attempt, faults);
-        self.flights.push(Flight { half: Half::Close(attempt, state, then), of });
+        self.flights.push(Flight { half: Half::Close(attempt, stood, state, then), of });
     }
 
     fn land_close(
         &mut self,
-        attempt: usize,
+        (attempt, stood): (usize, PayStatus),
         state: Result<TradeState, CallError>,
         then: Then,
         of: Option<Try>,
@@ -218,7 +219,12 @@ impl World {
             self.make_due(Action::ClosePayOrder, attempt);
             return self.end(of, Drive::Again);
         };
-        self.answered(attempt, &state);
+        let has_moved = self.attempts[attempt].status != stood;
+        self.answered(attempt, &state, Way::Close { has_moved });
+        // Its link was published meanwhile.
+        if state == TradeState::Unseen && self.attempts[attempt].status.is_live() {
+            return self.fly_close(attempt, then, of, faults);
+        }
         self.finish_by_subject(Action::ClosePayOrder, attempt);
         match then {
             Then::Nothing => self.end(of, Drive::Done),
@@ -331,7 +337,7 @@ impl World {
         if event == RefundEvent::Failed && answerer == Answerer::Call && !self.is_held(of) {
             return;
         }
-        self.learn_of_refund(number, event, answerer == Answerer::Call);
+        self.learn_of_refund(number, event, Some(answerer));
         self.end(of, Drive::Done);
     }
 
@@ -380,7 +386,9 @@ impl World {
         let Flight { half, of } = self.flights.swap_remove(pick % self.flights.len());
         match half {
             Half::Link(attempt, answer) => self.land_link(attempt, answer, of, faults),
-            Half::Close(attempt, state, then) => self.land_close(attempt, state, then, of, faults),
+            Half::Close(attempt, stood, state, then) => {
+                self.land_close((attempt, stood), state, then, of, faults);
+            }
             Half::MakeRefund(number) => self.drive_refund(number, of, faults),
             Half::MakePayout(number) => self.drive_payout(number, of, faults),
             Half::Refund(number, answerer, state) => self.land_refund(number, answerer, state, of),

@@ -20,7 +20,7 @@ pub(super) enum Drive {
 }
 
 impl World {
-    fn alive(&mut self, action: Action, subject: usize) -> Option<&mut Task> {
+    pub(super) fn alive(&mut self, action: Action, subject: usize) -> Option<&mut Task> {
         self.tasks
             .iter_mut()
             .find(|task| task.action == action && task.subject == subject && task.status != TaskStatus::Dead)

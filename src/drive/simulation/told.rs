@@ -3,7 +3,7 @@
 use super::channel::{Message, Said};
 use super::ops::Fault;
 use super::world::{AMOUNT, Attempt, Kept, Known, Refund, Source, Stray, World};
-use crate::channels::{RefundState, TradeState};
+use crate::channels::{Answerer, RefundState, TradeState};
 use crate::compensation::Action;
 use crate::orders::{OrderEvent, OrderKind, OrderStatus};
 use crate::pay::report::Verdict;
@@ -27,8 +27,8 @@ impl World {
     pub(super) fn hear(&mut self, message: Message) {
         let by = Some(((message.id, None), message.said));
         match message.said {
-            Said::RefundMade(refund) => self.learn_of_refund(refund, RefundEvent::Succeeded, false),
-            Said::RefundFailed(refund) => self.learn_of_refund(refund, RefundEvent::Failed, false),
+            Said::RefundMade(refund) => self.learn_of_refund(refund, RefundEvent::Succeeded, None),
+            Said::RefundFailed(refund) => self.learn_of_refund(refund, RefundEvent::Failed, None),
             said => {
                 let told = self.told(said, Way::Callback, by);
                 self.report(told);
@@ -50,8 +50,8 @@ impl World {
         Told { attempt, says, payment, way, by }
     }
 
-    /// The answer to a question of ours.
-    pub(super) fn answered(&mut self, attempt: usize, state: &TradeState) {
+    /// The answer to a question of ours, or to a close.
+    pub(super) fn answered(&mut self, attempt: usize, state: &TradeState, way: Way) {
         let (says, payment) = match state {
             TradeState::Paid(payment) => {
                 let number: usize = payment.transaction_id.parse().expect("a number");
@@ -60,9 +60,10 @@ impl World {
             }
             TradeState::Failed(_) => (Says::Failed, None),
             TradeState::Closed => (Says::Closed, None),
-            TradeState::Unseen | TradeState::Pending => (Says::Pending, None),
+            TradeState::Pending => (Says::Pending, None),
+            TradeState::Unseen => (Says::Unseen, None),
         };
-        self.report(Told { attempt, says, payment, way: Way::Query, by: None });
+        self.report(Told { attempt, says, payment, way, by: None });
     }
 
     /// Read, decide, write: at once, as the guarded writes make it.
@@ -188,26 +189,43 @@ impl World {
         }
     }
 
-    /// A final result of a refund: the answer to our call, or what the channel says of it otherwise.
-    pub(super) fn learn_of_refund(&mut self, number: usize, event: RefundEvent, answers_call: bool) {
+    /// A final result of a refund: what the channel has answered to us, or what a callback tells.
+    pub(super) fn learn_of_refund(&mut self, number: usize, event: RefundEvent, answers: Option<Answerer>) {
         let Refund { status, was_made, minor, source, .. } = self.refunds[number];
-        match (self.rules.result)(status, was_made, event, answers_call) {
-            Next::Stays => {}
-            // The channel is asked, behind both: one that it took back was made, and is no contradiction.
-            Next::Contradicts => match self.theirs.query_refund(number, Fault::Nothing) {
-                Ok(RefundState::Failed(_)) => self.refunds[number].was_made = true,
-                _ => self.refunds[number].is_contradicted = true,
-            },
-            Next::Moves(to) => {
-                let had_succeeded = status == RefundStatus::Succeeded;
-                self.set_refund(number, to);
-                self.settle_given_up(Action::DriveRefund, number);
-                self.refunds[number].was_made |= to == RefundStatus::Succeeded;
-                match source {
-                    Source::Paid => self.end_refund(minor, to, had_succeeded),
-                    Source::Stray(stray) => self.end_stray_refund(stray, to),
-                }
+        let to = match (self.rules.result)(status, was_made, event, answers) {
+            Next::Stays => return,
+            Next::Moves(to) => to,
+            // The channel is asked, and its answer counts instead.
+            Next::Doubtful => {
+                let said = match self.theirs.query_refund(number, Fault::Nothing) {
+                    Ok(RefundState::Succeeded { .. }) => RefundEvent::Succeeded,
+                    Ok(RefundState::Failed(_)) => RefundEvent::Failed,
+                    _ => return,
+                };
+                return self.learn_of_refund(number, said, Some(Answerer::Query));
             }
+            // The channel is asked, behind both.
+            Next::Contradicts => match (event, self.theirs.query_refund(number, Fault::Nothing)) {
+                (RefundEvent::Failed, Ok(RefundState::Failed(_) | RefundState::Unseen)) => {
+                    RefundStatus::Failed
+                }
+                (RefundEvent::Failed, _) => return,
+                (_, said) => {
+                    // One that it took back was made, and is no contradiction.
+                    let is_taken_back = matches!(said, Ok(RefundState::Failed(_)));
+                    self.refunds[number].was_made |= is_taken_back;
+                    self.refunds[number].is_contradicted |= !is_taken_back;
+                    return;
+                }
+            },
+        };
+        let had_succeeded = status == RefundStatus::Succeeded;
+        self.set_refund(number, to);
+        self.settle_given_up(Action::DriveRefund, number);
+        self.refunds[number].was_made |= to == RefundStatus::Succeeded;
+        match source {
+            Source::Paid => self.end_refund(minor, to, had_succeeded),
+            Source::Stray(stray) => self.end_stray_refund(stray, to),
         }
     }
 

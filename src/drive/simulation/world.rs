@@ -124,7 +124,8 @@ pub(super) enum Half {
     MakeRefund(usize),
     MakePayout(usize),
     Link(usize, Result<(), CallError>),
-    Close(usize, Result<TradeState, CallError>, Then),
+    /// Of an attempt that stood so when it was asked.
+    Close(usize, PayStatus, Result<TradeState, CallError>, Then),
     Refund(usize, Answerer, Result<RefundState, CallError>),
     Payout(usize, Result<PayoutState, CallError>),
 }

@@ -77,7 +77,8 @@ impl From<ReconciliationError> for Problem {
                     .field("checksum", "expected SHA-1 or SHA-256 of the file, in hex")
             }
             ReconciliationError::Statement(bad) => {
-                let detail = format!("the file cannot be used ({bad}); the day was compared, and stays so");
+                let detail =
+                    format!("the file cannot be used ({bad}); the day has a statement, and keeps it");
                 Self::new(StatusCode::UNPROCESSABLE_ENTITY, "STATEMENT_REFUSED", detail)
             }
             ReconciliationError::Db(error) => Self::from(error),

@@ -2,7 +2,8 @@
 //!
 //! Always true: a caller holds the place in this process's queue for the key before it asks Redis, and gives
 //! Redis's lock back before that place, so neighbours in one process never meet a lock of their own. When the
-//! backend is unavailable the work goes on with the queue alone; the database decides anyway.
+//! backend is unavailable the work goes on with the queue alone; the database decides anyway. A lock that went with
+//! all of Redis is its holder's again, unless somebody else has it by then.
 //!
 //! Cost: one round trip before the work; the release is not waited for.
 
@@ -56,6 +57,11 @@ words! {
 #[derive(Clone, Copy, Debug, thiserror::Error)]
 #[error("somebody else is working on this right now")]
 pub struct LockBusy;
+
+/// The lock was lost, or others were faster time and again, in the middle of the work: what was done until then stands.
+#[derive(Clone, Copy, Debug, thiserror::Error)]
+#[error("others may have taken the work over in its middle")]
+pub struct Overtaken;
 
 /// What waiting for a lock came to.
 #[derive(Debug)]
@@ -265,7 +271,7 @@ impl LockGuard {
         self.place.as_ref().is_some_and(|place| place.has_waited)
     }
 
-    /// Cancelled when the lock was found to belong to somebody else: what can still be cancelled should be.
+    /// Cancelled when the lock was found to be gone: what can still be cancelled should be.
     #[must_use]
     pub fn lost(&self) -> &CancellationToken {
         &self.lost
@@ -274,9 +280,9 @@ impl LockGuard {
     /// Asked before an outside call: one that lost its lock leaves that to whoever has it now.
     ///
     /// # Errors
-    /// [`LockBusy`] when the lock was found to belong to somebody else.
-    pub fn still_held(&self) -> Result<(), LockBusy> {
-        if self.lost.is_cancelled() { Err(LockBusy) } else { Ok(()) }
+    /// [`Overtaken`] when the lock was found to belong to somebody else, or ran out.
+    pub fn still_held(&self) -> Result<(), Overtaken> {
+        if self.lost.is_cancelled() { Err(Overtaken) } else { Ok(()) }
     }
 
     /// Whether the backend granted it, or the work goes on with this process's queue alone.
@@ -294,9 +300,11 @@ impl Drop for LockGuard {
         // A runtime that is shutting down drops the task; the lock then dies with its time to live.
         if let Ok(runtime) = tokio::runtime::Handle::try_current() {
             runtime.spawn(async move {
+                // Once it is over nothing is taken again; what it had asked for until then may still come.
+                let _ = watchdog.await;
                 let answer = lease.give_back().await;
                 drop(place);
-                if answer.is_err() {
+                if !matches!(answer, Ok(true)) {
                     lease.clear_away().await;
                 }
             });
@@ -333,7 +341,7 @@ impl Lease {
             let left = held_until.saturating_duration_since(Instant::now());
             tokio::time::sleep(left.min(self.ttl / 3)).await;
             let asked_at = Instant::now();
-            match self.backend.renew(&self.key, &self.token, self.ttl).await {
+            match self.renew(held_until).await {
                 Ok(true) => held_until = validity::end(asked_at, self.ttl),
                 Ok(false) => break,
                 Err(error) if Instant::now() >= held_until => {
@@ -348,12 +356,22 @@ impl Lease {
         lost.cancel();
     }
 
+    /// Renews it. One that is gone before its time went with all of Redis, which was emptied or replaced: it is taken
+    /// again where nobody else has it by now.
+    async fn renew(&self, held_until: Instant) -> Result<bool, BackendUnavailable> {
+        let is_renewed = self.backend.renew(&self.key, &self.token, self.ttl).await?;
+        if is_renewed || Instant::now() >= held_until {
+            return Ok(is_renewed);
+        }
+        self.backend.try_acquire(&self.key, &self.token, self.ttl).await
+    }
+
     async fn give_back(&self) -> Result<bool, BackendUnavailable> {
         self.backend.release(&self.key, &self.token).await
     }
 
-    /// Clears away a key that may have been granted without a word, or could not be given back: it would turn
-    /// everybody else away until it expired.
+    /// Clears away a key that may have been granted without a word, or could not be given back, or was not there to be
+    /// given back and may come yet: it would turn everybody else away until it expired.
     ///
     /// One "not there" is not enough, because a question on a new connection can overtake the grant on the old
     /// one. A backend that hung takes the grant in when it wakes up, hence more than one time to live.

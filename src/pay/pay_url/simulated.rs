@@ -22,8 +22,8 @@ pub(crate) enum Told {
     Refused,
 }
 
-/// A live attempt: its channel, its state, and when its link dies.
-pub(crate) type Live = (usize, PayStatus, i64);
+/// A live attempt: its channel, its state, when its link dies, and whether a task closes it.
+pub(crate) type Live = (usize, PayStatus, i64, bool);
 
 /// The decision, with the texts that are the same each time.
 pub(crate) struct Seller {
@@ -57,6 +57,7 @@ impl Seller {
             status: PayStatus::Init,
             pay_url: Some("https://pay.test/".to_owned()),
             expires_at: at(0),
+            is_being_closed: false,
         };
         let request = PayUrlRequest {
             merchant_id: "m".parse().expect("a merchant"),
@@ -81,9 +82,9 @@ impl Seller {
         now: i64,
     ) -> Told {
         (self.facts.order.status, self.facts.order.expires_at) = (status, at(expires_at));
-        self.facts.live = live.map(|(of, status, dies_at)| {
-            let channel = CHANNELS[of].to_owned();
-            LiveAttempt { channel, status, expires_at: at(dies_at), ..self.live.clone() }
+        self.facts.live = live.map(|(of, status, dies_at, is_being_closed)| {
+            let (channel, expires_at) = (CHANNELS[of].to_owned(), at(dies_at));
+            LiveAttempt { channel, status, expires_at, is_being_closed, ..self.live.clone() }
         });
         CHANNELS[channel].clone_into(&mut self.request.channel);
         match decide(&self.facts, &self.request, at(now)) {

@@ -113,17 +113,27 @@ fn judge(facts: &Facts, report: &Report<'_>) -> Remedy {
         TradeState::Paid(_) => decide_paid(facts, report, is_rematch),
         TradeState::Failed(_) => ended(facts, PayEvent::AttemptFailed),
         TradeState::Closed => ended(facts, PayEvent::AttemptClosed),
+        // A link that the channel has not seen yet may be opened until it expires; what is paid through it then
+        // is still the first money of its order, or stray.
+        TradeState::Unseen if is_as_asked(facts, report) => ended(facts, PayEvent::AttemptClosed),
         TradeState::Pending | TradeState::Unseen => Remedy::Note(Verdict::Recorded),
     }
+}
+
+/// Whether the attempt still is as it was when its channel was asked to close it. The answer says nothing of one whose
+/// link was published since: its trade stands by now.
+fn is_as_asked(facts: &Facts, report: &Report<'_>) -> bool {
+    let Origin::Close { version } = report.origin else { return false };
+    facts.matched.as_ref().is_some_and(|matched| matched.attempt_version == version)
 }
 
 fn decide_paid(facts: &Facts, report: &Report<'_>, is_rematch: bool) -> Remedy {
     if let Some(verdict) = known_as(facts) {
         // Money that was written down before its attempt was here does not move it. Asked about, the attempt has no
         // other end than this: its trade cannot be paid again, and its order would wait for it for ever.
-        let is_asked = matches!(report.origin, Origin::Query);
         let end = ended(facts, PayEvent::AttemptFailed);
-        return if is_asked && matches!(end, Remedy::End(_)) { end } else { Remedy::Note(verdict) };
+        let is_end = report.origin.is_answer() && matches!(end, Remedy::End(_));
+        return if is_end { end } else { Remedy::Note(verdict) };
     }
     let (Some(matched), Some(payment)) = (&facts.matched, report.payment()) else {
         return if is_rematch { Remedy::GiveUpMatching } else { Remedy::Unmatched };

@@ -23,11 +23,13 @@ use crate::outbox::Event;
 use crate::refunds::{self, NewStray, StrayReason};
 
 mod decide;
+mod origin;
 #[cfg(test)]
 pub(crate) mod simulated;
 mod store;
 
 use decide::{Remedy, decide};
+pub use origin::Origin;
 use store::{Facts, FindFacts, Matched, Pay};
 
 words! {
@@ -49,47 +51,6 @@ words! {
         Unmatched = "UNMATCHED",
         /// Nobody ever knew that pay order.
         UnknownOrder = "UNKNOWN_ORDER",
-    }
-}
-
-/// Where a report comes from.
-#[derive(Clone, Copy, Debug)]
-pub enum Origin<'a> {
-    /// The channel called us; the callback is kept.
-    Callback {
-        /// The channel's id of the event.
-        event_id: &'a str,
-        /// The body as it came.
-        body: &'a [u8],
-        /// Whether it speaks for the configured account.
-        account_matches: bool,
-    },
-    /// The channel called us before the pay order existed; the callback is kept already.
-    Rematch {
-        /// The channel's id of the event.
-        event_id: &'a str,
-    },
-    /// An operator has a kept callback read again.
-    Replay {
-        /// The channel's id of the event.
-        event_id: &'a str,
-        /// Whether it speaks for the account that is configured now.
-        account_matches: bool,
-    },
-    /// We asked.
-    Query,
-    /// It stands in the channel's statement, and we had not heard of it.
-    Statement,
-}
-
-impl<'a> Origin<'a> {
-    const fn event_id(&self) -> Option<&'a str> {
-        match self {
-            Self::Callback { event_id, .. } | Self::Rematch { event_id } | Self::Replay { event_id, .. } => {
-                Some(event_id)
-            }
-            Self::Query | Self::Statement => None,
-        }
     }
 }
 
@@ -268,7 +229,7 @@ async fn apply_where(
 /// guarded either way. One that was taken in meanwhile, by another instance, is a repeat. Whoever asks the channel
 /// holds the lock already.
 async fn lock_for(app: &App, report: &Report<'_>, facts: &Facts, remedy: &Remedy) -> Option<Turn<Remedy>> {
-    if matches!(report.origin, Origin::Query) || matches!(remedy, Remedy::Repeat(_) | Remedy::Split) {
+    if report.origin.is_answer() || matches!(remedy, Remedy::Repeat(_) | Remedy::Split) {
         return None;
     }
     let key = facts.matched.as_ref()?.key.lock_key();
@@ -292,7 +253,10 @@ async fn write(app: &App, report: &Report<'_>, facts: &Facts, remedy: &Remedy) -
         }
         // An answer to a question of ours that moves nothing leaves no row, and a replay the row as it is.
         Remedy::Note(_)
-            if matches!(report.origin, Origin::Query | Origin::Statement | Origin::Replay { .. }) =>
+            if matches!(
+                report.origin,
+                Origin::Query | Origin::Close { .. } | Origin::Statement | Origin::Replay { .. }
+            ) =>
         {
             Ok(true)
         }
@@ -438,10 +402,7 @@ fn pay(matched: &Matched, report: &Report<'_>, payment: &Payment, now: OffsetDat
     let topped_up = (matched.order_kind == OrderKind::TopUp).then_some(matched.user_id.as_str());
     let (merchant_id, currency) = (matched.key.merchant_id.as_str(), payment.money.currency);
     let (debit, credit) = ledger::payment_accounts(report.channel, merchant_id, topped_up, currency);
-    let body = match report.origin {
-        Origin::Callback { body, .. } => Some(body.to_vec()),
-        Origin::Rematch { .. } | Origin::Replay { .. } | Origin::Query | Origin::Statement => None,
-    };
+    let body = if let Origin::Callback { body, .. } = report.origin { Some(body.to_vec()) } else { None };
     Pay {
         channel: report.channel.to_owned(),
         matched: matched.clone(),

@@ -22,6 +22,8 @@ pub(crate) enum Says {
     Closed,
     /// It waits.
     Pending,
+    /// It was never seen.
+    Unseen,
 }
 
 /// How a report comes.
@@ -33,6 +35,8 @@ pub(crate) enum Way {
     Rematch,
     /// By our question.
     Query,
+    /// By our close, of an attempt that has moved since or not.
+    Close { has_moved: bool },
     /// By a statement.
     Statement,
 }
@@ -106,6 +110,8 @@ impl Judge {
             Way::Callback => Origin::Callback { event_id: "e", body: b"", account_matches: true },
             Way::Rematch => Origin::Rematch { event_id: "e" },
             Way::Query => Origin::Query,
+            // It is in its first version.
+            Way::Close { has_moved } => Origin::Close { version: i32::from(!has_moved) },
             Way::Statement => Origin::Statement,
         };
         let state = self.state(seen.says);
@@ -130,6 +136,7 @@ impl Judge {
             Says::Failed => TradeState::Failed(Refusal { code: String::new(), message: String::new() }),
             Says::Closed => TradeState::Closed,
             Says::Pending => TradeState::Pending,
+            Says::Unseen => TradeState::Unseen,
         }
     }
 }

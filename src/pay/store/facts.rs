@@ -2,6 +2,7 @@
 
 use time::OffsetDateTime;
 
+use crate::compensation::Action;
 use crate::ids::PayOrderId;
 use crate::infra::db::{Conn, DbError};
 use crate::infra::gather::{Command, Patience, column, in_places};
@@ -35,6 +36,8 @@ pub(in crate::pay) struct LiveAttempt {
     pub(in crate::pay) status: PayStatus,
     pub(in crate::pay) pay_url: Option<String>,
     pub(in crate::pay) expires_at: OffsetDateTime,
+    /// A task closes it, whatever becomes of whoever wrote that task.
+    pub(in crate::pay) is_being_closed: bool,
 }
 
 /// Reads an order and its live attempt.
@@ -56,7 +59,11 @@ impl Command for FindFacts {
                       orders.currency AS "currency: Currency", orders.subject, orders.expires_at, orders.attempts,
                       live.pay_order_id AS "live_id?: PayOrderId", live.payer_id AS "live_payer?",
                       live.channel AS "live_channel?", live.status AS "live_status?: PayStatus",
-                      live.pay_url AS live_url, live.expires_at AS "live_expires_at?"
+                      live.pay_url AS live_url, live.expires_at AS "live_expires_at?",
+                      -- The action is a parameter: its word would let a plan into the index of an order's tasks.
+                      (SELECT true FROM compensations AS closing
+                       WHERE closing.subject = live.pay_order_id AND closing.action = $3
+                         AND closing.status NOT IN ('DONE', 'DEAD')) AS live_is_being_closed
                FROM unnest($1::text[], $2::text[]) WITH ORDINALITY AS asked (merchant_id, order_no, place)
                JOIN orders ON orders.merchant_id = asked.merchant_id AND orders.order_no = asked.order_no
                LEFT JOIN pay_orders AS live
@@ -64,6 +71,7 @@ impl Command for FindFacts {
                      AND live.status IN ('INIT', 'PAYING')"#,
             &column(batch, |FindFacts(key)| key.merchant_id.as_str()) as &[&str],
             &column(batch, |FindFacts(key)| key.order_no.as_str()) as &[&str],
+            Action::ClosePayOrder.as_str(),
         )
         .fetch_all(conn)
         .await?;
@@ -71,8 +79,15 @@ impl Command for FindFacts {
             let live =
                 match (row.live_id, row.live_payer, row.live_channel, row.live_status, row.live_expires_at) {
                     (Some(pay_order_id), Some(payer_id), Some(channel), Some(status), Some(expires_at)) => {
-                        let pay_url = row.live_url;
-                        Some(LiveAttempt { pay_order_id, payer_id, channel, status, pay_url, expires_at })
+                        Some(LiveAttempt {
+                            pay_order_id,
+                            payer_id,
+                            channel,
+                            status,
+                            pay_url: row.live_url,
+                            expires_at,
+                            is_being_closed: row.live_is_being_closed == Some(true),
+                        })
                     }
                     _ => None,
                 };

@@ -108,12 +108,14 @@ pub(in crate::reconciliation) async fn take_unlisted_charges(
     Ok(items.fetch_all(conn).await?)
 }
 
-/// Which day's statement lists the money of a difference.
+/// Which day's statement lists the money of a difference, or may.
 #[derive(Debug)]
 pub(in crate::reconciliation) struct Listing {
     reconciliation_id: String,
     round: i32,
     pub(in crate::reconciliation) day: Date,
+    /// Whether its lines are here, and it does.
+    pub(in crate::reconciliation) is_here: bool,
 }
 
 /// The first day whose statement lists the money of a locked difference: the one that marked it, or one whose lines are
@@ -122,18 +124,30 @@ pub(in crate::reconciliation) async fn find_listing(
     conn: &mut Conn,
     item: &Item,
 ) -> Result<Option<Listing>, DbError> {
+    Ok(find_possible_listing(conn, item).await?.filter(|listing| listing.is_here))
+}
+
+/// The same; where there is none, the first day whose statement may come to list it: one that is being read, or was begun
+/// anew when its last one did. Both in one look, so that no day is begun anew or comes in between two.
+pub(in crate::reconciliation) async fn find_possible_listing(
+    conn: &mut Conn,
+    item: &Item,
+) -> Result<Option<Listing>, DbError> {
     let listing = sqlx::query_as!(
         Listing,
-        "SELECT run.reconciliation_id, run.round, run.day FROM reconciliation_items AS item
-         JOIN reconciliations AS run
-           ON run.channel = item.channel AND run.begins_at <= $2 AND run.ends_at > $3
-          AND run.status IN ('MATCHING', 'ACTING', 'DONE')
-         WHERE item.item_id = $1
-           AND ((run.reconciliation_id, run.round) = (item.listed_by, item.listed_round)
-                OR (SELECT true FROM statement_lines AS line
-                    WHERE line.reconciliation_id = run.reconciliation_id AND line.kind = 'PAYMENT'
-                      AND line.channel_id = item.subject LIMIT 1))
-         ORDER BY run.day LIMIT 1",
+        r#"SELECT run.reconciliation_id, run.round, run.day, is_here AS "is_here!" FROM reconciliation_items AS item
+           JOIN reconciliations AS run
+             ON run.channel = item.channel AND run.begins_at <= $2 AND run.ends_at > $3
+           CROSS JOIN LATERAL (SELECT run.status IN ('MATCHING', 'ACTING', 'DONE')) AS standing (is_here)
+           WHERE item.item_id = $1
+             AND CASE WHEN is_here
+                      THEN (run.reconciliation_id, run.round) = (item.listed_by, item.listed_round)
+                           OR (SELECT true FROM statement_lines AS line
+                               WHERE line.reconciliation_id = run.reconciliation_id AND line.kind = 'PAYMENT'
+                                 AND line.channel_id = item.subject LIMIT 1)
+                      -- One that was refused may never come, and holds nothing up by that alone.
+                      ELSE run.fault IS NULL OR run.reconciliation_id = item.listed_by END
+           ORDER BY is_here DESC, run.day LIMIT 1"#,
         item.item_id,
         item.at + LISTED_WITHIN,
         item.at - LISTED_WITHIN,

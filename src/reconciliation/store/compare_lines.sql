@@ -16,18 +16,26 @@ WITH chunk AS MATERIALIZED (
     WINDOW walk AS (ORDER BY kind, channel_id, line_no)
 ), known AS MATERIALIZED (
     SELECT chunk.*,
-           -- As EXISTS the planner would read all of yesterday's for every range.
-           channel_id <> '' AND at < $8::timestamptz + $12::interval AND (
-               SELECT true FROM statement_lines AS yesterday
-               WHERE yesterday.reconciliation_id = $11 AND yesterday.kind = chunk.kind
-                 AND yesterday.channel_id = chunk.channel_id LIMIT 1) IS NOT NULL
-           -- What was made twice under one number of ours has another number of theirs each time.
-           OR CASE WHEN kind IN ('REFUND', 'REFUND_REVERSAL', 'PAYOUT') AND our_id <> '' THEN (
-               SELECT true FROM statement_lines AS twin
-               WHERE twin.our_id = chunk.our_id AND twin.kind <> 'PAYMENT'
-                 -- Found by our number alone: by its day a plan would read all of that day's.
-                 AND (twin.kind = chunk.kind AND twin.is_final AND twin.reconciliation_id = ANY($15::text[])) IS TRUE
-               LIMIT 1) IS NOT NULL ELSE false END AS was_listed_before,
+           coalesce(
+               -- As EXISTS the planner would read all of yesterday's for every range.
+               CASE WHEN channel_id <> '' AND at < $8::timestamptz + $12::interval THEN (
+                   SELECT yesterday.reconciliation_id FROM statement_lines AS yesterday
+                   WHERE yesterday.reconciliation_id = $11 AND yesterday.kind = chunk.kind
+                     AND yesterday.channel_id = chunk.channel_id LIMIT 1) END,
+               -- Of ours, what did not move within this day, or did in its first minutes, may be on any statement: it is little.
+               CASE WHEN trade.transaction_id IS NOT NULL
+                         AND NOT (moved_at >= $8::timestamptz + $12::interval AND moved_at < $9::timestamptz
+                                  AND trade.created_at < $10) THEN (
+                   SELECT earlier.reconciliation_id FROM statement_lines AS earlier
+                   WHERE earlier.reconciliation_id = ANY($15::text[]) AND earlier.kind = 'PAYMENT'
+                     AND earlier.channel_id = chunk.channel_id LIMIT 1) END,
+               -- What was made twice under one number of ours has another number of theirs each time.
+               CASE WHEN kind IN ('REFUND', 'REFUND_REVERSAL', 'PAYOUT') AND our_id <> '' THEN (
+                   SELECT twin.reconciliation_id FROM statement_lines AS twin
+                   WHERE twin.our_id = chunk.our_id AND twin.kind <> 'PAYMENT'
+                     -- Found by our number alone: by its day a plan would read all of that day's.
+                     AND (twin.kind = chunk.kind AND twin.is_final AND twin.reconciliation_id = ANY($15::text[])) IS TRUE
+                   LIMIT 1) END) AS also_listed_by,
            is_second
            OR CASE WHEN kind IN ('REFUND', 'REFUND_REVERSAL', 'PAYOUT') AND our_id <> '' THEN (
                SELECT true FROM statement_lines AS twin
@@ -52,12 +60,8 @@ WITH chunk AS MATERIALIZED (
                                                        AND coalesce(paid_out_of.channel, given_back.channel) = $6
                                     WHEN 'PAYOUT' THEN payout.status = 'SUCCEEDED' AND payout.updated_at < $7 END,
                     false) AS is_counted,
-           coalesce(least(coalesce(stray.paid_at, attempt.paid_at, refund.updated_at, payout.updated_at), trade.created_at)
-                        >= $8::timestamptz
-                    AND least(coalesce(stray.paid_at, attempt.paid_at, refund.updated_at, payout.updated_at), trade.created_at)
-                        < $9::timestamptz
-                    AND (trade.created_at IS NULL OR trade.created_at < $10), false)
-               AS is_of_day
+           coalesce(moved_at >= $8::timestamptz AND moved_at < $9::timestamptz
+                    AND (trade.created_at IS NULL OR trade.created_at < $10), false) AS is_of_day
     -- A line of another kind looks up nothing.
     FROM chunk
     LEFT JOIN trades AS trade
@@ -71,10 +75,13 @@ WITH chunk AS MATERIALIZED (
     LEFT JOIN stray_payments AS given_back ON given_back.stray_id = refund.stray_id
     LEFT JOIN withdrawals AS payout
            ON payout.withdrawal_id = CASE WHEN chunk.kind = 'PAYOUT' THEN chunk.our_id END AND payout.channel = $6
+    CROSS JOIN LATERAL (
+        SELECT least(coalesce(stray.paid_at, attempt.paid_at, refund.updated_at, payout.updated_at), trade.created_at)
+    ) AS ours (moved_at)
 ), classed AS MATERIALIZED (
     SELECT known.*,
            CASE WHEN kind = 'OTHER' THEN NULL
-                WHEN is_listed_again OR was_listed_before THEN 'DUPLICATE'
+                WHEN is_listed_again OR also_listed_by IS NOT NULL THEN 'DUPLICATE'
                 WHEN known_as IS NULL THEN 'MISSING_HERE'
                 WHEN (our_amount, our_currency) <> (amount, currency) THEN 'AMOUNT_DIFFERS'
                 WHEN kind = 'PAYMENT' AND told_of <> our_id AND our_id <> '' THEN 'STATUS_DIFFERS'
@@ -85,21 +92,28 @@ WITH chunk AS MATERIALIZED (
                 WHEN kind = 'REFUND_REVERSAL' AND our_status <> 'FAILED' THEN 'STATUS_DIFFERS'
                 WHEN kind = 'PAYOUT' AND our_status <> 'SUCCEEDED' THEN 'STATUS_DIFFERS' END AS class,
            -- Ours counts once: on its own day, whichever statement lists it first, or beside the only line of it.
-           CASE WHEN is_counted AND NOT is_listed_again AND (is_of_day OR NOT was_listed_before) AND our_currency = currency
+           CASE WHEN is_counted AND NOT is_listed_again AND (is_of_day OR also_listed_by IS NULL) AND our_currency = currency
                 THEN our_amount END AS counted
     FROM known
 ), differing AS (
-    SELECT kind, class, our_id, channel_id, counted, amount, our_status, currency, at, merchant_id, order_no
+    SELECT kind, class, our_id, channel_id, counted, amount, our_status, currency, at, merchant_id, order_no, also_listed_by
     FROM classed WHERE class IS NOT NULL
     UNION ALL
     -- What a later day lists, too, is a repeat there. Where its statement came first, it could not know: then this day shows it.
     SELECT repeat.kind, 'DUPLICATE', repeat.our_id, repeat.channel_id, NULL, repeat.amount, line.our_status, repeat.currency,
-           repeat.at, line.merchant_id, line.order_no
+           repeat.at, line.merchant_id, line.order_no, repeat.reconciliation_id
     FROM classed AS line
     CROSS JOIN LATERAL (
+        -- A payment of ours is there once, whichever days list it; anything else may be the next day's at the edge alone.
         SELECT later.* FROM statement_lines AS later
-        WHERE line.kind <> 'OTHER' AND line.channel_id <> '' AND later.reconciliation_id = $17 AND later.kind = line.kind
-          AND later.channel_id = line.channel_id AND later.at < $9::timestamptz + $12::interval
+        WHERE line.kind = 'PAYMENT' AND line.channel_id <> '' AND line.known_as IS NOT NULL
+          AND later.reconciliation_id = ANY($16::text[])
+          AND later.kind = line.kind AND later.channel_id = line.channel_id
+        UNION ALL
+        SELECT later.* FROM statement_lines AS later
+        WHERE line.kind <> 'OTHER' AND line.channel_id <> '' AND (line.kind = 'PAYMENT' AND line.known_as IS NOT NULL) IS FALSE
+          AND later.reconciliation_id = $17 AND later.at < $9::timestamptz + $12::interval
+          AND later.kind = line.kind AND later.channel_id = line.channel_id
         UNION ALL
         SELECT later.* FROM statement_lines AS later
         WHERE line.kind IN ('REFUND', 'REFUND_REVERSAL', 'PAYOUT') AND line.our_id <> '' AND line.is_final
@@ -110,13 +124,13 @@ WITH chunk AS MATERIALIZED (
 ), found AS (
     INSERT INTO reconciliation_items AS item
         (item_id, channel, reconciliation_id, class, kind, subject, our_id, channel_id, merchant_id, order_no, ours,
-         theirs, our_status, currency, at, action, moves_money, seen_round, due_at, created_at, updated_at)
+         theirs, our_status, currency, at, also_listed_by, action, moves_money, seen_round, due_at, created_at, updated_at)
     SELECT DISTINCT ON (class, kind, subject)
            'ri_' || upper(substr(encode(sha256(convert_to(concat_ws('/', $6, class, kind, subject), 'UTF8')), 'hex'), 1, 26)),
            $6, $1, class, kind, subject, our_id, channel_id, merchant_id, order_no, counted, amount, our_status, currency,
-           at, action, action = 'APPLY' AND NOT is_awaited, $14, $13, $13, $13
+           at, also_listed_by, action, action = 'APPLY' AND NOT is_awaited, $14, $13, $13, $13
     FROM (SELECT differing.kind, differing.class, differing.our_id, differing.channel_id, differing.counted, differing.amount,
-                 differing.our_status, differing.currency, differing.at,
+                 differing.our_status, differing.currency, differing.at, differing.also_listed_by,
                  -- What was made again has another number of theirs each time.
                  CASE WHEN differing.kind = 'PAYMENT' OR differing.our_id = '' OR class = 'DUPLICATE' AND differing.channel_id <> ''
                       THEN differing.channel_id ELSE differing.our_id END AS subject,
@@ -137,8 +151,8 @@ WITH chunk AS MATERIALIZED (
           LEFT JOIN pay_orders AS asked
                  ON differing.kind = 'PAYMENT' AND asked.pay_order_id = differing.our_id AND asked.channel = $6
           LEFT JOIN orders ON orders.merchant_id = asked.merchant_id AND orders.order_no = asked.order_no) AS shown
-    -- What this day's own lines say comes first.
-    ORDER BY class, kind, subject, counted IS NULL
+    -- What this day's own lines say comes first, then what other days list, too.
+    ORDER BY class, kind, subject, counted IS NULL, also_listed_by IS NULL
     -- It follows the statement that is read now, but where it is carried out. What was none any more, and what a person
     -- was shown of other amounts, is decided over anew, by nobody yet; what a person dismissed stays so while the same is said
     -- of it. What another day found and finds no longer is this day's.
@@ -156,6 +170,7 @@ WITH chunk AS MATERIALIZED (
         our_id = excluded.our_id, channel_id = excluded.channel_id, merchant_id = excluded.merchant_id,
         order_no = excluded.order_no, ours = excluded.ours, theirs = excluded.theirs, our_status = excluded.our_status,
         currency = excluded.currency, at = excluded.at, action = excluded.action,
+        also_listed_by = coalesce(excluded.also_listed_by, CASE WHEN item.status <> 'RESOLVED' THEN item.also_listed_by END),
         seen_round = excluded.seen_round, attempts = 0, due_at = excluded.due_at, version = item.version + 1
     WHERE (item.reconciliation_id = excluded.reconciliation_id OR item.status = 'RESOLVED')
       AND item.status NOT IN ('APPLYING', 'APPLIED')

@@ -2,6 +2,7 @@
 
 use time::OffsetDateTime;
 
+use super::compare::Beside;
 use super::runs::Claimed;
 use crate::channels::StatementKind;
 use crate::channels::bills::EDGE;
@@ -164,22 +165,37 @@ pub(in crate::reconciliation) async fn count_unfinished(
 }
 
 /// Open differences of a day that this round did not come upon, so many at most: they are none any more. Locked. What the
-/// day does not answer for this time, and what somebody carried out meanwhile, stays as it is. The states are a parameter, as
-/// above.
+/// day does not answer for this time and does not list, what it lists as a day does that was not looked at beside it, and
+/// what somebody carried out meanwhile, stays as it is. The states are a parameter, as above.
 pub(in crate::reconciliation) async fn lock_unseen(
     tx: &mut Tx,
     run: &Claimed,
+    beside: &Beside,
     (answers_from, answers_until): (OffsetDateTime, OffsetDateTime),
     limit: i64,
 ) -> Result<Vec<Item>, DbError> {
     let conn: &mut Conn = tx;
     let items = items!(
         "SELECT",
-        "FROM reconciliation_items
+        "FROM reconciliation_items AS item
+         CROSS JOIN LATERAL (
+             SELECT coalesce((SELECT true FROM statement_lines AS line
+                              WHERE line.reconciliation_id = $1 AND line.kind = item.kind
+                                AND line.channel_id = nullif(item.channel_id, '') LIMIT 1),
+                             (SELECT true FROM statement_lines AS line
+                              WHERE line.our_id = nullif(item.our_id, '') AND line.kind <> 'PAYMENT'
+                                AND (line.kind = item.kind AND line.reconciliation_id = $1) IS TRUE LIMIT 1),
+                             false) AS is_listed) AS day
          WHERE reconciliation_id = $1 AND seen_round < $2 AND status = ANY($8)
            AND updated_at <= $4
-           AND (class <> 'MISSING_THERE' OR at < $5 OR at >= $6 AND at < $7)
-         ORDER BY item_id LIMIT $3 FOR UPDATE",
+           AND CASE WHEN class = 'MISSING_THERE' AND at >= $5 AND (at < $6 OR at >= $7) THEN day.is_listed
+                    -- What both days listed is there twice as long as this one lists it, and nobody looked at the other.
+                    WHEN also_listed_by IS NOT NULL AND (
+                        SELECT true FROM reconciliations AS other
+                        WHERE other.reconciliation_id = also_listed_by AND other.reconciliation_id = ANY($9::text[])
+                          AND other.compared_at <= $4) IS NULL THEN NOT day.is_listed
+                    ELSE true END
+         ORDER BY item_id LIMIT $3 FOR UPDATE OF item",
         run.reconciliation_id,
         run.round,
         limit,
@@ -189,6 +205,7 @@ pub(in crate::reconciliation) async fn lock_unseen(
         answers_until,
         &[ItemStatus::Proposed, ItemStatus::Waiting, ItemStatus::Escalated].map(ItemStatus::as_str)
             as &[&str],
+        &[&beside.earlier[..], &beside.later[..]].concat(),
     );
     Ok(items.fetch_all(conn).await?)
 }

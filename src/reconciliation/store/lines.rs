@@ -158,3 +158,18 @@ pub(in crate::reconciliation) async fn neighbours(
     .await?;
     Ok(rows.into_iter().map(|row| (row.reconciliation_id, row.day)).collect())
 }
+
+/// Whether the lines of the day behind one are forgotten.
+pub(in crate::reconciliation) async fn is_next_forgotten(
+    conn: &mut Conn,
+    channel: &str,
+    day: Date,
+) -> Result<bool, DbError> {
+    let is_forgotten = sqlx::query_scalar!(
+        r#"SELECT EXISTS (SELECT 1 FROM reconciliations
+                          WHERE channel = $1 AND day = $2::date + 1 AND forgotten_at IS NOT NULL) AS "is_forgotten!""#,
+        channel,
+        day,
+    );
+    Ok(is_forgotten.fetch_one(conn).await?)
+}

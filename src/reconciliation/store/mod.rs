@@ -10,7 +10,8 @@ mod runs;
 
 pub(super) use charge::{Spender, find_spender, lock_whole};
 pub(super) use charged::{
-    find_charged, find_listing, is_listed, set_listed, take_listed_charges, take_unlisted_charges,
+    find_charged, find_listing, find_possible_listing, is_listed, set_listed, take_listed_charges,
+    take_unlisted_charges,
 };
 pub(super) use compare::{
     Beside, OtherCurrencies, Walk, compare_lines, end_of_range, find_other_currencies, has_ours, walk_ours,
@@ -21,9 +22,10 @@ pub(super) use items::{
     move_item, release, spent,
 };
 pub(super) use lines::{
-    copy_lines, delete_forgotten_lines, delete_lines, forget_days, list_payments, neighbours,
+    copy_lines, delete_forgotten_lines, delete_lines, forget_days, is_next_forgotten, list_payments,
+    neighbours,
 };
 pub(super) use runs::{
-    Claimed, Daily, NewFile, NewRun, begin_again, claim, due_days, find_of_day, insert, is_compared,
-    knows_time_zone, last_done, list, note_place, rest, set_status,
+    Claimed, Daily, NewFile, NewRun, begin_again, claim, due_days, find_of_day, insert, knows_time_zone,
+    last_done, list, note_place, rest, set_status,
 };

@@ -169,21 +169,6 @@ pub(in crate::reconciliation) async fn find_of_day(
     Ok(known)
 }
 
-/// Whether a day was compared to its end: its differences stand.
-pub(in crate::reconciliation) async fn is_compared(
-    conn: &mut Conn,
-    channel: &str,
-    day: Date,
-) -> Result<bool, DbError> {
-    let is_compared = sqlx::query_scalar!(
-        r#"SELECT EXISTS (SELECT 1 FROM reconciliations
-                          WHERE channel = $1 AND day = $2 AND status IN ('ACTING', 'DONE')) AS "is_compared!""#,
-        channel,
-        day,
-    );
-    Ok(is_compared.fetch_one(conn).await?)
-}
-
 /// Takes a day that waits and that nobody is at, until `until`.
 pub(in crate::reconciliation) async fn claim(
     conn: &mut Conn,

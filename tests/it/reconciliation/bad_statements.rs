@@ -3,13 +3,15 @@
 
 use std::time::Duration;
 
+use payonce::reconciliation;
 use serde_json::{Value, json};
 use sha2::{Digest, Sha256};
+use sqlx::Executor;
 use time::Date;
 
 use super::charges::invented_top_up;
 use super::interruptions::{allow, forbid};
-use super::{Fate, paid, start};
+use super::{Fate, paid, start, until_waiting};
 use crate::support::TestApp;
 use crate::support::statements::{assert_explained, sandbox_csv};
 
@@ -67,6 +69,54 @@ async fn a_file_that_does_not_add_up_is_named_and_nothing_of_it_is_applied() {
         (&after["status"], &after["round"], &after["lines"]),
         (&json!("DONE"), &run["round"], &json!(2))
     );
+    app.end().await;
+}
+
+/// Whoever moves a day on to what is done about its differences waits for this lock, and has the day's row meanwhile.
+const HOLD: &str = "CREATE FUNCTION hold() RETURNS trigger LANGUAGE plpgsql SET lock_timeout = 0
+        AS $$ BEGIN PERFORM pg_advisory_xact_lock(1); RETURN NEW; END $$;
+    CREATE TRIGGER hold BEFORE UPDATE ON reconciliations FOR EACH ROW
+        WHEN (NEW.status = 'ACTING' AND OLD.status = 'MATCHING') EXECUTE FUNCTION hold()";
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_mistaken_file_takes_the_place_of_no_statement_that_is_being_compared() {
+    let app = start("safe").await;
+    let day = app.wait_for_ten();
+    paid(&app, "A").await;
+    app.sleep_over();
+    let right = sandbox_csv(day, &app.book_lines(day).await);
+    let wrong = right.replace(",1990,", ",1991,");
+    let id = app.bring("sandbox", day, right.as_bytes()).await;
+    app.carry_until(&id, "MATCHING").await;
+    let refused = app.upload("sandbox", day, wrong.as_bytes(), "").await;
+    assert_eq!(refused.problem(422), "STATEMENT_REFUSED", "its statement is here");
+
+    // It comes when the comparison ends.
+    app.sql(HOLD).await;
+    let mut other = app.direct_connection().await;
+    other.execute("SELECT pg_advisory_lock(1)").await.expect("held");
+    let compare = async {
+        while app.count_where("reconciliations", "status = 'MATCHING'").await > 0 {
+            reconciliation::run_due(&app.instance.app).await.expect("carried on");
+        }
+    };
+    let bring = async {
+        until_waiting(&app, 1).await;
+        app.upload("sandbox", day, wrong.as_bytes(), "").await
+    };
+    let free = async {
+        until_waiting(&app, 2).await;
+        other.execute("SELECT pg_advisory_unlock(1)").await.expect("free");
+    };
+    let ((), refused, ()) = tokio::join!(compare, bring, free);
+    assert_eq!(refused.problem(422), "STATEMENT_REFUSED", "it is compared by now");
+    app.sql("DROP TRIGGER hold ON reconciliations; DROP FUNCTION hold()").await;
+
+    let run = app.carry_out(&id).await;
+    assert_explained(&run);
+    assert_eq!((standing(&run), &run["round"], &run["lines"]), (("DONE", None), &json!(1), &json!(1)));
+    assert_eq!(run["differences"], json!({}));
+    assert!(app.exceptions("status=OPEN").await.is_empty());
     app.end().await;
 }
 
@@ -152,7 +202,7 @@ async fn an_upload_that_breaks_off_begins_nothing() {
     let app = start("safe").await;
     let day = app.wait_for_ten();
     app.sleep_over();
-    let new = payonce::reconciliation::NewUpload {
+    let new = reconciliation::NewUpload {
         channel: "sandbox".to_owned(),
         day,
         format: payonce::channels::bills::Format::Sandbox,
@@ -160,7 +210,7 @@ async fn an_upload_that_breaks_off_begins_nothing() {
         accepts_empty: false,
     };
     let pieces = futures_util::stream::iter([Ok(vec![b'x'; 600_000]), Err("the line is dead")]);
-    let broken = payonce::reconciliation::upload(&app.instance.app, &new, pieces, None).await;
+    let broken = reconciliation::upload(&app.instance.app, &new, pieces, None).await;
     assert!(broken.is_err(), "{broken:?}");
     assert_eq!((app.count("reconciliations").await, app.count("statement_files").await), (0, 2));
     app.clock.advance(Duration::from_secs(8 * 86_400));
@@ -253,7 +303,7 @@ async fn a_rightly_empty_day_is_compared_by_the_word_of_a_person_and_misses_what
     forbid(&app, "MATCHING").await;
     let id = bring_accepted(&app, day, &empty).await;
     for _ in 0..3 {
-        drop(payonce::reconciliation::run_due(&app.instance.app).await);
+        drop(reconciliation::run_due(&app.instance.app).await);
         app.clock.advance(Duration::from_secs(26));
     }
     assert_eq!(standing(&app.reconciliation(&id).await), ("FETCHING", None));

@@ -7,6 +7,7 @@ use payonce::reconciliation;
 use serde_json::json;
 use time::{Date, Month, OffsetDateTime};
 
+use super::others::compare;
 use super::{paid, rfc3339, start};
 use crate::support::statements::{Line, assert_explained, sandbox_csv};
 use crate::support::{TestApp, TestOptions};
@@ -293,7 +294,7 @@ async fn without(app: &TestApp, day: Date, channel_id: &str) -> Vec<Line> {
 }
 
 /// More than a month, with its duties.
-async fn let_weeks_go_by(app: &TestApp) {
+pub(super) async fn let_weeks_go_by(app: &TestApp) {
     for days in [9, 30] {
         app.clock.advance(Duration::from_secs(days * 86_400));
         app.run_until_idle().await;
@@ -391,5 +392,56 @@ async fn the_last_minutes_of_a_day_are_missed_also_when_its_own_statement_comes_
         json!({"MISSING_THERE RESOLVED": 1}),
         "the channel confirms it when asked"
     );
+    app.end().await;
+}
+
+/// Nobody compares the day before: what was told of behind midnight is missed by the day on which it was written down.
+#[tokio::test]
+async fn money_of_the_day_before_that_a_day_missed_is_missed_no_longer_once_that_day_lists_it() {
+    let app = start("safe").await;
+    let day = app.wait_for_ten().next_day().expect("a day");
+    app.clock.advance(Duration::from_secs(14 * 3600 - 300));
+    let attempt = app.order_to_pay("LATE").await;
+    let mut told = app.success("LATE", &attempt, "t-LATE", 1990);
+    told["paid_at"] = json!(rfc3339(app.clock.now()));
+    app.clock.advance(Duration::from_secs(420));
+    app.deliver(&told).await;
+    app.clock.advance(Duration::from_secs(10 * 3600));
+    paid(&app, "NOON").await;
+    app.sleep_over();
+
+    let own = app.book_lines(day).await;
+    let run = compare(&app, day, &own).await;
+    assert_eq!(run["differences"], json!({"MISSING_THERE ESCALATED": 1}), "the channel denies it");
+    let at = day.midnight().assume_utc() + time::Duration::seconds(30);
+    let late = Line { our_id: attempt, channel_id: "t-LATE".to_owned(), at, ..own[0].clone() };
+    let with: Vec<Line> = own.into_iter().chain([late]).collect();
+    let run = compare(&app, day, &with).await;
+    assert_eq!(run["differences"], json!({"MISSING_THERE RESOLVED": 1}), "{run:#}");
+    assert!(app.exceptions("status=OPEN").await.is_empty());
+    app.end().await;
+}
+
+/// Both days were compared and are forgotten, and the earlier one is compared once more.
+#[tokio::test]
+async fn the_last_minutes_of_a_day_are_missed_also_when_the_next_day_is_forgotten() {
+    let app = start("safe").await;
+    let (day, next, late) = with_late_money(&app).await;
+    for day in [day, next] {
+        let file = sandbox_csv(day, &app.book_lines(day).await);
+        let run = app.reconcile_file("sandbox", day, file.as_bytes()).await;
+        assert_eq!((&run["status"], &run["differences"]), (&json!("DONE"), &json!({})), "{run:#}");
+    }
+    let_weeks_go_by(&app).await;
+    assert_eq!(app.count_where("reconciliations", "forgotten_at IS NOT NULL").await, 2);
+    let shorter = sandbox_csv(day, &without(&app, day, &late).await);
+    let run = app.reconcile_file("sandbox", day, shorter.as_bytes()).await;
+    assert_explained(&run);
+    assert_eq!(
+        run["differences"],
+        json!({"MISSING_THERE RESOLVED": 1}),
+        "the channel confirms it when asked"
+    );
+    assert_eq!(app.differences(&run).await[0]["channel_id"], json!(late));
     app.end().await;
 }

@@ -135,7 +135,7 @@ async fn what_a_user_has_paid_off_of_a_charge_is_theirs_again() {
 
     // The channel takes the refund back, and the commission pays a part of the debt.
     let refund_id = app.refund_id("R").await;
-    app.tell_refund("back", &refund_id, &attempt, 1_990, "FAILED").await;
+    app.take_refund_back("back", &refund_id, &attempt, 1_990).await;
     assert_eq!(has_and_owes(&app, "u1").await, (0, 1_891));
     app.decide(&item, "reverse-charge").await.expect(200);
     assert_eq!(has_and_owes(&app, "u1").await, (99, 0), "what they had before, and owe nothing");

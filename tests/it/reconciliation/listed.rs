@@ -48,8 +48,8 @@ async fn difference_of(app: &TestApp, run: &Value) -> Value {
     difference(app, &app.reconciliation(run["reconciliation_id"].as_str().expect("an id")).await).await
 }
 
-/// Compares the day behind with a file that has these lines, and one more, which makes it another file.
-async fn compare_next(app: &TestApp, day: Date, lines: &[Line], mark: &str) -> Value {
+/// The day behind, and a file of it that has these lines, and one more, which makes it another file.
+fn file_of_next(day: Date, lines: &[Line], mark: &str) -> (Date, String) {
     let next = day.next_day().expect("a day");
     let other = Line {
         kind: "OTHER".into(),
@@ -60,7 +60,13 @@ async fn compare_next(app: &TestApp, day: Date, lines: &[Line], mark: &str) -> V
         at: next.with_hms(12, 0, 0).expect("noon").assume_utc(),
     };
     let lines: Vec<Line> = lines.iter().cloned().chain([other]).collect();
-    let run = app.reconcile_file("sandbox", next, sandbox_csv(next, &lines).as_bytes()).await;
+    (next, sandbox_csv(next, &lines))
+}
+
+/// Compares the day behind with such a file.
+async fn compare_next(app: &TestApp, day: Date, lines: &[Line], mark: &str) -> Value {
+    let (next, file) = file_of_next(day, lines, mark);
+    let run = app.reconcile_file("sandbox", next, file.as_bytes()).await;
     assert_explained(&run);
     assert_eq!(run["status"], "DONE", "{run:#}");
     run
@@ -99,6 +105,63 @@ async fn a_charge_that_waits_is_not_made_once_another_statement_lists_its_money(
     app.carry_on().await;
     assert_eq!(difference_of(&app, &run).await["status"], "APPLIED");
     assert_eq!(has_and_owes(&app, "u1").await, (0, 990));
+    app.end().await;
+}
+
+/// The charge is tried once more, and waits for the day behind.
+async fn assert_waits(app: &TestApp, run: &Value) {
+    app.clock.advance(Duration::from_secs(3_601));
+    reconciliation::act_due(&app.instance.app).await.expect("taken up");
+    let item = difference_of(app, run).await;
+    let outcome = item["outcome"].as_str().expect("text");
+    assert!(item["status"] == "APPLYING" && outcome.contains("still to come"), "{item:#}");
+    assert_eq!(has_and_owes(app, "u1").await, (1_000, 0));
+}
+
+/// Begun anew, it has said nothing yet; and what its last statement listed may be right.
+#[tokio::test]
+async fn a_charge_waits_while_the_statement_that_listed_its_money_is_fetched_anew() {
+    let app = start("safe").await;
+    let (day, line) = spent(&app).await;
+    let run = app.reconcile(day).await;
+    let item = difference(&app, &run).await;
+    app.sleep_over();
+    compare_next(&app, day, std::slice::from_ref(&line), "1").await;
+    let (next, file) = file_of_next(day, &[line], "2");
+    let id = app.bring("sandbox", next, file.as_bytes()).await;
+    app.decide(&item, "approve").await.expect(200);
+    assert_waits(&app, &run).await;
+    app.carry_until(&id, "FETCHING").await;
+    assert_waits(&app, &run).await;
+    let refused = app.reconcile_file("sandbox", next, &file.as_bytes()[..file.len() / 2]).await;
+    assert_eq!((&refused["status"], &refused["round"]), (&json!("OPEN"), &json!(3)), "{refused:#}");
+    assert_waits(&app, &run).await;
+    assert_eq!(app.reconcile_file("sandbox", next, file.as_bytes()).await["status"], "DONE");
+    while difference_of(&app, &run).await["status"] == "APPLYING" {
+        app.carry_on().await;
+    }
+    assert_nobody_is_charged(&app, &run).await;
+    app.end().await;
+}
+
+#[tokio::test]
+async fn a_charge_waits_for_a_first_statement_that_is_being_read_and_for_none_that_was_refused() {
+    let app = start("safe").await;
+    let (day, _) = spent(&app).await;
+    let run = app.reconcile(day).await;
+    let item = difference(&app, &run).await;
+    app.sleep_over();
+    let (next, file) = file_of_next(day, &[], "1");
+    app.bring("sandbox", next, &file.as_bytes()[..file.len() / 2]).await;
+    app.decide(&item, "approve").await.expect(200);
+    assert_waits(&app, &run).await;
+    while difference_of(&app, &run).await["status"] == "APPLYING" {
+        app.carry_on().await;
+    }
+    assert_eq!(app.count_where("reconciliations", "status = 'OPEN' AND fault IS NOT NULL").await, 1);
+    assert_eq!(difference_of(&app, &run).await["status"], "APPLIED");
+    assert_eq!(has_and_owes(&app, "u1").await, (0, 990));
+    compare_next(&app, day, &[], "2").await;
     app.end().await;
 }
 
@@ -235,7 +298,8 @@ async fn the_right_file_speaks_of_a_charge_also_where_a_wrong_one_did() {
     let mut lines = app.book_lines(day).await;
     lines.push(Line { at: lines[0].at, ..line.clone() });
     let own = app.reconcile_file("sandbox", day, sandbox_csv(day, &lines).as_bytes()).await;
-    assert_eq!(own["differences"], json!({"MISSING_THERE APPLIED": 1}));
+    let twice = json!({"MISSING_THERE APPLIED": 1, "DUPLICATE ESCALATED": 1});
+    assert_eq!(own["differences"], twice, "both days list it");
     assert!(open_of(&app, "CONTRADICTION").await.is_empty(), "a statement that counts has told of it");
     app.end().await;
 }

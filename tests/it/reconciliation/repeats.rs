@@ -3,7 +3,10 @@
 use std::time::Duration;
 
 use serde_json::{Value, json};
+use sqlx::Executor;
+use time::Date;
 
+use super::days::let_weeks_go_by;
 use super::others::compare;
 use super::{Fate, paid, start};
 use crate::support::TestApp;
@@ -70,30 +73,35 @@ async fn what_the_day_before_lists_already_is_there_twice() {
     app.end().await;
 }
 
-/// A payment and two refunds that both days list, one of them under another number the second time: whichever statement
-/// comes first, and however often each is compared again.
+/// Two days whose statements both list a payment and two refunds of the first one's end, one of them under another number the
+/// second time.
+async fn listed_by_both_days(app: &TestApp) -> [(Date, Vec<Line>); 2] {
+    let day = app.wait_for_ten();
+    let next = day.next_day().expect("a day");
+    app.clock.advance(Duration::from_secs(14 * 3_600 - 120));
+    paid(app, "LATE").await;
+    for (refund_no, amount) in [("R", 90), ("S", 80)] {
+        let refund = json!({"refund_no": refund_no, "order_no": "LATE", "amount": amount});
+        app.post("/refunds", refund).await.expect(201);
+    }
+    app.run_until_idle().await;
+    app.sleep_over();
+    app.sleep_over();
+
+    let truth = app.book_lines(day).await;
+    assert_eq!(truth.len(), 3, "{truth:?}");
+    let at = next.midnight().assume_utc() + Duration::from_secs(60);
+    let mut again: Vec<Line> = truth.iter().map(|line| Line { at, ..line.clone() }).collect();
+    again.iter_mut().find(|line| line.amount == 80).expect("S").channel_id = "sr_again".to_owned();
+    [(day, truth), (next, again)]
+}
+
+/// Whichever statement comes first, and however often each is compared again.
 #[tokio::test]
 async fn what_the_day_before_lists_is_there_twice_also_when_its_statement_comes_later() {
     for is_late in [false, true] {
         let app = start("safe").await;
-        let day = app.wait_for_ten();
-        let next = day.next_day().expect("a day");
-        app.clock.advance(Duration::from_secs(14 * 3_600 - 120));
-        paid(&app, "LATE").await;
-        for (refund_no, amount) in [("R", 90), ("S", 80)] {
-            let refund = json!({"refund_no": refund_no, "order_no": "LATE", "amount": amount});
-            app.post("/refunds", refund).await.expect(201);
-        }
-        app.run_until_idle().await;
-        app.sleep_over();
-        app.sleep_over();
-
-        let truth = app.book_lines(day).await;
-        assert_eq!(truth.len(), 3, "{truth:?}");
-        let at = next.midnight().assume_utc() + Duration::from_secs(60);
-        let mut again: Vec<Line> = truth.iter().map(|line| Line { at, ..line.clone() }).collect();
-        again.iter_mut().find(|line| line.amount == 80).expect("S").channel_id = "sr_again".to_owned();
-        let days = [(day, truth), (next, again)];
+        let days = listed_by_both_days(&app).await;
         let first = usize::from(is_late);
         let mut ids = [String::new(), String::new()];
         for nth in [first, 1 - first] {
@@ -121,6 +129,93 @@ async fn what_the_day_before_lists_is_there_twice_also_when_its_statement_comes_
         }
         let exceptions = app.exceptions("status=OPEN").await;
         assert_eq!(exceptions.len(), 3, "{exceptions:#?}");
+        app.run_until_idle().await;
+        app.end().await;
+    }
+}
+
+/// A payment of noon that a later day lists in its afternoon, far from any edge; whichever statement comes first.
+#[tokio::test]
+async fn a_payment_that_a_later_day_lists_too_is_there_twice_at_whatever_hour_that_lists_it() {
+    for (is_late, days) in [(false, 1), (true, 1), (false, 3), (true, 3)] {
+        let app = start("safe").await;
+        let day = app.wait_for_ten();
+        let (_, trade) = paid(&app, "NOON").await;
+        for _ in 0..=days {
+            app.sleep_over();
+        }
+        let truth = app.book_lines(day).await;
+        let later = time::Duration::days(days);
+        let again = Line { at: truth[0].at + later + time::Duration::hours(4), ..truth[0].clone() };
+        let mut statements = [(day, truth), (day + later, vec![again])];
+        if is_late {
+            statements.reverse();
+        }
+        let [(first_day, first), (second_day, second)] = &statements;
+
+        let run = compare(&app, *first_day, first).await;
+        assert_eq!(run["differences"], json!({}), "nothing else is known");
+        let shown = compare(&app, *second_day, second).await;
+        let once = json!({"DUPLICATE ESCALATED": 1});
+        assert_eq!(shown["differences"], once, "{days} days later, is late: {is_late}: {shown:#}");
+        let item = &app.differences(&shown).await[0];
+        assert_eq!((&item["channel_id"], &item["theirs"]), (&json!(trade), &json!(1_990)), "{item:#}");
+        assert_eq!(item["order_no"], "NOON", "{item:#}");
+
+        // Each of them once more: it is shown where it was, and nowhere else.
+        let ids = [&run, &shown].map(|run| run["reconciliation_id"].as_str().expect("an id").to_owned());
+        for (day, lines) in &statements {
+            let anew = sandbox_csv(*day, lines).replace("#end", "\"#end\"");
+            assert_eq!(app.reconcile_file("sandbox", *day, anew.as_bytes()).await["round"], 2);
+            assert_eq!(app.differences_of(&ids).await, [json!({}), once.clone()], "{day} again");
+        }
+        assert_eq!(app.exceptions("status=OPEN").await.len(), 1);
+        app.run_until_idle().await;
+        app.end().await;
+    }
+}
+
+/// The day that shows it is compared once more, when the lines of both are forgotten; also while the other one was begun anew
+/// and has none yet.
+#[tokio::test]
+async fn what_a_forgotten_day_lists_is_there_twice_as_long_as_the_other_one_lists_it() {
+    for (is_late, is_begun) in [(false, false), (true, false), (false, true)] {
+        let app = start("safe").await;
+        let mut days = listed_by_both_days(&app).await;
+        if is_late {
+            days.reverse();
+        }
+        for (day, lines) in &days {
+            compare(&app, *day, lines).await;
+        }
+        let_weeks_go_by(&app).await;
+        assert_eq!(app.count_where("reconciliations", "forgotten_at IS NOT NULL").await, 2);
+        let shown = async || {
+            let open = app.exceptions("status=OPEN").await;
+            open.iter().filter(|one| one["kind"] == "RECONCILIATION").count()
+        };
+
+        let anew = |(day, lines): &(Date, Vec<Line>)| sandbox_csv(*day, lines).replace("#end", "\"#end\"");
+        if is_begun {
+            app.bring("sandbox", days[0].0, anew(&days[0]).as_bytes()).await;
+            let mut owner = app.direct_connection().await;
+            let rests = "UPDATE reconciliations SET leased_until = leased_until + interval '1 day' WHERE status = 'OPEN'";
+            owner.execute(rests).await.expect("it rests");
+        }
+        let (day, _) = &days[1];
+        let anew = anew(&days[1]);
+        let run = app.reconcile_file("sandbox", *day, anew.as_bytes()).await;
+        assert_explained(&run);
+        assert_eq!(
+            (&run["round"], &run["status"], &run["differences"]),
+            (&json!(2), &json!("DONE"), &json!({"DUPLICATE ESCALATED": 3})),
+            "is late: {is_late}: {run:#}"
+        );
+        assert_eq!(shown().await, 3);
+        if !is_late {
+            assert_eq!(compare(&app, *day, &[]).await["differences"], json!({"DUPLICATE RESOLVED": 3}));
+            assert_eq!(shown().await, 0);
+        }
         app.run_until_idle().await;
         app.end().await;
     }

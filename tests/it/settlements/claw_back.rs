@@ -58,7 +58,7 @@ pub(super) async fn refund(app: &TestApp, order_no: &str, refund_no: &str, amoun
 /// The channel takes a refund back that it had made.
 async fn take_back(app: &TestApp, paid: &str, refund_no: &str, amount: i64) {
     let id = app.refund_id(refund_no).await;
-    app.tell_refund(&format!("back-{refund_no}"), &id, paid, amount, "FAILED").await;
+    app.take_refund_back(&format!("back-{refund_no}"), &id, paid, amount).await;
 }
 
 #[tokio::test]
@@ -241,7 +241,7 @@ async fn what_is_given_again_pays_off_a_debt_that_is_made_in_the_same_instant() 
     sqlx::query(balance).execute(&mut *other).await.expect("the balance");
     let restored = async {
         until_waiting(&app, 1).await;
-        app.tell_refund("e1", &of_first, &first, 1990, "FAILED").await;
+        app.take_refund_back("e1", &of_first, &first, 1990).await;
     };
     let freed = async {
         until_waiting(&app, 2).await;
@@ -315,8 +315,7 @@ async fn the_largest_order_earns_and_gives_back_to_the_last_unit() {
     assert_eq!(stands(&app, "A1").await.1, (10, "SETTLED".into()));
     refund(&app, "A1", "R2", most - 1).await;
     assert_eq!(stands(&app, "A1").await, ((0, 0, 0), (10 * most, "CLAWED_BACK".into())));
-    let id = app.refund_id("R2").await;
-    app.tell_refund("back", &id, &paid, most - 1, "FAILED").await;
+    take_back(&app, &paid, "R2", most - 1).await;
     assert_eq!(stands(&app, "A1").await.1, (10, "SETTLED".into()));
     app.end().await;
 }

@@ -368,6 +368,28 @@ async fn a_run_passes_over_no_order_of_which_a_part_goes_back_meanwhile() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn an_order_that_goes_back_as_a_whole_meanwhile_was_not_skipped() {
+    let rates = RatesServer::start().await;
+    let app = TestApp::start_with(TestOptions { vars: rates.vars(), ..TestOptions::default() }).await;
+    for order_no in ["A1", "A2"] {
+        sell(&app, order_no, 1990).await;
+    }
+    let run_id = begin(&app, 0).await;
+    rates.delay(3000);
+    let meanwhile = async {
+        app.eventually("the source is asked", async || rates.calls() == 1).await;
+        refund(&app, "A1", "R1", 1990).await;
+    };
+    let (page, ()) = tokio::join!(settlement::run_due(&app.instance.app), meanwhile);
+    page.expect("a page");
+    let run = run_of(&app, &run_id).await;
+    assert_eq!((&run["status"], &run["settled"], &run["skipped"]), (&json!("DONE"), &json!(1), &json!(0)));
+    assert_eq!(app.find_order("A1").await["settle_status"], "UNSETTLED");
+    assert_eq!(app.settlement_of("A2").await["commission"], 398);
+    app.end().await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_command_settles_by_itself() {
     let app = TestApp::start().await;
     app.rebate_rule(None, "0.05").await;

@@ -57,6 +57,38 @@ impl TestApp {
         self.webhook(&body).await.expect(200);
     }
 
+    /// The sandbox takes a refund back that it had made, and tells nobody.
+    pub async fn sandbox_takes_back(&self, refund_id: &str) {
+        self.sql(&format!(
+            "WITH back AS (
+                 UPDATE sandbox.refunds SET taken_back_at = refunded_at
+                 WHERE refund_id = '{refund_id}' AND taken_back_at IS NULL
+                 RETURNING transaction_id, amount
+             )
+             UPDATE sandbox.payments AS payment SET refunded_amount = payment.refunded_amount - back.amount
+             FROM back WHERE payment.transaction_id = back.transaction_id"
+        ))
+        .await;
+    }
+
+    /// The same, and it tells us.
+    pub async fn take_refund_back(&self, event_id: &str, refund_id: &str, pay_order_id: &str, fee: i64) {
+        self.sandbox_takes_back(refund_id).await;
+        self.tell_refund(event_id, refund_id, pay_order_id, fee, "FAILED").await;
+    }
+
+    /// The sandbox says of a stray payment's refund, when it is asked, that it came to nothing, and tells nobody.
+    pub async fn sandbox_fails(&self, refund_id: &str) {
+        self.sql(&format!(
+            "INSERT INTO sandbox.refunds (refund_id, transaction_id, amount, currency, reason, refunded_at,
+                                          taken_back_at, created_at, updated_at)
+             SELECT refund_id, transaction_id, refunds.amount, refunds.currency, refunds.reason, now(),
+                    now(), now(), now()
+             FROM refunds JOIN stray_payments USING (stray_id) WHERE refund_id = '{refund_id}'"
+        ))
+        .await;
+    }
+
     pub async fn refund_id(&self, refund_no: &str) -> String {
         let refunds = self.admin_get("/admin/refunds").await.expect(200).body;
         let found =

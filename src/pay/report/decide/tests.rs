@@ -140,6 +140,22 @@ fn ends_without_money_move_live_attempts_only() {
 }
 
 #[test]
+fn what_the_channel_had_not_seen_ends_an_attempt_only_as_it_was_asked_about() {
+    for &attempt in PayStatus::ALL {
+        for (version, is_as_asked) in [(1, false), (2, true)] {
+            let unseen = Report { origin: Origin::Close { version }, ..report(TradeState::Unseen) };
+            let ends = is_as_asked && attempt.is_live();
+            let expected =
+                if ends { Remedy::End(PayEvent::AttemptClosed) } else { Remedy::Note(Verdict::Recorded) };
+            assert_eq!(decide(&facts(OrderStatus::Pending, attempt), &unseen), expected, "{attempt}");
+        }
+        let asked = Report { origin: Origin::Query, ..report(TradeState::Unseen) };
+        let remedy = decide(&facts(OrderStatus::Pending, attempt), &asked);
+        assert_eq!(remedy, Remedy::Note(Verdict::Recorded), "only a close ends it: {attempt}");
+    }
+}
+
+#[test]
 fn money_for_nobody_is_looked_for_and_then_held() {
     let nobody = Facts { matched: None, ..facts(OrderStatus::Pending, PayStatus::Init) };
     assert_eq!(decide(&nobody, &report(paid(1990, "CNY"))), Remedy::Unmatched);

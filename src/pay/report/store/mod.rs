@@ -49,7 +49,7 @@ pub(super) async fn record_callback(
     let merchant_id = key.map(|key| key.merchant_id.as_str());
     let order_no = key.map(|key| key.order_no.as_str());
     match report.origin {
-        Origin::Query | Origin::Statement => {}
+        Origin::Query | Origin::Close { .. } | Origin::Statement => {}
         Origin::Callback { event_id, body, .. } => {
             sqlx::query!(
                 "INSERT INTO webhook_inbox (channel, event_id, subject, merchant_id, order_no, verdict, body,

@@ -1,0 +1,128 @@
+//! What was given up is done once its thing has ended, and no sooner: whatever else is open about it, alive, or behind it.
+
+use payonce::infra::duty::Batch;
+use payonce::operations;
+use serde_json::json;
+
+use crate::races::write_attempt;
+use crate::support::TestApp;
+
+/// Shows to a person what was given up, as whoever gives it up does.
+async fn show(app: &TestApp) {
+    app.sql(
+        "INSERT INTO exceptions (exception_id, kind, merchant_id, order_no, subject, detail, created_at, updated_at)
+         SELECT 'ex_' || id, 'DEAD_TASK', merchant_id, order_no, subject, 'silent', now(), now()
+         FROM compensations WHERE status = 'DEAD'
+         ON CONFLICT DO NOTHING",
+    )
+    .await;
+}
+
+/// An attempt that has its link, and the call for that link, which was given up: it has ended all the same.
+async fn ended(app: &TestApp, order_no: &str) -> String {
+    let attempt = app.order_to_pay(order_no).await;
+    app.sql(&format!(
+        "INSERT INTO compensations (kind, action, subject, merchant_id, order_no, status, attempts, due_at, created_at,
+                                    updated_at)
+         VALUES ('REDO_BUSINESS', 'DRIVE_PAY_ORDER', '{attempt}', 'demo', '{order_no}', 'DEAD', 13, now(), now(), now())"
+    ))
+    .await;
+    show(app).await;
+    attempt
+}
+
+/// One run of the duty; gives how much is given up still, and how much of that a person is shown.
+async fn walk(app: &TestApp) -> (i64, i64) {
+    let run = operations::settle_given_up(&app.instance.app).await;
+    assert_eq!(run.expect("a run"), Batch::Done);
+    let shown = "kind = 'DEAD_TASK' AND status = 'OPEN'";
+    (app.count_where("compensations", "status = 'DEAD'").await, app.count_where("exceptions", shown).await)
+}
+
+#[tokio::test]
+async fn what_else_is_open_about_a_thing_that_has_ended_waits_for_its_person() {
+    let app = TestApp::start().await;
+    let attempt = ended(&app, "G1").await;
+    app.sql(&format!(
+        "INSERT INTO exceptions (exception_id, kind, merchant_id, order_no, subject, detail, created_at, updated_at)
+         VALUES ('ex_other', 'CONTRADICTION', 'demo', 'G1', '{attempt}', 'it cannot be', now(), now())"
+    ))
+    .await;
+    assert_eq!(walk(&app).await, (0, 0));
+    assert_eq!(app.open_exception().await["exception_id"], "ex_other");
+    let resolved = app.exceptions("status=RESOLVED").await[0].clone();
+    assert_eq!(
+        (&resolved["kind"], &resolved["action"], &resolved["resolved_by"]),
+        (&json!("DEAD_TASK"), &json!("NONE"), &json!("payonce"))
+    );
+    app.end().await;
+}
+
+#[tokio::test]
+async fn what_was_given_up_stands_while_another_task_for_its_thing_is_alive() {
+    let app = TestApp::start().await;
+    for (order_no, status) in [("G2", "READY"), ("G3", "RUNNING")] {
+        let attempt = ended(&app, order_no).await;
+        app.sql(&format!(
+            "INSERT INTO compensations (kind, action, subject, merchant_id, order_no, status, attempts, due_at, created_at,
+                                        updated_at)
+             VALUES ('REDO_BUSINESS', 'CLOSE_PAY_ORDER', '{attempt}', 'demo', '{order_no}', '{status}', 1,
+                     now() + interval '1 h', now(), now())"
+        ))
+        .await;
+    }
+    assert_eq!(walk(&app).await, (2, 2));
+    app.sql("UPDATE compensations SET status = 'DONE' WHERE action = 'CLOSE_PAY_ORDER'").await;
+    assert_eq!(walk(&app).await, (0, 0));
+    app.end().await;
+}
+
+#[tokio::test]
+async fn one_run_walks_all_that_was_given_up_and_no_page_ends_within_a_thing() {
+    let app = TestApp::start().await;
+    app.order_to_pay("G4").await;
+    app.close("G4").await.expect(200);
+    app.run_until_idle().await;
+    // A callback that is forgotten has ended. The two tasks for the attempt are the 500th of all and the next.
+    app.sql(
+        "INSERT INTO compensations (kind, action, subject, status, attempts, due_at, created_at, updated_at)
+         SELECT 'REDO_BUSINESS', 'REMATCH_CALLBACK',
+                CASE WHEN g < 500 THEN 'a/' ELSE 'z/' END || lpad(g::text, 4, '0'), 'DEAD', 13, now(), now(), now()
+         FROM generate_series(1, 1200) AS g;
+         INSERT INTO compensations (kind, action, subject, merchant_id, order_no, status, attempts, due_at, created_at,
+                                    updated_at)
+         SELECT 'REDO_BUSINESS', action, pay_order_id, merchant_id, order_no, 'DEAD', 13, now(),
+                updated_at - interval '1 s', now()
+         FROM pay_orders, (VALUES ('DRIVE_PAY_ORDER'), ('CLOSE_PAY_ORDER')) AS task (action)",
+    )
+    .await;
+    show(&app).await;
+    let shown = "kind = 'DEAD_TASK' AND status = 'OPEN'";
+    assert_eq!(app.count_where("exceptions", shown).await, 1_201);
+    assert_eq!(walk(&app).await, (0, 0));
+    assert_eq!(app.count_where("compensations", "status = 'DONE' AND attempts = 13").await, 1_202);
+    app.end().await;
+}
+
+#[tokio::test]
+async fn a_callback_whose_search_was_given_up_waits_for_a_person_until_it_has_its_pay_order() {
+    let app = TestApp::start().await;
+    app.order("G5").await;
+    // A name that is not cut at the wrong place.
+    app.deliver(&app.success("e/1", "po_early", "t1", 1990)).await;
+    app.sql("UPDATE compensations SET status = 'DEAD', attempts = 13 WHERE action = 'REMATCH_CALLBACK'")
+        .await;
+    show(&app).await;
+    assert_eq!(walk(&app).await, (1, 1));
+    assert_eq!(app.verdict_of("e/1").await.as_deref(), Some("UNMATCHED"));
+    assert_eq!(app.open_exception().await["subject"], "sandbox/e/1");
+
+    write_attempt(&mut app.direct_connection().await, "G5", "po_early").await;
+    let kept = app.admin_get("/admin/webhooks?verdict=UNMATCHED").await.expect(200).body["data"][0].clone();
+    let path = format!("/admin/webhooks/{}/replay", kept["webhook_id"].as_str().expect("an id"));
+    app.admin_post(&path, json!({"reason": "its pay order is here"})).await.expect(200);
+    assert_eq!(app.verdict_of("e/1").await.as_deref(), Some("APPLIED"));
+    assert_eq!(app.status_of("G5").await, "PAID");
+    assert_eq!(walk(&app).await, (0, 0));
+    app.end().await;
+}
