@@ -123,11 +123,7 @@ async fn ask_about_refund(app: &App, channel: &dyn Channel, item: &Item) -> Resu
             let report = RefundReport { refund_id: &item.our_id, state: &state, source: Source::Query };
             match refunds::apply_result(app, &report).await? {
                 Applied::Yes => Ok(Done::Applied(format!("the channel says of it: {state:?}"))),
-                Applied::Unknown
-                | Applied::Mismatch
-                | Applied::Contradiction
-                | Applied::Stands
-                | Applied::Doubtful => {
+                Applied::Unknown | Applied::Mismatch | Applied::Contradiction | Applied::Stands => {
                     Ok(still(&format!("the channel says of it, against what it said before: {state:?}")))
                 }
                 Applied::Undecided => Ok(Done::Later("the channel is asked once more".to_owned())),

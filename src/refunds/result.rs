@@ -70,8 +70,6 @@ pub enum Applied {
     /// A callback says that a refund failed which was made, and the channel says that it stands; or one that has not come to
     /// its end, and the channel knows of none: nothing moved.
     Stands,
-    /// A callback says that a refund failed which has not come to its end: nothing moved, and the channel is asked.
-    Doubtful,
     /// Nothing moved. It contradicts what is known, or a callback tells of a failure, and the channel cannot say more now: a
     /// callback must come again, and what contradicts is an exception until then. Or a call was refused, and somebody else has
     /// its task by now.
@@ -84,8 +82,8 @@ pub enum Applied {
 /// When the database cannot be reached.
 pub async fn apply_result(app: &App, report: &RefundReport<'_>) -> Result<Applied, DbError> {
     match apply_plainly(app, report).await? {
-        Applied::Doubtful => Box::pin(apply_answer(app, report.refund_id)).await,
-        applied => Ok(applied),
+        Some(applied) => Ok(applied),
+        None => Box::pin(apply_answer(app, report.refund_id)).await,
     }
 }
 
@@ -98,13 +96,16 @@ async fn apply_answer(app: &App, refund_id: &str) -> Result<Applied, DbError> {
         Some(Ok(RefundState::Processing) | Err(_)) => return Ok(Applied::Undecided),
         None | Some(Ok(RefundState::Unseen)) => return Ok(Applied::Stands),
     };
-    apply_plainly(app, &RefundReport { refund_id, state: &state, source: Source::Query }).await
+    let answer = RefundReport { refund_id, state: &state, source: Source::Query };
+    // Only a callback's failure is asked about first.
+    Ok(apply_plainly(app, &answer).await?.unwrap_or(Applied::Undecided))
 }
 
-/// Applies a result; one that contradicts what is known, with what the channel says behind it.
-async fn apply_plainly(app: &App, report: &RefundReport<'_>) -> Result<Applied, DbError> {
+/// Applies a result; one that contradicts what is known, with what the channel says behind it. Nothing where a callback tells
+/// of a failure before the end: then nothing moved, and the channel is asked first.
+async fn apply_plainly(app: &App, report: &RefundReport<'_>) -> Result<Option<Applied>, DbError> {
     let applied = app.db.retrying(|| apply_once(app, report, None)).await?;
-    if applied != Applied::Contradiction {
+    if applied != Some(Applied::Contradiction) {
         return Ok(applied);
     }
     let truth = Box::pin(contradiction::ask(app, report)).await?;
@@ -114,10 +115,14 @@ async fn apply_plainly(app: &App, report: &RefundReport<'_>) -> Result<Applied, 
 /// Applies a result. One that says of a failed refund, or of one that waits for an approval, that it was made, or that one
 /// failed which was made, is written only with what the channel says by now; a callback's failure before the end is not
 /// written.
-async fn apply_once(app: &App, report: &RefundReport<'_>, truth: Option<Truth>) -> Result<Applied, DbError> {
+async fn apply_once(
+    app: &App,
+    report: &RefundReport<'_>,
+    truth: Option<Truth>,
+) -> Result<Option<Applied>, DbError> {
     if let RefundState::Succeeded { channel_refund_id } = report.state {
         if is_known(app, report).await? {
-            return Ok(Applied::Yes);
+            return Ok(Some(Applied::Yes));
         }
         let succeed = Succeed {
             refund_id: report.refund_id.to_owned(),
@@ -126,7 +131,7 @@ async fn apply_once(app: &App, report: &RefundReport<'_>, truth: Option<Truth>) 
             now: app.now(),
         };
         if effect!("refunds.succeed", app.db.gather(succeed).await)? {
-            return Ok(Applied::Yes);
+            return Ok(Some(Applied::Yes));
         }
     }
     // Boxed: what a plain refund does not need takes no room in its future.
@@ -195,32 +200,32 @@ async fn apply_in_tx(
     tx: &mut Tx,
     report: &RefundReport<'_>,
     truth: Option<Truth>,
-) -> Result<Applied, DbError> {
+) -> Result<Option<Applied>, DbError> {
     let (event, channel_refund_id, failure) = match report.state {
         RefundState::Succeeded { channel_refund_id } => {
             (RefundEvent::Succeeded, Some(channel_refund_id.as_str()), None)
         }
         RefundState::Failed(refusal) => (RefundEvent::Failed, None, Some(refusal.to_string())),
-        RefundState::Processing | RefundState::Unseen => return Ok(Applied::Yes),
+        RefundState::Processing | RefundState::Unseen => return Ok(Some(Applied::Yes)),
     };
     let Some((refund, collected)) = lock_with_refund(tx, report.refund_id).await? else {
-        return Ok(Applied::Unknown);
+        return Ok(Some(Applied::Unknown));
     };
     if !report.fits(&refund, &collected) {
         open_mismatch_in_tx(app, tx, report, &refund).await?;
-        return Ok(Applied::Mismatch);
+        return Ok(Some(Applied::Mismatch));
     }
     let now = app.now();
     let to = match next(&refund, event, report.source) {
         Next::Moves(to) => to,
-        Next::Stays => return Ok(Applied::Yes),
-        Next::Doubtful => return Ok(Applied::Doubtful),
+        Next::Stays => return Ok(Some(Applied::Yes)),
+        Next::Doubtful => return Ok(None),
         Next::Contradicts => {
             let number = channel_refund_id.unwrap_or_default();
             match contradiction::note_in_tx(app, tx, (&refund, &collected), number, truth).await? {
                 // The channel says so too.
                 Applied::Yes if event == RefundEvent::Failed => RefundStatus::Failed,
-                applied => return Ok(applied),
+                applied => return Ok(Some(applied)),
             }
         }
     };
@@ -228,7 +233,7 @@ async fn apply_in_tx(
     if let (RefundEvent::Failed, Source::Call(hold)) = (event, report.source)
         && !compensation::is_held_in_tx(tx, hold).await?
     {
-        return Ok(Applied::Undecided);
+        return Ok(Some(Applied::Undecided));
     }
     store::set_result(tx, &refund, to, channel_refund_id, failure.as_deref(), now).await?;
     match &collected {
@@ -244,7 +249,7 @@ async fn apply_in_tx(
         let had_succeeded = refund.status == RefundStatus::Succeeded;
         book::reverse_in_tx(tx, &refund, &collected, had_succeeded, now).await?;
     }
-    Ok(Applied::Yes)
+    Ok(Some(Applied::Yes))
 }
 
 /// Whether a callback of that channel, which says that so much went back, speaks of a refund of that channel and of so

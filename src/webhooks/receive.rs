@@ -155,9 +155,7 @@ async fn apply(app: &App, incoming: &Incoming) -> Result<Verdict, PayError> {
             let result = RefundReport { refund_id, state, source };
             let verdict = match Box::pin(refunds::apply_result(app, &result)).await? {
                 Applied::Yes => Verdict::Applied,
-                Applied::Unknown | Applied::Contradiction | Applied::Stands | Applied::Doubtful => {
-                    Verdict::Recorded
-                }
+                Applied::Unknown | Applied::Contradiction | Applied::Stands => Verdict::Recorded,
                 Applied::Mismatch => Verdict::AmountMismatch,
                 Applied::Undecided => return Err(PayError::ChannelUnavailable),
             };

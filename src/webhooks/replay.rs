@@ -133,7 +133,7 @@ fn judge(kept: &Kept, applied: Applied, moves: bool) -> Result<Outcome, ReplayEr
     Ok(match applied {
         Applied::Yes if moves => Outcome { verdict: Verdict::Applied, remedy: "END_THE_REFUND", moves },
         Applied::Yes => nothing(Verdict::Repeated),
-        Applied::Unknown | Applied::Stands | Applied::Doubtful => nothing(Verdict::Recorded),
+        Applied::Unknown | Applied::Stands => nothing(Verdict::Recorded),
         // A person was shown it when it came in.
         Applied::Mismatch if kept.verdict == Verdict::AmountMismatch => nothing(Verdict::AmountMismatch),
         Applied::Mismatch => Outcome { verdict: Verdict::AmountMismatch, remedy: "SHOW_TO_A_PERSON", moves },

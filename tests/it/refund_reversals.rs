@@ -7,6 +7,7 @@ use payonce::compensation::{Action, Drive, Lane};
 use payonce::{drive, refunds};
 use serde_json::json;
 
+use crate::support::refunding::told_of_refund;
 use crate::support::{TestApp, TestOptions, seconds};
 
 /// A refund of 990 of a top-up of 1,990 that the channel made, without our having heard of it, and has taken back since:
@@ -77,16 +78,11 @@ async fn a_success_behind_its_reversal_that_the_channel_cannot_be_asked_about_is
     let app = TestApp::start().await;
     let (refund_id, attempt) = taken_back(&app, "S").await;
     app.tell_refund("back", &refund_id, &attempt, 990, "FAILED").await;
-    app.sql("ALTER TABLE sandbox.refunds RENAME TO hidden").await;
-    let success = json!({"event_id": "made", "kind": "REFUND", "refund_id": refund_id, "currency": "CNY",
-                         "out_trade_no": attempt, "refund_fee": 990, "status": "SUCCEEDED"});
-    let reply = app.webhook(&success).await;
-    assert!(reply.status >= 500, "{}: {}", reply.status, reply.text);
-    assert_eq!(app.verdict_of("made").await, None);
+    let success = told_of_refund("made", (&refund_id, &attempt), 990, "SUCCEEDED");
+    app.tell_in_vain(&success).await;
     // It may never come again.
     let shown = app.open_exception().await;
     assert_eq!((&shown["kind"], &shown["subject"]), (&json!("CONTRADICTION"), &json!(refund_id)));
-    app.sql("ALTER TABLE sandbox.hidden RENAME TO refunds").await;
     app.deliver(&success).await;
     assert_eq!(app.verdict_of("made").await.as_deref(), Some("APPLIED"));
     // From then on it is no news, whether or not the channel can be asked.
@@ -119,8 +115,7 @@ async fn a_refund_that_was_refused_and_made_after_all_is_still_shown_to_a_person
 
 /// A callback as it is kept when it speaks for another account than the one that was configured then: where it is replayed.
 async fn left_aside(app: &TestApp, refund_id: &str, attempt: &str, status: &str) -> String {
-    let body = json!({"event_id": "aside", "kind": "REFUND", "refund_id": refund_id, "currency": "CNY",
-                      "out_trade_no": attempt, "refund_fee": 990, "status": status});
+    let body = told_of_refund("aside", (refund_id, attempt), 990, status);
     app.sql(&format!(
         "INSERT INTO webhook_inbox (channel, event_id, subject, verdict, body, received_at, updated_at)
          VALUES ('sandbox', 'aside', '{refund_id}', 'WRONG_ACCOUNT', convert_to('{body}', 'UTF8'), now(), now())"
@@ -190,14 +185,8 @@ async fn a_failure_behind_a_success_that_the_channel_cannot_be_asked_about_is_sh
     let app = TestApp::start().await;
     for (number, is_taken_back) in [("S", false), ("B", true)] {
         let (refund_id, attempt) = made(&app, number).await;
-        let event = format!("no-{number}");
-        let failure = json!({"event_id": event, "kind": "REFUND", "refund_id": refund_id, "currency": "CNY",
-                             "out_trade_no": attempt, "refund_fee": 990, "status": "FAILED"});
-        app.sql("ALTER TABLE sandbox.refunds RENAME TO hidden").await;
-        let reply = app.webhook(&failure).await;
-        assert!(reply.status >= 500, "{}: {}", reply.status, reply.text);
-        app.sql("ALTER TABLE sandbox.hidden RENAME TO refunds").await;
-        assert_eq!(app.verdict_of(&event).await, None);
+        let failure = told_of_refund(&format!("no-{number}"), (&refund_id, &attempt), 990, "FAILED");
+        app.tell_in_vain(&failure).await;
         assert_stands(&app, number).await;
         let shown = app.open_exception().await;
         assert_eq!((&shown["kind"], &shown["subject"]), (&json!("CONTRADICTION"), &json!(refund_id)));
@@ -289,13 +278,8 @@ async fn a_failure_that_is_told_before_the_end_counts_only_as_the_channel_says_w
     {
         let (refund_id, attempt) = unanswered(&app, number, fault).await;
         let event = format!("no-{number}");
-        let failure = json!({"event_id": event, "kind": "REFUND", "refund_id": refund_id, "currency": "CNY",
-                             "out_trade_no": attempt, "refund_fee": 990, "status": "FAILED"});
-        app.sql("ALTER TABLE sandbox.refunds RENAME TO hidden").await;
-        let reply = app.webhook(&failure).await;
-        app.sql("ALTER TABLE sandbox.hidden RENAME TO refunds").await;
-        assert!(reply.status >= 500, "it must come again: {}: {}", reply.status, reply.text);
-        assert_eq!(app.verdict_of(&event).await, None);
+        let failure = told_of_refund(&event, (&refund_id, &attempt), 990, "FAILED");
+        app.tell_in_vain(&failure).await;
         assert_eq!(app.find_refund(number).await["status"], "PROCESSING", "there was no answer");
 
         app.webhook(&failure).await.expect(200);

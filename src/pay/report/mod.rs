@@ -252,12 +252,7 @@ async fn write(app: &App, report: &Report<'_>, facts: &Facts, remedy: &Remedy) -
             effect!("report.pay", app.db.gather(pay(matched, report, payment, now)).await)
         }
         // An answer to a question of ours that moves nothing leaves no row, and a replay the row as it is.
-        Remedy::Note(_)
-            if matches!(
-                report.origin,
-                Origin::Query | Origin::Close { .. } | Origin::Statement | Origin::Replay { .. }
-            ) =>
-        {
+        Remedy::Note(_) if !matches!(report.origin, Origin::Callback { .. } | Origin::Rematch { .. }) => {
             Ok(true)
         }
         // Boxed: what an ordinary payment does not need takes no room in its future.

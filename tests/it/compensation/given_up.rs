@@ -7,6 +7,9 @@ use serde_json::json;
 use crate::races::write_attempt;
 use crate::support::TestApp;
 
+/// What a person is shown of it.
+const SHOWN: &str = "kind = 'DEAD_TASK' AND status = 'OPEN'";
+
 /// Shows to a person what was given up, as whoever gives it up does.
 async fn show(app: &TestApp) {
     app.sql(
@@ -18,15 +21,21 @@ async fn show(app: &TestApp) {
     .await;
 }
 
-/// An attempt that has its link, and the call for that link, which was given up: it has ended all the same.
-async fn ended(app: &TestApp, order_no: &str) -> String {
-    let attempt = app.order_to_pay(order_no).await;
+/// A task for an order's attempt, which nobody takes up for an hour.
+async fn task(app: &TestApp, action: &str, (order_no, attempt): (&str, &str), status: &str) {
     app.sql(&format!(
         "INSERT INTO compensations (kind, action, subject, merchant_id, order_no, status, attempts, due_at, created_at,
                                     updated_at)
-         VALUES ('REDO_BUSINESS', 'DRIVE_PAY_ORDER', '{attempt}', 'demo', '{order_no}', 'DEAD', 13, now(), now(), now())"
+         VALUES ('REDO_BUSINESS', '{action}', '{attempt}', 'demo', '{order_no}', '{status}', 13,
+                 now() + interval '1 h', now(), now())"
     ))
     .await;
+}
+
+/// An attempt that has its link, and the call for that link, which was given up: it has ended all the same.
+async fn ended(app: &TestApp, order_no: &str) -> String {
+    let attempt = app.order_to_pay(order_no).await;
+    task(app, "DRIVE_PAY_ORDER", (order_no, &attempt), "DEAD").await;
     show(app).await;
     attempt
 }
@@ -35,8 +44,7 @@ async fn ended(app: &TestApp, order_no: &str) -> String {
 async fn walk(app: &TestApp) -> (i64, i64) {
     let run = operations::settle_given_up(&app.instance.app).await;
     assert_eq!(run.expect("a run"), Batch::Done);
-    let shown = "kind = 'DEAD_TASK' AND status = 'OPEN'";
-    (app.count_where("compensations", "status = 'DEAD'").await, app.count_where("exceptions", shown).await)
+    (app.count_where("compensations", "status = 'DEAD'").await, app.count_where("exceptions", SHOWN).await)
 }
 
 #[tokio::test]
@@ -63,13 +71,7 @@ async fn what_was_given_up_stands_while_another_task_for_its_thing_is_alive() {
     let app = TestApp::start().await;
     for (order_no, status) in [("G2", "READY"), ("G3", "RUNNING")] {
         let attempt = ended(&app, order_no).await;
-        app.sql(&format!(
-            "INSERT INTO compensations (kind, action, subject, merchant_id, order_no, status, attempts, due_at, created_at,
-                                        updated_at)
-             VALUES ('REDO_BUSINESS', 'CLOSE_PAY_ORDER', '{attempt}', 'demo', '{order_no}', '{status}', 1,
-                     now() + interval '1 h', now(), now())"
-        ))
-        .await;
+        task(&app, "CLOSE_PAY_ORDER", (order_no, &attempt), status).await;
     }
     assert_eq!(walk(&app).await, (2, 2));
     app.sql("UPDATE compensations SET status = 'DONE' WHERE action = 'CLOSE_PAY_ORDER'").await;
@@ -97,8 +99,7 @@ async fn one_run_walks_all_that_was_given_up_and_no_page_ends_within_a_thing() {
     )
     .await;
     show(&app).await;
-    let shown = "kind = 'DEAD_TASK' AND status = 'OPEN'";
-    assert_eq!(app.count_where("exceptions", shown).await, 1_201);
+    assert_eq!(app.count_where("exceptions", SHOWN).await, 1_201);
     assert_eq!(walk(&app).await, (0, 0));
     assert_eq!(app.count_where("compensations", "status = 'DONE' AND attempts = 13").await, 1_202);
     app.end().await;

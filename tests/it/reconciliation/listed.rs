@@ -108,6 +108,13 @@ async fn a_charge_that_waits_is_not_made_once_another_statement_lists_its_money(
     app.end().await;
 }
 
+/// Until what is carried out of a day's only difference has come to something.
+async fn carry_through(app: &TestApp, run: &Value) {
+    while difference_of(app, run).await["status"] == "APPLYING" {
+        app.carry_on().await;
+    }
+}
+
 /// The charge is tried once more, and waits for the day behind.
 async fn assert_waits(app: &TestApp, run: &Value) {
     app.clock.advance(Duration::from_secs(3_601));
@@ -137,9 +144,7 @@ async fn a_charge_waits_while_the_statement_that_listed_its_money_is_fetched_ane
     assert_eq!((&refused["status"], &refused["round"]), (&json!("OPEN"), &json!(3)), "{refused:#}");
     assert_waits(&app, &run).await;
     assert_eq!(app.reconcile_file("sandbox", next, file.as_bytes()).await["status"], "DONE");
-    while difference_of(&app, &run).await["status"] == "APPLYING" {
-        app.carry_on().await;
-    }
+    carry_through(&app, &run).await;
     assert_nobody_is_charged(&app, &run).await;
     app.end().await;
 }
@@ -155,9 +160,7 @@ async fn a_charge_waits_for_a_first_statement_that_is_being_read_and_for_none_th
     app.bring("sandbox", next, &file.as_bytes()[..file.len() / 2]).await;
     app.decide(&item, "approve").await.expect(200);
     assert_waits(&app, &run).await;
-    while difference_of(&app, &run).await["status"] == "APPLYING" {
-        app.carry_on().await;
-    }
+    carry_through(&app, &run).await;
     assert_eq!(app.count_where("reconciliations", "status = 'OPEN' AND fault IS NOT NULL").await, 1);
     assert_eq!(difference_of(&app, &run).await["status"], "APPLIED");
     assert_eq!(has_and_owes(&app, "u1").await, (0, 990));
@@ -209,9 +212,7 @@ async fn a_charge_that_is_being_made_while_a_statement_comes_to_list_its_money_i
     compare_next(&app, day, &[line], "1").await;
     sqlx::raw_sql("COMMIT").execute(&mut other).await.expect("free");
     acting.await.expect("no panic").expect("taken up");
-    while difference_of(&app, &run).await["status"] == "APPLYING" {
-        app.carry_on().await;
-    }
+    carry_through(&app, &run).await;
     assert_nobody_is_charged(&app, &run).await;
     app.end().await;
 }

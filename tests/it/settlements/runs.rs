@@ -341,8 +341,8 @@ async fn a_page_that_takes_longer_than_its_lease_stays_with_who_has_begun_it() {
     cluster.end().await;
 }
 
-#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_run_passes_over_no_order_of_which_a_part_goes_back_meanwhile() {
+/// A run over A1 and A2, of 1,990 each. While it waits for the rates so much of A1 goes back.
+async fn run_while_a1_goes_back(amount: i64) -> (TestApp, RatesServer, Value) {
     let rates = RatesServer::start().await;
     let app = TestApp::start_with(TestOptions { vars: rates.vars(), ..TestOptions::default() }).await;
     for order_no in ["A1", "A2"] {
@@ -352,12 +352,18 @@ async fn a_run_passes_over_no_order_of_which_a_part_goes_back_meanwhile() {
     rates.delay(3000);
     let meanwhile = async {
         app.eventually("the source is asked", async || rates.calls() == 1).await;
-        refund(&app, "A1", "R1", 1).await;
+        refund(&app, "A1", "R1", amount).await;
         rates.delay(0);
     };
     let (page, ()) = tokio::join!(settlement::run_due(&app.instance.app), meanwhile);
     page.expect("a page");
     let run = run_of(&app, &run_id).await;
+    (app, rates, run)
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_run_passes_over_no_order_of_which_a_part_goes_back_meanwhile() {
+    let (app, rates, run) = run_while_a1_goes_back(1).await;
     assert_eq!((&run["status"], &run["settled"], &run["skipped"]), (&json!("DONE"), &json!(2), &json!(0)));
     // 1989 × 0.1 × 2 = 397.8, and 398 of the whole.
     let earned = |settlement: &Value| (settlement["base_amount"].clone(), settlement["commission"].clone());
@@ -369,20 +375,7 @@ async fn a_run_passes_over_no_order_of_which_a_part_goes_back_meanwhile() {
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn an_order_that_goes_back_as_a_whole_meanwhile_was_not_skipped() {
-    let rates = RatesServer::start().await;
-    let app = TestApp::start_with(TestOptions { vars: rates.vars(), ..TestOptions::default() }).await;
-    for order_no in ["A1", "A2"] {
-        sell(&app, order_no, 1990).await;
-    }
-    let run_id = begin(&app, 0).await;
-    rates.delay(3000);
-    let meanwhile = async {
-        app.eventually("the source is asked", async || rates.calls() == 1).await;
-        refund(&app, "A1", "R1", 1990).await;
-    };
-    let (page, ()) = tokio::join!(settlement::run_due(&app.instance.app), meanwhile);
-    page.expect("a page");
-    let run = run_of(&app, &run_id).await;
+    let (app, _rates, run) = run_while_a1_goes_back(1990).await;
     assert_eq!((&run["status"], &run["settled"], &run["skipped"]), (&json!("DONE"), &json!(1), &json!(0)));
     assert_eq!(app.find_order("A1").await["settle_status"], "UNSETTLED");
     assert_eq!(app.settlement_of("A2").await["commission"], 398);

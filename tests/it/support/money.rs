@@ -8,6 +8,7 @@ use serde_json::{Value, json};
 use sqlx::{AssertSqlSafe, Connection, Executor, PgConnection};
 
 use super::app::{SANDBOX_SECRET, SECRET_KEY, TestApp};
+use super::refunding::told_of_refund;
 use super::reply::Reply;
 
 /// Payments of the sandbox that are not in our books, not once, or otherwise.
@@ -174,10 +175,7 @@ impl TestApp {
 
     /// A callback of a refund.
     pub fn refund_notice(&self, event_id: &str, refund_id: &str, status: &str) -> Value {
-        json!({
-            "event_id": event_id, "kind": "REFUND", "refund_id": refund_id, "out_trade_no": "po_x",
-            "refund_fee": 1990, "currency": "CNY", "status": status,
-        })
+        told_of_refund(event_id, (refund_id, "po_x"), 1990, status)
     }
 
     /// The signature of a body, made so many seconds from the story's now.

@@ -4,6 +4,17 @@ use serde_json::{Value, json};
 
 use super::app::TestApp;
 
+/// A callback of the sandbox that tells of a refund: its id, and the pay order that it gives back.
+pub fn told_of_refund(
+    event_id: &str,
+    (refund_id, pay_order_id): (&str, &str),
+    fee: i64,
+    status: &str,
+) -> Value {
+    json!({"event_id": event_id, "kind": "REFUND", "refund_id": refund_id, "currency": "CNY",
+           "out_trade_no": pay_order_id, "refund_fee": fee, "status": status})
+}
+
 impl TestApp {
     /// The number of the task that drives a withdrawal.
     pub async fn task_of_withdrawal(&self, withdrawal_no: &str) -> i64 {
@@ -52,9 +63,16 @@ impl TestApp {
         fee: i64,
         status: &str,
     ) {
-        let body = json!({"event_id": event_id, "kind": "REFUND", "refund_id": refund_id, "currency": "CNY",
-                          "out_trade_no": pay_order_id, "refund_fee": fee, "status": status});
-        self.webhook(&body).await.expect(200);
+        self.webhook(&told_of_refund(event_id, (refund_id, pay_order_id), fee, status)).await.expect(200);
+    }
+
+    /// The same, while the channel cannot be asked about refunds: it must come again.
+    pub async fn tell_in_vain(&self, told: &Value) {
+        self.sql("ALTER TABLE sandbox.refunds RENAME TO hidden").await;
+        let reply = self.webhook(told).await;
+        self.sql("ALTER TABLE sandbox.hidden RENAME TO refunds").await;
+        assert!(reply.status >= 500, "it must come again: {}: {}", reply.status, reply.text);
+        assert_eq!(self.verdict_of(told["event_id"].as_str().expect("an id")).await, None);
     }
 
     /// The sandbox takes a refund back that it had made, and tells nobody.
