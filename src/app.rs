@@ -115,13 +115,8 @@ impl App {
     ///
     /// # Errors
     /// When a URL cannot be read.
-    pub fn new(
-        config: Config,
-        clock: Clock,
-        ids: Ids,
-        db: Db,
-        channels: Channels,
-    ) -> Result<Self, SetupError> {
+    pub fn new(config: Config, ids: Ids, db: Db, channels: Channels) -> Result<Self, SetupError> {
+        let clock = ids.clock().clone();
         let redis = Redis::new(&config.redis)?;
         let locks =
             Locks::new(backend_on(&redis), LockSettings::with_ttl(config.redis.lock_ttl), ids.clone());

@@ -121,6 +121,12 @@ pub struct Ids {
 }
 
 impl Ids {
+    /// The clock that they are dated by.
+    #[must_use]
+    pub const fn clock(&self) -> &Clock {
+        &self.clock
+    }
+
     /// Unforeseeable identifiers, seeded by the operating system.
     #[must_use]
     pub fn random(clock: Clock) -> Self {

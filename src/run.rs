@@ -108,8 +108,8 @@ pub struct Instance {
 ///
 /// # Errors
 /// [`StartError`] says what cannot be used.
-pub async fn start(config: Config, roles: Roles, clock: Clock, ids: Ids) -> Result<Instance, StartError> {
-    let instance = open(config, roles, clock, ids).await?;
+pub async fn start(config: Config, roles: Roles, ids: Ids) -> Result<Instance, StartError> {
+    let instance = open(config, roles, ids).await?;
     check_time_zone(&instance.app).await?;
     instance.begin_duties(roles);
     Ok(instance)
@@ -131,7 +131,7 @@ async fn check_time_zone(app: &App) -> Result<(), StartError> {
 ///
 /// # Errors
 /// [`StartError`] says what cannot be used.
-pub async fn open(mut config: Config, roles: Roles, clock: Clock, ids: Ids) -> Result<Instance, StartError> {
+pub async fn open(mut config: Config, roles: Roles, ids: Ids) -> Result<Instance, StartError> {
     telemetry::metrics();
     let bind = config.http.bind;
     let listener = http::listen(bind).map_err(|error| StartError::Bind(bind, error))?;
@@ -140,7 +140,7 @@ pub async fn open(mut config: Config, roles: Roles, clock: Clock, ids: Ids) -> R
 
     memory::in_small_pages();
     let max_connections = descriptors::room_for(config.http.max_connections);
-    let (app, gateway) = assemble(config, roles, clock, ids, &public_url)?;
+    let (app, gateway) = assemble(config, roles, ids, &public_url)?;
     let (readiness, stopping, duties) = (Readiness::default(), CancellationToken::new(), TaskTracker::new());
     let edge = Edge::new(app.clone(), readiness.clone());
     let sandbox = gateway.as_ref().map(|gateway| sandbox::routes(gateway.clone(), Arc::new(edge.clone())));
@@ -169,18 +169,17 @@ pub async fn open(mut config: Config, roles: Roles, clock: Clock, ids: Ids) -> R
 pub fn assemble(
     config: Config,
     roles: Roles,
-    clock: Clock,
     ids: Ids,
     public_url: &str,
 ) -> Result<(App, Option<Gateway>), StartError> {
     let db = Db::new(&config.database, ids.clone())?;
-    let gateway = if roles.sandbox { Some(gateway(&config, &db, &clock, &ids, public_url)?) } else { None };
-    let channels = channels(&config, gateway.as_ref(), &clock, public_url)?;
-    Ok((App::new(config, clock, ids, db, channels)?, gateway))
+    let gateway = if roles.sandbox { Some(gateway(&config, &db, &ids, public_url)?) } else { None };
+    let channels = channels(&config, gateway.as_ref(), ids.clock(), public_url)?;
+    Ok((App::new(config, ids, db, channels)?, gateway))
 }
 
 fn duties_of(roles: Roles, app: &App, gateway: Option<&Gateway>) -> Vec<Duty> {
-    let mut duties = workers::process_duties();
+    let mut duties = workers::process_duties(app);
     if roles.workers {
         duties.extend(workers::duties(app));
     }
@@ -194,16 +193,10 @@ fn boxed(error: impl std::error::Error + Send + Sync + 'static) -> StartError {
     StartError::Sandbox(Box::new(error))
 }
 
-fn gateway(
-    config: &Config,
-    db: &Db,
-    clock: &Clock,
-    ids: &Ids,
-    public_url: &str,
-) -> Result<Gateway, StartError> {
+fn gateway(config: &Config, db: &Db, ids: &Ids, public_url: &str) -> Result<Gateway, StartError> {
     let settings =
         GatewaySettings { secret: config.channels.sandbox_secret.clone(), public_url: public_url.to_owned() };
-    Gateway::new(db.clone(), clock.clone(), ids.clone(), settings).map_err(boxed)
+    Gateway::new(db.clone(), ids.clone(), settings).map_err(boxed)
 }
 
 fn channels(

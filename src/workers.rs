@@ -121,14 +121,20 @@ pub fn sandbox_duties(gateway: &Gateway) -> Vec<Duty> {
 
 /// The duties of every process.
 #[must_use]
-pub fn process_duties() -> Vec<Duty> {
+pub fn process_duties(app: &App) -> Vec<Duty> {
     let upkeep = || async {
         if let Some(metrics) = telemetry::metrics() {
             metrics.run_upkeep();
         }
         Ok::<_, DutyError>(Batch::Done)
     };
-    vec![Duty::new("metrics.upkeep", Duration::from_secs(5), upkeep)]
+    vec![
+        Duty::new("metrics.upkeep", FIVE_SECONDS, upkeep),
+        duty(app, "clock.keep", FIVE_SECONDS, |app| async move {
+            app.db.keep_time().await?;
+            Ok(Batch::Done)
+        }),
+    ]
 }
 
 fn duty<F>(
@@ -141,5 +147,11 @@ where
     F: Future<Output = Result<Batch, DutyError>> + Send + 'static,
 {
     let app = app.clone();
-    Duty::new(name, every, move || run(app.clone()))
+    Duty::new(name, every, move || {
+        let (db, work) = (app.db.clone(), run(app.clone()));
+        async move {
+            db.know_time().await?;
+            work.await
+        }
+    })
 }

@@ -5,11 +5,10 @@ use std::process::ExitCode;
 
 use super::{CliError, Output, database, verdict};
 use crate::audit::{self, AuditReport};
-use crate::infra::clock::Clock;
 
 pub(super) async fn run(output: Output) -> Result<ExitCode, CliError> {
-    let db = database()?;
-    let report = audit::audit(&db, Clock::system().now()).await?;
+    let (db, clock) = database().await?;
+    let report = audit::audit(&db, clock.now()).await?;
     db.close().await;
     output.show(&report, table)?;
     Ok(verdict(report.ok))

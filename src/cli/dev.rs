@@ -49,12 +49,11 @@ async fn private_stores(env: &mut Env) -> Result<Option<LocalStores>, CliError> 
 async fn serve(env: &Env) -> Result<ExitCode, CliError> {
     let config = Config::read(env)?;
     telemetry::init_log(config.http.log_format);
-    let clock = Clock::system();
-    let ids = Ids::random(clock.clone());
+    let ids = Ids::random(Clock::system());
     refuse_others(&config.database, ids.clone()).await?;
     Db::migrate(&config.database, ids.clone()).await?;
     let stop = StopSignals::listen()?;
-    let instance = run::start(config, Roles { api: true, workers: true, sandbox: true }, clock, ids).await?;
+    let instance = run::start(config, Roles { api: true, workers: true, sandbox: true }, ids).await?;
     let outcome = prepare_demo(&instance).await;
     if outcome.is_ok() {
         print(&welcome(&format!("http://{}", instance.addr)));

@@ -8,7 +8,6 @@ use clap::Args;
 use super::{CliError, Output, verdict};
 use crate::config::{Env, Strictness};
 use crate::doctor::{self, Report};
-use crate::infra::clock::Clock;
 
 #[derive(Debug, Args)]
 pub(super) struct DoctorArgs {
@@ -19,7 +18,7 @@ pub(super) struct DoctorArgs {
 
 pub(super) async fn run(args: DoctorArgs, output: Output) -> Result<ExitCode, CliError> {
     let env = Env::of_process(Strictness::Strict);
-    let report = doctor::examine(&env, &Clock::system(), args.instances).await;
+    let report = doctor::examine(&env, args.instances).await;
     output.show(&report, table)?;
     Ok(verdict(report.ok))
 }

@@ -5,6 +5,7 @@ use std::process::ExitCode;
 
 use clap::{Parser, Subcommand, ValueEnum};
 
+use crate::app::App;
 use crate::config::{Config, DatabaseConfig, Env, LogFormat, Strictness};
 use crate::http::{self, Reason};
 use crate::ids::{Ids, MerchantId};
@@ -130,22 +131,38 @@ pub fn fail(error: &dyn Error) -> ExitCode {
 async fn serve(roles: Roles, is_migrated: bool) -> Result<ExitCode, CliError> {
     let config = Config::read(&Env::of_process(Strictness::Strict))?;
     telemetry::init_log(config.http.log_format);
-    let clock = Clock::system();
-    let ids = Ids::random(clock.clone());
+    let ids = Ids::random(Clock::system());
     if is_migrated {
         Db::migrate(&config.database, ids.clone()).await?;
     }
     let stop = StopSignals::listen()?;
-    let instance = run::start(config, roles, clock, ids).await?;
+    let instance = run::start(config, roles, ids).await?;
     stop.received().await;
     instance.stop().await;
     Ok(ExitCode::SUCCESS)
 }
 
-/// The database alone, for commands that need no more.
-fn database() -> Result<Db, CliError> {
+/// The database alone, for commands that need no more, and the clock that goes by it.
+async fn database() -> Result<(Db, Clock), CliError> {
     let config = DatabaseConfig::read(&Env::of_process(Strictness::Strict))?;
-    Ok(Db::new(&config, Ids::random(Clock::system()))?)
+    let clock = Clock::system();
+    let db = Db::new(&config, Ids::random(clock.clone()))?;
+    db.know_time().await?;
+    Ok((db, clock))
+}
+
+/// The service's insides, for commands that ask its routes from here.
+fn insides(config: Config, roles: Roles) -> Result<App, CliError> {
+    let public_url = config.http.public_url.clone().unwrap_or_else(|| format!("http://{}", config.http.bind));
+    let (app, _gateway) = run::assemble(config, roles, Ids::random(Clock::system()), &public_url)?;
+    Ok(app)
+}
+
+/// The same for commands that do its work from here.
+async fn worker(config: Config, roles: Roles) -> Result<App, CliError> {
+    let app = insides(config, roles)?;
+    app.db.know_time().await?;
+    Ok(app)
 }
 
 async fn migrate() -> Result<ExitCode, CliError> {

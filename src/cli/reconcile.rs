@@ -14,17 +14,15 @@ use time::Date;
 use tokio::fs::File;
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 
-use super::{CliError, Output, reason, verdict};
+use super::{CliError, Output, reason, verdict, worker};
 use crate::admin_log::Entry;
 use crate::app::App;
 use crate::channels::bills::Format;
 use crate::config::{Config, Env, Role, Strictness};
-use crate::ids::Ids;
-use crate::infra::clock::Clock;
 use crate::infra::duty::Batch;
 use crate::reconciliation::model::{DayStatus, Reconciliation};
 use crate::reconciliation::{self, NewReconciliation, NewUpload, Report};
-use crate::run::{self, Roles};
+use crate::run::Roles;
 
 /// How often a day that somebody else is at is looked at.
 const LOOK_EVERY: Duration = Duration::from_millis(200);
@@ -76,8 +74,7 @@ fn format(text: &str) -> Result<Format, String> {
 
 pub(super) async fn run(args: ReconcileArgs, output: Output) -> Result<ExitCode, CliError> {
     let config = Config::read(&Env::of_process(Strictness::Strict))?;
-    let (clock, public_url) = (Clock::system(), format!("http://{}", config.http.bind));
-    let (app, _gateway) = run::assemble(config, args.roles, clock.clone(), Ids::random(clock), &public_url)?;
+    let app = worker(config, args.roles).await?;
     let begun = begin(&app, &args).await?;
     let run = follow(&app, begun).await?;
     if let Some(path) = &args.csv {

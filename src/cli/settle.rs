@@ -9,14 +9,13 @@ use clap::Args;
 use indicatif::{ProgressBar, ProgressStyle};
 use serde::Serialize;
 
-use super::{CliError, Output, merchant_id, reason, verdict};
+use super::{CliError, Output, merchant_id, reason, verdict, worker};
 use crate::admin_log::Entry;
 use crate::app::App;
 use crate::config::{Config, Env, Role, Strictness};
-use crate::ids::{Ids, MerchantId};
-use crate::infra::clock::Clock;
+use crate::ids::MerchantId;
 use crate::infra::duty::Batch;
-use crate::run::{self, Roles};
+use crate::run::Roles;
 use crate::settlement::{self, Begun, MAX_DAYS, NewRun, RunStatus, SettlementRun};
 
 /// How often a run that somebody else is at is looked at.
@@ -41,9 +40,8 @@ pub(super) struct SettleArgs {
 
 pub(super) async fn run(args: SettleArgs, output: Output) -> Result<ExitCode, CliError> {
     let config = Config::read(&Env::of_process(Strictness::Strict))?;
-    let (clock, public_url) = (Clock::system(), format!("http://{}", config.http.bind));
     let roles = Roles { api: false, workers: true, sandbox: false };
-    let (app, _gateway) = run::assemble(config, roles, clock.clone(), Ids::random(clock), &public_url)?;
+    let app = worker(config, roles).await?;
     let SettleArgs { older_than_days, merchant_id, dry_run, reason } = args;
     let new = NewRun { merchant_id, older_than_days };
     let entry = reason.filter(|_| !dry_run).map(|reason| Entry {

@@ -9,15 +9,13 @@ use clap::Args;
 use indicatif::{ProgressBar, ProgressStyle};
 use serde::Serialize;
 
-use super::{CliError, Output, reason, verdict};
+use super::{CliError, Output, reason, verdict, worker};
 use crate::admin_log::Entry;
 use crate::app::App;
 use crate::compensation::{Lane, LaneStand};
 use crate::config::{Config, Env, Role, Strictness};
-use crate::ids::Ids;
-use crate::infra::clock::Clock;
 use crate::operations::{self, LeftAlone, Swept};
-use crate::run::{self, Roles};
+use crate::run::Roles;
 
 /// How often it is looked how far the workers are.
 const LOOK_EVERY: Duration = Duration::from_millis(500);
@@ -51,9 +49,8 @@ struct Outcome {
 
 pub(super) async fn run(args: SweepArgs, output: Output) -> Result<ExitCode, CliError> {
     let config = Config::read(&Env::of_process(Strictness::Strict))?;
-    let (clock, public_url) = (Clock::system(), format!("http://{}", config.http.bind));
     let roles = Roles { api: false, workers: true, sandbox: false };
-    let (app, _gateway) = run::assemble(config, roles, clock.clone(), Ids::random(clock), &public_url)?;
+    let app = worker(config, roles).await?;
     let SweepArgs { dry_run, no_wait, patience, reason } = args;
     let Swept { left_alone, written, .. } = match reason.filter(|_| !dry_run) {
         None => operations::look_for_left_alone(&app).await?,

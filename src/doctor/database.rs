@@ -3,20 +3,17 @@
 use std::time::Duration;
 
 use secrecy::ExposeSecret;
-use time::OffsetDateTime;
 
 use super::model::Finding;
 use super::settings::Settings;
 use super::store::{Facts, Probe};
 use crate::config::{DatabaseConfig, LEAST_POOL};
-use crate::infra::clock::Clock;
+use crate::infra::clock::MOST_SKEW;
 
 /// Longest wait for all of it.
 const PATIENCE: Duration = Duration::from_secs(10);
 /// The oldest PostgreSQL that will do.
 const OLDEST: i32 = 150_000;
-/// Most seconds between our clock and the database's: signatures of callbacks allow for five minutes.
-const MOST_SKEW: time::Duration = time::Duration::seconds(2);
 
 /// Every check that needs a connection.
 const NEEDING_IT: [&str; 6] = [
@@ -28,11 +25,11 @@ const NEEDING_IT: [&str; 6] = [
     "database.clock",
 ];
 
-pub(super) async fn examine(settings: &Settings, clock: &Clock, instances: u32) -> Vec<Finding> {
+pub(super) async fn examine(settings: &Settings, instances: u32) -> Vec<Finding> {
     let Some(config) = settings.with("DATABASE_URL") else {
         return unreachable(Finding::unknown("database.reachable", "DATABASE_URL is wrong"));
     };
-    let looked = tokio::time::timeout(PATIENCE, look(&config.database, clock)).await;
+    let looked = tokio::time::timeout(PATIENCE, look(&config.database)).await;
     let (facts, skew) = match looked {
         Ok(Ok(looked)) => looked,
         Ok(Err(error)) => return unreachable(not_reached(&error.to_string())),
@@ -50,16 +47,12 @@ pub(super) async fn examine(settings: &Settings, clock: &Clock, instances: u32) 
     ]
 }
 
-async fn look(config: &DatabaseConfig, clock: &Clock) -> Result<(Facts, time::Duration), sqlx::Error> {
+async fn look(config: &DatabaseConfig) -> Result<(Facts, time::Duration), sqlx::Error> {
     let mut probe = Probe::connect(config.url.expose_secret()).await?;
     let facts = probe.facts().await?;
-    let before = clock.now();
-    let there: OffsetDateTime = probe.now().await?;
-    let after = clock.now();
-    // Half of the way there and back.
-    let skew: time::Duration = there - (before + (after - before) / 2);
+    let skew = probe.skew().await?.abs();
     probe.close().await;
-    Ok((facts, skew.abs()))
+    Ok((facts, skew))
 }
 
 fn not_reached(error: &str) -> Finding {
@@ -185,7 +178,10 @@ fn connections(facts: &Facts, needed: i64, instances: u32) -> Finding {
 
 fn in_step(skew: time::Duration) -> Finding {
     let check = "database.clock";
-    let found = format!("{} ms apart", skew.whole_milliseconds());
+    let found = format!(
+        "this machine's and the database's, by which the service goes, are {} ms apart",
+        skew.whole_milliseconds()
+    );
     if skew <= MOST_SKEW {
         return Finding::fine(check, found);
     }

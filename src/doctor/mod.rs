@@ -10,12 +10,11 @@ mod store;
 pub use model::{Finding, Health, Report};
 
 use crate::config::Env;
-use crate::infra::clock::Clock;
 
 /// Looks at everything that the service will need, as this environment describes it.
-pub async fn examine(env: &Env, clock: &Clock, instances: u32) -> Report {
+pub async fn examine(env: &Env, instances: u32) -> Report {
     let (config, mut findings) = settings::examine(env);
-    findings.extend(database::examine(&config, clock, instances).await);
+    findings.extend(database::examine(&config, instances).await);
     findings.extend(redis_server::examine(&config).await);
     findings.extend(network::examine(&config).await);
     Report::of(findings)

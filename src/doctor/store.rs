@@ -1,7 +1,9 @@
 //! What PostgreSQL says of itself. Asked over a connection of our own, as the role of the URL.
 
 use sqlx::{Connection, PgConnection, Row};
-use time::OffsetDateTime;
+
+use crate::infra::clock::Clock;
+use crate::infra::db;
 
 /// What is known of a database.
 #[derive(Clone, Debug, Default)]
@@ -36,12 +38,12 @@ impl Probe {
         let _ = self.0.close().await;
     }
 
-    /// The database's clock.
-    pub(super) async fn now(&mut self) -> Result<OffsetDateTime, sqlx::Error> {
-        sqlx::query_scalar("SELECT clock_timestamp()").fetch_one(&mut self.0).await
+    /// How far the machine's clock is ahead of the database's.
+    pub(super) async fn skew(&mut self) -> Result<time::Duration, sqlx::Error> {
+        db::follow(&Clock::system(), &mut self.0).await
     }
 
-    /// Everything but the clock. Not checked at compile time: it must also run on a database without our schema.
+    /// Everything but the clocks. Not checked at compile time: it must also run on a database without our schema.
     pub(super) async fn facts(&mut self) -> Result<Facts, sqlx::Error> {
         let row = sqlx::query(
             "SELECT current_user::text AS user_name, current_database()::text AS database_name,
@@ -90,16 +92,13 @@ impl Probe {
     }
 
     async fn migrations(&mut self, facts: &mut Facts) -> Result<(), sqlx::Error> {
-        let is_there: bool = sqlx::query_scalar("SELECT to_regclass('public._sqlx_migrations') IS NOT NULL")
-            .fetch_one(&mut self.0)
-            .await?;
-        let applied: Vec<i64> = if is_there {
-            sqlx::query_scalar("SELECT version FROM _sqlx_migrations WHERE success")
-                .fetch_all(&mut self.0)
-                .await?
-        } else {
-            Vec::new()
-        };
+        let statement = "SELECT to_regclass('public._sqlx_migrations') IS NOT NULL";
+        let is_there: bool = sqlx::query_scalar(statement).fetch_one(&mut self.0).await?;
+        let mut applied: Vec<i64> = Vec::new();
+        if is_there {
+            let statement = "SELECT version FROM _sqlx_migrations WHERE success";
+            applied = sqlx::query_scalar(statement).fetch_all(&mut self.0).await?;
+        }
         let ours = sqlx::migrate!();
         let missing = ours.iter().filter(|migration| !applied.contains(&migration.version));
         facts.missing_migrations =

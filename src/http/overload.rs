@@ -13,7 +13,7 @@
 use std::sync::Arc;
 
 use axum::body::HttpBody;
-use axum::extract::Request;
+use axum::extract::{Request, State};
 use axum::http::request::Parts;
 use axum::http::{Method, Uri, header};
 use axum::middleware::Next;
@@ -163,10 +163,14 @@ fn is_of_a_page(request: &Request) -> bool {
     request.uri().path().starts_with("/pay/") && request.headers().contains_key(header::ORIGIN)
 }
 
-/// Answers who found no place. Where there is one, what outlives a client that hung up keeps it.
-pub(super) async fn admit(request: Request, next: Next) -> Response {
+/// Answers who found no place, and everybody before the time is known. Where there is a place, what outlives a client that
+/// hung up keeps it.
+pub(super) async fn admit(State(edge): State<Edge>, request: Request, next: Next) -> Response {
     if let Some(no_place) = request.extensions().get::<NoPlace>() {
         return no_place.0.none_left().into_response();
+    }
+    if let Err(away) = edge.app.db.know_time().await {
+        return Problem::from(away).into_response();
     }
     match request.extensions().get::<Arc<Place>>().cloned() {
         Some(place) => tasks::holding(place, next.run(request)).await,

@@ -117,7 +117,7 @@ pub(super) fn routes() -> OpenApiRouter<Edge> {
 fn browser_routes_for(edge: &Edge) -> OpenApiRouter<Edge> {
     let (routes, document) = browser_routes().split_for_parts();
     let routes = routes.method_not_allowed_fallback(method_not_allowed);
-    let routes = routes.layer(from_fn(overload::admit));
+    let routes = routes.layer(from_fn_with_state(edge.clone(), overload::admit));
     let routes = routes.layer(cors(&edge.app.config.http.cors_origins));
     OpenApiRouter::with_openapi(document).merge(OpenApiRouter::from(routes))
 }
@@ -132,7 +132,7 @@ pub fn router(edge: Edge, sandbox: Option<OpenApiRouter>, with_api: bool) -> Rou
     let mut all = OpenApiRouter::with_openapi(openapi::base()).merge(health_routes());
     if with_api {
         all = all.merge(browser_routes_for(&edge));
-        all = all.merge(other_routes().layer(from_fn(overload::admit)));
+        all = all.merge(other_routes().layer(from_fn_with_state(edge.clone(), overload::admit)));
     }
     let mut all = all.with_state(edge.clone());
     if let Some(sandbox) = sandbox {

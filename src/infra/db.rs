@@ -22,10 +22,12 @@ use crate::config::DatabaseConfig;
 use crate::ids::Ids;
 use crate::infra::gather::Gatherer;
 
+mod clock;
 pub mod copy;
 mod page;
 mod role;
 mod tx;
+pub use clock::follow;
 pub use page::{StatePage, in_state};
 use role::RunAs;
 pub use tx::Tx;
@@ -215,12 +217,19 @@ impl Db {
             ("jit", "off"),
         ]);
         let suspicion = Suspicion::default();
-        let suspected = suspicion.clone();
+        let (suspected, clock) = (suspicion.clone(), ids.clock().clone());
         let pool = PgPoolOptions::new()
             .max_connections(config.pool_size)
             .min_connections(0)
             .acquire_timeout(config.acquire_deadline)
-            .after_connect(move |conn, _| Box::pin(run_as.take_role(conn)))
+            .after_connect(move |conn, _| {
+                let clock = clock.clone();
+                Box::pin(async move {
+                    run_as.take_role(conn).await?;
+                    clock::tell(clock::follow(&clock, conn).await?);
+                    Ok(())
+                })
+            })
             // sqlx's own test before each use costs a round trip, 18 % of the throughput: only a connection
             // that has rested is tested, and one that died under load shows as an error that is tried again.
             .test_before_acquire(false)

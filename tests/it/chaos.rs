@@ -17,7 +17,6 @@ use tokio::sync::Mutex;
 
 mod callbacks;
 mod client;
-mod clocks;
 mod faults;
 mod heard;
 mod instances;
@@ -29,6 +28,7 @@ mod operators;
 mod proxy;
 mod redis_side;
 mod rest;
+mod right_time;
 mod rivals;
 mod seeded;
 mod there;

@@ -18,6 +18,7 @@ mod audit;
 mod bad_input;
 mod cashier;
 mod chaos;
+mod clocks;
 mod commands;
 mod compensation;
 mod contract;

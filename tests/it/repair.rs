@@ -90,8 +90,7 @@ async fn many_looks_at_what_a_silent_channel_has_ask_it_a_few_things_and_delay_n
     let silent = Silent::beside(sandbox.clone(), Duration::from_millis(3_000));
     let channels = Channels::new(vec![sandbox, Arc::new(silent.clone())]);
     let (config, ids_of) = (service.config.clone(), service.ids.clone());
-    let both =
-        App::new(config, app.clock.clone(), ids_of, service.db.clone(), channels).expect("an instance");
+    let both = App::new(config, ids_of, service.db.clone(), channels).expect("an instance");
     let demo = "demo".parse().expect("an id");
     let look = async |id: &str| pay::find_and_repair(&both, &demo, id).await.expect("a look").status;
 

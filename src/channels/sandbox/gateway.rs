@@ -61,8 +61,8 @@ impl Gateway {
     ///
     /// # Errors
     /// See [`SetupError`].
-    pub fn new(db: Db, clock: Clock, ids: Ids, settings: GatewaySettings) -> Result<Self, SetupError> {
-        let keys = Keys::new(&[settings.secret])?;
+    pub fn new(db: Db, ids: Ids, settings: GatewaySettings) -> Result<Self, SetupError> {
+        let (keys, clock) = (Keys::new(&[settings.secret])?, ids.clock().clone());
         let public_url = settings.public_url.trim_end_matches('/').to_owned();
         let http = http_client::builder().timeout(WEBHOOK_DEADLINE).build()?;
         Ok(Self(Arc::new(Inner { db, clock, ids, keys, public_url, http, wake: Arc::default() })))
@@ -78,6 +78,11 @@ impl Gateway {
     #[must_use]
     pub fn cashier_url(&self, pay_order_id: &PayOrderId) -> String {
         format!("{}/sandbox/cashier/{pay_order_id}", self.0.public_url)
+    }
+
+    /// To be called before anything is judged by the time.
+    pub(super) async fn know_time(&self) -> Result<(), GatewayError> {
+        Ok(self.0.db.know_time().await?)
     }
 
     pub(super) fn now(&self) -> OffsetDateTime {

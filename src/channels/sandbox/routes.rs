@@ -89,6 +89,7 @@ async fn carry_out<C: Call>(
     headers: HeaderMap,
     RawBody(body): RawBody,
 ) -> Result<Json<Outcome<C::Answer>>, Problem> {
+    gateway.know_time().await?;
     let signed = gateway.keys().verify(&headers, &body, gateway.now());
     signed.map_err(|error| Problem::unauthenticated(&error.to_string()))?;
 

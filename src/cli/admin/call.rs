@@ -9,13 +9,12 @@ use serde_json::{Map, Value};
 
 use super::description::{Kind, Place};
 use super::{Given, Options};
-use crate::cli::CliError;
+use crate::cli::{CliError, insides};
 use crate::config::{AdminToken, Config, Env, Role, Strictness};
 use crate::http::{self, Answer};
 use crate::ids::Ids;
 use crate::infra::clock::Clock;
 use crate::infra::http_client;
-use crate::run;
 
 /// Longest wait for an instance: it gives up its own work after as long.
 const PATIENCE: Duration = Duration::from_secs(30);
@@ -56,13 +55,10 @@ fn patience(given: &Given) -> Duration {
 /// Who can read the service's secrets is an operator: the request goes to the same router, under that name.
 async fn call_within(options: &Options, given: &Given) -> Result<Answer, CliError> {
     let mut config = Config::read(&Env::of_process(Strictness::Strict))?;
-    let clock = Clock::system();
-    let ids = Ids::random(clock.clone());
-    let token = ids.secret();
+    let token = Ids::random(Clock::system()).secret();
     let own = AdminToken { role: Role::Operator, name: options.actor(), token: token.clone().into() };
     config.admin.tokens = vec![own];
-    let public_url = config.http.public_url.clone().unwrap_or_else(|| format!("http://{}", config.http.bind));
-    let (app, _gateway) = run::assemble(config, options.roles, clock, ids, &public_url)?;
+    let app = insides(config, options.roles)?;
     let target = target("http://within", given)?;
     let path = target.query().map_or(target.path().to_owned(), |query| format!("{}?{query}", target.path()));
     let answer = http::answer_within(&app, given.deed.method, &path, &token, body(given)?).await;

@@ -2,23 +2,17 @@
 //! over wires that break, and may work besides, one only works.
 
 use std::sync::Arc;
-use std::time::Duration;
 
 use futures_util::future::join_all;
 
-use super::clocks::{WallClock, clear_after};
-use super::faults::MOST_OFF_SECS;
-use super::life::LONGEST_LIFE_SECS;
 use super::proxy::{Met, Proxy};
+use crate::support::clocks::{WallClock, clear_after};
 use crate::support::service::{Service, Shop};
 
 /// Those that answer merchants. Behind them is one that only works, so that somebody does whatever the others come back as.
 const ANSWERING: usize = 3;
 const INSTANCES: usize = ANSWERING + 1;
 const FIRST_PORT: u16 = 8080;
-/// Time that passes after a storm: more than any clock was ahead and any order lives, so that all show a time that none
-/// has shown yet, and an order whose only callback was lost runs out, which is when the channel is asked about it.
-const PASSES: Duration = Duration::from_secs(MOST_OFF_SECS as u64 + LONGEST_LIFE_SECS + 5 * 60);
 
 /// The instances of a shop, and the wires to their stores.
 pub struct Instances {
@@ -26,8 +20,6 @@ pub struct Instances {
     each: Vec<Instance>,
     database_url: String,
     redis_url: String,
-    /// Seconds that have passed for everybody, beyond those of the machine.
-    passed_secs: i64,
 }
 
 struct Instance {
@@ -61,7 +53,7 @@ impl Instances {
             let clock = WallClock::new().await;
             each.push(Instance { service: None, clock, is_off: false, wire, works: true });
         }
-        let mut instances = Self { shop: shop.clone(), each, database_url, redis_url, passed_secs: 0 };
+        let mut instances = Self { shop: shop.clone(), each, database_url, redis_url };
         let all: Vec<_> = (0..instances.len()).collect();
         instances.serve_again(&all).await;
         instances
@@ -84,6 +76,10 @@ impl Instances {
     /// Those behind which somebody lives.
     pub fn wires_to_the_living(&self) -> Vec<&Proxy> {
         self.each.iter().filter(|one| one.service.is_some()).filter_map(|one| one.wire.as_ref()).collect()
+    }
+
+    pub fn living(&self) -> impl Iterator<Item = &Service> {
+        self.each.iter().filter_map(|one| one.service.as_ref())
     }
 
     /// What there was on all of them.
@@ -144,30 +140,15 @@ impl Instances {
         service
     }
 
-    /// Whether the clock of another one that answers is right: a channel listens to nobody whose clock is far off, so
-    /// somebody must keep the time for merchants to hear an answer at all.
-    pub fn may_be_off(&self, index: usize) -> bool {
-        self.those_that_answer().into_iter().any(|other| other != index && !self.is_off(other))
-    }
-
     pub fn is_off(&self, index: usize) -> bool {
         self.each[index].is_off
     }
 
-    /// Sets its clock so many seconds ahead of the right time, while it runs or before it does.
+    /// Sets its machine's clock so many seconds ahead of the right time, while it runs or before it does.
     pub fn set_clock(&mut self, index: usize, ahead_secs: i64) {
         let one = &mut self.each[index];
-        one.clock.set(self.passed_secs + ahead_secs);
+        one.clock.set(ahead_secs);
         one.is_off = ahead_secs != 0;
-    }
-
-    /// Every clock is right again, at a time that none has shown yet: all that was put off is due.
-    pub fn let_time_pass(&mut self) {
-        self.passed_secs += i64::try_from(PASSES.as_secs()).expect("short");
-        self.shop.app.clock.advance(PASSES);
-        for index in 0..self.len() {
-            self.set_clock(index, 0);
-        }
     }
 }
 

@@ -8,7 +8,7 @@ use sqlx::{AssertSqlSafe, PgConnection};
 pub const SHELF: [(&str, i64); 2] = [("RARE", 40), ("TEA", 1_000_000)];
 
 /// The word that each line of a look begins with, and the rest of its query.
-pub const LOOKS: [(&str, &str); 5] = [
+pub const LOOKS: [(&str, &str); 6] = [
     (
         "task",
         "action || ' ' || subject || ' is dead' || coalesce(': ' || last_error, '')
@@ -31,6 +31,17 @@ pub const LOOKS: [(&str, &str); 5] = [
            AND NOT (kind IN ('STRAY_MONEY', 'AMOUNT_MISMATCH')
                     AND EXISTS (SELECT FROM stray_payments AS stray JOIN refunds USING (stray_id)
                                 WHERE stray_id = subject AND stray.status = 'HELD' AND refunds.status = 'FAILED'))",
+    ),
+    // By the right clock, whatever those of the instances showed; how well they know it the wires say.
+    (
+        "life",
+        "order_no || ' from ' || coalesce(made_at::text, 'never') || ' to ' || coalesce(closed_at::text, 'now') || ', by us '
+         || created_at || ' to ' || expires_at || coalesce(' ' || close_reason, '')
+         FROM orders LEFT JOIN world.lives USING (order_no)
+         WHERE made_at IS NULL
+            OR (closed_at IS NULL) = (coalesce(close_reason, '-') = 'TIMEOUT')
+            OR created_at NOT BETWEEN made_at - interval '30 s' AND made_at + interval '3 s'
+            OR closed_at < expires_at - interval '3 s'",
     ),
     // Nowhere in our books, be it told of or not: whose order ran out, of those the channel was asked.
     (

@@ -5,9 +5,10 @@ use serde_json::json;
 use sqlx::{Connection, Executor, PgConnection};
 
 use super::rest::{self, SHELF};
-use crate::support::TestApp;
+use super::right_time;
 use crate::support::metering::hold;
 use crate::support::unfinished;
+use crate::support::{TestApp, seconds};
 
 /// What is made wrong, and a piece of each line that then tells of it.
 const SEEDS: &[(&str, &[&str])] = &[
@@ -51,6 +52,13 @@ const SEEDS: &[(&str, &[&str])] = &[
          WHERE transaction_id = (SELECT transaction_id FROM stray_payments WHERE status = 'HELD')",
         &["1990 went back there and 0 here"],
     ),
+    // ---- lives ----
+    ("UPDATE world.lives SET made_at = made_at + interval '1 h' WHERE order_no = 'A'", &["life A from"]),
+    ("UPDATE world.lives SET made_at = made_at - interval '1 h' WHERE order_no = 'A'", &["life A from"]),
+    ("UPDATE world.lives SET closed_at = now() + interval '1 h' WHERE order_no = 'A'", &["life A from"]),
+    ("UPDATE world.lives SET closed_at = made_at - interval '1 min' WHERE order_no = 'RAN-OUT'", &["life RAN-OUT from"]),
+    ("UPDATE world.lives SET closed_at = NULL WHERE order_no = 'RAN-OUT'", &["life RAN-OUT from"]),
+    ("DELETE FROM world.lives WHERE order_no = 'A'", &["life A from never"]),
     // ---- refunds ----
     (
         "UPDATE sandbox.refunds SET refund_id = 'invented' WHERE amount = 500",
@@ -100,7 +108,8 @@ const SEEDS: &[(&str, &[&str])] = &[
 ];
 
 /// An order of two that is paid and partly given back; stray money that went back, some of a wrong amount among it, and
-/// some that the channel keeps; a withdrawal that went out and one that did not; and work that cost more than was there.
+/// some that the channel keeps; a withdrawal that went out and one that did not; work that cost more than was there; and an
+/// order that ran out.
 async fn books() -> TestApp {
     let app = TestApp::start().await;
     for (sku, stock) in SHELF {
@@ -129,6 +138,11 @@ async fn books() -> TestApp {
     app.tokens("3").await;
     let made = app.post("/usage/holds", hold("H", "u1", 10)).await.expect(201);
     app.confirm(made.text_of("hold_id"), Some(200)).await.expect(200);
+    app.order_with(
+        json!({"order_no": "RAN-OUT", "user_id": "u1", "currency": "CNY", "items": items, "expires_in": 1}),
+    )
+    .await;
+    app.clock.advance(seconds(2));
     app.run_until_idle().await;
     app
 }
@@ -212,6 +226,7 @@ fn assert_all_told(looks: &[(&str, &str)], told: &[String]) {
 #[tokio::test]
 async fn whatever_is_wrong_in_the_books_is_seen() {
     let app = books().await;
+    right_time::keep(&app.database_url).await;
     let mut conn = app.direct_connection().await;
     let look = async |conn: &mut PgConnection| {
         let mut found = TestApp::differences_of_books(&mut *conn).await;

@@ -16,14 +16,14 @@ use super::judge::judge;
 use super::life::Seller;
 use super::redis_side::RedisSide;
 use super::rest::{SHELF, unrest};
-use super::there;
 use super::told::{Kind, Thing, differences};
+use super::{right_time, there};
 use crate::support::service::Shop;
 use crate::support::statements::assert_explained;
 use crate::support::{Chance, TestOptions, stores};
 
 const SELLERS: usize = 8;
-/// Everything that was put off for an hour is due in the same moment, a crowd of orders that ran out among it.
+/// Everything that was put off for half an hour is due in the same moment, a crowd of orders that ran out among it.
 const PATIENCE: Duration = Duration::from_secs(90);
 /// Answers that are asked for once more in the calm, and things that are looked at through the door. The books are asked
 /// for all.
@@ -48,6 +48,7 @@ impl World {
     pub async fn open(redis: RedisSide, turns: Turns) -> Self {
         let (mut chance, since) = (Chance::new(), Instant::now());
         let postgres = stores::private_postgres().await;
+        right_time::keep(&postgres.socket_url()).await;
         let options = TestOptions {
             database_url: Some(postgres.url()),
             redis_url: Some(redis.url()),
@@ -93,7 +94,7 @@ impl World {
 
     /// Time passes, and everything comes to its end by what lives; then all is as it must be at rest.
     async fn come_to_rest(&mut self) {
-        self.faults.instances.let_time_pass();
+        right_time::pass(&self.shop.app, &self.faults.instances).await;
         self.endpoint.is_well(true);
         // A channel that met dead services and clocks that were off takes its time; here it repeats itself at once.
         self.shop

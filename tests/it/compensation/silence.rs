@@ -20,7 +20,7 @@ fn with_silent(app: &TestApp) -> (App, Silent) {
     let silent = Silent::beside(sandbox.clone(), Duration::from_millis(2_500));
     let channels = Channels::new(vec![sandbox, Arc::new(silent.clone())]);
     let (config, ids) = (service.config.clone(), service.ids.clone());
-    let both = App::new(config, app.clock.clone(), ids, service.db.clone(), channels).expect("an instance");
+    let both = App::new(config, ids, service.db.clone(), channels).expect("an instance");
     (both, silent)
 }
 

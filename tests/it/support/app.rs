@@ -121,7 +121,7 @@ impl TestApp {
         let config = Config::read(&env).expect("a right configuration");
         let ids = Ids::random(options.clock.clone());
         let roles = Roles { api: true, workers: true, sandbox: true };
-        let instance = run::open(config, roles, options.clock.clone(), ids).await.expect("an instance");
+        let instance = run::open(config, roles, ids).await.expect("an instance");
         if options.workers {
             instance.begin_duties(roles);
         }
@@ -420,7 +420,11 @@ pub async fn until_waiting(app: &TestApp, sessions: i64) {
 /// the process's, so other stories count too: compare before and after, and expect "at least".
 pub async fn metric(app: &TestApp, name: &str, labels: &[(&str, &str)]) -> f64 {
     let response = app.http.get(format!("{}/metrics", app.url)).send().await.expect("an answer");
-    let text = response.text().await.expect("text");
+    metric_of(&response.text().await.expect("text"), name, labels)
+}
+
+/// The same in a text that another process gave.
+pub fn metric_of(text: &str, name: &str, labels: &[(&str, &str)]) -> f64 {
     let is_it = |line: &&str| {
         let has = |(label, value): &(&str, &str)| line.contains(&format!("{label}=\"{value}\""));
         line.split(['{', ' ']).next() == Some(name) && labels.iter().all(has)

@@ -5,6 +5,7 @@ pub mod authority;
 pub mod books;
 pub mod browser;
 pub mod chance;
+pub mod clocks;
 pub mod cluster;
 pub mod crash;
 pub mod double_grant;

@@ -11,8 +11,9 @@ use time::format_description::well_known::Rfc2822;
 use time::{Duration, OffsetDateTime};
 use tokio::process::Command;
 
-use crate::support::service::{Service, Shop};
-use crate::support::stores::fresh_name;
+use super::app::metric_of;
+use super::service::{Service, Shop};
+use super::stores::fresh_name;
 
 /// The wall clock of one instance.
 pub struct WallClock {
@@ -65,6 +66,14 @@ impl Drop for WallClock {
     fn drop(&mut self) {
         fs::remove_file(&self.file).ok();
     }
+}
+
+/// Whether an instance has found its machine's clock so many seconds ahead of the database's, or nearly.
+pub async fn knows_to_be_ahead(service: &Service, secs: i64) -> bool {
+    let Ok(asked) = service.http.get(format!("{}/metrics", service.url)).send().await else { return false };
+    let Ok(text) = asked.text().await else { return false };
+    let ahead = metric_of(&text, "payonce_clock_ahead_seconds", &[]);
+    (Duration::seconds_f64(ahead) - Duration::seconds(secs)).abs() < Duration::seconds(10)
 }
 
 /// The one for processes of many threads, in the folder of this kind of machine.
