@@ -9,7 +9,7 @@ use time::format_description::well_known::Rfc3339;
 use time::{Duration, OffsetDateTime};
 use tokio::time::sleep;
 
-use crate::support::app::metric_of;
+use crate::support::app::metric_at;
 use crate::support::clocks::{WallClock, clear_after, knows_to_be_ahead};
 use crate::support::service::{Service, Shop};
 use crate::support::{SANDBOX_SECRET, TestOptions, stores};
@@ -97,9 +97,8 @@ async fn machines_whose_clocks_are_an_hour_off_and_jump_go_by_the_databases() {
 
 /// How often an instance's duty went well; never where nobody answers.
 async fn duty_runs(shop: &Shop, addr: SocketAddr, duty: &str) -> f64 {
-    let Ok(asked) = shop.app.http.get(format!("http://{addr}/metrics")).send().await else { return 0.0 };
-    let labels = [("duty", duty), ("outcome", "ok")];
-    metric_of(&asked.text().await.unwrap_or_default(), "payonce_duty_runs_total", &labels)
+    let (url, labels) = (format!("http://{addr}"), [("duty", duty), ("outcome", "ok")]);
+    metric_at(&shop.app.http, &url, "payonce_duty_runs_total", &labels).await.unwrap_or_default()
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]

@@ -10,7 +10,6 @@ use tracing::Instrument;
 
 use crate::channels::Refusal;
 use crate::ids::{Ids, PayOrderId, base32};
-use crate::infra::clock::Clock;
 use crate::infra::db::{Conn, Db, DbError, MaybeTransient, Tx};
 use crate::infra::http_client;
 
@@ -48,7 +47,6 @@ pub struct Gateway(Arc<Inner>);
 #[derive(Debug)]
 struct Inner {
     db: Db,
-    clock: Clock,
     ids: Ids,
     keys: Keys,
     public_url: String,
@@ -62,10 +60,10 @@ impl Gateway {
     /// # Errors
     /// See [`SetupError`].
     pub fn new(db: Db, ids: Ids, settings: GatewaySettings) -> Result<Self, SetupError> {
-        let (keys, clock) = (Keys::new(&[settings.secret])?, ids.clock().clone());
+        let keys = Keys::new(&[settings.secret])?;
         let public_url = settings.public_url.trim_end_matches('/').to_owned();
         let http = http_client::builder().timeout(WEBHOOK_DEADLINE).build()?;
-        Ok(Self(Arc::new(Inner { db, clock, ids, keys, public_url, http, wake: Arc::default() })))
+        Ok(Self(Arc::new(Inner { db, ids, keys, public_url, http, wake: Arc::default() })))
     }
 
     /// Notified after the commit of anything that [`Gateway::deliver_due`] should send at once.
@@ -86,7 +84,7 @@ impl Gateway {
     }
 
     pub(super) fn now(&self) -> OffsetDateTime {
-        self.0.clock.now()
+        self.0.ids.clock().now()
     }
 
     pub(super) fn db(&self) -> &Db {

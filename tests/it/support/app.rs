@@ -419,16 +419,21 @@ pub async fn until_waiting(app: &TestApp, sessions: i64) {
 /// A figure of `/metrics`, of the series with all these labels; nothing counted yet is zero. The figures are
 /// the process's, so other stories count too: compare before and after, and expect "at least".
 pub async fn metric(app: &TestApp, name: &str, labels: &[(&str, &str)]) -> f64 {
-    let response = app.http.get(format!("{}/metrics", app.url)).send().await.expect("an answer");
-    metric_of(&response.text().await.expect("text"), name, labels)
+    metric_at(&app.http, &app.url, name, labels).await.expect("an answer")
 }
 
-/// The same in a text that another process gave.
-pub fn metric_of(text: &str, name: &str, labels: &[(&str, &str)]) -> f64 {
+/// The same of whichever process answers there.
+pub async fn metric_at(
+    http: &reqwest::Client,
+    url: &str,
+    name: &str,
+    labels: &[(&str, &str)],
+) -> reqwest::Result<f64> {
+    let text = http.get(format!("{url}/metrics")).send().await?.text().await?;
     let is_it = |line: &&str| {
         let has = |(label, value): &(&str, &str)| line.contains(&format!("{label}=\"{value}\""));
         line.split(['{', ' ']).next() == Some(name) && labels.iter().all(has)
     };
     let value = |line: &str| line.rsplit(' ').next().and_then(|value| value.parse::<f64>().ok());
-    text.lines().filter(is_it).filter_map(value).sum()
+    Ok(text.lines().filter(is_it).filter_map(value).sum())
 }

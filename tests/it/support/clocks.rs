@@ -11,7 +11,7 @@ use time::format_description::well_known::Rfc2822;
 use time::{Duration, OffsetDateTime};
 use tokio::process::Command;
 
-use super::app::metric_of;
+use super::app::metric_at;
 use super::service::{Service, Shop};
 use super::stores::fresh_name;
 
@@ -70,10 +70,10 @@ impl Drop for WallClock {
 
 /// Whether an instance has found its machine's clock so many seconds ahead of the database's, or nearly.
 pub async fn knows_to_be_ahead(service: &Service, secs: i64) -> bool {
-    let Ok(asked) = service.http.get(format!("{}/metrics", service.url)).send().await else { return false };
-    let Ok(text) = asked.text().await else { return false };
-    let ahead = metric_of(&text, "payonce_clock_ahead_seconds", &[]);
-    (Duration::seconds_f64(ahead) - Duration::seconds(secs)).abs() < Duration::seconds(10)
+    let ahead = metric_at(&service.http, &service.url, "payonce_clock_ahead_seconds", &[]).await;
+    ahead.is_ok_and(|ahead| {
+        (Duration::seconds_f64(ahead) - Duration::seconds(secs)).abs() < Duration::seconds(10)
+    })
 }
 
 /// The one for processes of many threads, in the folder of this kind of machine.
