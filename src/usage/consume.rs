@@ -145,11 +145,14 @@ async fn apply(app: &App, message: &Message) -> Result<(), UsageError> {
     if is_late && is_charged(app, message).await? { Ok(()) } else { done.map(drop) }
 }
 
-/// Whether it comes behind a last report that said as much or more: it has nothing to tell any more.
+/// Whether it comes behind a last report that counts for as much or more: it has nothing to tell any more. A call is one,
+/// however much was reported of it.
 async fn is_charged(app: &App, message: &Message) -> Result<bool, DbError> {
     let hold = store::find(&mut app.db.conn().await?, &message.hold_id).await?;
     Ok(hold.is_some_and(|hold| {
-        hold.status == HoldStatus::Confirmed && hold.units >= Some(message.cumulative_units.count())
+        let counts = |units| hold.count(units);
+        let said = counts(message.cumulative_units.count());
+        hold.status == HoldStatus::Confirmed && hold.units.map(counts) >= Some(said)
     }))
 }
 

@@ -7,7 +7,7 @@ use sqlx::{AssertSqlSafe, Executor, raw_sql};
 
 use crate::support::metering::hold;
 use crate::support::stores::tell_redis;
-use crate::support::{SECRET_KEY, TestApp};
+use crate::support::{SECRET_KEY, TestApp, seconds};
 
 #[tokio::test]
 async fn while_the_work_runs_nothing_is_locked() {
@@ -73,5 +73,26 @@ async fn who_names_somebody_elses_hold_waits_for_nobody_and_holds_nobody_up() {
     let heard = join_all(both).await;
     assert!(heard.iter().all(|answer| answer == "NOT_FOUND" || answer == "HELD"), "{heard:?}");
     assert_eq!(app.standing(&id).await, ("HELD".into(), 300, 0, Some(300)));
+    app.end().await;
+}
+
+#[tokio::test]
+async fn reports_of_a_hold_that_ran_out_wait_for_no_balance_and_no_quota() {
+    let app = TestApp::start().await;
+    app.top_up("T", "u1", 1_000).await;
+    app.tokens_with("1", json!({"cycle_quota": 1_000})).await.expect(200);
+    let id = app.held("k1", "u1", 300).await;
+    app.clock.advance(seconds(901));
+    app.run_until_idle().await;
+    let mut owner = app.direct_connection().await;
+    let others = "BEGIN;
+         SELECT 1 FROM usage_cycles FOR UPDATE;
+         SELECT 1 FROM accounts WHERE user_id = 'u1' FOR UPDATE";
+    owner.execute(raw_sql(others)).await.expect("in hand");
+    assert_eq!(app.report(&id, "m1", 400).await.problem(409), "HOLD_CLOSED");
+    owner.execute("ROLLBACK").await.expect("free");
+    let late = app.confirm(&id, None).await.expect(200).body;
+    assert_eq!((&late["late"], &late["charged"]), (&json!(true), &json!(400)));
+    assert_eq!(app.cny_of("u1").await, (600, 0));
     app.end().await;
 }

@@ -8,6 +8,7 @@ use lapin::types::FieldTable;
 use payonce::usage;
 use serde_json::{Value, json};
 
+use crate::support::metering::hold_with;
 use crate::support::servers::{Broker, send_letter};
 use crate::support::{TestApp, TestOptions, metric, stores};
 
@@ -281,6 +282,31 @@ async fn a_last_report_that_is_refused_is_shown_to_a_person_before_it_is_set_asi
     assert_ne!(again["exception_id"], shown["exception_id"], "a person hears of it anew");
     app.resolve(&again, "NONE").await.expect(200);
     assert_eq!(app.cny_of("u1").await, (750, 0));
+    broker.clear().await;
+    app.end().await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn what_lags_behind_the_end_of_a_call_that_is_paid_concerns_nobody() {
+    let broker = Broker::fresh().await;
+    let app = start(&broker).await;
+    app.tokens_with("5", json!({"product_code": "calls", "pricing": "PER_CALL"})).await.expect(200);
+    let call = async |key: &str, units: Option<i64>| {
+        let call = hold_with(key, "u1", 1, json!({"product_code": "calls"}));
+        let id = app.post("/usage/holds", call).await.expect(201).text_of("hold_id").to_owned();
+        app.confirm(&id, units).await.expect(200);
+        id
+    };
+    let (id, free) = (call("k1", None).await, call("k2", Some(0)).await);
+    tell(&broker, &message(&id, "m1", 400)).await;
+    tell(&broker, &message(&free, "m2", 1)).await;
+    until(&app, "what was not paid is set aside", async || waiting(&broker, "usage.report.dead").await > 0)
+        .await;
+    let shown = app.open_exception().await;
+    assert_eq!(shown["subject"], json!(free), "and nothing else is shown");
+    app.resolve(&shown, "NONE").await.expect(200);
+    assert_eq!(waiting(&broker, "usage.report.dead").await, 1);
+    assert_eq!(app.cny_of("u1").await, (995, 0));
     broker.clear().await;
     app.end().await;
 }

@@ -137,12 +137,17 @@ impl Act {
 /// that is not locked is in nobody's way. Where one is wanted all are locked: those that only the booking moves would
 /// otherwise be locked after it, and two batches could wait for each other.
 fn wallets_of(holds: &Locked, batch: &[Act]) -> Vec<Wallet> {
-    let open = || holds.values().map(|(hold, _)| hold).filter(|hold| is_open(hold));
+    let open = || holds.values().map(|(hold, _)| hold).filter(|hold| is_open(hold, batch));
     if open().all(|hold| is_covered(hold, batch)) { Vec::new() } else { open().map(Hold::wallet).collect() }
 }
 
-fn is_open(hold: &Hold) -> bool {
-    matches!(hold.status, HoldStatus::Held | HoldStatus::Expired)
+/// Whether this batch may move a hold's money or units: nothing is set aside for one that ran out.
+fn is_open(hold: &Hold, batch: &[Act]) -> bool {
+    match hold.status {
+        HoldStatus::Held => true,
+        HoldStatus::Expired => is_ended(hold, batch),
+        HoldStatus::Confirmed | HoldStatus::Released => false,
+    }
 }
 
 /// The most that is said of a hold, in this batch or before.
@@ -160,7 +165,7 @@ fn is_covered(hold: &Hold, batch: &[Act]) -> bool {
 /// charged without a quota is added to its cycle when all is written, and nobody looks at it; where other cycles or
 /// balances are locked it is locked in its place among them, as by everybody.
 fn cycles_of(holds: &Locked, batch: &[Act], locks_balances: bool) -> BTreeSet<CycleKey> {
-    let open = holds.values().map(|(hold, _)| hold).filter(|hold| is_open(hold));
+    let open = holds.values().map(|(hold, _)| hold).filter(|hold| is_open(hold, batch));
     let (limited, free): (Vec<&Hold>, Vec<&Hold>) = open.partition(|hold| hold.cycle_quota.is_some());
     let takes_more = |hold: &Hold| hold.count(most_units(hold, batch)) > hold.counted_units;
     let looked_at = limited.into_iter().filter(|hold| takes_more(hold) || is_ended(hold, batch));
