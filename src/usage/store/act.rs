@@ -241,14 +241,15 @@ async fn find_heard(conn: &mut Conn, batch: &[Act]) -> Result<BTreeMap<(String, 
     Ok(rows.into_iter().map(|row| ((row.hold_id, row.message_id), row.units)).collect())
 }
 
-/// Frees those of these holds whose time is over, in one transaction; gives how many.
+/// Frees those of these holds whose time is over, in one transaction; gives their ids.
 pub(in crate::usage) async fn expire_in_tx(
     tx: &mut Tx,
     ids: &Ids,
     hold_ids: &[String],
+    in_hand: find::InHand,
     now: OffsetDateTime,
-) -> Result<usize, DbError> {
-    let mut holds = by_id(find::lock_due(tx, hold_ids, now).await?);
+) -> Result<BTreeSet<String>, DbError> {
+    let mut holds = by_id(find::lock_due(tx, hold_ids, in_hand, now).await?);
     let mut desk = Desk::new(now);
     let counting = holds.values().map(|(hold, _)| hold).filter(|hold| hold.counted_units > 0);
     desk.cycles = cycles::lock(tx, counting.map(Hold::cycle_key).collect()).await?;
@@ -256,5 +257,5 @@ pub(in crate::usage) async fn expire_in_tx(
         desk.expire(hold);
     }
     write_moved(tx, &holds, &desk, &[], ids, now).await?;
-    Ok(holds.len())
+    Ok(holds.into_keys().collect())
 }

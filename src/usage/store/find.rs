@@ -80,21 +80,50 @@ pub(in crate::usage) async fn list_due(
     Ok(rows.into_iter().map(|row| (row.expires_at, row.hold_id)).collect())
 }
 
-/// Locks those of them whose time is over, but for what somebody else has in hand. The state is a parameter, because the word
-/// would let the plan walk all that is held.
+/// What becomes of due holds that somebody else has in hand.
+#[derive(Clone, Copy, Debug)]
+pub(in crate::usage) enum InHand {
+    /// They are left to another time.
+    PassedOver,
+    /// They are waited for.
+    WaitedFor,
+}
+
+/// Locks those of them whose time is over. The state is a parameter, because the word would let the plan walk all that is
+/// held.
 pub(super) async fn lock_due(
     conn: &mut Conn,
     hold_ids: &[String],
+    in_hand: InHand,
     now: OffsetDateTime,
 ) -> Result<Vec<Hold>, DbError> {
-    let due = holds!(
-        "FROM usage_holds
-         WHERE hold_id = ANY($1) AND status = $3 AND expires_at <= $2 ORDER BY hold_id FOR UPDATE SKIP LOCKED",
-        hold_ids,
-        now,
-        HoldStatus::Held.as_str(),
-    );
-    Ok(due.fetch_all(conn).await?)
+    let due = match in_hand {
+        InHand::PassedOver => {
+            holds!(
+                "FROM usage_holds
+                 WHERE hold_id = ANY($1) AND status = $3 AND expires_at <= $2
+                 ORDER BY hold_id FOR UPDATE SKIP LOCKED",
+                hold_ids,
+                now,
+                HoldStatus::Held.as_str(),
+            )
+            .fetch_all(conn)
+            .await?
+        }
+        InHand::WaitedFor => {
+            holds!(
+                "FROM usage_holds
+                 WHERE hold_id = ANY($1) AND status = $3 AND expires_at <= $2
+                 ORDER BY hold_id FOR UPDATE",
+                hold_ids,
+                now,
+                HoldStatus::Held.as_str(),
+            )
+            .fetch_all(conn)
+            .await?
+        }
+    };
+    Ok(due)
 }
 
 /// How many holds outlive their time by more than that.

@@ -11,7 +11,7 @@ mod take;
 mod write;
 
 pub(super) use act::{Act, Deed, expire_in_tx};
-pub(super) use find::{count_leaked, delete_marks_before, find, list_due};
+pub(super) use find::{InHand, count_leaked, delete_marks_before, find, list_due};
 pub(super) use list::list;
 pub(super) use products::{list as list_prices, upsert as upsert_product, upsert_price};
 pub(super) use take::Take;

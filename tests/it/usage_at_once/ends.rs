@@ -1,13 +1,14 @@
-//! A hold is confirmed while its time runs out: it ends once, whichever comes first.
+//! A hold is confirmed, or reported of, while its time runs out: it ends once, whichever comes first.
 
+use std::cell::Cell;
 use std::time::{Duration, Instant};
 
 use futures_util::future::join_all;
 use payonce::usage;
 use serde_json::json;
-use sqlx::Executor;
+use sqlx::{AssertSqlSafe, Executor, raw_sql};
 
-use super::start;
+use super::{beside, leave, start};
 use crate::support::metering::hold_with;
 use crate::support::{Chance, TestApp, seconds, until_waiting};
 
@@ -122,4 +123,75 @@ async fn whichever_of_a_confirm_and_an_expiry_has_the_hold_the_other_finds_its_e
         assert_eq!(app.told("usage.hold_expired").await, late);
     }
     app.end().await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_hold_that_is_never_found_free_is_waited_for_once_it_is_overdue() {
+    let app = start(None).await;
+    app.top_up("T", "u1", 10_000).await;
+    app.tokens("1").await;
+    let id = overdue(&app, "k1").await;
+    let expire = async || {
+        usage::expire_due(&app.instance.app).await.expect("a run");
+    };
+    let mut owner = app.direct_connection().await;
+    let lock = format!("BEGIN; SELECT 1 FROM usage_holds WHERE hold_id = '{id}' FOR UPDATE");
+    owner.execute(raw_sql(AssertSqlSafe(lock))).await.expect("in hand");
+    // Its time is just over: whoever has it in hand may be about to end it.
+    expire().await;
+    assert_eq!(app.standing(&id).await.0, "HELD");
+
+    app.clock.advance(seconds(15));
+    let ending = async {
+        // Each run waits for a moment only.
+        while app.standing(&id).await.0 == "HELD" {
+            expire().await;
+        }
+    };
+    let letting_go = async {
+        until_waiting(&app, 1).await;
+        owner.execute("ROLLBACK").await.expect("free");
+    };
+    tokio::join!(ending, letting_go);
+    assert_eq!(app.standing(&id).await, ("EXPIRED".into(), 0, 0, None));
+    assert_eq!(app.cny_of("u1").await, (10_000, 0));
+    app.end().await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_hold_that_two_instances_report_of_without_a_pause_ends_behind_its_time() {
+    let app = start(None).await;
+    let (here, there) = (beside(&app).await, beside(&app).await);
+    app.top_up("T", "u1", 1_000_000).await;
+    app.tokens("1").await;
+    let id = overdue(&app, "k1").await;
+    app.clock.advance(seconds(15));
+    let is_over = Cell::new(false);
+    // Each instance writes one report down, and another one waits behind it.
+    let report = async |app: &TestApp, name: &str| {
+        let mut units = 0;
+        while !is_over.get() {
+            units += 1;
+            let heard = app.report(&id, &format!("{name}-{units}"), units).await;
+            assert!(heard.status == 200 || heard.body["code"] == "HOLD_CLOSED", "{heard:?}");
+        }
+    };
+    let expiry = async {
+        let since = Instant::now();
+        // In the turns of the duty.
+        while app.standing(&id).await.0 == "HELD" {
+            assert!(since.elapsed() < seconds(30), "it is reported of and never ends");
+            tokio::time::sleep(Duration::from_millis(200)).await;
+            usage::expire_due(&app.instance.app).await.expect("a run");
+        }
+        println!("it ended after {:?}", since.elapsed());
+        is_over.set(true);
+    };
+    tokio::join!(report(&here, "a"), report(&here, "b"), report(&there, "c"), report(&there, "d"), expiry);
+    let (status, held, _, units) = app.standing(&id).await;
+    assert_eq!((status.as_str(), held), ("EXPIRED", 0));
+    let late = app.confirm(&id, None).await.expect(200).body;
+    assert_eq!((&late["late"], &late["charged"]), (&json!(true), &json!(units)));
+    leave([here, there]).await;
+    app.end_without_deadlocks().await;
 }
