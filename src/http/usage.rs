@@ -207,8 +207,9 @@ pub(super) struct ProgressBody {
     cumulative_units: Units,
 }
 
-/// Reports what was used so far, any number of times and in any order: the largest counts. Usage beyond the estimate is
-/// set aside too; when balance or quota do not allow that the report is heard all the same, and the stream should stop.
+/// Reports what was used so far, any number of times and in any order: the largest counts. For usage beyond the estimate
+/// more is set aside, as far as there is something; when balance or quota do not allow all of it the report is heard all
+/// the same, and the stream should stop.
 #[utoipa::path(post, path = "/usage/holds/{hold_id}/progress", tag = "usage", request_body = ProgressBody,
     params(("hold_id" = HoldId, Path, description = "The hold"), IdempotencyKey), security(("secret_key" = [])),
     responses(

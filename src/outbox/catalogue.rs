@@ -43,7 +43,7 @@ const fn summary(event: &Event) -> &'static str {
         Event::UsageCharged { .. } => "Metered work was charged",
         Event::UsageCycleCharged { .. } => "A user's cycle was paid for, in advance",
         Event::UsageHoldExhausted { .. } => {
-            "Metered work passed what could be set aside for it, and should stop"
+            "Metered work passed what could be set aside for it, and should stop: each time anew"
         }
         Event::UsageHoldExpired { .. } => "A hold ran out before its work was confirmed",
     }

@@ -155,7 +155,8 @@ pub enum Event {
         /// Of what.
         currency: Currency,
     },
-    /// Work passed what could be set aside for it, and should stop. Told once of each hold.
+    /// Work passed what could be set aside for it, and should stop. Told once, and again when it does so after all of it
+    /// could be set aside in between.
     UsageHoldExhausted {
         /// The hold.
         hold_id: String,

@@ -17,8 +17,8 @@ use crate::infra::crash::effect;
 ///
 /// # Errors
 /// [`super::Refusal::InsufficientBalance`] and [`super::Refusal::QuotaExceeded`] when it passes what can be set aside:
-/// it was heard all the same, and the work should stop. So is a report of an expired hold
-/// ([`super::Refusal::HoldClosed`]): it counts when the hold is confirmed. After any other refusal nothing was changed.
+/// it was heard all the same, what there was is set aside, and the work should stop. A report of an expired hold is heard
+/// too ([`super::Refusal::HoldClosed`]): it counts when the hold is confirmed. After any other refusal nothing was changed.
 pub async fn progress(
     app: &App,
     merchant_id: &MerchantId,

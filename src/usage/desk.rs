@@ -100,6 +100,7 @@ impl Wanted {
             status: HoldStatus::Held,
             extensions: 0,
             exhausted: false,
+            recoveries: 0,
             expires_at: now + time::Duration::seconds(new.expires_in),
             created_at: now,
             version: 1,
@@ -152,9 +153,10 @@ impl Desk {
     }
 
     /// Hears of usage: its maximum counts, in whatever order it comes, and each message once. What passes the estimate
-    /// is set aside too; where that cannot be, the report is heard all the same, and the work should stop, until a repeat
-    /// finds what it takes. The first time of a hold that is announced too: who reports by the broker has no answer. Of a
-    /// hold that ran out it is heard too, and counts when that is confirmed, but nothing is set aside.
+    /// is set aside too, as far as there is something; where that is not all, the report is heard all the same, and the
+    /// work should stop, until a repeat finds what it takes. That is announced too, because who reports by the broker has
+    /// no answer: once, and again after all of it was there in between. Of a hold that ran out it is heard too, and counts
+    /// when that is confirmed, but nothing is set aside.
     pub(super) fn report(&mut self, hold: &mut Hold, report: &Report) -> Result<(), Refusal> {
         let units = report.cumulative_units.count();
         let is_known = self.is_known(hold, &report.message_id, ("cumulative_units", units))?;
@@ -324,25 +326,26 @@ impl Desk {
         match extended {
             Err(Refusal::InsufficientBalance) => self.announce_exhaustion(hold, "INSUFFICIENT_BALANCE"),
             Err(Refusal::QuotaExceeded(_)) => self.announce_exhaustion(hold, "QUOTA_EXCEEDED"),
-            _ => {}
+            Err(_) => {}
+            // Whoever was told to stop goes on, and is to be told once more when that is used up too.
+            Ok(()) => hold.recoveries += i32::from(std::mem::take(&mut hold.exhausted)),
         }
         extended
     }
 
+    /// As far as there is something: it is for work that was done, and is charged in the end. What would be left to be
+    /// spent elsewhere meanwhile would be owed then.
     fn set_aside_more(&mut self, hold: &mut Hold, used: i64) -> Result<(), Refusal> {
         let due = hold.due_ceil(used).ok_or(Refusal::TooMuch("cumulative_units"))?;
-        let more = due - hold.held;
-        if more <= 0 {
-            return Ok(());
+        let wanted = (due - hold.held).max(0);
+        let more = wanted.min(self.available_to(hold));
+        if more > 0 {
+            self.spend(hold, more);
+            hold.held += more;
+            hold.extensions += 1;
+            self.notes.postings.push(hold.set_aside(more));
         }
-        if more > self.available_to(hold) {
-            return Err(Refusal::InsufficientBalance);
-        }
-        self.spend(hold, more);
-        hold.held += more;
-        hold.extensions += 1;
-        self.notes.postings.push(hold.set_aside(more));
-        Ok(())
+        if more < wanted { Err(Refusal::InsufficientBalance) } else { Ok(()) }
     }
 
     fn free(&mut self, hold: &mut Hold) {
@@ -382,7 +385,7 @@ impl Desk {
         hold.status = to;
     }
 
-    /// Once: the hold remembers it.
+    /// Once, until all that is wanted was there in between: the hold remembers it.
     fn announce_exhaustion(&mut self, hold: &mut Hold, reason: &'static str) {
         if std::mem::replace(&mut hold.exhausted, true) {
             return;

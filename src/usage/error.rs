@@ -23,7 +23,7 @@ pub enum Refusal {
         /// What it said.
         said: i64,
     },
-    /// The user's available balance is smaller. A report was heard all the same.
+    /// The user's available balance is smaller. A report was heard all the same, and what there was is set aside for it.
     #[error("the user's available balance does not cover it")]
     InsufficientBalance,
     /// So much is left of the cycle's quota. A report was heard all the same.

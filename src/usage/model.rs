@@ -186,8 +186,10 @@ pub struct Hold {
     pub status: HoldStatus,
     /// How often more was set aside for it.
     pub extensions: i32,
-    /// Whether more was once wanted than there was.
+    /// Whether more is wanted than there is, as it was told.
     pub exhausted: bool,
+    /// How often all that was wanted was there after that.
+    pub recoveries: i32,
     /// When it runs out.
     pub expires_at: OffsetDateTime,
     /// When it was made.

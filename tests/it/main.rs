@@ -72,6 +72,7 @@ mod tls;
 mod upgrade;
 mod usage;
 mod usage_at_once;
+mod usage_exhausted;
 mod usage_locks;
 mod usage_messages;
 mod usage_model;

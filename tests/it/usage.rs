@@ -108,12 +108,12 @@ async fn usage_beyond_the_estimate_extends_the_hold_as_long_as_the_balance_lasts
     let id = app.held("k1", "u1", 300).await;
     app.report(&id, "m1", 800).await.expect(200);
     assert_eq!(app.cny_of("u1").await, (200, 800));
-    // It passes what is there: heard all the same, and the stream is told to stop, as often as it asks before there is
-    // more.
+    // It passes what is there: heard all the same, all that there is is set aside, and the stream is told to stop, as often
+    // as it asks before there is more.
     for _ in 0..2 {
         assert_eq!(app.report(&id, "m2", 1_100).await.problem(422), "INSUFFICIENT_BALANCE");
     }
-    assert_eq!(app.standing(&id).await, ("HELD".into(), 800, 0, Some(1_100)));
+    assert_eq!(app.standing(&id).await, ("HELD".into(), 1_000, 0, Some(1_100)));
     app.top_up("T2", "u1", 100).await;
     for _ in 0..2 {
         app.report(&id, "m2", 1_100).await.expect(200);

@@ -211,6 +211,39 @@ async fn batches_that_want_more_and_batches_that_free_do_not_wait_in_a_circle() 
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn holds_that_run_dry_at_once_set_the_balance_aside_to_the_last_cent() {
+    let app = start(Some("redis://127.0.0.1:1".to_owned())).await;
+    let other = beside(&app).await;
+    app.top_up("T", "u1", 1_005).await;
+    app.tokens("1").await;
+    let ids = join_all((0..20).map(|n| {
+        let app = &app;
+        async move { app.held(&format!("k{n}"), "u1", 10).await }
+    }))
+    .await;
+    let reports = ids.iter().flat_map(|id| [(id, "m1", 90), (id, "m2", 100), (id, "m2", 100)]);
+    let answers = join_all(reports.enumerate().map(|(n, (id, message, units))| {
+        let app = if n.is_multiple_of(2) { &app } else { &other };
+        async move { app.report(id, message, units).await }
+    }))
+    .await;
+    let is_heard = |code: &Value| code.is_null() || code == "INSUFFICIENT_BALANCE";
+    assert!(answers.iter().all(|answer| is_heard(&answer.body["code"])), "{answers:?}");
+    assert_eq!(app.cny_of("u1").await, (0, 1_005));
+    let dry = app.count_where("usage_holds", "held < units").await;
+    assert_eq!(app.told("usage.hold_exhausted").await, dry, "each of them was told so once");
+    app.assert_books_balance().await;
+    join_all(ids.iter().map(|id| {
+        let app = &app;
+        async move { app.confirm(id, None).await.expect(200) }
+    }))
+    .await;
+    assert_eq!(app.balances_of("u1").await, [("CNY".to_owned(), 0, 0, 20 * 100 - 1_005)]);
+    other.instance.app.db.close().await;
+    app.end().await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_thousand_reports_of_one_hold_at_once_are_a_few_writes() {
     // A thousand are let in at once, also where they take their time.
     let vars = vec![("HTTP_REQUESTS_MAX", "4096".to_owned())];

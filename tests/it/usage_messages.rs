@@ -108,6 +108,36 @@ async fn a_stream_that_is_only_told_of_over_the_broker_hears_once_that_it_should
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_stream_that_goes_on_after_a_top_up_hears_again_when_that_is_used_up_too() {
+    let broker = Broker::fresh().await;
+    let app = start(&broker).await;
+    let id = app.held("k1", "u1", 300).await;
+    let report = async |name: &str, units: i64, held: i64| {
+        tell(&broker, &message(&id, name, units)).await;
+        until(&app, "it is heard", async || app.standing(&id).await == ("HELD".into(), held, 0, Some(units)))
+            .await;
+        app.told("usage.hold_exhausted").await
+    };
+    assert_eq!(report("m1", 1_001, 1_000).await, 1);
+    assert_eq!(report("m2", 1_002, 1_000).await, 1);
+    app.top_up("T2", "u1", 100).await;
+    assert_eq!(report("m3", 1_050, 1_050).await, 1, "it may go on");
+    assert_eq!(report("m4", 1_101, 1_100).await, 2);
+    assert_eq!(report("m5", 1_102, 1_100).await, 2);
+    app.top_up("T3", "u1", 50).await;
+    // The last one is told once more, and finds what it takes.
+    assert_eq!(report("m5", 1_102, 1_102).await, 2);
+    assert_eq!(report("m6", 1_200, 1_150).await, 3);
+    tell(&broker, &final_message(&id, "m7", 1_200)).await;
+    until(&app, "it is charged", async || app.standing(&id).await.0 == "CONFIRMED").await;
+    assert_eq!(app.standing(&id).await, ("CONFIRMED".into(), 0, 1_150, Some(1_200)));
+    assert_eq!(waiting(&broker, "usage.report.dead").await, 0);
+    assert_eq!(app.told("usage.hold_exhausted").await, 3);
+    broker.clear().await;
+    app.end().await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn what_can_never_be_done_goes_to_a_person_and_holds_nobody_up() {
     let broker = Broker::fresh().await;
     let app = start(&broker).await;

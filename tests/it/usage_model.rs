@@ -4,6 +4,7 @@
 //!
 //! 30 lives by default, 1,000 with `PAYONCE_FULL=1`; `SEED=…` plays them again.
 
+use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
 use payonce::usage;
@@ -176,7 +177,18 @@ impl<'a> Life<'a> {
         }
     }
 
+    /// How often it was told of holds that they were exhausted.
+    async fn exhaustions(&self) -> BTreeMap<String, i64> {
+        let told = "SELECT payload ->> 'hold_id', count(*) FROM outbox
+                    WHERE event = 'usage.hold_exhausted' AND payload ->> 'hold_id' = ANY($1) GROUP BY 1";
+        let pool = self.app.instance.app.db.pool();
+        let told: Vec<(String, i64)> =
+            sqlx::query_as(told).bind(&self.ids).fetch_all(pool).await.expect("events");
+        told.into_iter().collect()
+    }
+
     async fn compare_holds(&self, books: &Books) {
+        let told = self.exhaustions().await;
         for (id, hold) in self.ids.iter().zip(&books.holds) {
             let found: Value = self.app.find_hold(id).await;
             let standing = ["status", "held", "charged", "units", "late"].map(|field| found[field].clone());
@@ -186,6 +198,7 @@ impl<'a> Life<'a> {
                 [json!(status), json!(held), json!(charged), json!(reported), json!(late)],
                 "{hold:?}"
             );
+            assert_eq!(told.get(id).copied().unwrap_or(0), hold.exhaustions, "{hold:?}");
         }
     }
 }

@@ -66,7 +66,7 @@ pub(super) const CHECKS: &[Definition] = &[
             OR status = 'HELD' AND CASE pricing
                    WHEN 'PER_CYCLE' THEN held <> 0
                    WHEN 'PER_CALL' THEN held <> ceil(unit_price)
-                   -- Each extension is for what was reported then.
+                   -- Each extension is for what was reported then, as far as there was something.
                    ELSE held < ceil(unit_price * estimated_units)
                         OR held > ceil(unit_price * greatest(estimated_units, units)) END",
     ),
@@ -118,13 +118,14 @@ pub(super) const CHECKS: &[Definition] = &[
     check!(
         "usage_announced",
         Always,
-        "a hold's charge, its exhaustion, its expiry and its cycle's fee are told once each with what they took, and nothing else of it",
+        "a hold's charge, its expiry, its cycle's fee and each time it was exhausted are told once with what they took, and nothing else of it",
         "SELECT format('hold %s: %s and charged %s, announced as %s with %s', coalesce(hold.hold_id, told.hold_id),
                        coalesce(hold.status, 'not there'), coalesce(hold.charged, 0), coalesce(tale, 'nothing'),
                        coalesce(told.charged, 0))
          FROM (SELECT hold_id, status, charged,
                       concat_ws(' ', CASE WHEN carries_fee THEN 'usage.cycle_charged' END,
-                                CASE WHEN exhausted THEN 'usage.hold_exhausted' END,
+                                -- Each time before the last one all that was wanted was there in the end.
+                                nullif(rtrim(repeat('usage.hold_exhausted ', recoveries + exhausted::integer)), ''),
                                 CASE WHEN status = 'EXPIRED' OR late THEN 'usage.hold_expired' END,
                                 CASE WHEN status = 'CONFIRMED' THEN 'usage.charged' END) AS due
                FROM usage_holds) AS hold

@@ -21,7 +21,8 @@ macro_rules! holds {
                       currency AS "currency: Currency", fx_version, cycle AS "cycle: Cycle",
                       pricing AS "pricing: Pricing", unit_price AS "unit_price: Price", cycle_quota, estimated_units,
                       units, counted_units, carries_fee, held, charged, shortfall, late,
-                      status AS "status: HoldStatus", extensions, exhausted, expires_at, created_at, version
+                      status AS "status: HoldStatus", extensions, exhausted, recoveries, expires_at, created_at,
+                      version
                "# + $tail,
             $($argument),+
         )

@@ -3,10 +3,11 @@ WITH moved AS (
     UPDATE usage_holds AS hold
     SET status = new.status, units = new.units, counted_units = new.counted_units, held = new.held,
         charged = new.charged, shortfall = new.shortfall, late = new.late, extensions = new.extensions,
-        exhausted = new.exhausted, version = new.version, updated_at = $29
+        exhausted = new.exhausted, recoveries = new.recoveries, version = new.version, updated_at = $29
     FROM unnest($1::text[], $2::text[], $3::bigint[], $4::bigint[], $5::bigint[], $6::bigint[], $7::bigint[],
-                $8::boolean[], $9::integer[], $10::integer[], $35::boolean[])
-         AS new (hold_id, status, units, counted_units, held, charged, shortfall, late, extensions, version, exhausted)
+                $8::boolean[], $9::integer[], $10::integer[], $35::boolean[], $36::integer[])
+         AS new (hold_id, status, units, counted_units, held, charged, shortfall, late, extensions, version, exhausted,
+                 recoveries)
     WHERE hold.hold_id = new.hold_id
     RETURNING 1
   ), changed AS (

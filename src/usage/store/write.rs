@@ -119,6 +119,7 @@ async fn write(
         &column(&added, |(key, _)| key.cycle.as_str()) as &[&str],
         &column(&added, |(_, units)| **units),
         &column(moved, |hold| hold.exhausted),
+        &column(moved, |hold| hold.recoveries),
     )
     .fetch_one(conn)
     .await?;

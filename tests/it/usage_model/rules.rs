@@ -78,6 +78,10 @@ pub struct Hold {
     pub held: i64,
     pub charged: i64,
     pub late: bool,
+    /// Whether its last report was not covered.
+    pub is_dry: bool,
+    /// How often it came to that.
+    pub exhaustions: i64,
     pub expires_at: i64,
 }
 
@@ -210,6 +214,8 @@ impl Books {
             held: amount,
             charged: fee,
             late: false,
+            is_dry: false,
+            exhaustions: 0,
             expires_at: self.now + life,
         });
         Ok(())
@@ -243,12 +249,14 @@ impl Books {
             hold.counted += more;
         }
         let dearer = (ceil(cost(hold.product, reported)) - hold.held).max(0);
-        let is_covered = dearer <= self.available[hold.user];
-        if is_covered {
-            self.available[hold.user] -= dearer;
-            hold.held += dearer;
-        }
-        match (has_room, is_covered) {
+        // What there is of it, where that is not all.
+        let aside = dearer.min(self.available[hold.user]);
+        self.available[hold.user] -= aside;
+        hold.held += aside;
+        let is_dry = !has_room || aside < dearer;
+        hold.exhaustions += i64::from(is_dry && !hold.is_dry);
+        hold.is_dry = is_dry;
+        match (has_room, aside == dearer) {
             (false, _) => Err("QUOTA_EXCEEDED"),
             (true, false) => Err("INSUFFICIENT_BALANCE"),
             (true, true) => Ok(()),

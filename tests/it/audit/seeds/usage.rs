@@ -124,6 +124,20 @@ pub(super) const SEEDS: &[Seed] = &[
          VALUES ('m', 'usage.charged', 1, '{\"hold_id\": \"uh_none\", \"charged\": 0}', '2029-12-31 12:00')",
     ),
     seed("usage_announced", "UPDATE usage_holds SET exhausted = true WHERE hold_id = 'uh_h'"),
+    seed("usage_announced", "UPDATE usage_holds SET recoveries = 1 WHERE hold_id = 'uh_h'"),
+    // Exhausted twice and told once, and the other way round.
+    seed(
+        "usage_announced",
+        "INSERT INTO outbox (merchant_id, event, event_version, payload, created_at)
+         VALUES ('m', 'usage.hold_exhausted', 1, '{\"hold_id\": \"uh_h\"}', '2029-12-31 12:00');
+         UPDATE usage_holds SET exhausted = true, recoveries = 1 WHERE hold_id = 'uh_h'",
+    ),
+    seed(
+        "usage_announced",
+        "INSERT INTO outbox (merchant_id, event, event_version, payload, created_at)
+         SELECT 'm', 'usage.hold_exhausted', 1, '{\"hold_id\": \"uh_h\"}', '2029-12-31 12:00' FROM generate_series(1, 2);
+         UPDATE usage_holds SET exhausted = true WHERE hold_id = 'uh_h'",
+    ),
     seed(
         "usage_announced",
         "INSERT INTO outbox (merchant_id, event, event_version, payload, created_at)
