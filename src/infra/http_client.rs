@@ -1,14 +1,27 @@
 //! Outgoing HTTP: one way to begin a client.
 
-use std::sync::Once;
+use std::sync::OnceLock;
 
-static PROVIDER: Once = Once::new();
+use rustls::ClientConfig;
+use rustls_platform_verifier::BuilderVerifierExt as _;
+
+static TRUST: OnceLock<Option<ClientConfig>> = OnceLock::new();
 
 /// A client that goes where it is told and nowhere else: no redirect is followed, and no proxy of the
 /// environment is used.
 pub fn builder() -> reqwest::ClientBuilder {
+    let builder = reqwest::Client::builder().redirect(reqwest::redirect::Policy::none()).no_proxy();
+    match TRUST.get_or_init(trust) {
+        Some(trust) => builder.tls_backend_preconfigured(trust.clone()),
+        // It looks by itself then, and says what is wrong.
+        None => builder,
+    }
+}
+
+/// What the machine trusts: read once, because that is most of what a client's beginning takes.
+fn trust() -> Option<ClientConfig> {
     // The one TLS provider of the process; ring, because the database's connections use it anyway. That somebody
     // installed one before is as good.
-    PROVIDER.call_once(|| drop(rustls::crypto::ring::default_provider().install_default()));
-    reqwest::Client::builder().redirect(reqwest::redirect::Policy::none()).no_proxy()
+    drop(rustls::crypto::ring::default_provider().install_default());
+    Some(ClientConfig::builder().with_platform_verifier().ok()?.with_no_client_auth())
 }

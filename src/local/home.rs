@@ -3,7 +3,8 @@
 //! An ordinary user runs servers as himself, in the directory asked for. PostgreSQL refuses to run as root, so
 //! root gives the directory to `postgres` (or `nobody`). That user must be able to reach it, which it cannot in
 //! a checkout under `/root` or a closed home: then the files go to `/var/lib/payonce/<hash>` and a file `at`
-//! in the directory asked for says so. Delete the directory, and the next start begins afresh.
+//! in the directory asked for says so. Delete the directory, and the next start begins afresh. A database that
+//! is to be kept in memory has its files there in the same way.
 
 use std::{
     fs, io,
@@ -17,6 +18,10 @@ use sha2::{Digest, Sha256};
 use super::error::LocalError;
 
 const ELSEWHERE: &str = "/var/lib/payonce";
+/// A file system in memory, on every Linux.
+const MEMORY: &str = "/dev/shm";
+/// So much must be free there and in the machine: a whole run of all stories takes up to 1.5 GiB.
+const ROOM_IN_MEMORY: u64 = 4 << 30;
 
 /// A directory that a server owns.
 #[derive(Debug, Clone)]
@@ -45,20 +50,22 @@ impl Home {
         let doing = || format!("prepare the directory {}", dir.display());
         fs::create_dir_all(dir).map_err(LocalError::io(doing()))?;
         let dir = dir.canonicalize().map_err(LocalError::io(doing()))?;
-        let meta = fs::metadata(&dir).map_err(LocalError::io(doing()))?;
         let uid = current_uid()?;
 
         if uid != 0 {
-            if meta.uid() != uid {
-                return Err(LocalError::NotOurs { dir, owner: meta.uid(), uid });
+            let path = Self::moved(&dir).map_or(dir, |moved| moved.path);
+            let owner = fs::metadata(&path).map_err(LocalError::io(doing()))?.uid();
+            if owner != uid {
+                return Err(LocalError::NotOurs { dir: path, owner, uid });
             }
-            close(&dir, None).map_err(LocalError::io(doing()))?;
-            return Ok(Self { path: dir, owner: None });
+            close(&path, None).map_err(LocalError::io(doing()))?;
+            return Ok(Self { path, owner: None });
         }
 
         if let Some(moved) = Self::moved(&dir) {
             return Ok(moved);
         }
+        let meta = fs::metadata(&dir).map_err(LocalError::io(doing()))?;
         // Files that another user's run left here stay usable for that user.
         let owner = match meta.uid() {
             0 => unprivileged().ok_or(LocalError::NoUser)?,
@@ -89,6 +96,35 @@ impl Home {
         close(&path, Some(owner))?;
         fs::write(dir.join("at"), format!("{}\n", path.display()))?;
         Ok(Self { path, owner: Some(owner) })
+    }
+
+    /// Has a server keep its files in memory, unless there is no room or it has files already. They are gone when
+    /// [`Trace::scratch`](super::shared::Trace) is deleted, or the machine is switched off.
+    pub(crate) async fn move_into_memory(dir: &Path) -> Result<(), LocalError> {
+        let dir = dir.to_owned();
+        blocking("prepare a directory in memory", move || {
+            let doing = || format!("prepare a directory in {MEMORY} for {}", dir.display());
+            fs::create_dir_all(&dir).map_err(LocalError::io(doing()))?;
+            let is_settled = dir.join("data/postmaster.pid").exists() || Self::moved(&dir).is_some();
+            if is_settled || free_memory().is_none_or(|free| free < ROOM_IN_MEMORY) {
+                return Ok(());
+            }
+            let owner = match current_uid()? {
+                0 => Some(unprivileged().ok_or(LocalError::NoUser)?),
+                _ => None,
+            };
+            // Nobody can have made it before: everybody may write there.
+            let path = Path::new(MEMORY).join(format!("payonce-{}", random_token()));
+            let made = fs::create_dir(&path).and_then(|()| close(&path, owner));
+            made.and_then(|()| fs::write(dir.join("at"), format!("{}\n", path.display())))
+                .map_err(LocalError::io(doing()))
+        })
+        .await
+    }
+
+    /// What is to be deleted with the server: its files, where they are in memory.
+    pub(crate) fn scratch(&self) -> Option<&Path> {
+        self.path.starts_with(MEMORY).then_some(self.path.as_path())
     }
 
     /// A directory for sockets: in the home, or under `/tmp` where that path would be too long (107 bytes) or
@@ -184,6 +220,15 @@ where
 {
     let joined = tokio::task::spawn_blocking(work).await;
     joined.map_err(|error| LocalError::io(doing)(io::Error::other(error)))?
+}
+
+/// How many bytes can be kept in memory: what is free there, and what the machine can spare.
+fn free_memory() -> Option<u64> {
+    let there = rustix::fs::statvfs(MEMORY).ok()?;
+    let machine = fs::read_to_string("/proc/meminfo").ok()?;
+    let spare = machine.lines().find_map(|line| line.strip_prefix("MemAvailable:"))?;
+    let spare: u64 = spare.trim().strip_suffix("kB")?.trim().parse().ok()?;
+    Some(there.f_bavail.saturating_mul(there.f_frsize).min(spare.saturating_mul(1024)))
 }
 
 /// Gives a directory to its owner alone.

@@ -10,7 +10,7 @@
 //! * [`LocalStores::attach_or_start`]: processes share them, as the many test processes of one `cargo test`
 //!   do. They stop by themselves when nobody has used them for a minute.
 //!
-//! PostgreSQL's data stay in the directory between runs; Redis begins empty. For faults, a test takes a server
+//! PostgreSQL's data stay in the directory between runs, unless they are kept in memory; Redis begins empty. For faults, a test takes a server
 //! for itself: [`PostgresServer::start`], [`RedisServer::start`] and their `kill`, `pause`, `restart`;
 //! [`SentinelServer`] watches such Redis servers, and [`RabbitServer`] is a broker of its own.
 //!
@@ -62,6 +62,9 @@ pub struct Options {
     pub database: String,
     /// For shared stores: how long nobody may use them before they stop.
     pub idle_secs: u64,
+    /// For shared stores: whether PostgreSQL's files are kept in memory (`/dev/shm`) where 4 GiB are free, and are
+    /// deleted when it stops.
+    pub in_memory: bool,
 }
 
 impl Default for Options {
@@ -72,6 +75,7 @@ impl Default for Options {
             max_connections: 200,
             database: "payonce".to_owned(),
             idle_secs: 60,
+            in_memory: false,
         }
     }
 }
@@ -117,6 +121,9 @@ impl LocalStores {
         ensure_programs().await?;
         let (lock, _alone) = shared::join(dir).await?;
         let (postgres_dir, redis_dir) = (dir.join("postgres"), dir.join("redis"));
+        if options.in_memory {
+            home::Home::move_into_memory(&postgres_dir).await?;
+        }
 
         let postgres = PostgresServer::adopt(&postgres_dir, options).await?;
         let redis = RedisServer::adopt(&redis_dir).await?;

@@ -84,10 +84,12 @@ impl PostgresServer {
 
     /// Stops a server that was left running in `dir`, if one was.
     pub(crate) async fn stop_leftover(dir: &Path) -> Result<(), LocalError> {
-        match running(&Home::prepare(dir).await?) {
-            Some((mut leftover, _)) => leftover.stop().await,
-            None => Ok(()),
+        let home = Home::prepare(dir).await?;
+        if let Some((mut leftover, _)) = running(&home) {
+            leftover.stop().await?;
         }
+        let Some(scratch) = home.scratch() else { return Ok(()) };
+        fs::remove_dir_all(scratch).map_err(LocalError::io(format!("delete {}", scratch.display())))
     }
 
     /// The server that another process started in `dir`, if it takes connections.
@@ -182,7 +184,14 @@ impl PostgresServer {
     /// What the watchdog needs to know.
     pub(crate) fn trace(&self) -> Trace {
         let mark = data_dir(&self.cluster.home).display().to_string();
-        Trace { pid_file: format!("{mark}/postmaster.pid"), pid: self.pid(), mark, stop: Signal::Int }
+        let scratch = self.cluster.home.scratch().map(Path::to_owned);
+        Trace {
+            pid_file: format!("{mark}/postmaster.pid"),
+            pid: self.pid(),
+            mark,
+            stop: Signal::Int,
+            scratch,
+        }
     }
 }
 

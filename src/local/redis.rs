@@ -192,7 +192,7 @@ impl RedisServer {
     /// What the watchdog needs to know.
     pub(crate) fn trace(&self) -> Trace {
         let pid_file = self.home.path.join("redis.pid").display().to_string();
-        Trace { pid_file, pid: self.pid(), mark: mark(self.port), stop: Signal::Term }
+        Trace { pid_file, pid: self.pid(), mark: mark(self.port), stop: Signal::Term, scratch: None }
     }
 }
 

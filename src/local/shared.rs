@@ -11,7 +11,7 @@ use std::{
     fs::{self, File, OpenOptions, TryLockError},
     io::{Read as _, Write as _},
     os::unix::process::CommandExt as _,
-    path::Path,
+    path::{Path, PathBuf},
     process::{Command, Stdio},
     thread,
     time::{Duration, Instant},
@@ -103,6 +103,8 @@ pub(crate) struct Trace {
     /// What the command line of the right process shows.
     pub(crate) mark: String,
     pub(crate) stop: Signal,
+    /// What is deleted when it has stopped.
+    pub(crate) scratch: Option<PathBuf>,
 }
 
 /// Starts the watchdog over stores. It is the only one: an older one sees that the token in `watchdog` is not
@@ -115,8 +117,9 @@ pub(crate) fn watch(dir: &Path, idle_secs: u64, stores: [Trace; 2]) -> Result<()
     let mut command = Command::new("sh");
     command.args(["-c", WATCH, "payonce-watchdog"]).arg(dir.join("lock")).arg(&sign).arg(token);
     command.args([idle_secs.to_string(), STOP.to_owned()]);
-    for Trace { pid_file, pid, mark, stop } in stores {
+    for Trace { pid_file, pid, mark, stop, scratch } in stores {
         command.args([pid_file, pid.to_string(), mark, stop.name().to_owned()]);
+        command.arg(scratch.unwrap_or_default());
     }
     command
         .stdin(Stdio::null())
@@ -135,7 +138,7 @@ pub(crate) fn unwatch(dir: &Path) {
     let _absent = fs::remove_file(dir.join("watchdog"));
 }
 
-/// lock, sign, token, idle seconds, the script that stops, and four words per store.
+/// lock, sign, token, idle seconds, the script that stops, and five words per store.
 const WATCH: &str = r#"
 lock=$1 sign=$2 token=$3 limit=$4 stop=$5; shift 5
 idle=0
@@ -154,14 +157,16 @@ done
 /// A pid alone may be another's by now: its command line must show the mark.
 const STOP: &str = r#"
 alive() { tr '\0' ' ' < "/proc/$pid/cmdline" 2>/dev/null | grep -qF -- "$mark"; }
-while [ $# -ge 4 ]; do
-  pid=$(head -n 1 "$1" 2>/dev/null) mark=$3 signal=$4
+while [ $# -ge 5 ]; do
+  pid=$(head -n 1 "$1" 2>/dev/null) mark=$3 signal=$4 scratch=$5
   [ -n "$pid" ] || pid=$2
-  shift 4
-  alive || continue
-  kill -s "$signal" "$pid"
-  for _ in 1 2 3 4 5 6 7 8 9 10 11 12 13 14 15; do alive || break; sleep 1; done
-  alive && kill -s KILL "$pid"
+  shift 5
+  if alive; then
+    kill -s "$signal" "$pid"
+    for _ in 1 2 3 4 5 6 7 8 9 10 11 12 13 14 15; do alive || break; sleep 1; done
+    alive && kill -s KILL "$pid"
+  fi
+  [ -z "$scratch" ] || rm -rf -- "$scratch"
 done
 exit 0
 "#;

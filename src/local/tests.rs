@@ -134,6 +134,29 @@ async fn data_stay_and_the_second_start_is_quick() {
 }
 
 #[tokio::test]
+async fn a_database_in_memory_is_shared_and_leaves_nothing_there() {
+    let dir = Dir::new("memory");
+    let options = Options { in_memory: true, idle_secs: 4, ..options() };
+    let first = LocalStores::attach_or_start(&dir.0, &options).await.unwrap();
+    execute(&first.postgres.socket_url(), "CREATE TABLE kept AS SELECT 7::bigint AS n").await;
+    let second = LocalStores::attach_or_start(&dir.0, &options).await.unwrap();
+    assert_eq!(query(&second.postgres.socket_url(), "SELECT n FROM kept").await.unwrap(), 7);
+    // On a machine without room it is on disk, as any other.
+    let Ok(place) = fs::read_to_string(dir.0.join("postgres/at")) else { return };
+    let place = PathBuf::from(place.trim());
+    assert!(place.starts_with("/dev/shm") && place.join("data/PG_VERSION").is_file(), "{}", place.display());
+    drop((first, second));
+    eventually("nothing is left in memory", || !place.exists()).await;
+
+    let again = LocalStores::attach_or_start(&dir.0, &options).await.unwrap();
+    assert!(query(&again.postgres.socket_url(), "SELECT n FROM kept").await.is_err(), "it is another one");
+    let place = PathBuf::from(fs::read_to_string(dir.0.join("postgres/at")).unwrap().trim());
+    drop(again);
+    LocalStores::stop_idle(&dir.0).await.unwrap();
+    assert!(!place.exists());
+}
+
+#[tokio::test]
 async fn a_killed_owner_leaves_nothing_running() {
     let dir = Dir::new("killed");
     let mut owner = holder(&dir.0, "own").await;

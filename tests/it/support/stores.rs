@@ -17,11 +17,14 @@ pub fn directory() -> PathBuf {
     Path::new(env!("CARGO_TARGET_TMPDIR")).join("stores")
 }
 
-/// The PostgreSQL that all stories share: durable, as in production.
+/// The PostgreSQL that all stories share: set up as in production, in memory where there is room. On disk it takes half a
+/// second to make each story its database, because ext4 looks past every file of those that were dropped lately.
+/// `PAYONCE_KEEP=1` has it on disk, so that what a failed story left can be looked at for longer than a minute.
 pub async fn shared() -> &'static LocalStores {
     STORES
         .get_or_init(|| async {
-            let options = Options { max_connections: 400, ..Options::default() };
+            let in_memory = std::env::var_os("PAYONCE_KEEP").is_none();
+            let options = Options { max_connections: 400, in_memory, ..Options::default() };
             LocalStores::attach_or_start(&directory(), &options).await.expect("private stores")
         })
         .await
