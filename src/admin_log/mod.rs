@@ -22,6 +22,14 @@ pub async fn append_in_tx(tx: &mut Tx, entry: &Entry, now: OffsetDateTime) -> Re
     store::insert(tx, entry, now).await
 }
 
+/// Whether this operator did the very same to the order before, in such a transaction.
+///
+/// # Errors
+/// When the database cannot be reached.
+pub async fn has_in_tx(tx: &mut Tx, entry: &Entry) -> Result<bool, DbError> {
+    store::has(tx, entry).await
+}
+
 /// Adds an entry before a deed that is more than one transaction. What then failed shows in the log of the process,
 /// under the same request id.
 ///

@@ -31,6 +31,22 @@ pub(super) async fn insert(conn: &mut Conn, entry: &Entry, now: OffsetDateTime) 
     Ok(())
 }
 
+/// Whether the same operator did the same to the same thing of an order.
+pub(super) async fn has(conn: &mut Conn, entry: &Entry) -> Result<bool, DbError> {
+    let found = sqlx::query!(
+        "SELECT 1 AS one FROM admin_log
+         WHERE merchant_id = $1 AND order_no = $2 AND action = $3 AND target = $4 AND actor = $5",
+        entry.order.as_ref().map(|key| key.merchant_id.as_str()),
+        entry.order.as_ref().map(|key| key.order_no.as_str()),
+        entry.action,
+        entry.target,
+        entry.actor,
+    )
+    .fetch_optional(conn)
+    .await?;
+    Ok(found.is_some())
+}
+
 /// A page, newest first.
 pub(super) async fn list(conn: &mut Conn, filter: &LogFilter<'_>) -> Result<Vec<Logged>, DbError> {
     let rows = sqlx::query_as!(

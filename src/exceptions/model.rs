@@ -99,3 +99,10 @@ pub struct Exception {
     #[serde(with = "time::serde::rfc3339")]
     pub created_at: OffsetDateTime,
 }
+
+impl Exception {
+    /// Whether that operator has decided so.
+    pub(crate) fn was_decided(&self, action: ExceptionAction, by: &str) -> bool {
+        self.action == Some(action) && self.resolved_by.as_deref() == Some(by)
+    }
+}

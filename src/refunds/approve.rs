@@ -24,12 +24,24 @@ words! {
     }
 }
 
-/// Carries an operator's decision out.
+/// Carries an operator's decision out; the same one by the same operator again gives the refund as it stands.
 ///
 /// # Errors
 /// [`RefundError::SameOperator`] for whoever asked for it; [`RefundError::NotAwaitingApproval`] when it was decided
-/// before; [`RefundError::Ambiguous`] when two merchants have such a refund: nothing was changed.
+/// otherwise, or by somebody else; [`RefundError::Ambiguous`] when two merchants have such a refund: nothing was changed.
 pub async fn decide(
+    app: &App,
+    merchant_id: Option<&MerchantId>,
+    refund_no: &RefundNo,
+    decision: Decision,
+    entry: &Entry,
+) -> Result<Refund, RefundError> {
+    let refund = app.db.retrying(|| decide_once(app, merchant_id, refund_no, decision, entry)).await?;
+    app.compensation_wake.notify_one();
+    Ok(refund)
+}
+
+async fn decide_once(
     app: &App,
     merchant_id: Option<&MerchantId>,
     refund_no: &RefundNo,
@@ -43,9 +55,7 @@ pub async fn decide(
     }
     let mut tx = app.db.begin().await?;
     let outcome = decide_in_tx(&mut tx, &id, decision, entry, app.now()).await;
-    let refund = effect!("refunds.decide", tx.finish(outcome).await)?;
-    app.compensation_wake.notify_one();
-    Ok(refund)
+    effect!("refunds.decide", tx.finish(outcome).await)
 }
 
 async fn decide_in_tx(
@@ -60,13 +70,21 @@ async fn decide_in_tx(
         Decision::Approve => RefundEvent::Approved,
         Decision::Reject => RefundEvent::Rejected,
     };
-    let to = refund.status.after(event).ok_or(RefundError::NotAwaitingApproval(refund.status))?;
+    let entry = Entry { order: refund.order_key(), ..entry.clone() };
+    let Some(to) = refund.status.after(event) else {
+        // Asked for again, because the answer was lost, be it that to the commit.
+        return if admin_log::has_in_tx(tx, &entry).await? {
+            Ok(refund)
+        } else {
+            Err(RefundError::NotAwaitingApproval(refund.status))
+        };
+    };
     if refund.asked_by.as_deref() == Some(entry.actor.as_str()) {
         return Err(RefundError::SameOperator);
     }
     let failure = (to == RefundStatus::Failed).then(|| format!("rejected: {}", entry.reason));
     store::set_result(tx, &refund, to, None, failure.as_deref(), now).await?;
-    admin_log::append_in_tx(tx, &Entry { order: refund.order_key(), ..entry.clone() }, now).await?;
+    admin_log::append_in_tx(tx, &entry, now).await?;
     if to == RefundStatus::Pending {
         append_task_in_tx(tx, &refund, now).await?;
     } else {

@@ -11,7 +11,7 @@ use crate::app::App;
 use crate::compensation::{self, Action};
 use crate::exceptions::{self, Exception, ExceptionAction, ExceptionKind, ExceptionStatus};
 use crate::infra::crash::effect;
-use crate::infra::db::{DbError, Tx};
+use crate::infra::db::{DbError, MaybeTransient, Tx};
 use crate::orders::OrderKey;
 use crate::outbox;
 use crate::withdrawals;
@@ -22,9 +22,9 @@ pub enum ResolveError {
     /// No such exception.
     #[error("there is no such exception")]
     NotFound,
-    /// Somebody decided before.
+    /// It was decided before, as it says.
     #[error("the exception is resolved already")]
-    AlreadyResolved,
+    AlreadyResolved(Box<Exception>),
     /// Its money waits for `REFUND` or `KEEP`.
     #[error("the exception's money is still held")]
     MoneyWaits,
@@ -36,10 +36,16 @@ pub enum ResolveError {
     Db(#[from] DbError),
 }
 
+impl MaybeTransient for ResolveError {
+    fn is_transient(&self) -> bool {
+        matches!(self, Self::Db(error) if error.is_transient())
+    }
+}
+
 /// Resolves an exception: `REFUND` and `KEEP` decide over the stray payment that it is about, and `KEEP` resolves
 /// whatever else is open about it; `NONE` says that nothing is left to decide, and is refused while money is held.
 /// A refund whose task was given up is driven on by `REFUND`, a withdrawal by `NONE`; an endpoint that had answered
-/// 410 is told again after `NONE`.
+/// 410 is told again after `NONE`. The same decision by the same operator again gives the exception as it stands.
 ///
 /// # Errors
 /// See [`ResolveError`]; nothing was changed.
@@ -47,20 +53,33 @@ pub async fn resolve_exception(
     app: &App,
     exception_id: &str,
     action: ExceptionAction,
-    entry: Entry,
+    entry: &Entry,
+) -> Result<Exception, ResolveError> {
+    let resolved = match app.db.retrying(|| resolve_once(app, exception_id, action, entry)).await {
+        // Asked for again, because the answer was lost, be it that to the commit. Resolved once, it stays as it is.
+        Err(ResolveError::AlreadyResolved(found)) if found.was_decided(action, &entry.actor) => *found,
+        resolved => resolved?,
+    };
+    app.compensation_wake.notify_one();
+    Ok(resolved)
+}
+
+async fn resolve_once(
+    app: &App,
+    exception_id: &str,
+    action: ExceptionAction,
+    entry: &Entry,
 ) -> Result<Exception, ResolveError> {
     let now = app.now();
     let mut tx = app.db.begin().await?;
     let outcome = async {
-        let resolved = resolve_in_tx(app, &mut tx, exception_id, action, &entry, now).await?;
-        let entry = Entry { order: order_of(&resolved), ..entry };
+        let resolved = resolve_in_tx(app, &mut tx, exception_id, action, entry, now).await?;
+        let entry = Entry { order: order_of(&resolved), ..entry.clone() };
         admin_log::append_in_tx(&mut tx, &entry, now).await?;
         Ok::<_, ResolveError>(resolved)
     }
     .await;
-    let resolved = effect!("refunds.resolve", tx.finish(outcome).await)?;
-    app.compensation_wake.notify_one();
-    Ok(resolved)
+    effect!("refunds.resolve", tx.finish(outcome).await)
 }
 
 /// The decision then stands in the order's timeline.
@@ -91,7 +110,8 @@ async fn resolve_in_tx(
     }
     let exception = exceptions::lock(tx, exception_id).await?.ok_or(ResolveError::NotFound)?;
     if exception.status != ExceptionStatus::Open {
-        return Err(ResolveError::AlreadyResolved);
+        // With what was begun above it is rolled back.
+        return Err(ResolveError::AlreadyResolved(Box::new(exception)));
     }
     if let Some(refund) = refund.filter(|refund| is_given_up(refund, &exception)) {
         // Its money is on its way and nobody drives it any more: it can only be driven on.

@@ -87,15 +87,19 @@ async fn a_decision_is_made_once_by_an_operator_and_kept_with_name_and_reason() 
     assert_eq!(resolved["resolved_by"], "olga");
     assert_eq!(resolved["reason"], "the buyer wants it so");
     assert_eq!(app.stray().await["status"], "KEPT");
-    for action in ["KEEP", "REFUND", "NONE"] {
-        let again = json!({"action": action, "reason": "again"});
-        assert_eq!(resolve_as(&app, OLGA, &exception, again).await.problem(409), "EXCEPTION_RESOLVED");
+    // Whoever says again what they have decided is told how it stands. Nobody decides otherwise any more.
+    let again = json!({"action": "KEEP", "reason": "again"});
+    assert_eq!(resolve_as(&app, OLGA, &exception, again).await.expect(200).body, resolved);
+    for (token, action) in [(OLGA, "REFUND"), (OLGA, "NONE"), (OPERATOR, "KEEP")] {
+        let late = json!({"action": action, "reason": "again"});
+        assert_eq!(resolve_as(&app, token, &exception, late).await.problem(409), "EXCEPTION_RESOLVED");
     }
     assert_eq!(app.sandbox_books().await, (1990, 0));
 
     let logged = "actor = 'olga' AND role = 'operator' AND action = 'exceptions.resolve'
                   AND reason = 'the buyer wants it so' AND request_id <> ''";
     assert_eq!(app.count_where("admin_log", logged).await, 1);
+    assert_eq!(app.count_where("admin_log", "action = 'exceptions.resolve'").await, 1, "once");
     assert_eq!(app.count_where("admin_log", "actor IN ('vera', 'nobody')").await, 0);
     app.end().await;
 }

@@ -62,8 +62,9 @@ impl From<ResolveError> for Problem {
         let conflict = StatusCode::CONFLICT;
         match error {
             ResolveError::NotFound => Self::not_found(),
-            ResolveError::AlreadyResolved => {
-                Self::new(conflict, "EXCEPTION_RESOLVED", "somebody decided already; nothing was changed")
+            ResolveError::AlreadyResolved(_) => {
+                let detail = "it was decided already, otherwise or by somebody else; nothing was changed";
+                Self::new(conflict, "EXCEPTION_RESOLVED", detail)
             }
             ResolveError::MoneyWaits => {
                 let detail = "its money is still held, so it wants REFUND or KEEP; nothing was changed";
@@ -79,7 +80,8 @@ impl From<ResolveError> for Problem {
 }
 
 /// Carries out a person's decision and resolves the exception. Where a task was given up, `REFUND` drives its refund
-/// on, and `NONE` its withdrawal; where an endpoint answered 410, `NONE` has it told again.
+/// on, and `NONE` its withdrawal; where an endpoint answered 410, `NONE` has it told again. The same decision by the same
+/// operator again gives the exception as it stands.
 #[utoipa::path(post, path = "/admin/exceptions/{exception_id}/resolve", tag = "admin",
     request_body(content = ResolveBody, example = json!({"action": "REFUND", "reason": "the buyer paid twice"})),
     params(("exception_id" = ExceptionId, Path, description = "The exception")),
@@ -100,7 +102,7 @@ pub(in crate::http) async fn resolve(
     let entry = entry(admin, "exceptions.resolve", target, Some(body.reason));
     let resolved = edge
         .owned(|app| async move {
-            refunds::resolve_exception(&app, exception_id.as_str(), body.action, entry).await
+            refunds::resolve_exception(&app, exception_id.as_str(), body.action, &entry).await
         })
         .await?;
     Ok(Json(resolved))

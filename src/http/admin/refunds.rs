@@ -107,13 +107,15 @@ pub(in crate::http) struct DecisionBody {
     reason: Reason,
 }
 
-/// Lets a refund above its merchant's limit go. Not by the one who asked for it.
+/// Lets a refund above its merchant's limit go. Not by the one who asked for it. The same operator is given it again as it
+/// stands.
 #[utoipa::path(post, path = "/admin/refunds/{refund_no}/approve", tag = "admin",
     request_body(content = DecisionBody, example = json!({"reason": "ticket 4711"})),
     params(("refund_no" = RefundNo, Path, description = "The refund's number"), WhoseParams),
     security(("admin_token" = [])),
     responses(
-        (status = 200, body = MerchantRefundView, description = "It is `PENDING`; a task sends the money back"),
+        (status = 200, body = MerchantRefundView,
+         description = "It is `PENDING`; a task sends the money back. Asked for again it is as it stands"),
         (status = 403, body = Problem, description = "`SAME_OPERATOR`"),
         (status = 404, body = Problem, description = "`NOT_FOUND`"),
         (status = 409, body = Problem, description = "`REFUND_NOT_AWAITING_APPROVAL`, `AMBIGUOUS_NUMBER`"),
@@ -129,13 +131,14 @@ pub(in crate::http) async fn approve(
     decide(&edge, admin, refund_no, whose, Decision::Approve, body.reason).await
 }
 
-/// Ends a refund above its merchant's limit; the money stays. Not by the one who asked for it.
+/// Ends a refund above its merchant's limit; the money stays. Not by the one who asked for it. The same operator is given it
+/// again as it stands.
 #[utoipa::path(post, path = "/admin/refunds/{refund_no}/reject", tag = "admin",
     request_body(content = DecisionBody, example = json!({"reason": "ticket 4711"})),
     params(("refund_no" = RefundNo, Path, description = "The refund's number"), WhoseParams),
     security(("admin_token" = [])),
     responses(
-        (status = 200, body = MerchantRefundView, description = "It is `FAILED`"),
+        (status = 200, body = MerchantRefundView, description = "It is `FAILED`; asked for again, as it stands"),
         (status = 403, body = Problem, description = "`SAME_OPERATOR`"),
         (status = 404, body = Problem, description = "`NOT_FOUND`"),
         (status = 409, body = Problem, description = "`REFUND_NOT_AWAITING_APPROVAL`, `AMBIGUOUS_NUMBER`"),

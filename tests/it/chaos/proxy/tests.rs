@@ -335,6 +335,38 @@ async fn who_made_an_order_is_told_so_although_the_answer_to_its_commit_was_lost
     stores::drop_database(&url).await;
 }
 
+#[tokio::test]
+async fn an_operator_who_decided_is_told_so_although_the_answer_to_the_commit_was_lost() {
+    let (url, port) = database().await;
+    let wire = Proxy::before_postgres(port).await;
+    let database_url = Some(wire.before_url(&url, port));
+    let app = TestApp::start_with(TestOptions { database_url, ..TestOptions::default() }).await;
+    app.sql("UPDATE merchants SET refund_approval_above = 500 WHERE merchant_id = 'demo'").await;
+    app.paid("A").await;
+    for (lost, refund_no, verb, status) in [(1, "R1", "approve", "PENDING"), (2, "R2", "reject", "FAILED")] {
+        let refund = json!({"refund_no": refund_no, "order_no": "A", "amount": 600});
+        app.post("/refunds", refund).await.expect(201);
+        wire.lose_answers(1);
+        let path = format!("/admin/refunds/{refund_no}/{verb}");
+        let decided = app.admin_post(&path, json!({"reason": "the story wants it"})).await.expect(200);
+        assert_eq!((decided.text_of("status"), wire.met().lost), (status, lost));
+    }
+    let key = app.merchant("holder", "hold").await;
+    app.late_money_as(&key, "B").await;
+    app.run_until_idle().await;
+    let held = app.open_exception().await;
+    wire.lose_answers(1);
+    let resolved = app.resolve(&held, "REFUND").await.expect(200);
+    assert_eq!((resolved.text_of("status"), wire.met().lost), ("RESOLVED", 3));
+    app.run_until_idle().await;
+    assert_eq!(app.refunded("A").await, ("PARTIALLY_REFUNDED".into(), 600));
+    assert_eq!(app.stray().await["status"], "REFUNDED");
+    let logged = "action IN ('refunds.approve', 'refunds.reject', 'exceptions.resolve')";
+    assert_eq!(app.count_where("admin_log", logged).await, 3, "each once");
+    app.end().await;
+    stores::drop_database(&url).await;
+}
+
 /// Nothing but the silence itself says that a connection is dead: a machine that is gone sends no word of it.
 #[tokio::test]
 async fn a_redis_that_was_gone_without_a_word_is_found_again() {
