@@ -16,6 +16,7 @@ use crate::support::{TestApp, TestOptions, stores};
 mod ages;
 mod holds;
 mod lists;
+mod retries;
 mod settlements;
 
 /// What the tables look like when the plans are made.

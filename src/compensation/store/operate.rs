@@ -113,13 +113,24 @@ fn push_filter(query: &mut QueryBuilder<Postgres>, filter: &TaskFilter<'_>) {
 }
 
 /// Those of a filter that can be tried again: they failed and wait, or were given up last of all that drove the same
-/// thing. What waits without a failure guards a call that is under way, or is due by itself. Found by the indexes of the living and of the dead, past any number of tasks that are done.
+/// thing. What waits without a failure guards a call that is under way, or is due by itself. Those of one thing or one order
+/// are found by it; others by the indexes of the living and of the dead, past any number of tasks that are done.
 fn push_retryable(query: &mut QueryBuilder<Postgres>, filter: &TaskFilter<'_>, after: i64) {
+    if filter.subject.is_some() || filter.order_no.is_some() {
+        push_source(query, filter);
+        query.push(
+            "SELECT id FROM task WHERE (status = 'READY' AND last_error IS NOT NULL OR status = 'DEAD')",
+        );
+    } else {
+        query.push(
+            "SELECT id FROM (SELECT * FROM compensations WHERE status = 'READY' AND last_error IS NOT NULL
+                             UNION ALL
+                             SELECT * FROM compensations WHERE status = 'DEAD') AS task
+             WHERE true",
+        );
+    }
     query.push(
-        "SELECT id FROM (SELECT * FROM compensations WHERE status = 'READY' AND last_error IS NOT NULL
-                         UNION ALL
-                         SELECT * FROM compensations WHERE status = 'DEAD') AS task
-         WHERE NOT EXISTS (SELECT 1 FROM compensations AS living
+        "  AND NOT EXISTS (SELECT 1 FROM compensations AS living
                            WHERE living.subject = task.subject AND living.action = task.action
                              AND living.status NOT IN ('DONE', 'DEAD') AND living.id <> task.id)
            AND NOT EXISTS (SELECT 1 FROM compensations AS later
