@@ -1,7 +1,8 @@
 //! What was given up, and whose thing came to its end all the same: by another task, a callback, or a person.
 //!
 //! Refunds and withdrawals settle this in the transaction of their end. An order or an attempt has many ways to its end, and
-//! what was given up about it is rare: none of these ways looks for it, and a sweep finds it, through the index of the dead.
+//! what a channel's answer says that was put aside becomes known in as many; what was given up about it is rare: none of these
+//! ways looks for it, and a sweep finds it, through the index of the dead.
 
 use tokio::time::Instant;
 

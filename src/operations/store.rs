@@ -268,7 +268,7 @@ pub(super) async fn finish_given_up(
     let page = sqlx::query_as!(
         SettledPage,
         r#"WITH page AS MATERIALIZED (
-             SELECT id, action, subject, merchant_id, order_no, created_at FROM compensations
+             SELECT id, action, subject, merchant_id, order_no, payload, created_at FROM compensations
              WHERE status = 'DEAD' AND subject > $1
              ORDER BY subject FETCH FIRST ($2) ROWS WITH TIES
            ), ended AS MATERIALIZED (
@@ -291,6 +291,21 @@ pub(super) async fn finish_given_up(
                       WHERE inbox.channel = split_part(page.subject, '/', 1)
                         AND inbox.event_id = substr(page.subject, strpos(page.subject, '/') + 1))
                      IS DISTINCT FROM 'UNMATCHED'
+                 WHEN 'APPLY_UPDATE' THEN
+                     -- What the channel said is known by now. Of what cannot be read nobody knows.
+                     CASE page.payload->>'what'
+                         WHEN 'LINK_MADE' THEN
+                             (SELECT attempt.status <> 'INIT' FROM pay_orders AS attempt
+                              WHERE attempt.pay_order_id = page.payload->>'pay_order_id')
+                         WHEN 'REFUND_MADE' THEN
+                             -- Also of one that was taken back since.
+                             (SELECT refund.status = 'SUCCEEDED'
+                                     OR refund.channel_refund_id = page.payload->>'channel_refund_id'
+                              FROM refunds AS refund WHERE refund.refund_id = page.payload->>'refund_id')
+                         WHEN 'PAYOUT_MADE' THEN
+                             (SELECT withdrawal.status = 'SUCCEEDED' FROM withdrawals AS withdrawal
+                              WHERE withdrawal.withdrawal_id = page.payload->>'withdrawal_id')
+                     END
              END, false))
                 -- Nor does a worker have it, which may just be giving it up.
                 AND (SELECT count(*) FROM compensations AS living

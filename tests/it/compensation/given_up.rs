@@ -1,11 +1,13 @@
 //! What was given up is done once its thing has ended, and no sooner: whatever else is open about it, alive, or behind it.
 
+use payonce::channels::sandbox::{FaultKind, FaultOp};
 use payonce::infra::duty::Batch;
 use payonce::operations;
+use reqwest::Method;
 use serde_json::json;
 
 use crate::races::write_attempt;
-use crate::support::TestApp;
+use crate::support::{OPERATOR, TestApp, minutes};
 
 /// What a person is shown of it.
 const SHOWN: &str = "kind = 'DEAD_TASK' AND status = 'OPEN'";
@@ -125,5 +127,69 @@ async fn a_callback_whose_search_was_given_up_waits_for_a_person_until_it_has_it
     assert_eq!(app.verdict_of("e/1").await.as_deref(), Some("APPLIED"));
     assert_eq!(app.status_of("G5").await, "PAID");
     assert_eq!(walk(&app).await, (0, 0));
+    app.end().await;
+}
+
+/// Answers of channels that were put aside, and whose tasks were given up: (subject, payload) of each.
+async fn give_up_updates(app: &TestApp, updates: &str) {
+    app.sql(&format!(
+        "INSERT INTO compensations (kind, action, subject, payload, status, attempts, due_at, created_at, updated_at)
+         SELECT 'REPLAY_UPDATE', 'APPLY_UPDATE', subject, payload, 'DEAD', 13, now(), now(), now()
+         FROM ({updates}) AS given (subject, payload)"
+    ))
+    .await;
+    show(app).await;
+}
+
+#[tokio::test]
+async fn an_update_that_was_given_up_waits_until_what_it_says_is_known() {
+    let app = TestApp::start().await;
+    app.top_up("T1", "u1", 1_000).await;
+    let paid = app.paid("G6").await;
+    app.order("G7").await;
+    for op in [FaultOp::Create, FaultOp::Refund, FaultOp::Payout] {
+        app.fault(op, FaultKind::TimeoutBefore, 100, Some(1_200)).await;
+    }
+    app.pay_url("G7").await.expect(503);
+    app.post("/refunds", json!({"refund_no": "R1", "order_no": "G6", "amount": 700})).await.expect(201);
+    let withdrawal = json!({"withdrawal_no": "W1", "user_id": "u1", "amount": 600, "currency": "CNY",
+                            "channel": "sandbox", "account": "u@example.com"});
+    app.post("/withdrawals", withdrawal).await.expect(201);
+    give_up_updates(
+        &app,
+        r#"SELECT 'update/' || pay_order_id, jsonb_build_object('what', 'LINK_MADE', 'pay_order_id', pay_order_id)
+           FROM pay_orders WHERE order_no = 'G7'
+           UNION ALL
+           SELECT 'update/' || refund_id,
+                  jsonb_build_object('what', 'REFUND_MADE', 'refund_id', refund_id, 'channel_refund_id', 'n')
+           FROM refunds
+           UNION ALL
+           SELECT 'update/' || withdrawal_id,
+                  jsonb_build_object('what', 'PAYOUT_MADE', 'withdrawal_id', withdrawal_id, 'channel_payout_id', 'n')
+           FROM withdrawals
+           UNION ALL
+           SELECT 'spill:updates/1-0', '"nonsense"'"#,
+    )
+    .await;
+    assert_eq!(walk(&app).await, (4, 4), "nothing of it has happened");
+
+    app.call(Method::DELETE, "/sandbox/faults", OPERATOR, None).await.expect(200);
+    app.clock.advance(minutes(1));
+    app.run_until_idle().await;
+    assert_eq!(app.attempt_statuses("G7").await, ["PAYING"]);
+    assert_eq!((app.refunded("G6").await.1, app.cny_of("u1").await), (700, (400, 0)));
+    assert_eq!(walk(&app).await, (1, 1));
+    assert_eq!(app.open_exception().await["subject"], "spill:updates/1-0", "nobody knows what it says");
+
+    // It is known of a refund that it was made, also once the channel has taken it back.
+    app.take_refund_back("back", &app.refund_id("R1").await, &paid, 700).await;
+    give_up_updates(
+        &app,
+        "SELECT 'update/' || refund_id, jsonb_build_object('what', 'REFUND_MADE', 'refund_id', refund_id,
+                                                           'channel_refund_id', channel_refund_id)
+         FROM refunds",
+    )
+    .await;
+    assert_eq!(walk(&app).await, (1, 1));
     app.end().await;
 }
