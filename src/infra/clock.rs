@@ -104,12 +104,17 @@ fn run_micros() -> i64 {
 /// The machine's own clock, which somebody may set while we look.
 #[expect(clippy::disallowed_methods, reason = "this is the one place that reads the machine's time")]
 fn machine_micros() -> i64 {
-    let since_epoch = OffsetDateTime::now_utc() - OffsetDateTime::UNIX_EPOCH;
-    i64::try_from(since_epoch.whole_microseconds()).unwrap_or(i64::MAX)
+    unix_micros(OffsetDateTime::now_utc())
 }
 
 fn micros_of(time: Duration) -> i64 {
     i64::try_from(time.as_micros()).unwrap_or(i64::MAX)
+}
+
+/// Whole microseconds since the Unix epoch.
+#[must_use]
+pub fn unix_micros(at: OffsetDateTime) -> i64 {
+    i64::try_from((at - OffsetDateTime::UNIX_EPOCH).whole_microseconds()).unwrap_or(i64::MAX)
 }
 
 /// Whole milliseconds since the Unix epoch.
@@ -129,13 +134,9 @@ pub fn deadline_millis(at: OffsetDateTime) -> i64 {
 mod tests {
     use time::{Duration, OffsetDateTime};
 
-    use super::{Clock, deadline_millis, unix_millis};
+    use super::{Clock, deadline_millis, unix_micros, unix_millis};
 
     const HOUR: Duration = Duration::hours(1);
-
-    fn micros(at: OffsetDateTime) -> i64 {
-        i64::try_from((at - OffsetDateTime::UNIX_EPOCH).whole_microseconds()).expect("small")
-    }
 
     #[test]
     fn a_clock_that_is_off_goes_by_the_one_that_was_asked_and_one_in_step_stays() {
@@ -143,13 +144,13 @@ mod tests {
             let clock = Clock::system();
             let machine = clock.now();
             let asked = Clock::ask();
-            let ahead = clock.follow(asked, micros(machine - off));
+            let ahead = clock.follow(asked, unix_micros(machine - off));
             assert!((ahead - off).abs() < Duration::SECOND, "the machine is {ahead} ahead, not {off}");
             assert!((clock.now() - (machine - off)).abs() < Duration::SECOND, "{} after {off}", clock.now());
         }
         // The other clock may have shown that time at any moment since it was asked: nothing says that ours is wrong.
         let clock = Clock::system();
-        let (asked, shown) = (Clock::ask(), micros(clock.now()));
+        let (asked, shown) = (Clock::ask(), unix_micros(clock.now()));
         std::thread::sleep(std::time::Duration::from_millis(20));
         let before = clock.0.begun_micros.load(std::sync::atomic::Ordering::Relaxed);
         assert_eq!(clock.follow(asked, shown), Duration::ZERO);
@@ -161,7 +162,7 @@ mod tests {
         let clock = Clock::system();
         let machine = clock.now();
         clock.advance(std::time::Duration::from_secs(3_600));
-        clock.follow(Clock::ask(), micros(machine + HOUR));
+        clock.follow(Clock::ask(), unix_micros(machine + HOUR));
         assert!((clock.now() - (machine + HOUR + HOUR)).abs() < Duration::SECOND, "{}", clock.now());
     }
 

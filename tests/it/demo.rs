@@ -3,7 +3,7 @@
 use serde_json::Value;
 
 use crate::commands::{errors, json_of, run};
-use crate::support::{SANDBOX_SECRET, TestApp};
+use crate::support::{SANDBOX_SECRET, TestApp, minutes};
 
 fn held(played: &Value) -> Vec<bool> {
     let lines = played["lines"].as_array().expect("lines");
@@ -13,6 +13,8 @@ fn held(played: &Value) -> Vec<bool> {
 #[tokio::test]
 async fn the_demo_plays_the_promises_and_sees_when_one_is_broken() {
     let app = TestApp::start_working().await;
+    // The clock of the machine that it plays from is an hour behind.
+    app.clock.advance(minutes(60));
     let secret = [("SANDBOX_SECRET", SANDBOX_SECRET.to_owned())];
     let output = run(&["demo", "--url", &app.url, "-o", "json"], &secret).await;
     let played = json_of(&output);

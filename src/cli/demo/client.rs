@@ -5,11 +5,13 @@ use std::time::Duration;
 use reqwest::Method;
 use secrecy::{ExposeSecret, SecretString};
 use serde_json::{Value, json};
+use time::OffsetDateTime;
+use time::format_description::well_known::Rfc3339;
 
 use crate::channels::sandbox::signature::{self, Keys};
 use crate::cli::CliError;
 use crate::ids::Ids;
-use crate::infra::clock::Clock;
+use crate::infra::clock::{Clock, unix_micros};
 use crate::infra::http_client;
 
 /// Longest wait for one answer.
@@ -85,12 +87,16 @@ impl Client {
         self.call(Method::POST, path, Some(&self.key), Some(body)).await
     }
 
-    /// Makes an order of 1990 CNY that lives so long.
+    /// Makes an order of 1990 CNY that lives so long. What is signed here is judged by the instance's clock, so that is
+    /// gone by: it shows in when the order was made.
     pub(super) async fn order(&self, lives_secs: u32) -> Result<String, String> {
         let order_no = self.order_no();
         let body = json!({"order_no": order_no, "user_id": "u-demo", "currency": "CNY", "amount": 1990,
                           "expires_in": lives_secs});
-        self.shop_post("/orders", &body).await?.good("an order")?;
+        let asked = Clock::ask();
+        let made = self.shop_post("/orders", &body).await?.good("an order")?;
+        let made_at = OffsetDateTime::parse(&text(&made, "created_at")?, &Rfc3339);
+        self.clock.follow(asked, unix_micros(made_at.map_err(|error| error.to_string())?));
         Ok(order_no)
     }
 
