@@ -30,7 +30,7 @@ pub async fn resend(app: &App, id: i64, entry: &Entry) -> Result<(), ResendError
 
 async fn resend_in_tx(app: &App, tx: &mut Tx, id: i64, entry: &Entry) -> Result<(), ResendError> {
     let now = app.now();
-    let found = outbox::send_again_in_tx(tx, id, now).await?;
+    let found = outbox::send_again_in_tx(tx, id, app.relay.ways(), now).await?;
     let (merchant_id, order_no) = found.ok_or(ResendError::NotFound)?;
     let order = OrderKey::from_columns(merchant_id.as_deref(), order_no.as_deref());
     Ok(admin_log::append_in_tx(tx, &Entry { order, ..entry.clone() }, now).await?)
@@ -43,7 +43,7 @@ async fn resend_in_tx(app: &App, tx: &mut Tx, id: i64, entry: &Entry) -> Result<
 pub async fn resend_all(app: &App, wanted: &SendAgain, entry: &Entry) -> Result<SentAgain, ResendError> {
     let mut tx = app.db.begin().await?;
     let outcome = async {
-        let sent = outbox::send_all_again_in_tx(&mut tx, wanted, app.now()).await?;
+        let sent = outbox::send_all_again_in_tx(&mut tx, wanted, app.relay.ways(), app.now()).await?;
         if !wanted.is_dry_run {
             admin_log::append_in_tx(&mut tx, entry, app.now()).await?;
         }

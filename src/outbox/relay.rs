@@ -128,6 +128,15 @@ impl Relay {
         }))
     }
 
+    /// The ways that lead out from here: without a broker nothing is sent again that ended on its way to one.
+    #[must_use]
+    pub fn ways(&self) -> &'static [DeliveryKind] {
+        match self.broker {
+            Some(_) => DeliveryKind::ALL,
+            None => &[DeliveryKind::ReplayCallback],
+        }
+    }
+
     /// Rings when a lane behind which more is waiting has room again.
     #[must_use]
     pub fn has_room(&self) -> Arc<Notify> {

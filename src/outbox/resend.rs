@@ -2,7 +2,7 @@
 
 use time::OffsetDateTime;
 
-use super::model::{EventFilter, EventView, event_id};
+use super::model::{DeliveryKind, EventFilter, EventView, event_id};
 use super::store;
 use crate::exceptions::{self, ExceptionKind};
 use crate::infra::db::{Db, DbError, Tx};
@@ -24,19 +24,20 @@ pub async fn list(db: &Db, filter: EventFilter<'_>, limit: usize) -> Result<Vec<
     store::list(&mut db.conn().await?, filter, limit).await
 }
 
-/// Has an event sent again, to where it goes now; one that waits is due at once. What was shown to a person because of
-/// it is resolved. Gives its merchant and order; nothing when there is no such event.
+/// Has an event sent again, to where it goes now by these ways; one that waits is due at once. What was shown to a person
+/// because of it is resolved. Gives its merchant and order; nothing when there is no such event.
 ///
 /// # Errors
 /// When the database cannot be reached.
 pub async fn send_again_in_tx(
     tx: &mut Tx,
     id: i64,
+    ways: &[DeliveryKind],
     now: OffsetDateTime,
 ) -> Result<Option<(Option<String>, Option<String>)>, DbError> {
     let Some(order) = store::lock(tx, id).await? else { return Ok(None) };
     store::lock_ways(tx, &[id]).await?;
-    let revived = store::send_again(tx, &[id], false, now).await?;
+    let revived = store::send_again(tx, &[id], ways, false, now).await?;
     store::make_due(tx, id, now).await?;
     settle_in_tx(tx, &revived, now).await?;
     Ok(Some(order))
@@ -81,20 +82,21 @@ pub struct SentAgain {
     pub has_more: bool,
 }
 
-/// Has everything of a merchant sent again that happened since an instant: a bounded number at a time, of a bounded number
-/// that is looked at.
+/// Has everything of a merchant sent again by these ways that happened since an instant: a bounded number at a time, of a
+/// bounded number that is looked at.
 ///
 /// # Errors
 /// When the database cannot be reached.
 pub async fn send_all_again_in_tx(
     tx: &mut Tx,
     wanted: &SendAgain,
+    ways: &[DeliveryKind],
     now: OffsetDateTime,
 ) -> Result<SentAgain, DbError> {
-    let page = store::lock_all(tx, wanted, LOOK, MOST_AGAIN).await?;
+    let page = store::lock_all(tx, wanted, ways, LOOK, MOST_AGAIN).await?;
     if !wanted.is_dry_run {
         store::lock_ways(tx, &page.ids).await?;
-        let revived = store::send_again(tx, &page.ids, wanted.only_undelivered, now).await?;
+        let revived = store::send_again(tx, &page.ids, ways, wanted.only_undelivered, now).await?;
         settle_in_tx(tx, &revived, now).await?;
     }
     let count = i64::try_from(page.ids.len()).unwrap_or(i64::MAX);

@@ -223,7 +223,8 @@ pub(in crate::http) struct ResendAllBody {
     /// Those that happened since then.
     #[serde(deserialize_with = "moment::deserialize")]
     since: OffsetDateTime,
-    /// Only what did not arrive; all of them by default.
+    /// Only what did not arrive; all of them by default. What has not reached the broker alone is left out by an instance
+    /// that has none.
     #[serde(default)]
     only_undelivered: bool,
     /// Go on behind this one: the `last_event_id` of a call that said `has_more`.

@@ -3,6 +3,7 @@
 use time::OffsetDateTime;
 
 use crate::infra::db::{Conn, DbError, Tx};
+use crate::outbox::model::DeliveryKind;
 use crate::outbox::{SendAgain, lane};
 
 /// Locks an event, and says whose it is: of those who want it sent again one comes after the other.
@@ -40,15 +41,18 @@ pub(in crate::outbox) async fn lock_ways(tx: &mut Tx, ids: &[i64]) -> Result<(),
 /// Has locked events sent again, in order and in lanes of their own: one that is published to wherever it goes now, one
 /// that is still on its way also to where it ended, or where it ended without arriving. With `only_undelivered` one that
 /// has arrived somewhere goes nowhere but where it has not. Gives those of which there was something to send. How long
-/// they wait is counted from now on.
+/// they wait is counted from now on. What has ended on a way that is none of these stays where it is: nobody may ever go on
+/// with it.
 pub(in crate::outbox) async fn send_again(
     tx: &mut Tx,
     ids: &[i64],
+    ways: &[DeliveryKind],
     only_undelivered: bool,
     now: OffsetDateTime,
 ) -> Result<Vec<i64>, DbError> {
     tx.ring_after_commit();
     let conn: &mut Conn = tx;
+    let ways = words_of(ways);
     // Locked before this statement began, so that it sees where each of them has ended meanwhile. No joins: their plans
     // could walk.
     let revived = sqlx::query_scalar!(
@@ -74,7 +78,7 @@ pub(in crate::outbox) async fn send_again(
              SET status = 'PENDING', attempts = 0, due_at = $3, leased_until = NULL, last_error = NULL, created_at = $3,
                  updated_at = $3,
                  lane = CASE WHEN right(lane, length($4)) = $4 THEN lane ELSE lane || $4 END
-             WHERE delivery.event_id = ANY($1)
+             WHERE delivery.event_id = ANY($1) AND delivery.kind = ANY($5)
                AND ((SELECT way.event_id FROM deliveries AS way
                      WHERE way.event_id = delivery.event_id AND way.status = 'PENDING' LIMIT 1) IS NOT NULL
                     -- What waits for the relay is handed out anew, with all its ways.
@@ -95,8 +99,13 @@ pub(in crate::outbox) async fn send_again(
         only_undelivered,
         now,
         lane::AGAIN,
+        &ways as &[&str],
     );
     Ok(revived.fetch_all(conn).await?)
+}
+
+fn words_of(ways: &[DeliveryKind]) -> Vec<&'static str> {
+    ways.iter().copied().map(DeliveryKind::as_str).collect()
 }
 
 /// Has an event that is on its way due at once, with those of its order, also where its endpoint asked for a pause.
@@ -142,14 +151,16 @@ pub(in crate::outbox) struct Page {
 }
 
 /// Looks at the next `look` events of a merchant, as they happened, and locks up to `limit` of them that can be sent again:
-/// all, or those that did not arrive somewhere.
+/// all, or those that did not arrive somewhere by one of these ways, or nowhere at all.
 pub(in crate::outbox) async fn lock_all(
     tx: &mut Tx,
     wanted: &SendAgain,
+    ways: &[DeliveryKind],
     look: i64,
     limit: i64,
 ) -> Result<Page, DbError> {
     let conn: &mut Conn = tx;
+    let ways = words_of(ways);
     let page = sqlx::query_as!(
         Page,
         r#"WITH looked_at AS MATERIALIZED (
@@ -168,7 +179,12 @@ pub(in crate::outbox) async fn lock_all(
                AND (NOT $5 AND (SELECT way.event_id FROM deliveries AS way
                                 WHERE way.event_id = event.id AND way.status = 'PENDING' LIMIT 1) IS NULL
                     OR (SELECT way.event_id FROM deliveries AS way
-                        WHERE way.event_id = event.id AND way.status IN ('DEAD', 'DROPPED') LIMIT 1) IS NOT NULL)
+                        WHERE way.event_id = event.id AND way.status IN ('DEAD', 'DROPPED')
+                          AND (way.kind = ANY($7)
+                               OR (SELECT other.event_id FROM deliveries AS other
+                                   WHERE other.event_id = event.id AND other.status IN ('DELIVERED', 'PENDING')
+                                   LIMIT 1) IS NULL)
+                        LIMIT 1) IS NOT NULL)
              ORDER BY event.created_at, event.id LIMIT $6
            )
            SELECT ARRAY(SELECT locked.id
@@ -187,6 +203,7 @@ pub(in crate::outbox) async fn lock_all(
         look,
         wanted.only_undelivered,
         limit,
+        &ways as &[&str],
     )
     .fetch_one(conn)
     .await?;

@@ -167,13 +167,18 @@ async fn what_arrived_in_one_place_is_sent_again_only_to_the_other() {
     };
     let as_told = |told: usize, ways: &str| (told, ways.to_owned());
 
-    // There is no broker here, so what is on its way to one stays there.
+    // There is no broker here, so what ended on its way to one stays there. One that has a broker sends it again.
+    let vars = vec![("AMQP_URL", "amqp://127.0.0.1:1".to_owned())];
+    let beside = TestApp::start_with(TestOptions { vars, ..TestOptions::over(&app) }).await;
     ended(&app, "W1", ("DELIVERED", "DEAD"), "body").await;
-    assert_eq!(send_undelivered(&app, false).await, [1]);
+    assert_eq!(send_undelivered(&app, false).await, [0]);
+    app.run_until_idle().await;
+    assert_eq!(stand().await, as_told(1, "REPLAY_CALLBACK DELIVERED, RESEND_EVENT DEAD"));
+    assert_eq!(send_undelivered(&beside, false).await, [1]);
     assert_eq!(app.count("outbox_queue").await, 0, "nothing of it is handed out anew");
     app.run_until_idle().await;
     assert_eq!(stand().await, as_told(1, "REPLAY_CALLBACK DELIVERED, RESEND_EVENT PENDING"));
-    assert_eq!(send_undelivered(&app, false).await, [0]);
+    assert_eq!(send_undelivered(&beside, false).await, [0]);
 
     ended(&app, "W1", ("DROPPED", "DELIVERED"), "body").await;
     assert_eq!(send_undelivered(&app, false).await, [1]);
@@ -186,12 +191,22 @@ async fn what_arrived_in_one_place_is_sent_again_only_to_the_other() {
     app.run_until_idle().await;
     assert_eq!(stand().await, as_told(3, "REPLAY_CALLBACK DELIVERED, RESEND_EVENT DROPPED"));
     ended(&app, "W1", ("DELIVERED", "DEAD"), "''").await;
-    assert_eq!(send_undelivered(&app, false).await, [1]);
+    assert_eq!(send_undelivered(&app, false).await, [0]);
+    assert_eq!(send_undelivered(&beside, false).await, [1]);
     assert_eq!(app.count("outbox_queue").await, 1);
     app.run_until_idle().await;
     assert_eq!(stand().await, as_told(4, "REPLAY_CALLBACK DELIVERED, RESEND_EVENT DEAD"));
 
+    // Sent again by itself while it waits for its next try at its endpoint, it does not begin to wait for a broker either.
+    ended(&app, "W1", ("PENDING", "DEAD"), "body").await;
+    app.sql("UPDATE deliveries SET due_at = now() + interval '1 h' WHERE status = 'PENDING'").await;
+    let id = receiver.calls()[0].id().to_owned();
+    app.admin_post(&format!("/admin/outbox/{id}/resend"), json!({"reason": "again"})).await.expect(200);
+    app.run_until_idle().await;
+    assert_eq!(stand().await, as_told(5, "REPLAY_CALLBACK DELIVERED, RESEND_EVENT DEAD"));
+
     app.sql("DELETE FROM deliveries WHERE kind = 'RESEND_EVENT'").await;
+    beside.instance.stop().await;
     app.end().await;
 }
 
