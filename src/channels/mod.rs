@@ -288,7 +288,7 @@ pub enum CallError {
     /// Not taken in, for now: nothing was done, the same call may be made later.
     #[error("the channel asked to come back later")]
     NotNow,
-    /// We did not make it: whoever wanted to may no longer, or cannot tell.
+    /// We did not make it: whoever wanted to may no longer, or cannot tell, or does not know the channel.
     #[error("the channel was not asked: {0}")]
     NotMade(String),
     /// No answer, or none that can be believed: it may have been done. Ask, or make the same call again.

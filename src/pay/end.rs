@@ -19,12 +19,15 @@ const MAX_ROUNDS: usize = 3;
 /// Afterwards the attempt is not live any more. Whoever works under a lock names it.
 ///
 /// # Errors
-/// [`PayError::ChannelUnavailable`] when the channel is silent, [`PayError::Overtaken`] when the lock was lost or
-/// others moved the attempt time and again: it is live yet, and a task goes on asking.
+/// [`PayError::ChannelUnavailable`] when the channel is silent or not known here, [`PayError::Overtaken`] when the lock was
+/// lost or others moved the attempt time and again: it is live yet, and a task goes on asking.
 pub async fn end_attempt(app: &App, attempt: &Attempt, lock: Option<&LockGuard>) -> Result<(), PayError> {
-    let channel = app.channels.get(&attempt.channel);
-    let channel = channel.ok_or_else(|| PayError::UnknownChannel(attempt.channel.clone()))?;
     write_task(app, attempt).await?;
+    let Some(channel) = app.channels.get(&attempt.channel) else {
+        // Another instance began it, and one that knows its channel drives the task.
+        let error = CallError::NotMade(not_here(attempt));
+        return Err(leave_to_task(app, attempt, Action::ClosePayOrder, &error).await?);
+    };
     let mut read = attempt.clone();
     for _ in 0..MAX_ROUNDS {
         lock.map_or(Ok(()), LockGuard::still_held)?;
@@ -106,6 +109,10 @@ pub(super) async fn close_at_channel(
     Ok(channels::close_then_ask(closing, || tasks::away_when_long(channel.query(&trade))).await)
 }
 
+fn not_here(attempt: &Attempt) -> String {
+    format!("there is no channel {} here", attempt.channel)
+}
+
 /// Ends the attempt of that id, for a task.
 ///
 /// # Errors
@@ -117,6 +124,9 @@ pub async fn end_by_id(app: &App, pay_order_id: &str) -> Result<Drive, PayError>
     // For good. One that is closed here goes on: its trade may have come to stand at the channel after that.
     if attempt.status == PayStatus::Paid {
         return Ok(Drive::Done);
+    }
+    if app.channels.get(&attempt.channel).is_none() {
+        return Ok(Drive::Again(not_here(&attempt)));
     }
     let lock = app.locks.acquire(Scene::Close, &attempt.order_key().lock_key()).await?;
     match end_attempt(app, &attempt, Some(&lock)).await {

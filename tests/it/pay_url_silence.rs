@@ -3,10 +3,13 @@
 use std::time::Duration;
 
 use payonce::channels::sandbox::{FaultKind, FaultOp};
+use payonce::compensation::Lane;
+use payonce::drive;
+use payonce::run::{self, Roles};
 use serde_json::json;
 use sqlx::Executor;
 
-use crate::support::{Cluster, TestApp, TestOptions, seconds, until_waiting};
+use crate::support::{Cluster, Reply, SECRET_KEY, TestApp, TestOptions, seconds, until_waiting};
 
 /// Two instances that have no Redis, so that neither waits for the other.
 async fn two_without_redis() -> Cluster {
@@ -353,5 +356,49 @@ async fn a_repeat_that_is_refused_leaves_nothing_payable_of_the_call_before_it()
     assert_eq!(app.attempt_statuses("A2").await, ["INIT"]);
     assert_eq!(app.pay_url("A2").await.expect(200).text_of("pay_order_id"), second);
     app.run_until_idle().await;
+    app.end().await;
+}
+
+#[tokio::test]
+async fn an_attempt_of_a_channel_that_an_instance_does_not_know_is_closed_by_one_that_does() {
+    let app = TestApp::start().await;
+    let first = app.order_to_pay("A1").await;
+    // An instance on the same stores, without the role that has the sandbox.
+    let service = &app.instance.app;
+    let roles = Roles { api: true, workers: true, sandbox: false };
+    let beside = run::open(service.config.clone(), roles, service.ids.clone()).await.expect("an instance");
+    let close = async || {
+        let request = app.http.post(format!("http://{}/orders/A1/close", beside.addr));
+        let request = request.bearer_auth(SECRET_KEY).json(&json!({}));
+        Reply::of(request.send().await.expect("an answer")).await
+    };
+    assert_eq!(close().await.problem(503), "CHANNEL_UNAVAILABLE");
+    assert_eq!(
+        (app.status_of("A1").await, app.attempt_statuses("A1").await),
+        ("PENDING".into(), vec!["PAYING".into()]),
+        "nothing moved"
+    );
+    app.clock.advance(seconds(2));
+    drive::run_due(&beside.app, Lane::Realtime).await.expect("a session");
+    let waiting = "action = 'CLOSE_PAY_ORDER' AND status = 'READY' AND attempts = 1
+                   AND last_error = 'there is no channel sandbox here'";
+    assert_eq!(app.count_where("compensations", waiting).await, 1, "its workers cannot either");
+    app.clock.advance(seconds(30));
+    app.run_until_idle().await;
+    assert_eq!(app.attempt_statuses("A1").await, ["CLOSED"]);
+    assert_eq!(app.sandbox_trade(&first).await["status"], "CLOSED");
+    assert_eq!(close().await.expect(200).text_of("close_reason"), "CANCELLED");
+    beside.stop().await;
+
+    // In the way of a link of another channel it is as good as silent, too.
+    app.order_to_pay("A2").await;
+    app.sql("UPDATE pay_orders SET channel = 'elsewhere' WHERE order_no = 'A2'").await;
+    assert_eq!(app.pay_url("A2").await.problem(503), "CHANNEL_UNAVAILABLE");
+    assert_eq!(app.attempt_statuses("A2").await, ["PAYING"], "nothing moved");
+    app.sql("UPDATE pay_orders SET channel = 'sandbox' WHERE order_no = 'A2'").await;
+    app.clock.advance(seconds(30));
+    app.run_until_idle().await;
+    assert_eq!(app.attempt_statuses("A2").await, ["CLOSED"], "by the task");
+    app.pay_url("A2").await.expect(200);
     app.end().await;
 }
