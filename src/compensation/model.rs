@@ -29,6 +29,8 @@ words! {
         ExpireOrder = "EXPIRE_ORDER",
         /// A refund that has no result yet.
         DriveRefund = "DRIVE_REFUND",
+        /// A refund of which something tells the opposite of what is known, and that its channel could not be asked about.
+        QueryRefund = "QUERY_REFUND",
         /// A withdrawal that has not come to its end yet.
         DriveWithdrawal = "DRIVE_WITHDRAWAL",
         /// A callback that came before its pay order.
@@ -47,6 +49,7 @@ impl Action {
             | Self::ClosePayOrder
             | Self::ExpireOrder
             | Self::DriveRefund
+            | Self::QueryRefund
             | Self::DriveWithdrawal
             | Self::RematchCallback => TaskKind::RedoBusiness,
             Self::ApplyUpdate => TaskKind::ReplayUpdate,

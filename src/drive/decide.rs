@@ -22,6 +22,8 @@ pub(super) enum Remedy {
     CloseOrder,
     /// Make the refund, or ask what became of it.
     Refund,
+    /// Ask what became of the refund, and apply what the channel says.
+    QueryRefund,
     /// Make the payout, or ask what became of it.
     PayOut,
     /// Look for the callback's pay order.
@@ -58,6 +60,13 @@ pub(super) fn decide(action: Action, facts: &Facts) -> Remedy {
             Some(RefundStatus::Pending | RefundStatus::Processing) => Remedy::Refund,
             _ => Remedy::Nothing,
         },
+        Action::QueryRefund => match facts.refund {
+            // Whoever drives one that is under way asks as well.
+            Some(RefundStatus::AwaitingApproval | RefundStatus::Succeeded | RefundStatus::Failed) => {
+                Remedy::QueryRefund
+            }
+            Some(RefundStatus::Pending | RefundStatus::Processing) | None => Remedy::Nothing,
+        },
         Action::DriveWithdrawal => match facts.withdrawal {
             Some(WithdrawalStatus::Debited | WithdrawalStatus::Paying) => Remedy::PayOut,
             _ => Remedy::Nothing,
@@ -76,7 +85,7 @@ mod tests {
 
     /// What is not here calls for nothing.
     fn calls_for(action: Action, facts: &Facts) -> Remedy {
-        const TABLE: [(Action, &str, Remedy); 12] = [
+        const TABLE: [(Action, &str, Remedy); 15] = [
             (Action::DrivePayOrder, "INIT", Remedy::LinkOrClose),
             (Action::ClosePayOrder, "INIT", Remedy::CloseAttempt),
             (Action::ClosePayOrder, "PAYING", Remedy::CloseAttempt),
@@ -85,6 +94,9 @@ mod tests {
             (Action::ExpireOrder, "PENDING", Remedy::CloseOrder),
             (Action::DriveRefund, "PENDING", Remedy::Refund),
             (Action::DriveRefund, "PROCESSING", Remedy::Refund),
+            (Action::QueryRefund, "AWAITING_APPROVAL", Remedy::QueryRefund),
+            (Action::QueryRefund, "SUCCEEDED", Remedy::QueryRefund),
+            (Action::QueryRefund, "FAILED", Remedy::QueryRefund),
             (Action::DriveWithdrawal, "DEBITED", Remedy::PayOut),
             (Action::DriveWithdrawal, "PAYING", Remedy::PayOut),
             (Action::RematchCallback, "UNMATCHED", Remedy::Rematch),
@@ -93,7 +105,7 @@ mod tests {
         let word = match action {
             Action::DrivePayOrder | Action::ClosePayOrder => facts.attempt.map(PayStatus::as_str),
             Action::ExpireOrder => facts.order.map(OrderStatus::as_str),
-            Action::DriveRefund => facts.refund.map(RefundStatus::as_str),
+            Action::DriveRefund | Action::QueryRefund => facts.refund.map(RefundStatus::as_str),
             Action::DriveWithdrawal => facts.withdrawal.map(WithdrawalStatus::as_str),
             Action::RematchCallback => facts.callback.map(Verdict::as_str),
             Action::ApplyUpdate => Some(""),
@@ -125,6 +137,6 @@ mod tests {
                 }
             }
         }
-        assert_eq!(count, 6 * 6 * 6 * 7 * 9 * 7);
+        assert_eq!(count, 6 * 6 * 6 * 7 * 9 * 8);
     }
 }

@@ -144,6 +144,7 @@ async fn drive(app: App, task: Task, floor: Arc<Floor>) -> Result<Drive, String>
             None => Ok(Drive::Never(format!("{subject} is no order"))),
         },
         Remedy::Refund => refunds::drive(app, &task).await.map_err(Into::into),
+        Remedy::QueryRefund => refunds::resolve_contradiction(app, subject).await.map_err(Into::into),
         Remedy::PayOut => withdrawals::drive(app, &task).await.map_err(Into::into),
         Remedy::Rematch => webhooks::rematch(app, subject).await.map_err(Into::into),
         Remedy::Replay => replay::replay(app, &task).await,
@@ -158,7 +159,7 @@ async fn drive(app: App, task: Task, floor: Arc<Floor>) -> Result<Drive, String>
 fn has_ended_in_tx<'t>(tx: &'t mut Tx, task: &'t Task) -> BoxFuture<'t, Result<bool, DbError>> {
     Box::pin(async move {
         match task.action {
-            Action::DriveRefund => refunds::lock_refund(tx, &task.subject).await?,
+            Action::DriveRefund | Action::QueryRefund => refunds::lock_refund(tx, &task.subject).await?,
             Action::DriveWithdrawal => drop(withdrawals::lock(tx, &task.subject).await?),
             Action::DrivePayOrder
             | Action::ClosePayOrder

@@ -37,7 +37,7 @@ impl FindFacts {
                 Self { pay_order_id: Some(subject), ..Self::default() }
             }
             Action::ExpireOrder => Self { order: OrderKey::from_member(&subject), ..Self::default() },
-            Action::DriveRefund => Self { refund_id: Some(subject), ..Self::default() },
+            Action::DriveRefund | Action::QueryRefund => Self { refund_id: Some(subject), ..Self::default() },
             Action::DriveWithdrawal => Self { withdrawal_id: Some(subject), ..Self::default() },
             Action::RematchCallback => {
                 let callback = subject.split_once('/');

@@ -1,6 +1,7 @@
 //! A refund of which something says the opposite of what is known. What the channel says when it is asked behind both counts;
-//! where it knows of no such refund, what was told. While it cannot be asked a person is shown that: whoever told of it may
-//! never do so again.
+//! where it knows of no such refund, what was told. While it cannot be asked a person is shown that, and a task asks it again:
+//! whoever told of it may never do so again. Whoever has its answer first, be it the task, another callback or a statement,
+//! ends the task and what was shown in the transaction that writes what follows.
 //!
 //! One that failed, or that nobody has approved, and of which something says that the channel made it: either it was made
 //! and taken back, and its success is heard behind its reversal; then it has failed, and nothing is left to see to. Or the
@@ -12,13 +13,16 @@
 //! One that waits for an approval was approved by somebody whose word is lost, as with a database that was put back. It
 //! goes on waiting: approved, it is asked for under the same number and found to be made.
 
+use time::OffsetDateTime;
+
 use super::collected::Collected;
 use super::drive;
 use super::model::{Refund, RefundStatus};
-use super::result::{Applied, RefundReport, Source};
+use super::result::{self, Applied, RefundReport, Source};
 use super::store;
 use crate::app::App;
 use crate::channels::{CallError, RefundState};
+use crate::compensation::{self, Action, Drive, NewTask};
 use crate::exceptions::{self, ExceptionAction, ExceptionKind, NewException};
 use crate::infra::db::{DbError, Tx};
 
@@ -29,8 +33,19 @@ pub(super) enum Truth {
     TakenBack,
     /// As far as can be known, its money has gone.
     Made,
-    /// The channel cannot say now, and will tell of it again.
+    /// The channel cannot say now, and is asked again.
     Unknown,
+}
+
+impl Truth {
+    /// Why nobody need see to what was shown before.
+    const fn answer(self) -> &'static str {
+        match self {
+            Self::TakenBack => "its channel says that it came to nothing",
+            Self::Made => "its channel says that it was made",
+            Self::Unknown => "its channel says nothing",
+        }
+    }
 }
 
 /// What the channel says of a refund by now; nothing where there is none to ask.
@@ -62,9 +77,29 @@ pub(super) async fn ask(app: &App, report: &RefundReport<'_>) -> Result<Truth, D
     })
 }
 
+/// Asks the channel, as a task, about a refund of which something was told while it could not be asked, and applies what it
+/// says: nothing new where somebody else had that answer first. What the channel does not know it cannot answer for.
+///
+/// # Errors
+/// When the database is away: the task tries again.
+pub async fn resolve_contradiction(app: &App, refund_id: &str) -> Result<Drive, DbError> {
+    let again = |why: String| Ok(Drive::Again(why));
+    let (state, truth) = match query(app, refund_id).await? {
+        Some(Ok(state @ RefundState::Succeeded { .. })) => (state, Truth::Made),
+        Some(Ok(state @ RefundState::Failed(_))) => (state, Truth::TakenBack),
+        Some(Ok(RefundState::Processing)) => return again("the channel is at it".to_owned()),
+        Some(Ok(RefundState::Unseen)) => return again("the channel says that it never saw it".to_owned()),
+        Some(Err(error)) => return again(error.to_string()),
+        None => return again("there is no channel here that could be asked about it".to_owned()),
+    };
+    let report = RefundReport { refund_id, state: &state, source: Source::Query };
+    app.db.retrying(|| result::apply_once(app, &report, Some(truth))).await?;
+    Ok(Drive::Done)
+}
+
 /// Notes of a locked refund what was asked about it. That one which failed was made is no news from then on. What could not
-/// be answered is shown to a person, and stays news; so does what nobody has approved, until somebody does. One that was
-/// made, and that the channel took back, is left to be moved.
+/// be answered is shown to a person, left to a task, and stays news; so does what nobody has approved, until somebody does.
+/// One that was made, and that the channel took back, is left to be moved.
 pub(super) async fn note_in_tx(
     app: &App,
     tx: &mut Tx,
@@ -73,7 +108,7 @@ pub(super) async fn note_in_tx(
     truth: Option<Truth>,
 ) -> Result<Applied, DbError> {
     let Some(truth) = truth else { return Ok(Applied::Contradiction) };
-    let (now, kind) = (app.now(), ExceptionKind::Contradiction);
+    let now = app.now();
     let is_made = refund.status == RefundStatus::Succeeded;
     if truth == Truth::Unknown {
         let what = if is_made {
@@ -81,11 +116,11 @@ pub(super) async fn note_in_tx(
         } else {
             "says that it made it, and cannot be asked now: it may have"
         };
+        leave_to_task_in_tx(tx, refund, now).await?;
         show_in_tx(app, tx, (refund, collected), what).await?;
         return Ok(Applied::Undecided);
     }
-    // What was shown while it could not be asked is answered.
-    exceptions::settle_in_tx(tx, &refund.refund_id, Some(kind), ExceptionAction::None, now).await?;
+    end_question_in_tx(tx, refund, truth, now).await?;
     if refund.status == RefundStatus::Failed {
         store::set_made_after_all(tx, refund, channel_refund_id, now).await?;
     }
@@ -101,6 +136,51 @@ pub(super) async fn note_in_tx(
     }
     show_in_tx(app, tx, (refund, collected), "made it after all: it has").await?;
     Ok(Applied::Contradiction)
+}
+
+/// Notes of a locked refund, which stays as it is, that the channel says the same of it where it was asked. Where it does
+/// not, a person is shown that already.
+pub(super) async fn note_agreement_in_tx(
+    tx: &mut Tx,
+    refund: &Refund,
+    truth: Option<Truth>,
+    now: OffsetDateTime,
+) -> Result<(), DbError> {
+    let Some(truth) = truth else { return Ok(()) };
+    let is_made = refund.status == RefundStatus::Succeeded;
+    let agrees = match truth {
+        Truth::TakenBack => !is_made,
+        Truth::Made => is_made,
+        Truth::Unknown => false,
+    };
+    if agrees { end_question_in_tx(tx, refund, truth, now).await } else { Ok(()) }
+}
+
+/// The task that asks again, from the transaction that says so: one for a refund, however often it is told of.
+async fn leave_to_task_in_tx(tx: &mut Tx, refund: &Refund, now: OffsetDateTime) -> Result<(), DbError> {
+    let task = NewTask {
+        action: Action::QueryRefund,
+        subject: &refund.refund_id,
+        merchant_id: refund.merchant_id.as_deref(),
+        order_no: refund.order_no.as_deref(),
+        due_at: now,
+    };
+    compensation::append(tx, &task, now).await
+}
+
+/// What was shown while the channel could not be asked is answered, and nobody asks it any more.
+async fn end_question_in_tx(
+    tx: &mut Tx,
+    refund: &Refund,
+    truth: Truth,
+    now: OffsetDateTime,
+) -> Result<(), DbError> {
+    let (id, kind) = (refund.refund_id.as_str(), ExceptionKind::Contradiction);
+    // The tasks before what is open about them, as by whoever has one tried again.
+    compensation::finish_by_subject(tx, Action::QueryRefund, id, now).await?;
+    compensation::settle_given_up_in_tx(tx, Action::QueryRefund, id, now).await?;
+    let by = ("payonce", truth.answer());
+    exceptions::settle_by_in_tx(tx, id, Some(kind), ExceptionAction::None, by, now).await
 }
 
 async fn show_in_tx(

@@ -7,8 +7,9 @@
 //! decision, or an open exception waits for one. A refund has one id for life, so asking the channel again never moves
 //! money twice; an unknown result stays `PROCESSING` until the channel says what became of it. What is told
 //! against what is known (a success behind its reversal, a failure behind a success that stands) may only be late: the
-//! channel is asked before it counts (`contradiction`). So it is with every failure that a callback tells: what is being made
-//! anew is not free for another refund. The order's own status is not touched by a stray payment's refund.
+//! channel is asked before it counts, by a task where it cannot be asked at once (`contradiction`). So it is with every
+//! failure that a callback tells: what is being made anew is not free for another refund. The order's own status is not
+//! touched by a stray payment's refund.
 //! Each of these changes stands in the books (`book`), which its own transaction writes, and in `refund_history` and
 //! `stray_history`, which the database writes itself.
 //!
@@ -35,6 +36,7 @@ mod store;
 mod stray;
 
 pub use approve::{Decision, decide, list};
+pub use contradiction::resolve_contradiction;
 pub use create::{AskedBy, Created, create, find};
 pub use drive::{call_of, drive, replay};
 pub use error::RefundError;

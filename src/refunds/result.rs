@@ -2,7 +2,7 @@
 //!
 //! Round trips of a plain success (see [`super::plain`]): 5 (BEGIN, orders with their refunds, all that is written,
 //! booking, COMMIT); commits: 1, all shared with the refunds that end at the same time. Of a callback about it, before
-//! or behind: 1 more, to look. Anything else takes a transaction of its own and up to 16 round trips.
+//! or behind: 1 more, to look. Anything else takes a transaction of its own and up to 20 round trips.
 
 use time::OffsetDateTime;
 
@@ -71,8 +71,8 @@ pub enum Applied {
     /// its end, and the channel knows of none: nothing moved.
     Stands,
     /// Nothing moved. It contradicts what is known, or a callback tells of a failure, and the channel cannot say more now: a
-    /// callback must come again, and what contradicts is an exception until then. Or a call was refused, and somebody else has
-    /// its task by now.
+    /// callback must come again, and what contradicts is an exception until then, and asked about by a task. Or a call was
+    /// refused, and somebody else has its task by now.
     Undecided,
 }
 
@@ -109,18 +109,23 @@ async fn apply_plainly(app: &App, report: &RefundReport<'_>) -> Result<Option<Ap
         return Ok(applied);
     }
     let truth = Box::pin(contradiction::ask(app, report)).await?;
-    app.db.retrying(|| apply_once(app, report, Some(truth))).await
+    let applied = app.db.retrying(|| apply_once(app, report, Some(truth))).await?;
+    if applied == Some(Applied::Undecided) {
+        app.compensation_wake.notify_one();
+    }
+    Ok(applied)
 }
 
 /// Applies a result. One that says of a failed refund, or of one that waits for an approval, that it was made, or that one
-/// failed which was made, is written only with what the channel says by now; a callback's failure before the end is not
-/// written.
-async fn apply_once(
+/// failed which was made, is written only with what the channel says by now (`truth`); a callback's failure before the end is
+/// not written.
+pub(super) async fn apply_once(
     app: &App,
     report: &RefundReport<'_>,
     truth: Option<Truth>,
 ) -> Result<Option<Applied>, DbError> {
-    if let RefundState::Succeeded { channel_refund_id } = report.state {
+    // What was asked about is not plain.
+    if let (RefundState::Succeeded { channel_refund_id }, None) = (report.state, truth) {
         if is_known(app, report).await? {
             return Ok(Some(Applied::Yes));
         }
@@ -218,7 +223,10 @@ async fn apply_in_tx(
     let now = app.now();
     let to = match next(&refund, event, report.source) {
         Next::Moves(to) => to,
-        Next::Stays => return Ok(Some(Applied::Yes)),
+        Next::Stays => {
+            contradiction::note_agreement_in_tx(tx, &refund, truth, now).await?;
+            return Ok(Some(Applied::Yes));
+        }
         Next::Doubtful => return Ok(None),
         Next::Contradicts => {
             let number = channel_refund_id.unwrap_or_default();

@@ -129,6 +129,8 @@ const OTHERWISE: &[(Story, &[&str])] = &[
     (Story::Money(Money::WithdrawRefused), &["withdrawals.finish"]),
     // With what is claimed back of a commission.
     (Story::Money(Money::RefundOfASettledOrder), &["refunds.result"]),
+    // By a task that asks once more.
+    (Story::Money(Money::ReversalToldInSilence), &["refunds.result"]),
     // With what was taken off the user's balance.
     (Story::Money(Money::RejectionOfATopUpsRefund), &["refunds.decide"]),
 ];

@@ -8,6 +8,7 @@ use payonce::{drive, refunds};
 use serde_json::json;
 
 use crate::support::refunding::told_of_refund;
+use crate::support::statements::{Line, sandbox_csv};
 use crate::support::{TestApp, TestOptions, seconds};
 
 /// A refund of 990 of a top-up of 1,990 that the channel made, without our having heard of it, and has taken back since:
@@ -292,5 +293,145 @@ async fn a_failure_that_is_told_before_the_end_counts_only_as_the_channel_says_w
         assert_stands(&app, number).await;
     }
     assert!(app.exceptions("").await.is_empty(), "nobody was told of a contradiction");
+    app.end().await;
+}
+
+/// How many tasks that ask about a refund stand so.
+async fn questions(app: &TestApp, status: &str) -> i64 {
+    app.count_where("compensations", &format!("action = 'QUERY_REFUND' AND status = '{status}'")).await
+}
+
+#[tokio::test]
+async fn what_is_told_of_a_refund_while_its_channel_cannot_be_asked_is_asked_about_until_it_answers() {
+    let app = TestApp::start().await;
+    for (asked, number, is_taken_back) in [(1, "A", true), (2, "N", false)] {
+        let (refund_id, attempt) = made(&app, number).await;
+        let failure = told_of_refund(&format!("no-{number}"), (&refund_id, &attempt), 990, "FAILED");
+        for _ in 0..2 {
+            app.tell_in_vain(&failure).await;
+            assert_stands(&app, number).await;
+            assert_eq!((questions(&app, "READY").await, app.exceptions("status=OPEN").await.len()), (1, 1));
+        }
+        if is_taken_back {
+            app.sandbox_takes_back(&refund_id).await;
+        }
+        // It never comes again.
+        app.run_until_idle().await;
+        assert_eq!((questions(&app, "READY").await, questions(&app, "DONE").await), (0, asked));
+        if is_taken_back {
+            assert_eq!(app.find_refund(number).await["status"], "FAILED");
+            assert_eq!(app.refunded(number).await, ("PAID".to_owned(), 0));
+        } else {
+            assert_stands(&app, number).await;
+        }
+        assert!(app.exceptions("status=OPEN").await.is_empty(), "it is answered");
+        let answered = app.exceptions("status=RESOLVED").await[0].clone();
+        let said = if is_taken_back { "came to nothing" } else { "was made" };
+        assert_eq!((&answered["subject"], &answered["resolved_by"]), (&json!(refund_id), &json!("payonce")));
+        assert_eq!(answered["reason"], format!("its channel says that it {said}"));
+    }
+    assert_eq!(app.count_where("outbox", "event = 'refund.reversed'").await, 1);
+    app.assert_books_agree_both_ways().await;
+    app.end().await;
+}
+
+#[tokio::test]
+async fn a_reversal_that_somebody_else_hears_of_first_leaves_nothing_to_be_asked() {
+    let app = TestApp::start().await;
+    let day = app.wait_for_ten();
+    for heard_from in ["a callback", "the channel's statement"] {
+        let number = heard_from.replace([' ', '\''], "-");
+        let (refund_id, attempt) = made(&app, &number).await;
+        let failure = told_of_refund(&format!("no-{number}"), (&refund_id, &attempt), 990, "FAILED");
+        app.tell_in_vain(&failure).await;
+        app.sandbox_takes_back(&refund_id).await;
+        // A worker has the task, and has not asked yet.
+        let task = app.take_task(Action::QueryRefund, &refund_id).await;
+        if heard_from == "a callback" {
+            app.tell_refund(&format!("again-{number}"), &refund_id, &attempt, 990, "FAILED").await;
+        } else {
+            app.sleep_over();
+            let mut lines = app.book_lines(day).await;
+            let made = lines.iter().find(|line| line.our_id == refund_id).expect("its line").clone();
+            lines.push(Line { kind: "REFUND_REVERSAL".to_owned(), channel_id: "back".to_owned(), ..made });
+            let run = app.reconcile_file("sandbox", day, sandbox_csv(day, &lines).as_bytes()).await;
+            assert_eq!(run["differences"], json!({"STATUS_DIFFERS APPLIED": 1}), "{run:#}");
+        }
+        let open = "action = 'QUERY_REFUND' AND status <> 'DONE'";
+        assert_eq!(app.count_where("compensations", open).await, 0, "{heard_from}");
+        let driven = refunds::resolve_contradiction(&app.instance.app, &task.subject).await;
+        assert_eq!(driven.expect("an answer"), Drive::Done);
+        assert_eq!(app.find_refund(&number).await["status"], "FAILED");
+        assert_eq!(app.refunded(&number).await, ("PAID".to_owned(), 0));
+        let reversed = format!("event = 'refund.reversed' AND order_no = '{number}'");
+        assert_eq!(app.count_where("outbox", &reversed).await, 1, "{heard_from}");
+        assert!(app.exceptions("status=OPEN").await.is_empty(), "{heard_from}");
+    }
+    app.assert_books_agree_both_ways().await;
+    app.end().await;
+}
+
+#[tokio::test]
+async fn a_channel_that_stays_silent_about_a_refund_is_given_up_and_asked_when_it_is_heard_again() {
+    let app = TestApp::start().await;
+    let (refund_id, attempt) = made(&app, "G").await;
+    let failure = told_of_refund("no", (&refund_id, &attempt), 990, "FAILED");
+    app.tell_in_vain(&failure).await;
+    // As after many silent tries.
+    app.sql("UPDATE compensations SET attempts = 12 WHERE action = 'QUERY_REFUND'").await;
+    app.sql("ALTER TABLE sandbox.refunds RENAME TO hidden").await;
+    drive::run_due(&app.instance.app, Lane::Realtime).await.expect("driven");
+    app.sql("ALTER TABLE sandbox.hidden RENAME TO refunds").await;
+    assert_stands(&app, "G").await;
+    let shown = async || {
+        let open = app.exceptions("status=OPEN").await.into_iter();
+        let mut kinds: Vec<_> = open.map(|one| one["kind"].as_str().expect("a kind").to_owned()).collect();
+        kinds.sort();
+        kinds
+    };
+    assert_eq!(
+        (questions(&app, "DEAD").await, shown().await),
+        (1, vec!["CONTRADICTION".into(), "DEAD_TASK".into()])
+    );
+
+    // Told of once more it is asked once more, and whatever was open about it ends with the answer.
+    app.tell_in_vain(&failure).await;
+    assert_eq!((questions(&app, "DEAD").await, questions(&app, "READY").await), (1, 1));
+    app.sandbox_takes_back(&refund_id).await;
+    app.run_until_idle().await;
+    assert_eq!(app.find_refund("G").await["status"], "FAILED");
+    assert_eq!((questions(&app, "DONE").await, shown().await), (2, Vec::<String>::new()));
+    app.assert_books_agree_both_ways().await;
+    app.end().await;
+}
+
+#[tokio::test]
+async fn a_success_that_is_told_of_a_refused_refund_is_asked_about_too() {
+    let app = TestApp::start().await;
+    for (number, is_taken_back) in [("T", true), ("W", false)] {
+        let (refund_id, attempt) = taken_back(&app, number).await;
+        app.tell_refund(&format!("no-{number}"), &refund_id, &attempt, 990, "FAILED").await;
+        let success = told_of_refund(&format!("made-{number}"), (&refund_id, &attempt), 990, "SUCCEEDED");
+        app.tell_in_vain(&success).await;
+        assert_eq!(questions(&app, "READY").await, 1);
+        if !is_taken_back {
+            // The channel's own books say that it stands.
+            app.sql(&format!(
+                "UPDATE sandbox.refunds SET taken_back_at = NULL WHERE refund_id = '{refund_id}';
+                 UPDATE sandbox.payments SET refunded_amount = 990 WHERE pay_order_id = '{attempt}'"
+            ))
+            .await;
+        }
+        app.run_until_idle().await;
+        assert_eq!(questions(&app, "READY").await, 0);
+        if is_taken_back {
+            assert_is_back(&app, number, &refund_id).await;
+        } else {
+            let shown = app.open_exception().await;
+            assert_eq!((&shown["kind"], &shown["subject"]), (&json!("CONTRADICTION"), &json!(refund_id)));
+            let detail = shown["detail"].as_str().expect("text");
+            assert!(detail.contains("made it after all: it has gone back"), "{detail}");
+        }
+    }
     app.end().await;
 }

@@ -81,7 +81,7 @@ impl World {
             let is_taken_back =
                 self.theirs.refunds[number].is_some_and(|theirs| theirs.state == There::TakenBack);
             if is_taken_back {
-                self.learn_of_refund(number, RefundEvent::Failed, Some(Answerer::Query));
+                self.learn_of_refund(number, RefundEvent::Failed, Some(Answerer::Query), Fault::Nothing);
             }
         }
     }

@@ -40,7 +40,7 @@ impl World {
             What::Pay | What::PayOddly | What::Decline | What::Conclude | What::TakeBack | What::Arrive => {
                 self.happen_there(what, pick);
             }
-            What::Deliver | What::DeliverFirst | What::Lose => self.deliver(what, pick),
+            What::Deliver | What::DeliverFirst | What::Lose => self.deliver(what, pick, faults[0]),
             What::Appear => self.appear(),
             What::Cancel => self.close_order(CloseReason::Cancelled, None, faults),
             What::Expire => self.expire(),
@@ -94,16 +94,16 @@ impl World {
         }
     }
 
-    fn deliver(&mut self, what: What, pick: usize) {
+    fn deliver(&mut self, what: What, pick: usize, fault: Fault) {
         if self.theirs.air.is_empty() {
             return;
         }
         let place = pick % self.theirs.air.len();
         match what {
-            What::DeliverFirst => self.hear(self.theirs.air[place]),
+            What::DeliverFirst => self.hear(self.theirs.air[place], fault),
             What::Deliver => {
                 let message = self.theirs.air.swap_remove(place);
-                self.hear(message);
+                self.hear(message, fault);
             }
             // Callbacks of refunds are lost too: whoever takes a refund back has it stand on the statement.
             _ => {
@@ -278,6 +278,11 @@ impl World {
             Remedy::CloseAttempt => self.fly_close(subject, Then::Nothing, of, faults),
             Remedy::CloseOrder => self.close_order(CloseReason::Timeout, of, faults),
             Remedy::Refund => self.flights.push(Flight { half: Half::MakeRefund(subject), of }),
+            Remedy::QueryRefund => {
+                // A refusal to answer a question is no result.
+                let answer = self.theirs.query_refund(subject, faults[0]).map_err(|_| CallError::NotNow);
+                self.flights.push(Flight { half: Half::Refund(subject, Answerer::Query, answer), of });
+            }
             Remedy::PayOut => self.flights.push(Flight { half: Half::MakePayout(subject), of }),
             Remedy::Rematch => self.rematch(subject, of),
         }
@@ -290,7 +295,9 @@ impl World {
                 facts.attempt = self.is_visible(subject).then(|| self.attempts[subject].status);
             }
             Action::ExpireOrder => facts.order = Some(self.order.status),
-            Action::DriveRefund => facts.refund = Some(self.refunds[subject].status),
+            Action::DriveRefund | Action::QueryRefund => {
+                facts.refund = Some(self.refunds[subject].status);
+            }
             Action::DriveWithdrawal => facts.withdrawal = Some(self.withdrawals[subject].status),
             Action::RematchCallback => facts.callback = self.inbox.get(subject).map(|kept| kept.verdict),
             Action::ApplyUpdate => {}
@@ -337,7 +344,7 @@ impl World {
         if event == RefundEvent::Failed && answerer == Answerer::Call && !self.is_held(of) {
             return;
         }
-        self.learn_of_refund(number, event, Some(answerer));
+        self.learn_of_refund(number, event, Some(answerer), Fault::Nothing);
         self.end(of, Drive::Done);
     }
 

@@ -23,12 +23,12 @@ pub(super) struct Told {
 }
 
 impl World {
-    /// A callback arrives.
-    pub(super) fn hear(&mut self, message: Message) {
+    /// A callback arrives; with what goes wrong on the way of a question about it.
+    pub(super) fn hear(&mut self, message: Message, fault: Fault) {
         let by = Some(((message.id, None), message.said));
         match message.said {
-            Said::RefundMade(refund) => self.learn_of_refund(refund, RefundEvent::Succeeded, None),
-            Said::RefundFailed(refund) => self.learn_of_refund(refund, RefundEvent::Failed, None),
+            Said::RefundMade(refund) => self.learn_of_refund(refund, RefundEvent::Succeeded, None, fault),
+            Said::RefundFailed(refund) => self.learn_of_refund(refund, RefundEvent::Failed, None, fault),
             said => {
                 let told = self.told(said, Way::Callback, by);
                 self.report(told);
@@ -189,8 +189,15 @@ impl World {
         }
     }
 
-    /// A final result of a refund: what the channel has answered to us, or what a callback tells.
-    pub(super) fn learn_of_refund(&mut self, number: usize, event: RefundEvent, answers: Option<Answerer>) {
+    /// A final result of a refund: what the channel has answered to us, or what a callback tells; with what goes wrong where
+    /// the channel is asked behind what contradicts.
+    pub(super) fn learn_of_refund(
+        &mut self,
+        number: usize,
+        event: RefundEvent,
+        answers: Option<Answerer>,
+        fault: Fault,
+    ) {
         let Refund { status, was_made, minor, source, .. } = self.refunds[number];
         let to = match (self.rules.result)(status, was_made, event, answers) {
             Next::Stays => return,
@@ -202,22 +209,30 @@ impl World {
                     Ok(RefundState::Failed(_)) => RefundEvent::Failed,
                     _ => return,
                 };
-                return self.learn_of_refund(number, said, Some(Answerer::Query));
+                return self.learn_of_refund(number, said, Some(Answerer::Query), Fault::Nothing);
             }
-            // The channel is asked, behind both.
-            Next::Contradicts => match (event, self.theirs.query_refund(number, Fault::Nothing)) {
-                (RefundEvent::Failed, Ok(RefundState::Failed(_) | RefundState::Unseen)) => {
-                    RefundStatus::Failed
+            // The channel is asked, behind both; by a task where it says nothing.
+            Next::Contradicts => {
+                let said = self.theirs.query_refund(number, fault);
+                if said.is_err() {
+                    return self.append(Action::QueryRefund, number, self.now);
                 }
-                (RefundEvent::Failed, _) => return,
-                (_, said) => {
-                    // One that it took back was made, and is no contradiction.
-                    let is_taken_back = matches!(said, Ok(RefundState::Failed(_)));
-                    self.refunds[number].was_made |= is_taken_back;
-                    self.refunds[number].is_contradicted |= !is_taken_back;
-                    return;
+                self.finish_by_subject(Action::QueryRefund, number);
+                self.settle_given_up(Action::QueryRefund, number);
+                match (event, said) {
+                    (RefundEvent::Failed, Ok(RefundState::Failed(_) | RefundState::Unseen)) => {
+                        RefundStatus::Failed
+                    }
+                    (RefundEvent::Failed, _) => return,
+                    (_, said) => {
+                        // One that it took back was made, and is no contradiction.
+                        let is_taken_back = matches!(said, Ok(RefundState::Failed(_)));
+                        self.refunds[number].was_made |= is_taken_back;
+                        self.refunds[number].is_contradicted |= !is_taken_back;
+                        return;
+                    }
                 }
-            },
+            }
         };
         let had_succeeded = status == RefundStatus::Succeeded;
         self.set_refund(number, to);

@@ -10,6 +10,7 @@ use sqlx::Connection;
 use super::statements;
 use super::stories::SILENCE_MS;
 use crate::support::TestApp;
+use crate::support::refunding::told_of_refund;
 use crate::support::service::{Gone, OPERATOR_OF_PROCESS, Service, Shop};
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -18,6 +19,7 @@ pub enum Money {
     RefundOfASettledOrder,
     RefundAwaitingApproval,
     RejectionOfATopUpsRefund,
+    ReversalToldInSilence,
     Withdraw,
     WithdrawInSilence,
     WithdrawRefused,
@@ -42,7 +44,10 @@ impl Money {
     /// What was there before the process that dies.
     pub async fn prepare(self, app: &TestApp, number: &str) {
         match self {
-            Self::Refund | Self::RefundAwaitingApproval | Self::DeadTaskOfAPaidOrder => {
+            Self::Refund
+            | Self::RefundAwaitingApproval
+            | Self::ReversalToldInSilence
+            | Self::DeadTaskOfAPaidOrder => {
                 app.paid(number).await;
             }
             Self::Withdraw
@@ -67,6 +72,7 @@ impl Money {
                 let body = json!({"refund_no": number, "order_no": format!("T-{number}"), "amount": 400});
                 ask_for_approval(app, body).await;
             }
+            Self::ReversalToldInSilence => be_told_in_silence(app, number).await,
             Self::WithdrawRefused => {
                 app.fault(FaultOp::Payout, FaultKind::Refuse, 1_000_000, None).await;
             }
@@ -144,7 +150,7 @@ impl Money {
                 held.rollback().await.expect("the row is free");
                 begun?;
             }
-            Self::DeadTaskOfAPaidOrder => {}
+            Self::DeadTaskOfAPaidOrder | Self::ReversalToldInSilence => {}
             _ => statements::tell(self, &shop.app, service, number).await?,
         }
         service.until("its end", async || self.has_ended(&shop.app, number).await).await
@@ -164,6 +170,12 @@ impl Money {
             Self::RejectionOfATopUpsRefund => {
                 app.find_refund(number).await["status"] == "FAILED"
                     && app.cny_of(&user_of(number)).await == (1_000, 0)
+            }
+            Self::ReversalToldInSilence => {
+                let open = format!("order_no = '{number}' AND status = 'OPEN'");
+                app.find_refund(number).await["status"] == "FAILED"
+                    && app.refunded(number).await == ("PAID".to_owned(), 0)
+                    && app.count_where("exceptions", &open).await == 0
             }
             Self::WithdrawRefused => {
                 let found = app.get(&format!("/withdrawals/{number}")).await;
@@ -208,6 +220,16 @@ async fn ask_for_approval(app: &TestApp, refund: Value) {
     app.sql("UPDATE merchants SET refund_approval_above = 0 WHERE merchant_id = 'demo'").await;
     app.post("/refunds", refund).await.expect(201);
     app.sql("UPDATE merchants SET refund_approval_above = NULL WHERE merchant_id = 'demo'").await;
+}
+
+/// The channel takes a refund back that it had made, and says so once, while it cannot be asked.
+async fn be_told_in_silence(app: &TestApp, number: &str) {
+    app.post("/refunds", refund(number)).await.expect(201);
+    app.run_until_idle().await;
+    let refund_id = app.refund_id(number).await;
+    let attempt = app.find_order(number).await["paid_by"].as_str().expect("an attempt").to_owned();
+    app.sandbox_takes_back(&refund_id).await;
+    app.tell_in_vain(&told_of_refund(number, (&refund_id, &attempt), 995, "FAILED")).await;
 }
 
 /// The end of an order that was paid after all, as it stands after the last try of its task.

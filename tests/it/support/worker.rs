@@ -14,11 +14,12 @@ impl TestApp {
         let row = sqlx::query(
             "UPDATE compensations SET status = 'RUNNING', attempts = attempts + 1, claims = claims + 1,
                                       due_at = $2
-             WHERE subject = $1 AND status IN ('READY', 'RUNNING')
+             WHERE subject = $1 AND action = $3 AND status IN ('READY', 'RUNNING')
              RETURNING id, claims, merchant_id, order_no, attempts, created_at",
         )
         .bind(subject)
         .bind(self.clock.now() + Duration::from_secs(86_400))
+        .bind(action.as_str())
         .fetch_one(&mut self.direct_connection().await)
         .await
         .expect("a task");
