@@ -34,7 +34,8 @@ pub trait Command: Sized + Send + Sync + 'static {
     /// What a caller gets.
     type Outcome: Send + 'static;
 
-    /// The order that it writes to. Nothing, for commands that may share a batch with any other.
+    /// The order that it writes to, as the text that batches are sorted by: the lock rank of an order, where rows of many are
+    /// locked. Nothing, for commands that may share a batch with any other.
     fn order(&self) -> Option<String>;
 
     /// Carries a batch out with one statement or in one transaction: all of it or nothing. Gives one outcome for
@@ -258,7 +259,7 @@ impl<C: Command> Lane<C> {
         queue.waiting = passed_over;
         queue.batches += usize::from(!batch.is_empty());
         drop(queue);
-        // Statements that write to many orders lock them in the order of their names, so that no two can deadlock.
+        // Statements that write to many orders lock them in the order of these texts, so that no two can deadlock.
         batch.sort_by(|one, other| one.order.cmp(&other.order));
         batch
     }

@@ -260,17 +260,17 @@ pub(super) async fn leave_to_tasks(
     let (merchants, numbers) = split(keys);
     let conn: &mut Conn = tx;
     sqlx::query!(
-        "INSERT INTO compensations
-             (kind, action, lane, subject, merchant_id, order_no, due_at, created_at, updated_at)
-         SELECT 'REDO_BUSINESS', 'EXPIRE_ORDER',
-                CASE WHEN (SELECT expires_at FROM orders
-                           WHERE orders.merchant_id = due.merchant_id AND orders.order_no = due.order_no)
-                          < $3::timestamptz - interval '1 minute' THEN 'SWEEP' ELSE 'REALTIME' END,
-                due.merchant_id || ':' || due.order_no, due.merchant_id, due.order_no, $3, $3, $3
-         FROM unnest($1::text[], $2::text[]) AS due (merchant_id, order_no)
-         -- In one order, so that two sweeps cannot deadlock.
-         ORDER BY due.merchant_id, due.order_no
-         ON CONFLICT (action, subject) WHERE status IN ('READY', 'RUNNING') DO NOTHING",
+        r#"INSERT INTO compensations
+               (kind, action, lane, subject, merchant_id, order_no, due_at, created_at, updated_at)
+           SELECT 'REDO_BUSINESS', 'EXPIRE_ORDER',
+                  CASE WHEN (SELECT expires_at FROM orders
+                             WHERE orders.merchant_id = due.merchant_id AND orders.order_no = due.order_no)
+                            < $3::timestamptz - interval '1 minute' THEN 'SWEEP' ELSE 'REALTIME' END,
+                  due.merchant_id || ':' || due.order_no, due.merchant_id, due.order_no, $3, $3, $3
+           FROM unnest($1::text[], $2::text[]) AS due (merchant_id, order_no)
+           -- In the order of their subjects, as by whoever adopts what is left alone, so that no two can deadlock.
+           ORDER BY (due.merchant_id || ':' || due.order_no) COLLATE "C"
+           ON CONFLICT (action, subject) WHERE status IN ('READY', 'RUNNING') DO NOTHING"#,
         &merchants,
         &numbers,
         now,

@@ -87,8 +87,7 @@ async fn carry_out_page(app: &App, run: &Position) -> Result<(), DutyError> {
     let Page { mut orders, last, has_more } = page;
     let event = if has_more { RunEvent::PageSettled } else { RunEvent::Finished };
     let Some(to) = run.status.after(event) else { return Ok(()) };
-    // In the order of their names, as by everybody.
-    orders.sort_by_cached_key(OrderKey::member);
+    orders.sort_by_cached_key(OrderKey::lock_rank);
     let batches = join_all(orders.chunks(BATCH).map(|keys| settle_all(app, run, keys))).await;
     let skipped = batches.into_iter().sum::<Result<usize, DutyError>>()?;
 

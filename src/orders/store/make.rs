@@ -54,7 +54,7 @@ impl Command for Make {
     type Outcome = bool;
 
     fn order(&self) -> Option<String> {
-        Some(self.order.key().member())
+        Some(self.order.key().lock_rank())
     }
 
     #[expect(clippy::too_many_lines, reason = "one statement and its parameters")]

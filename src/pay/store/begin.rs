@@ -25,7 +25,7 @@ impl Command for Begin {
     type Outcome = bool;
 
     fn order(&self) -> Option<String> {
-        Some(self.attempt.order_key().member())
+        Some(self.attempt.order_key().lock_rank())
     }
 
     async fn carry_out(batch: &[Self], patience: Patience, conn: &mut Conn) -> Result<Vec<bool>, DbError> {

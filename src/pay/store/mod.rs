@@ -141,8 +141,8 @@ pub(super) async fn leave_dead_links_to_tasks(
                -- Looked up one by one: a plan that joins the orders may walk all of them.
                AND NOT (SELECT orders.status = 'PENDING' AND orders.expires_at <= $2 FROM orders
                         WHERE orders.merchant_id = page.merchant_id AND orders.order_no = page.order_no)
-             -- The id breaks ties, so that two sweeps write in one order and cannot deadlock.
-             ORDER BY page.expires_at, pay_order_id
+             -- In the order of their subjects, as by whoever adopts what is left alone, so that no two can deadlock.
+             ORDER BY pay_order_id
              ON CONFLICT (action, subject) WHERE status IN ('READY', 'RUNNING') DO NOTHING
              RETURNING 1
            )

@@ -26,7 +26,7 @@ impl Command for Publish {
     type Outcome = bool;
 
     fn order(&self) -> Option<String> {
-        Some(self.order.member())
+        Some(self.order.lock_rank())
     }
 
     async fn carry_out(batch: &[Self], patience: Patience, conn: &mut Conn) -> Result<Vec<bool>, DbError> {

@@ -68,8 +68,7 @@ impl Command for Settle {
     type Outcome = bool;
 
     fn order(&self) -> Option<String> {
-        let Settlement { merchant_id, order_no, .. } = &self.settlement;
-        Some(format!("{merchant_id}:{order_no}"))
+        Some(self.key().lock_rank())
     }
 
     async fn carry_out(batch: &[Self], patience: Patience, conn: &mut Conn) -> Result<Vec<bool>, DbError> {

@@ -6,12 +6,13 @@ use std::time::Duration;
 use payonce::infra::duty::Batch;
 use payonce::{audit, settlement};
 use serde_json::{Value, json};
+use sqlx::Connection;
 
 use super::claw_back::{refund, sell};
 use crate::commands;
 use crate::support::service::is_full;
 use crate::support::settling::RatesServer;
-use crate::support::{Chance, Cluster, TestApp, TestOptions};
+use crate::support::{Chance, Cluster, TestApp, TestOptions, until_waiting};
 
 async fn begin(app: &TestApp, older_than_days: u32) -> String {
     let body = json!({"older_than_days": older_than_days, "reason": "the story wants it"});
@@ -116,6 +117,34 @@ async fn a_run_of_one_merchant_leaves_the_others_alone() {
         (&json!("DONE"), &json!(0), 0)
     );
     app.end().await;
+}
+
+#[tokio::test]
+async fn a_batch_that_waits_for_its_first_order_holds_none_of_those_behind_it() {
+    let app = TestApp::start().await;
+    // As whoever locks both does: of two merchants the one whose name is the other's beginning comes first.
+    for merchant in ["a", "a-b"] {
+        let key = app.merchant(merchant, "hold").await;
+        let paid = app.order_to_pay_as(&key, "1").await;
+        app.sandbox_pay(&paid, json!({})).await.expect(200);
+    }
+    app.run_until_idle().await;
+    begin(&app, 0).await;
+    let mut other = app.direct_connection().await;
+    let mut held = other.begin().await.expect("a transaction");
+    let first = "SELECT 1 FROM orders WHERE merchant_id = 'a' FOR UPDATE NOWAIT";
+    sqlx::query(first).execute(&mut *held).await.expect("the row is held");
+    let beside = async {
+        until_waiting(&app, 1).await;
+        let second = "SELECT 1 FROM orders WHERE merchant_id = 'a-b' FOR UPDATE NOWAIT";
+        sqlx::query(second).execute(&mut *held).await.expect("nobody waits in a circle");
+        held.rollback().await.expect("both rows are free");
+    };
+    let (page, ()) = tokio::join!(settlement::run_due(&app.instance.app), beside);
+    assert_eq!(page.expect("a page"), Batch::MoreWaiting);
+    app.run_until_idle().await;
+    assert_eq!(app.count("settlements").await, 2);
+    app.end_without_deadlocks().await;
 }
 
 #[tokio::test]

@@ -39,7 +39,7 @@ impl Command for Pay {
     type Outcome = bool;
 
     fn order(&self) -> Option<String> {
-        Some(self.matched.key.member())
+        Some(self.matched.key.lock_rank())
     }
 
     #[expect(clippy::too_many_lines, reason = "one statement and its parameters")]
