@@ -4,6 +4,10 @@
 //! an endpoint; commits: 1. A repeat: 1 round trip, no lock, no commit. Different orders share round trips and commits
 //! (see [`crate::infra::gather`]).
 
+use std::sync::OnceLock;
+
+use time::OffsetDateTime;
+
 use super::error::SettlementError;
 use super::model::{Settlement, SettlementStatus};
 use super::rates::{self, Question, Quote};
@@ -14,7 +18,6 @@ use crate::idempotency::{self, Keep};
 use crate::infra::crash::effect;
 use crate::infra::lock::{LockBusy, LockGuard, Scene};
 use crate::orders::{OrderKey, OrderKind, OrderStatus};
-use time::OffsetDateTime;
 
 /// A settlement, and whether this call made it.
 #[derive(Clone, Debug)]
@@ -28,6 +31,16 @@ pub struct Settled {
 /// Rounds of "read, compute, write": a refund may succeed in between.
 const MAX_ROUNDS: usize = 5;
 
+/// What is asked for.
+#[derive(Clone, Copy)]
+struct Asked<'a> {
+    key: &'a OrderKey,
+    /// Where the answer is to be kept.
+    keep: Option<&'a Keep<Settled>>,
+    /// How this call dated what it wrote without being answered: that may have committed, and is its own then.
+    unanswered: &'a OnceLock<OffsetDateTime>,
+}
+
 /// Settles an order, or gives back its settlement; keeps the answer where that is asked.
 ///
 /// # Errors
@@ -39,35 +52,33 @@ pub async fn settle(
     key: &OrderKey,
     keep: Option<&Keep<Settled>>,
 ) -> Result<Settled, SettlementError> {
-    app.db.retrying(|| look_then_settle(app, key, keep)).await
+    let unanswered = OnceLock::new();
+    let asked = Asked { key, keep, unanswered: &unanswered };
+    app.db.retrying(|| look_then_settle(app, asked)).await
 }
 
-async fn look_then_settle(
-    app: &App,
-    key: &OrderKey,
-    keep: Option<&Keep<Settled>>,
-) -> Result<Settled, SettlementError> {
-    let mut facts = look(app, key).await?;
+async fn look_then_settle(app: &App, asked: Asked<'_>) -> Result<Settled, SettlementError> {
+    let mut facts = look(app, asked.key).await?;
     if let Some(settlement) = facts.settlement {
-        return give(app, key, keep, settlement).await;
+        return give(app, asked, settlement).await;
     }
     check(&facts)?;
-    let lock = match app.locks.acquire(Scene::Settle, &key.lock_key()).await {
+    let lock = match app.locks.acquire(Scene::Settle, &asked.key.lock_key()).await {
         Ok(lock) => lock,
-        Err(busy) => return last_look(app, key, keep, busy).await,
+        Err(busy) => return last_look(app, asked, busy).await,
     };
     if lock.has_waited() {
-        facts = look(app, key).await?;
+        facts = look(app, asked.key).await?;
     }
     for _ in 0..MAX_ROUNDS {
         if let Some(settlement) = facts.settlement {
             drop(lock);
-            return give(app, key, keep, settlement).await;
+            return give(app, asked, settlement).await;
         }
-        if let Some(settled) = settle_once(app, &facts, keep, &lock).await? {
+        if let Some(settled) = settle_once(app, &facts, asked, &lock).await? {
             return Ok(settled);
         }
-        facts = look(app, key).await?;
+        facts = look(app, asked.key).await?;
     }
     Err(SettlementError::Busy(LockBusy))
 }
@@ -77,29 +88,21 @@ async fn look(app: &App, key: &OrderKey) -> Result<Facts, SettlementError> {
 }
 
 /// The winner's answer is usually there.
-async fn last_look(
-    app: &App,
-    key: &OrderKey,
-    keep: Option<&Keep<Settled>>,
-    busy: LockBusy,
-) -> Result<Settled, SettlementError> {
-    match look(app, key).await?.settlement {
-        Some(settlement) => give(app, key, keep, settlement).await,
+async fn last_look(app: &App, asked: Asked<'_>, busy: LockBusy) -> Result<Settled, SettlementError> {
+    match look(app, asked.key).await?.settlement {
+        Some(settlement) => give(app, asked, settlement).await,
         None => Err(busy.into()),
     }
 }
 
-/// Answers with a settlement that stood already. There is no effect to keep that answer with.
-async fn give(
-    app: &App,
-    key: &OrderKey,
-    keep: Option<&Keep<Settled>>,
-    settlement: Settlement,
-) -> Result<Settled, SettlementError> {
-    let settled = Settled { settlement, is_new: false };
-    if let Some(keep) = keep {
+/// Answers with a settlement that stands already: made by somebody else, or by this call, whose commit's answer was lost.
+/// There is no effect to keep that answer with.
+async fn give(app: &App, asked: Asked<'_>, settlement: Settlement) -> Result<Settled, SettlementError> {
+    let is_new = asked.unanswered.get() == Some(&settlement.created_at);
+    let settled = Settled { settlement, is_new };
+    if let Some(keep) = asked.keep {
         let row = keep.row(settled.clone());
-        let (mut conn, order_no) = (app.db.conn().await?, Some(key.order_no.as_str()));
+        let (mut conn, order_no) = (app.db.conn().await?, Some(asked.key.order_no.as_str()));
         effect!("settlement.keep", idempotency::insert(&mut conn, &row, order_no, app.now()).await)?;
     }
     Ok(settled)
@@ -119,7 +122,7 @@ pub(super) fn check(facts: &Facts) -> Result<(), SettlementError> {
 async fn settle_once(
     app: &App,
     facts: &Facts,
-    keep: Option<&Keep<Settled>>,
+    asked: Asked<'_>,
     lock: &LockGuard,
 ) -> Result<Option<Settled>, SettlementError> {
     check(facts)?;
@@ -129,10 +132,16 @@ async fn settle_once(
     // The source may have taken long; whoever has the lock by now settles. Nothing was written.
     lock.still_held().map_err(|_| LockBusy)?;
 
-    let mut settle = compute(facts, quote, app.now());
+    // Whatever is written again is dated as before: either may be the one that has committed.
+    let now = asked.unanswered.get().copied().unwrap_or_else(|| app.now());
+    let mut settle = compute(facts, quote, now);
     let settled = Settled { settlement: settle.settlement.clone(), is_new: true };
-    settle.kept = keep.map(|keep| keep.row(settled.clone()));
-    let is_ours = effect!("settlement.settle", app.db.gather(settle).await)?;
+    settle.kept = asked.keep.map(|keep| keep.row(settled.clone()));
+    let is_ours = effect!("settlement.settle", app.db.gather(settle).await);
+    if is_ours.is_err() {
+        asked.unanswered.get_or_init(|| now);
+    }
+    let is_ours = is_ours?;
     metrics::counter!("payonce_orders_settled_total", "source" => "request").increment(u64::from(is_ours));
     Ok(is_ours.then_some(settled))
 }

@@ -367,6 +367,23 @@ async fn an_operator_who_decided_is_told_so_although_the_answer_to_the_commit_wa
     stores::drop_database(&url).await;
 }
 
+#[tokio::test]
+async fn who_settled_an_order_is_told_so_although_the_answer_to_its_commit_was_lost() {
+    let (url, port) = database().await;
+    let wire = Proxy::before_postgres(port).await;
+    let database_url = Some(wire.before_url(&url, port));
+    let app = TestApp::start_with(TestOptions { database_url, ..TestOptions::default() }).await;
+    app.rebate_rule(None, "0.05").await;
+    app.plain_paid_order("A1").await;
+    wire.lose_answers(1);
+    let settled = app.settle("A1").await.expect(201);
+    assert_eq!(wire.met().lost, 1);
+    assert_eq!(app.settle("A1").await.expect(200).body, settled.body);
+    assert_eq!((app.count("settlements").await, app.cny_of("u1").await), (1, (99, 0)), "once");
+    app.end().await;
+    stores::drop_database(&url).await;
+}
+
 /// Nothing but the silence itself says that a connection is dead: a machine that is gone sends no word of it.
 #[tokio::test]
 async fn a_redis_that_was_gone_without_a_word_is_found_again() {
