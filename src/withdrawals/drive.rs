@@ -102,7 +102,7 @@ async fn begin(app: &App, withdrawal_id: &str, hold: Hold) -> Result<bool, DbErr
     let begun = async {
         let Some(withdrawal) = store::lock(&mut tx, withdrawal_id).await? else { return Ok(false) };
         let is_begun = withdrawal.status != WithdrawalStatus::Debited;
-        if is_begun || !compensation::is_held_in_tx(&mut tx, hold).await? {
+        if is_begun || !compensation::is_leased_in_tx(&mut tx, hold, now).await? {
             return Ok(false);
         }
         let asked = Move::to(WithdrawalEvent::PayoutAsked, LegKind::Payout, LegStatus::Processing);
@@ -114,8 +114,8 @@ async fn begin(app: &App, withdrawal_id: &str, hold: Hold) -> Result<bool, DbErr
     effect!("withdrawals.begin", tx.finish(begun).await)
 }
 
-/// The first call. A refusal may mean that somebody else made it while this worker slept past its lease, so the channel
-/// is asked before it is believed.
+/// The first call, of whoever had its task when it was begun, which is as close before it as a look would be. A refusal may
+/// mean that somebody else made it while this worker slept past its lease, so the channel is asked before it is believed.
 async fn pay_and_ask(channel: &dyn Channel, call: &PayoutCall) -> Result<PayoutState, CallError> {
     let make = || async { effect!("withdrawals.pay", channel.payout(call).await) };
     channels::make_then_ask(make, || channel.query_payout(call), |state| *state == PayoutState::Unseen)

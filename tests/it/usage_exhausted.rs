@@ -84,12 +84,12 @@ async fn a_hold_that_is_exhausted_again_says_so_again_and_once_each_time() {
     app.top_up("T2", "u1", 20).await;
     dry("m2", 130).await;
     let first = (101, 100, "INSUFFICIENT_BALANCE".to_owned());
-    assert_eq!(exhaustions(&app).await, [first.clone()]);
+    assert_eq!(exhaustions(&app).await, std::slice::from_ref(&first));
 
     app.top_up("T3", "u1", 50).await;
     app.report(&id, "m2", 130).await.expect(200);
     app.report(&id, "m3", 170).await.expect(200);
-    assert_eq!(exhaustions(&app).await, [first.clone()], "all of it was there");
+    assert_eq!(exhaustions(&app).await, std::slice::from_ref(&first), "all of it was there");
     dry("m4", 171).await;
     dry("m5", 180).await;
     let second = (171, 170, "INSUFFICIENT_BALANCE".to_owned());
@@ -120,7 +120,7 @@ async fn a_quota_that_is_used_up_again_says_so_again_also_where_nothing_more_was
         app.report(&two, "m2", 42).await.expect(200);
     }
     let first = (41, 41, "QUOTA_EXCEEDED".to_owned());
-    assert_eq!(exhaustions(&app).await, [first.clone()]);
+    assert_eq!(exhaustions(&app).await, std::slice::from_ref(&first));
     for (message, units) in [("m3", 91), ("m4", 92)] {
         assert_eq!(app.report(&two, message, units).await.problem(422), "QUOTA_EXCEEDED");
     }

@@ -10,8 +10,8 @@ mod operate;
 mod work;
 
 pub(crate) use operate::{count, exists, list, revive, revive_many, set_paused, stand_of_lanes};
-pub(crate) use work::is_held_in_tx;
 pub(super) use work::{Claimed, End, claim_due, finish, is_held, renew, replay_all, set_dead};
+pub(crate) use work::{is_held_in_tx, is_leased_in_tx};
 
 /// Tasks for one thing that were given up, at most: an earlier version left one each time that a person had it driven on.
 const MOST_DEAD: i64 = 100;

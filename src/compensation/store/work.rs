@@ -156,6 +156,22 @@ pub(crate) async fn is_held_in_tx(tx: &mut Tx, hold: Hold) -> Result<bool, DbErr
     Ok(held.is_some())
 }
 
+/// The same, where its lease is not over either: who overslept it asks for nothing, although nobody has taken it over yet.
+pub(crate) async fn is_leased_in_tx(tx: &mut Tx, hold: Hold, now: OffsetDateTime) -> Result<bool, DbError> {
+    let conn: &mut Conn = tx;
+    let leased = sqlx::query!(
+        "SELECT 1 AS one FROM compensations
+         WHERE id = $1 AND claims = $2 AND status = $4 AND due_at > $3 FOR UPDATE",
+        hold.id,
+        hold.claim,
+        now,
+        TaskStatus::Running.as_str(),
+    )
+    .fetch_optional(conn)
+    .await?;
+    Ok(leased.is_some())
+}
+
 /// How a try ended that gave nothing up: the task is done, or waits for its next try.
 #[derive(Clone, Debug)]
 pub(in crate::compensation) struct End {

@@ -117,3 +117,21 @@ async fn who_has_lost_the_task_of_a_withdrawal_asks_nobody_to_make_it() {
     app.put_back(&held).await;
     app.end().await;
 }
+
+#[tokio::test]
+async fn a_worker_of_a_withdrawal_whose_lease_is_over_asks_nobody() {
+    let app = TestApp::start().await;
+    app.top_up("T1", "u1", 1_000).await;
+    app.run_until_idle().await;
+    app.post("/withdrawals", withdrawal()).await.expect(201);
+    let task = app.take_only_task(Action::DriveWithdrawal).await;
+    let drive = async || withdrawals::drive(&app.instance.app, &task).await.expect("a try");
+    let debited = async || app.count_where("withdrawals", "status = 'DEBITED'").await;
+    app.sql("UPDATE compensations SET due_at = due_at - interval '2 days'").await;
+    assert!(matches!(drive().await, Drive::Again(_)));
+    assert_eq!((debited().await, app.count("sandbox.payouts").await), (1, 0));
+    app.sql("UPDATE compensations SET due_at = due_at + interval '2 days'").await;
+    assert_eq!((drive().await, debited().await), (Drive::Done, 0));
+    app.put_back(&task).await;
+    app.end().await;
+}
