@@ -6,7 +6,7 @@ use super::collected::lock_with_refund;
 use super::drive::append_task_in_tx;
 use super::error::RefundError;
 use super::model::{Refund, RefundEvent, RefundStatus};
-use super::{book, result, store};
+use super::{book, contradiction, result, store};
 use crate::admin_log::{self, Entry};
 use crate::app::App;
 use crate::ids::{MerchantId, RefundNo};
@@ -86,6 +86,9 @@ async fn decide_in_tx(
     store::set_result(tx, &refund, to, None, failure.as_deref(), now).await?;
     admin_log::append_in_tx(tx, &entry, now).await?;
     if to == RefundStatus::Pending {
+        // Whether it was made before is found by whoever drives it.
+        let by = (entry.actor.as_str(), entry.reason.as_str());
+        contradiction::end_question_in_tx(tx, &refund, by, now).await?;
         append_task_in_tx(tx, &refund, now).await?;
     } else {
         result::announce_in_tx(tx, &refund, to, now).await?;

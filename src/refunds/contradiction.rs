@@ -11,7 +11,8 @@
 //! with it; or that is from before the channel made it and is heard late, and it stands.
 //!
 //! One that waits for an approval was approved by somebody whose word is lost, as with a database that was put back. It
-//! goes on waiting: approved, it is asked for under the same number and found to be made.
+//! goes on waiting: approved, it is asked for under the same number and found to be made, and what was shown is over. An answer
+//! from before that frees nothing: whoever makes it asks anew.
 
 use time::OffsetDateTime;
 
@@ -120,7 +121,7 @@ pub(super) async fn note_in_tx(
         show_in_tx(app, tx, (refund, collected), what).await?;
         return Ok(Applied::Undecided);
     }
-    end_question_in_tx(tx, refund, truth, now).await?;
+    end_question_in_tx(tx, refund, ("payonce", truth.answer()), now).await?;
     if refund.status == RefundStatus::Failed {
         store::set_made_after_all(tx, refund, channel_refund_id, now).await?;
     }
@@ -153,7 +154,7 @@ pub(super) async fn note_agreement_in_tx(
         Truth::Made => is_made,
         Truth::Unknown => false,
     };
-    if agrees { end_question_in_tx(tx, refund, truth, now).await } else { Ok(()) }
+    if agrees { end_question_in_tx(tx, refund, ("payonce", truth.answer()), now).await } else { Ok(()) }
 }
 
 /// The task that asks again, from the transaction that says so: one for a refund, however often it is told of.
@@ -168,18 +169,18 @@ async fn leave_to_task_in_tx(tx: &mut Tx, refund: &Refund, now: OffsetDateTime) 
     compensation::append(tx, &task, now).await
 }
 
-/// What was shown while the channel could not be asked is answered, and nobody asks it any more.
-async fn end_question_in_tx(
+/// What was shown of a locked refund, be it while its channel could not be asked, needs nobody any more, as somebody says for a
+/// reason; and nobody asks the channel again.
+pub(super) async fn end_question_in_tx(
     tx: &mut Tx,
     refund: &Refund,
-    truth: Truth,
+    by: (&str, &str),
     now: OffsetDateTime,
 ) -> Result<(), DbError> {
     let (id, kind) = (refund.refund_id.as_str(), ExceptionKind::Contradiction);
     // The tasks before what is open about them, as by whoever has one tried again.
     compensation::finish_by_subject(tx, Action::QueryRefund, id, now).await?;
     compensation::settle_given_up_in_tx(tx, Action::QueryRefund, id, now).await?;
-    let by = ("payonce", truth.answer());
     exceptions::settle_by_in_tx(tx, id, Some(kind), ExceptionAction::None, by, now).await
 }
 

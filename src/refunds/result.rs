@@ -117,8 +117,8 @@ async fn apply_plainly(app: &App, report: &RefundReport<'_>) -> Result<Option<Ap
 }
 
 /// Applies a result. One that says of a failed refund, or of one that waits for an approval, that it was made, or that one
-/// failed which was made, is written only with what the channel says by now (`truth`); a callback's failure before the end is
-/// not written.
+/// failed which was made, is written only with what the channel says by now (`truth`); a failure before the end that a callback
+/// tells, or that was asked about before it was let go, is not written.
 pub(super) async fn apply_once(
     app: &App,
     report: &RefundReport<'_>,
@@ -222,6 +222,8 @@ async fn apply_in_tx(
     }
     let now = app.now();
     let to = match next(&refund, event, report.source) {
+        // What was asked about has been let go since, and may be made in this moment: whoever does so asks, too.
+        Next::Moves(RefundStatus::Failed) if truth.is_some() => return Ok(None),
         Next::Moves(to) => to,
         Next::Stays => {
             contradiction::note_agreement_in_tx(tx, &refund, truth, now).await?;

@@ -435,3 +435,19 @@ async fn a_success_that_is_told_of_a_refused_refund_is_asked_about_too() {
     }
     app.end().await;
 }
+
+#[tokio::test]
+async fn an_answer_from_before_a_refund_was_let_go_frees_nothing() {
+    let app = TestApp::start().await;
+    let (refund_id, _) = taken_back(&app, "L").await;
+    // As by a worker who asked while nobody had approved it: by now somebody may be making it.
+    let driven = refunds::resolve_contradiction(&app.instance.app, &refund_id).await;
+    assert_eq!(driven.expect("an answer"), Drive::Done);
+    assert_eq!(app.find_refund("L").await["status"], "PROCESSING");
+    assert_eq!(app.cny_of("u-L").await, (1_000, 990));
+    // Whoever makes it asks, too.
+    app.clock.advance(seconds(7_200));
+    app.run_until_idle().await;
+    assert_is_back(&app, "L", &refund_id).await;
+    app.end().await;
+}

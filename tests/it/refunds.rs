@@ -322,8 +322,16 @@ async fn what_was_made_although_nobody_has_approved_it_is_shown_to_a_person() {
     app.sleep_over();
     let run = app.reconcile(day).await;
     assert_eq!(run["differences"], json!({"STATUS_DIFFERS ESCALATED": 1}), "{run:#}");
-    // Approved, it is found to be made, once.
+    app.tell_in_vain(&told_of_refund("once more", (&refund_id, &paid), 990, "SUCCEEDED")).await;
+    let asked_and_shown = async || {
+        let asked = "action = 'QUERY_REFUND' AND status IN ('READY', 'RUNNING')";
+        let shown = "kind = 'CONTRADICTION' AND status = 'OPEN'";
+        (app.count_where("compensations", asked).await, app.count_where("exceptions", shown).await)
+    };
+    assert_eq!(asked_and_shown().await, (1, 1));
+    // Approved, it is found to be made, once, and what was shown of that is over.
     decide(&app, "R", "approve", OPERATOR).await.expect(200);
+    assert_eq!(asked_and_shown().await, (0, 0));
     app.run_until_idle().await;
     assert_eq!(app.refunded("A").await, ("PARTIALLY_REFUNDED".into(), 990));
     app.assert_books_agree_both_ways().await;
