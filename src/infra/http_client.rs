@@ -23,5 +23,8 @@ fn trust() -> Option<ClientConfig> {
     // The one TLS provider of the process; ring, because the database's connections use it anyway. That somebody
     // installed one before is as good.
     drop(rustls::crypto::ring::default_provider().install_default());
-    Some(ClientConfig::builder().with_platform_verifier().ok()?.with_no_client_auth())
+    let mut trust = ClientConfig::builder().with_platform_verifier().ok()?.with_no_client_auth();
+    // As a client of its own would say, which speaks nothing else.
+    trust.alpn_protocols = vec![b"http/1.1".to_vec()];
+    Some(trust)
 }
