@@ -102,7 +102,8 @@ async fn begin(app: &App, withdrawal_id: &str, hold: Hold) -> Result<bool, DbErr
     let begun = async {
         let Some(withdrawal) = store::lock(&mut tx, withdrawal_id).await? else { return Ok(false) };
         let is_begun = withdrawal.status != WithdrawalStatus::Debited;
-        if is_begun || !compensation::is_leased_in_tx(&mut tx, hold, now).await? {
+        // By the time at which the row is ours: that was waited for.
+        if is_begun || !compensation::is_leased_in_tx(&mut tx, hold, app.now()).await? {
             return Ok(false);
         }
         let asked = Move::to(WithdrawalEvent::PayoutAsked, LegKind::Payout, LegStatus::Processing);
