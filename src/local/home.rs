@@ -79,11 +79,20 @@ impl Home {
         Self::move_out(&dir, owner).map_err(LocalError::io(doing()))
     }
 
-    /// Where an earlier run moved the files of `dir` to.
+    /// Where an earlier run moved the files of `dir` to. In memory only what is one of ours': it may have been deleted since,
+    /// and anybody can make such a directory anew.
     fn moved(dir: &Path) -> Option<Self> {
         let path = PathBuf::from(fs::read_to_string(dir.join("at")).ok()?.trim());
-        let meta = fs::metadata(&path).ok()?;
-        Some(Self { path, owner: Some(Owner { uid: meta.uid(), gid: meta.gid() }) })
+        // No link either, wherever it leads.
+        let meta = fs::symlink_metadata(&path).ok().filter(fs::Metadata::is_dir)?;
+        let owner = Owner { uid: meta.uid(), gid: meta.gid() };
+        let ours = [
+            current_uid().ok(),
+            unprivileged().map(|unprivileged| unprivileged.uid),
+            fs::metadata(dir).ok().map(|meta| meta.uid()),
+        ];
+        let is_ours = !path.starts_with(MEMORY) || ours.contains(&Some(owner.uid));
+        is_ours.then_some(Self { path, owner: Some(owner) })
     }
 
     fn move_out(dir: &Path, owner: Owner) -> io::Result<Self> {

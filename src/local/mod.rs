@@ -10,9 +10,9 @@
 //! * [`LocalStores::attach_or_start`]: processes share them, as the many test processes of one `cargo test`
 //!   do. They stop by themselves when nobody has used them for a minute.
 //!
-//! PostgreSQL's data stay in the directory between runs, unless they are kept in memory; Redis begins empty. For faults, a test takes a server
-//! for itself: [`PostgresServer::start`], [`RedisServer::start`] and their `kill`, `pause`, `restart`;
-//! [`SentinelServer`] watches such Redis servers, and [`RabbitServer`] is a broker of its own.
+//! PostgreSQL's data stay in the directory between runs, unless they are kept in memory; Redis begins empty. For
+//! faults, a test takes a server for itself: [`PostgresServer::start`], [`RedisServer::start`] and their `kill`,
+//! `pause`, `restart`; [`SentinelServer`] watches such Redis servers, and [`RabbitServer`] is a broker of its own.
 //!
 //! ```no_run
 //! # async fn example() -> Result<(), payonce::local::LocalError> {

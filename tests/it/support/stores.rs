@@ -9,6 +9,8 @@ use payonce::local::{LocalStores, Options, PostgresServer, RedisServer};
 use sqlx::{AssertSqlSafe, Connection, Executor, PgConnection};
 use tokio::sync::OnceCell;
 
+use super::fuzz::is_full;
+
 static STORES: OnceCell<LocalStores> = OnceCell::const_new();
 static COUNT: AtomicU32 = AtomicU32::new(0);
 
@@ -19,11 +21,12 @@ pub fn directory() -> PathBuf {
 
 /// The PostgreSQL that all stories share: set up as in production, in memory where there is room. On disk it takes half a
 /// second to make each story its database, because ext4 looks past every file of those that were dropped lately.
-/// `PAYONCE_KEEP=1` has it on disk, so that what a failed story left can be looked at for longer than a minute.
+/// With `PAYONCE_KEEP=1` one that does not run yet is on disk, so that what a failed story left can be looked at for longer than
+/// a minute; so it is with `PAYONCE_FULL=1`, because ten million rows take more room than is looked for in memory.
 pub async fn shared() -> &'static LocalStores {
     STORES
         .get_or_init(|| async {
-            let in_memory = std::env::var_os("PAYONCE_KEEP").is_none();
+            let in_memory = std::env::var_os("PAYONCE_KEEP").is_none() && !is_full();
             let options = Options { max_connections: 400, in_memory, ..Options::default() };
             LocalStores::attach_or_start(&directory(), &options).await.expect("private stores")
         })
