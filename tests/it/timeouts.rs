@@ -446,7 +446,7 @@ async fn a_sweep_meets_what_tasks_drive_once_and_looks_each_up() {
     let alive = "'{READY,RUNNING}'";
     for (text, arguments, index) in [
         ("FROM pending AS due\n", "'epoch', now(), 5000, ", "orders_pending_by_deadline"),
-        ("page AS MATERIALIZED", "'epoch', now(), 500, now(), ", "pay_orders_live_by_end"),
+        ("pay_order_id, page.merchant_id", "'epoch', now(), 500, now(), ", "pay_orders_live_by_end"),
     ] {
         let plan = plan_of(&app, text, &format!("{arguments}{alive}")).await;
         let (_, tasks) = plan.split_once("using compensations_of_order on compensations").expect(&plan);
