@@ -89,6 +89,8 @@ text_id! {
     WithdrawalNo = "W-1",
     /// A withdrawal as channels know it: `wd_` and 26 characters.
     WithdrawalId = "wd_06H8K2M4N6P8R0T2V4X6Z8B0D2",
+    /// An operator's number of what is cleared of a user's debt, unique per merchant.
+    ClearingNo = "C-1",
     /// What is metered, as the merchant names it.
     ProductCode = "llm-tokens",
     /// A set of prices in one currency, as the merchant names it.

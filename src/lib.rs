@@ -9,7 +9,7 @@
 //! | 0 | [`infra`], [`money`], [`ids`], [`config`] | stores, lock, time, values |
 //! | 1 | [`channels`], [`ledger`], [`outbox`], [`exceptions`], [`compensation`], [`idempotency`], [`audit`] | what features speak through |
 //! | 2 | [`app`] | what a use case may reach |
-//! | 3 | [`merchants`], [`orders`], [`pay`], [`refunds`], [`settlement`], [`withdrawals`], [`usage`], [`admin_log`] | the features |
+//! | 3 | [`merchants`], [`orders`], [`pay`], [`refunds`], [`settlement`], [`withdrawals`], [`usage`], [`receivables`], [`admin_log`] | the features |
 //! | 4 | [`webhooks`], [`drive`], [`reconciliation`], [`operations`] | what comes from outside, what was left in the middle, our books against the channels', and what operators look at |
 //! | 5 | [`http`], [`workers`] | the edge, the duties |
 //! | 6 | [`run`], [`local`], [`doctor`], [`cli`] | wiring, private stores, what is wrong around, commands |
@@ -42,6 +42,7 @@ pub mod operations;
 pub mod orders;
 pub mod outbox;
 pub mod pay;
+pub mod receivables;
 pub mod reconciliation;
 pub mod refunds;
 pub mod run;

@@ -28,7 +28,7 @@ words! {
         DeadTask = "DEAD_TASK",
         /// A merchant's endpoint wants no notifications any more.
         EndpointDisabled = "ENDPOINT_DISABLED",
-        /// Usage cost more than its user had: the rest is owed.
+        /// Usage cost more than its user had: the rest is owed. Resolves itself once its user owes nothing in that currency.
         UsageShortfall = "USAGE_SHORTFALL",
         /// A report of usage from the broker was refused: what it said is charged by nobody.
         UsageReportRefused = "USAGE_REPORT_REFUSED",
@@ -56,6 +56,11 @@ words! {
         None = "NONE",
     }
 }
+
+/// Who resolves, and why, what came to its end without anybody's decision.
+pub(crate) const BY_ITSELF: (&str, &str) = ("payonce", "it came to its end by itself");
+/// Who resolves, and why, what goes on.
+pub(crate) const TRIED_AGAIN: (&str, &str) = ("payonce", "it is tried again");
 
 /// An exception to open.
 #[derive(Clone, Copy, Debug)]

@@ -2,7 +2,7 @@
 
 use time::OffsetDateTime;
 
-use super::model::{Exception, ExceptionAction, ExceptionKind, ExceptionStatus, NewException};
+use super::model::{BY_ITSELF, Exception, ExceptionAction, ExceptionKind, ExceptionStatus, NewException};
 use crate::ids::Ids;
 use crate::infra::db::{Conn, DbError, StatePage, Tx, expect_one_row};
 
@@ -41,7 +41,7 @@ pub(crate) async fn settle_in_tx(
     action: ExceptionAction,
     now: OffsetDateTime,
 ) -> Result<(), DbError> {
-    settle_by_in_tx(tx, subject, kind, action, ("payonce", "it came to its end by itself"), now).await
+    settle_by_in_tx(tx, subject, kind, action, BY_ITSELF, now).await
 }
 
 /// The same about a thing that somebody brought to its end, for a reason.
@@ -70,21 +70,24 @@ pub(crate) async fn settle_by_in_tx(
     Ok(())
 }
 
-/// Resolves what is open of one kind about many things that go on.
+/// Resolves what is open of one kind about many things that go on, or that somebody brought to their end.
 pub(crate) async fn settle_all_in_tx(
     tx: &mut Tx,
     subjects: &[String],
     kind: ExceptionKind,
+    (resolved_by, reason): (&str, &str),
     now: OffsetDateTime,
 ) -> Result<(), DbError> {
     let conn: &mut Conn = tx;
     sqlx::query!(
         "UPDATE exceptions
-         SET status = 'RESOLVED', action = 'NONE', resolved_by = 'payonce', reason = 'it is tried again', updated_at = $3
+         SET status = 'RESOLVED', action = 'NONE', resolved_by = $4, reason = $5, updated_at = $3
          WHERE kind = $2 AND subject = ANY($1) AND status = 'OPEN'",
         subjects,
         kind.as_str(),
         now,
+        resolved_by,
+        reason,
     )
     .execute(conn)
     .await?;

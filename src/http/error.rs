@@ -82,7 +82,7 @@ impl Problem {
 
     /// Adds fields that differ from what is stored.
     #[must_use]
-    fn differing(self, fields: &[&'static str]) -> Self {
+    pub(super) fn differing(self, fields: &[&'static str]) -> Self {
         fields.iter().fold(self, |problem, field| problem.field(*field, "differs from the first request"))
     }
 
@@ -239,7 +239,8 @@ fn channel_unavailable() -> Problem {
     Problem::unavailable("CHANNEL_UNAVAILABLE", detail).retry_after(2)
 }
 
-fn insufficient_balance() -> Problem {
+/// Less is there than was to be taken.
+pub(super) fn insufficient_balance() -> Problem {
     let detail = "the user's available balance does not cover the amount; nothing moved";
     Problem::new(StatusCode::UNPROCESSABLE_ENTITY, "INSUFFICIENT_BALANCE", detail)
 }

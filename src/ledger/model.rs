@@ -14,7 +14,7 @@ words! {
         PayoutsInTransit = "PAYOUTS_IN_TRANSIT",
         /// Liability: money taken by a channel that no order accepts.
         Suspense = "SUSPENSE",
-        /// Liability: what a merchant's orders have brought in.
+        /// Liability: what a merchant's orders have brought in, less what was written off of what its users owed.
         Merchant = "MERCHANT",
         /// Expense: commissions that a merchant gives.
         CommissionExpense = "COMMISSION_EXPENSE",
@@ -24,7 +24,7 @@ words! {
         UserAvailable = "USER_AVAILABLE",
         /// Liability: what is set aside for a user's open withdrawals and holds.
         UserHeld = "USER_HELD",
-        /// Asset: what a user owes, because it was spent before it was claimed back.
+        /// Asset: what a user owes, because usage cost more than there was, or what was claimed back was spent before.
         UserReceivable = "USER_RECEIVABLE",
     }
 }
@@ -62,8 +62,13 @@ words! {
         UsageRelease = "USAGE_RELEASE",
         /// A user charged for usage that was paid with money which never came, by its difference.
         CompensatingCharge = "COMPENSATING_CHARGE",
-        /// What a user had paid off of such a charge when it was given back, by its difference.
+        /// What a user had paid off of such a charge when it was given back, and what had been written off of it, by its
+        /// difference.
         ChargePaidBack = "CHARGE_PAID_BACK",
+        /// A debt, or a part of it, taken from what its user has, by its merchant and its number.
+        Collection = "COLLECTION",
+        /// A debt, or a part of it, that its merchant does not get, by its merchant and its number.
+        WriteOff = "WRITE_OFF",
         /// A transaction taken back, by its id.
         Reversal = "REVERSAL",
     }

@@ -100,7 +100,8 @@ async fn revive_batch_in_tx(
     let Some(last) = chosen.iter().map(|(id, _)| *id).max() else { return Ok(None) };
     // Workers may have taken any of them meanwhile, also a whole batch; what is behind it waits all the same.
     let subjects: Vec<String> = chosen.into_iter().filter_map(|(_, subject)| subject).collect();
-    exceptions::settle_all_in_tx(tx, &subjects, ExceptionKind::DeadTask, app.now()).await?;
+    let by = exceptions::TRIED_AGAIN;
+    exceptions::settle_all_in_tx(tx, &subjects, ExceptionKind::DeadTask, by, app.now()).await?;
     Ok(Some((i64::try_from(subjects.len()).unwrap_or(BATCH), last)))
 }
 

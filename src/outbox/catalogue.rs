@@ -21,7 +21,8 @@ pub struct Told {
 /// All of them.
 #[must_use]
 pub fn catalogue() -> Vec<Told> {
-    examples().into_iter().chain(usage_examples()).map(told).collect()
+    let all = examples().into_iter().chain(receivable_examples()).chain(usage_examples());
+    all.map(told).collect()
 }
 
 fn told(event: Event) -> Told {
@@ -40,6 +41,11 @@ const fn summary(event: &Event) -> &'static str {
         Event::RefundFinished { .. } => "A refund came to its end",
         Event::RefundReversed { .. } => "The channel took a refund back that had succeeded",
         Event::WithdrawalFinished { .. } => "A withdrawal came to its end",
+        Event::ReceivableCollected { .. } => "What a user owes was taken from what they have",
+        Event::ReceivableWrittenOff { .. } => "What a user owes was written off",
+        Event::ReceivableRecovered { .. } => {
+            "What was written off came back, because what its user owed it for was undone"
+        }
         Event::UsageCharged { .. } => "Metered work was charged",
         Event::UsageCycleCharged { .. } => "A user's cycle was paid for, in advance",
         Event::UsageHoldExhausted { .. } => {
@@ -107,6 +113,22 @@ fn examples() -> Vec<Event> {
             amount: 4000,
             currency,
             failure: None,
+        },
+    ]
+}
+
+fn receivable_examples() -> Vec<Event> {
+    let Ok(currency) = "CNY".parse() else { return Vec::new() };
+    let (clearing_no, user_id) = (|| "C-1".to_owned(), || "u1".to_owned());
+    vec![
+        Event::ReceivableCollected { clearing_no: clearing_no(), user_id: user_id(), amount: 150, currency },
+        Event::ReceivableWrittenOff { clearing_no: clearing_no(), user_id: user_id(), amount: 150, currency },
+        Event::ReceivableRecovered {
+            clearing_no: clearing_no(),
+            user_id: user_id(),
+            amount: 50,
+            recovered: 50,
+            currency,
         },
     ]
 }

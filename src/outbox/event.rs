@@ -121,6 +121,41 @@ pub enum Event {
         /// Why it was refused.
         failure: Option<String>,
     },
+    /// What a user owes, or a part of it, was taken from what they have.
+    ReceivableCollected {
+        /// The operator's number of it.
+        clearing_no: String,
+        /// Who owes it no more.
+        user_id: String,
+        /// Minor units.
+        amount: i64,
+        /// Of what.
+        currency: Currency,
+    },
+    /// What a user owes, or a part of it, was written off: it is the merchant's loss.
+    ReceivableWrittenOff {
+        /// The operator's number of it.
+        clearing_no: String,
+        /// Who owes it no more.
+        user_id: String,
+        /// Minor units.
+        amount: i64,
+        /// Of what.
+        currency: Currency,
+    },
+    /// What had been written off came back, because what its user had owed it for was undone.
+    ReceivableRecovered {
+        /// The number by which it was written off.
+        clearing_no: String,
+        /// Whose debt it was.
+        user_id: String,
+        /// Minor units this time.
+        amount: i64,
+        /// Minor units of it in all.
+        recovered: i64,
+        /// Of what.
+        currency: Currency,
+    },
     /// Metered work was charged.
     UsageCharged {
         /// The hold.
@@ -203,6 +238,9 @@ impl Event {
             Self::RefundFinished { .. } => "refund.finished",
             Self::RefundReversed { .. } => "refund.reversed",
             Self::WithdrawalFinished { .. } => "withdrawal.finished",
+            Self::ReceivableCollected { .. } => "receivable.collected",
+            Self::ReceivableWrittenOff { .. } => "receivable.written_off",
+            Self::ReceivableRecovered { .. } => "receivable.recovered",
             Self::UsageCharged { .. } => "usage.charged",
             Self::UsageCycleCharged { .. } => "usage.cycle_charged",
             Self::UsageHoldExhausted { .. } => "usage.hold_exhausted",

@@ -46,7 +46,7 @@ pub async fn send_again_in_tx(
 /// What a person was shown of these is on its way again.
 async fn settle_in_tx(tx: &mut Tx, revived: &[i64], now: OffsetDateTime) -> Result<(), DbError> {
     let subjects: Vec<String> = revived.iter().copied().map(event_id).collect();
-    exceptions::settle_all_in_tx(tx, &subjects, ExceptionKind::DeadTask, now).await
+    exceptions::settle_all_in_tx(tx, &subjects, ExceptionKind::DeadTask, exceptions::TRIED_AGAIN, now).await
 }
 
 /// Events that one call sends again at most.

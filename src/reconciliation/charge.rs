@@ -113,7 +113,7 @@ pub(super) fn booking_of(item: &Item) -> Posting {
 }
 
 /// Where a user's money is, and what they owe.
-pub(super) fn wallet_of(merchant_id: &str, user_id: &str, currency: Currency) -> (Wallet, Account) {
+fn wallet_of(merchant_id: &str, user_id: &str, currency: Currency) -> (Wallet, Account) {
     let receivable = Account::user_receivable(merchant_id, user_id, currency);
     (Wallet::of(merchant_id, user_id, currency), receivable)
 }

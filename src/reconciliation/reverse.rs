@@ -1,14 +1,15 @@
 //! A compensating charge is given back, by a person's word: its money came after all, or another user spent it.
 //!
 //! Its booking is reversed, once, in the transaction in which its difference says so. What its user still owes is reduced
-//! by what it left them owing; what they have paid off of that meanwhile is theirs again. Nobody is charged for the
-//! difference a second time. Where no statement lists its money, our books are above the channel's from then on, and a
-//! person is shown that. The charge itself told the merchant nothing, so this does not either.
+//! by what it left them owing; what was written off of that meanwhile is the merchant's again, and what they have paid off of
+//! it is theirs. Nobody is charged for the difference a second time. Where no statement lists its money, our books are above
+//! the channel's from then on, and a person is shown that. The charge itself told the merchant nothing, so this does not
+//! either, but for what comes back of a write-off.
 
 use time::OffsetDateTime;
 
 use super::act::show_in_tx;
-use super::charge::{booking_of, wallet_of};
+use super::charge::booking_of;
 use super::error::ReconciliationError;
 use super::model::{Item, ItemAction, ItemEvent, ItemStatus};
 use super::store::{self, Move};
@@ -19,6 +20,7 @@ use crate::infra::crash::effect;
 use crate::infra::db::Tx;
 use crate::ledger::{self, Posting, PostingKind};
 use crate::orders::OrderKey;
+use crate::receivables::{self, Debtor};
 
 /// What is left to see to where money is neither charged for nor there.
 pub(super) const NOWHERE: &str = "what its user was charged for it was given back, and no statement lists it";
@@ -52,35 +54,48 @@ async fn reverse_in_tx(
     let to = to.ok_or(ReconciliationError::NotCharged(item.status))?;
     let order = OrderKey::from_columns(item.merchant_id.as_deref(), item.order_no.as_deref());
 
-    let (why, by) = (item.outcome.as_deref().unwrap_or_default(), &entry.actor);
-    let outcome = format!("{why}; {by} gave it back: {}", entry.reason);
+    let why = item.outcome.as_deref().unwrap_or_default();
+    let outcome = format!("{why}; {} gave it back: {}", entry.actor, entry.reason);
     let step = Move { event, decided_by: None, outcome: Some(&outcome) };
     if !store::move_item(tx, &item, to, step, now).await? {
         return Err(ReconciliationError::NotCharged(item.status));
     }
+    let by = (entry.actor.as_str(), entry.reason.as_str());
+    // The balances before what was shown of them, as by whoever clears a debt.
+    book_in_tx(tx, &item, by, now).await?;
     // Nothing is owed for it any more, and nothing is left to give back.
     for kind in [ExceptionKind::UsageShortfall, ExceptionKind::Contradiction] {
-        let by = (by.as_str(), entry.reason.as_str());
         exceptions::settle_by_in_tx(tx, &item.our_id, Some(kind), ExceptionAction::None, by, now).await?;
     }
     if !store::is_listed(tx, &item).await? {
         show_in_tx(app, tx, &item, NOWHERE).await?;
     }
     admin_log::append_in_tx(tx, &Entry { order, ..entry.clone() }, now).await?;
-    book_in_tx(tx, &item, now).await?;
     store::find_item(tx, item_id).await?.ok_or(ReconciliationError::NotFound)
 }
 
 /// Locks the user's accounts in the order of their names, as everybody does, before anything is booked.
-async fn book_in_tx(tx: &mut Tx, item: &Item, now: OffsetDateTime) -> Result<(), ReconciliationError> {
-    let charge = booking_of(item).transaction_id();
-    let user = store::find_charged(tx, item, &charge).await?.ok_or(ReconciliationError::NotFound)?;
-    let (wallet, receivable) = wallet_of(&user.merchant_id, &user.user_id, item.currency);
-    let [_, owes] = ledger::lock_balances_in_tx(tx, [&wallet.available, &receivable]).await?;
-    let paid_off = (user.owed - owes).max(0);
+async fn book_in_tx(
+    tx: &mut Tx,
+    item: &Item,
+    by: (&str, &str),
+    now: OffsetDateTime,
+) -> Result<(), ReconciliationError> {
+    let charge = [booking_of(item).transaction_id()];
+    let user = store::find_charged(tx, item, &charge[0]).await?.ok_or(ReconciliationError::NotFound)?;
+    let debtor = Debtor { merchant_id: &user.merchant_id, user_id: &user.user_id, currency: item.currency };
+    let (available, receivable) = (debtor.available(), debtor.receivable());
+    let [_, owes] = ledger::lock_balances_in_tx(tx, [&available, &receivable]).await?;
+
+    let recovered = receivables::recover_in_tx(tx, debtor, &charge, user.owed, now).await?;
+    let paid_off = (user.owed - recovered - owes).max(0);
+    if owes + recovered + paid_off == user.owed {
+        receivables::settle_shown_in_tx(tx, debtor, by, now).await?;
+    }
     let posting = Posting::new(PostingKind::ChargePaidBack, &item.item_id)
-        .of(Some(&user.merchant_id), item.order_no.as_deref())
-        .transfer(receivable, wallet.available, paid_off);
+        .of(Some(debtor.merchant_id), item.order_no.as_deref())
+        .transfer(receivable.clone(), debtor.merchant(), recovered)
+        .transfer(receivable, available, paid_off);
     ledger::post_in_tx(tx, &[posting], now).await?;
-    Ok(ledger::reverse_in_tx(tx, &[charge], now).await?)
+    Ok(ledger::reverse_in_tx(tx, &charge, now).await?)
 }

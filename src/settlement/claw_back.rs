@@ -5,15 +5,20 @@
 //! is booked as a `CLAW_BACK`, so it comes out right in whatever order refunds come and go, and units that were cut off
 //! by rounding are never lost or doubled. (Reversing the booking of one refund would be off by a unit where two
 //! refunds shared one, and could not be done once a debt that it made had been paid off.)
+//!
+//! What is given again first makes good what was written off of the debts that the order's claims had left, then pays off
+//! what is owed, and the rest is the user's.
 
 use time::OffsetDateTime;
 
 use super::follow::{Shares, follow};
 use super::store::{self, Locked};
+use crate::exceptions;
 use crate::infra::db::{DbError, Tx};
 use crate::ledger::{self, Account, Posting, PostingKind};
 use crate::orders::OrderKey;
 use crate::outbox::{self, Event};
+use crate::receivables::{self, Debtor};
 
 /// Claims back what a refund costs: call it in the transaction in which the refund succeeds and that has locked the
 /// order's row, with the minor units that are `left` of the order after it, and the refund's id as `reference`.
@@ -36,7 +41,7 @@ pub async fn claw_back_in_tx(
 /// Gives again what a refund had cost: call it in the transaction in which the channel takes that refund back, with the
 /// minor units that are `left` of the order then, and the refund's id as `reference`.
 ///
-/// What the user owes is paid off first.
+/// What was written off of what it had left the user owing comes back first, and what the user owes is paid off next.
 ///
 /// # Errors
 /// A constraint of the ledger when that was booked before.
@@ -67,7 +72,7 @@ async fn follow_in_tx(
     };
     let difference = clawed_back - before;
 
-    let posting = posting_in_tx(tx, &settlement, difference, booked_as).await?;
+    let posting = posting_in_tx(tx, key, &settlement, difference, booked_as, now).await?;
     ledger::post_in_tx(tx, &[posting], now).await?;
     store::set_clawed_back(tx, &settlement, clawed_back, to, now).await?;
     let event = Event::SettlementClawedBack {
@@ -86,19 +91,41 @@ async fn follow_in_tx(
 /// The booking of a difference, by what the user has and owes at this moment.
 async fn posting_in_tx(
     tx: &mut Tx,
+    key: &OrderKey,
     settlement: &Locked,
     difference: i64,
     booked_as: &str,
+    now: OffsetDateTime,
 ) -> Result<Posting, DbError> {
     let (merchant_id, user_id) = (settlement.merchant_id.as_str(), settlement.user_id.as_str());
-    let currency = settlement.currency;
-    let expense = Account::commission_expense(merchant_id, currency);
-    let available = Account::user_available(merchant_id, user_id, currency);
-    let receivable = Account::user_receivable(merchant_id, user_id, currency);
+    let debtor = Debtor { merchant_id, user_id, currency: settlement.currency };
+    let (available, receivable) = (debtor.available(), debtor.receivable());
     let [has, owes] = ledger::lock_balances_in_tx(tx, [&available, &receivable]).await?;
 
-    let posting = Posting::new(PostingKind::ClawBack, booked_as)
-        .of(Some(merchant_id), Some(settlement.order_no.as_str()));
-    let Shares { of_balance, of_debt } = Shares::of(difference, has, owes);
-    Ok(posting.transfer(available, expense.clone(), of_balance).transfer(receivable, expense, of_debt))
+    let recovered = recover_in_tx(tx, key, debtor, -difference, now).await?;
+    let Shares { of_balance, of_debt } = Shares::of(difference + recovered, has, owes);
+    if of_debt < 0 && owes + of_debt == 0 {
+        receivables::settle_shown_in_tx(tx, debtor, exceptions::BY_ITSELF, now).await?;
+    }
+    let expense = || Account::commission_expense(merchant_id, settlement.currency);
+    Ok(Posting::new(PostingKind::ClawBack, booked_as)
+        .of(Some(merchant_id), Some(settlement.order_no.as_str()))
+        .transfer(available, expense(), of_balance)
+        .transfer(receivable, expense(), of_debt)
+        .transfer(debtor.merchant(), expense(), -recovered))
+}
+
+/// How much of what is given goes to what was written off of the debts that the order's claims had left.
+async fn recover_in_tx(
+    tx: &mut Tx,
+    key: &OrderKey,
+    debtor: Debtor<'_>,
+    given: i64,
+    now: OffsetDateTime,
+) -> Result<i64, DbError> {
+    if given <= 0 {
+        return Ok(0);
+    }
+    let claims = store::list_claims(tx, key).await?;
+    receivables::recover_in_tx(tx, debtor, &claims, given, now).await
 }

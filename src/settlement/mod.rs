@@ -3,7 +3,8 @@
 //! Always true: an order has one settlement at most, and only while it is paid and not wholly refunded; its rates are
 //! frozen on it, and what is claimed back follows what is left of the order by the same rates. The mark on the order,
 //! the settlement, its booking with the user's balance and its event commit together. Users never have less than
-//! nothing: what they do not have any more becomes a receivable, which what is given again pays off first.
+//! nothing: what they do not have any more becomes a receivable, which what is given again pays off first, and before that
+//! makes good what was written off of it.
 //!
 //! Who settles takes `lock:ORDER:{merchant}:{order_no}` first, and asks for rates outside of any transaction; the write
 //! is guarded by what it was computed from. Runs settle in batches without locks, by the same guarded statement.

@@ -368,6 +368,8 @@ async fn ids_and_queries_that_cannot_be_name_nothing() {
         "/admin/exceptions?status=x",
         "/admin/stray-payments?starting_after=%00",
         "/admin/stray-payments?limit=256",
+        "/admin/receivables?starting_after=x",
+        "/admin/receivables?starting_after=demo:u1:%00",
     ] {
         let reply = app.admin_get(query).await;
         assert_discreet(query, &reply);

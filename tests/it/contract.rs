@@ -234,9 +234,14 @@ fn assert_examples(name: &str, told: &Value) {
 #[tokio::test]
 async fn the_examples_can_be_sent_as_they_are() {
     let app = TestApp::start().await;
-    app.top_up("T-u1", "u1", 1_000).await;
     app.stock("TEA", 10).await;
     app.tokens_with("0.03", json!({"product_code": "llm-tokens"})).await.expect(200);
+    // Used more than they had, and so owes 150.
+    app.top_up("T-short", "u1", 30).await;
+    let body = hold_with("short", "u1", 1_000, json!({"product_code": "llm-tokens"}));
+    let hold_id = app.post("/usage/holds", body).await.expect(201).text_of("hold_id").to_owned();
+    app.confirm(&hold_id, Some(6_000)).await.expect(200);
+    app.top_up("T-u1", "u1", 1_000).await;
     let mut deeds = 0;
     for operation in operations(&app).await {
         let Some(body) = operation.body().filter(|_| operation.told["tags"][0] != "webhooks") else {

@@ -106,6 +106,7 @@ const EFFECTS: &[(Story, &[&str])] = &[
     (Story::Money(Money::DeadTaskOfAPaidOrder), &["tasks.settle"]),
     (Story::Money(Money::WithdrawInSilence), &["withdrawals.repay"]),
     (Story::Money(Money::KeyOfAnOldWithdrawal), &["withdrawals.keep"]),
+    (Story::Money(Money::CollectADebt), &["receivables.clear"]),
     (Story::Telling(Telling::Endpoint), &["outbox.route", "outbox.notify", "outbox.record"]),
     (Story::Telling(Telling::Broker), &["outbox.publish"]),
     (Story::Telling(Telling::Waiting), &["outbox.claim"]),
@@ -133,6 +134,8 @@ const OTHERWISE: &[(Story, &[&str])] = &[
     (Story::Money(Money::ReversalToldInSilence), &["refunds.result"]),
     // With what was taken off the user's balance.
     (Story::Money(Money::RejectionOfATopUpsRefund), &["refunds.decide"]),
+    // With what a person was shown of it.
+    (Story::Money(Money::WriteADebtOff), &["receivables.clear"]),
 ];
 
 #[test]

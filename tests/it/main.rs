@@ -52,6 +52,7 @@ mod pay_url_silence;
 mod plans;
 mod races;
 mod random_money;
+mod receivables;
 mod reconciliation;
 mod redlock;
 mod refund_reversals;

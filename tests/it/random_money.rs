@@ -30,11 +30,12 @@ enum Step {
     Refund,
     TakeRefundBack,
     Withdraw,
+    ClearADebt,
     Misbehave,
     Kill,
 }
 
-const STEPS: [Step; 16] = [
+const STEPS: [Step; 17] = [
     Step::Sell,
     Step::Sell,
     Step::Sell,
@@ -49,6 +50,7 @@ const STEPS: [Step; 16] = [
     Step::TakeRefundBack,
     Step::Withdraw,
     Step::Withdraw,
+    Step::ClearADebt,
     Step::Misbehave,
     Step::Kill,
 ];
@@ -142,6 +144,7 @@ impl World {
                 let made = self.post("/withdrawals", &body).await;
                 assert!(made.status < 202 || made.body["code"] == "INSUFFICIENT_BALANCE", "{}", made.text);
             }
+            Step::ClearADebt => self.clear_a_debt().await,
             Step::Misbehave => {
                 let op = [FaultOp::Refund, FaultOp::Payout][self.chance.one_of(2)];
                 let faults = [FaultKind::TimeoutBefore, FaultKind::TimeoutAfter, FaultKind::Refuse];
@@ -193,6 +196,19 @@ impl World {
         let (refund_id, attempt, amount) = &made[self.chance.one_of(made.len())];
         let event = self.number("e");
         self.shop.app.take_refund_back(&event, refund_id, attempt, *amount).await;
+    }
+
+    /// An operator collects or writes off what a user owes, or a part of it.
+    async fn clear_a_debt(&mut self) {
+        let how = ["collect", "write-off"][self.chance.one_of(2)];
+        let (number, user, part) = (self.number("C"), self.user(), self.amount(60));
+        let amount = (self.chance.one_of(2) == 0).then_some(part);
+        let body = json!({"merchant_id": "demo", "user_id": user, "currency": "CNY", "clearing_no": number,
+                          "amount": amount, "reason": "the story wants it"});
+        let asked = self.ask(&format!("/admin/receivables/{how}"), OPERATOR_OF_PROCESS, &body).await;
+        let refused = ["NOTHING_OWED", "AMOUNT_EXCEEDS_OWED", "INSUFFICIENT_BALANCE"];
+        let code = asked.body["code"].as_str().unwrap_or_default();
+        assert!(asked.status < 202 || refused.contains(&code), "{}", asked.text);
     }
 
     /// What must hold at every moment does.

@@ -28,6 +28,7 @@ mod second_looks;
 mod speed;
 mod tries;
 mod week;
+mod written_off;
 
 async fn start(auto: &str) -> TestApp {
     let vars = vec![("RECON_AUTO", auto.to_owned()), ("RECON_DAILY_CAP", "CNY:1000000".to_owned())];

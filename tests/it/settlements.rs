@@ -11,6 +11,7 @@ use crate::support::{Cluster, TestApp, TestOptions};
 mod claw_back;
 mod runs;
 mod terms;
+mod written_off;
 
 const AVAILABLE: &str = "USER_AVAILABLE:demo:u1:CNY";
 const EXPENSE: &str = "COMMISSION_EXPENSE:demo:CNY";

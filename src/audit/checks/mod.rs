@@ -18,6 +18,7 @@ mod callbacks;
 mod history;
 mod ledger;
 mod paid;
+mod receivables;
 mod reconciliations;
 mod refunds;
 mod requests;
@@ -47,6 +48,7 @@ pub(super) fn all() -> impl Iterator<Item = &'static Definition> {
         told::CHECKS,
         withdrawals::CHECKS,
         usage::CHECKS,
+        receivables::CHECKS,
         reconciliations::CHECKS,
     ]
     .into_iter()

@@ -91,8 +91,8 @@ pub(super) const CHECKS: &[Definition] = &[
     check!(
         "charge_paid_back",
         Always,
-        "what a user has paid off of a charge is theirs again where that charge was given back, up to what it left owing, and \
-         stays theirs",
+        "what a user has paid off of a charge is theirs again where that charge was given back, and what was written off of it \
+         their merchant's, up to what it left owing, and stays so",
         "SELECT format('booking %s: %s on %s, and the charge %s left %s owing', booked.transaction_id, entry.amount,
                        entry.account_id,
                        CASE WHEN reversal.transaction_id IS NULL THEN 'stands and' ELSE 'was given back and had' END,
@@ -105,7 +105,8 @@ pub(super) const CHECKS: &[Definition] = &[
                 ON owed.transaction_id = booked.charge AND starts_with(owed.account_id, 'USER_RECEIVABLE:')
          WHERE reversal.transaction_id IS NULL OR abs(entry.amount) > coalesce(owed.amount, 0)
             OR (entry.account_id, sign(entry.amount)) NOT IN (
-                (owed.account_id, 1), (replace(owed.account_id, 'USER_RECEIVABLE:', 'USER_AVAILABLE:'), -1))
+                (owed.account_id, 1), (replace(owed.account_id, 'USER_RECEIVABLE:', 'USER_AVAILABLE:'), -1),
+                (format('MERCHANT:%s:%s', booked.merchant_id, split_part(owed.account_id, ':', -1)), -1))
             OR (booked.merchant_id, booked.order_no) IS DISTINCT FROM (reversal.merchant_id, reversal.order_no)
          UNION ALL
          SELECT format('%s takes from a user what was theirs again', transaction_id)

@@ -67,7 +67,8 @@ pub(super) const CHECKS: &[Definition] = &[
     check!(
         "settlement_clawed_back",
         Always,
-        "what is claimed back of a commission is the sum of its bookings that stand, on accounts of its user",
+        "what is claimed back of a commission is the sum of its bookings that stand, on accounts of its user, and their \
+         merchant's where it gets what had been written off",
         "SELECT format('settlement of %s/%s: %s claimed back, bookings say %s', merchant_id, order_no,
                        coalesce(clawed_back, 0), coalesce(amount, 0))
          FROM settlements
@@ -80,14 +81,20 @@ pub(super) const CHECKS: &[Definition] = &[
                     GROUP BY booked.merchant_id, booked.order_no) AS booked USING (merchant_id, order_no)
          WHERE coalesce(clawed_back, 0) <> coalesce(amount, 0)
          UNION ALL
-         SELECT format('%s of %s/%s moves %s', transaction_id, merchant_id, order_no, account_id)
+         SELECT format('%s of %s/%s moves %s', booked.transaction_id, merchant_id, order_no, entry.account_id)
          FROM ledger_transactions AS booked
-         JOIN ledger_entries USING (transaction_id)
+         JOIN ledger_entries AS entry ON entry.transaction_id = booked.transaction_id
          LEFT JOIN settlements AS given USING (merchant_id, order_no)
          WHERE booked.kind = 'CLAW_BACK'
-           AND account_id NOT IN (format('COMMISSION_EXPENSE:%s:%s', merchant_id, currency),
-                                  format('USER_AVAILABLE:%s:%s:%s', merchant_id, user_id, currency),
-                                  format('USER_RECEIVABLE:%s:%s:%s', merchant_id, user_id, currency))",
+           AND entry.account_id NOT IN (format('COMMISSION_EXPENSE:%s:%s', merchant_id, currency),
+                                        format('USER_AVAILABLE:%s:%s:%s', merchant_id, user_id, currency),
+                                        format('USER_RECEIVABLE:%s:%s:%s', merchant_id, user_id, currency))
+           -- Of what is given again the merchant gets what had been written off.
+           AND NOT (entry.account_id = format('MERCHANT:%s:%s', merchant_id, currency) AND entry.amount < 0
+                    AND EXISTS (SELECT 1 FROM ledger_entries AS expense
+                                WHERE expense.transaction_id = booked.transaction_id
+                                  AND expense.account_id = format('COMMISSION_EXPENSE:%s:%s', merchant_id, currency)
+                                  AND expense.amount >= -entry.amount))",
     ),
     check!(
         "settlement_follows_refunds",

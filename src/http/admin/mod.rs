@@ -14,6 +14,7 @@ pub(super) mod ledger;
 pub(super) mod merchants;
 pub(super) mod notifications;
 pub(super) mod orders;
+pub(super) mod receivables;
 pub(super) mod reconciliations;
 pub(super) mod refunds;
 pub(super) mod settlements;

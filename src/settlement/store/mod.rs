@@ -7,7 +7,7 @@ mod runs;
 mod settle;
 mod terms;
 
-pub(super) use claw_back::{Locked, lock, set_clawed_back};
+pub(super) use claw_back::{Locked, list_claims, lock, set_clawed_back};
 pub(super) use facts::{Facts, FindFacts, find};
 pub(super) use runs::{
     Page, Position, add_settled, advance, claim, insert_run, list_page, list_runs, note_error, renew, waiting,

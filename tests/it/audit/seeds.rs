@@ -3,6 +3,7 @@
 mod books;
 mod histories;
 mod once;
+mod receivables;
 mod reconciliations;
 mod told;
 mod usage;
@@ -29,6 +30,7 @@ const fn seed_with(check: &'static str, also: &'static [&'static str], sql: &'st
 pub(super) fn all() -> impl Iterator<Item = &'static Seed> {
     let money = books::SEEDS.iter().chain(withdrawals::SEEDS).chain(usage::SEEDS);
     money
+        .chain(receivables::SEEDS)
         .chain(reconciliations::SEEDS)
         .chain(SEEDS)
         .chain(histories::SEEDS)
@@ -401,8 +403,9 @@ const SEEDS: &[Seed] = &[
                 ('REVERSAL:CLAW_BACK:rf_x', 'COMMISSION_EXPENSE:m:CNY', 1)",
     ),
     // Of an order that earned nobody anything.
-    seed(
+    seed_with(
         "settlement_clawed_back",
+        &["write_off_stands"],
         "INSERT INTO ledger_transactions (transaction_id, kind, merchant_id, order_no, created_at)
          VALUES ('CLAW_BACK:rf_x', 'CLAW_BACK', 'm', 'D', '2029-12-31 12:00');
          INSERT INTO ledger_entries (transaction_id, account_id, amount)
@@ -411,8 +414,9 @@ const SEEDS: &[Seed] = &[
          UPDATE accounts SET balance = balance + 1 WHERE account_id = 'MERCHANT:m:CNY'",
     ),
     // From the merchant's money, and from another user's.
-    seed(
+    seed_with(
         "settlement_clawed_back",
+        &["write_off_stands"],
         "INSERT INTO ledger_transactions (transaction_id, kind, merchant_id, order_no, created_at)
          VALUES ('CLAW_BACK:rf_x', 'CLAW_BACK', 'm', 'S', '2029-12-31 12:00');
          INSERT INTO ledger_entries (transaction_id, account_id, amount)

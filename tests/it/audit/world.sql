@@ -482,3 +482,34 @@ INSERT INTO idempotency_keys (merchant_id, key, request_hash, order_no, status, 
 VALUES ('m', 'refunded R', sha256('5'), 'R', 201, '{"refund_no": "rf_R", "order_no": "R"}', '2029-12-31 12:30'),
        ('m', 'sent wd_s', sha256('6'), NULL, 201, '{"withdrawal_no": "wd_s"}', '2029-12-31 12:30'),
        ('m', 'held uh_h', sha256('7'), NULL, 201, '{"hold_id": "uh_h"}', '2029-12-31 12:30');
+
+-- ==== debts that were cleared ====
+
+-- All of what S had given was claimed back once, and owed. Of what u owes 3 were collected and 5 written off, of which 2 came
+-- back when the channel took the refund back.
+INSERT INTO receivable_clearings (merchant_id, clearing_no, kind, user_id, amount, currency, recovered, created_at, updated_at)
+VALUES ('m', 'C1', 'COLLECTION', 'u', 3, 'CNY', 0, '2029-12-31 12:00', '2029-12-31 12:00'),
+       ('m', 'C2', 'WRITE_OFF', 'u', 5, 'CNY', 2, '2029-12-31 12:00', '2029-12-31 12:00');
+INSERT INTO outbox (merchant_id, order_no, event, event_version, payload, created_at)
+SELECT 'm', NULL, event, 1, jsonb_build_object('clearing_no', clearing_no, 'amount', amount), '2029-12-31 12:00'
+FROM (VALUES ('receivable.collected', 'C1', 3), ('receivable.written_off', 'C2', 5), ('receivable.recovered', 'C2', 2))
+     AS told (event, clearing_no, amount);
+CREATE TEMPORARY TABLE clearing_entry ON COMMIT DROP AS
+SELECT kind, kind || ':' || reference AS transaction_id, order_no, account_id, amount
+FROM (VALUES ('CLAW_BACK', 'rf_s', 'S', 'USER_RECEIVABLE:m:u:CNY', 5), ('CLAW_BACK', 'rf_s', 'S', 'COMMISSION_EXPENSE:m:CNY', -5),
+             ('COLLECTION', 'm:C1', NULL, 'USER_AVAILABLE:m:u:CNY', 3), ('COLLECTION', 'm:C1', NULL, 'USER_RECEIVABLE:m:u:CNY', -3),
+             ('WRITE_OFF', 'm:C2', NULL, 'MERCHANT:m:CNY', 5), ('WRITE_OFF', 'm:C2', NULL, 'USER_RECEIVABLE:m:u:CNY', -5),
+             ('CLAW_BACK', 'rf_s:taken-back', 'S', 'COMMISSION_EXPENSE:m:CNY', 5),
+             ('CLAW_BACK', 'rf_s:taken-back', 'S', 'MERCHANT:m:CNY', -2),
+             ('CLAW_BACK', 'rf_s:taken-back', 'S', 'USER_AVAILABLE:m:u:CNY', -3))
+     AS entry (kind, reference, order_no, account_id, amount);
+INSERT INTO ledger_transactions (transaction_id, kind, merchant_id, order_no, created_at)
+SELECT DISTINCT transaction_id, kind, 'm', order_no, '2029-12-31 12:00'::timestamptz FROM clearing_entry;
+INSERT INTO ledger_entries (transaction_id, account_id, amount)
+SELECT transaction_id, account_id, amount FROM clearing_entry;
+INSERT INTO accounts (account_id, created_at, updated_at)
+SELECT DISTINCT account_id, '2029-12-31 12:00'::timestamptz, '2029-12-31 12:00'::timestamptz FROM clearing_entry
+ON CONFLICT (account_id) DO NOTHING;
+UPDATE accounts SET balance = balance + sense * moved.amount
+FROM (SELECT account_id, sum(amount) AS amount FROM clearing_entry GROUP BY account_id) AS moved
+WHERE accounts.account_id = moved.account_id;

@@ -38,6 +38,8 @@ pub enum Money {
     OldStatement,
     RetryOfManyTasks,
     DeadTaskOfAPaidOrder,
+    CollectADebt,
+    WriteADebtOff,
 }
 
 impl Money {
@@ -64,6 +66,7 @@ impl Money {
             | Self::SettleSlowly
             | Self::RefundOfASettledOrder
             | Self::KeyOfAnOldSettlement => earn(app, number).await,
+            Self::CollectADebt | Self::WriteADebtOff => owe(app, number).await,
             _ => statements::prepare(self, app, number).await,
         }
         match self {
@@ -129,6 +132,8 @@ impl Money {
                 let done = service.ask(Method::POST, path, OPERATOR_OF_PROCESS, Some(&body)).await?;
                 assert_eq!(done.status, 200, "{}", done.text);
             }
+            Self::CollectADebt => clear(service, "collect", number, 100).await?,
+            Self::WriteADebtOff => clear(service, "write-off", number, 250).await?,
             Self::Settle => {
                 let settled = service.post("/settlements", &json!({"order_no": number})).await?;
                 assert!(matches!(settled.status, 200 | 201), "{}", settled.text);
@@ -187,6 +192,15 @@ impl Money {
                 let found = app.get(&format!("/withdrawals/{number}")).await;
                 found.status == 200 && found.text_of("status") == "SUCCEEDED"
             }
+            // A part, or all of it, so that what is done twice shows, or what was shown of it.
+            Self::CollectADebt => {
+                app.balances_of(&user_of(number)).await == [("CNY".to_owned(), 900, 0, 150)]
+            }
+            Self::WriteADebtOff => {
+                app.balances_of(&user_of(number)).await == [("CNY".to_owned(), 1_000, 0, 0)]
+                    && app.count_where("exceptions", "kind = 'USAGE_SHORTFALL' AND status = 'OPEN'").await
+                        == 0
+            }
             Self::Settle | Self::SettleMany | Self::SettleSlowly => {
                 let given = format!("order_no = '{number}' AND commission = 99");
                 app.count_where("settlements", &given).await == 1
@@ -213,6 +227,15 @@ async fn earn(app: &TestApp, number: &str) {
     let pay_order_id = app.pay_url(number).await.expect(200).text_of("pay_order_id").to_owned();
     app.sandbox_pay(&pay_order_id, json!({})).await.expect(200);
     app.eventually("it is paid", async || app.status_of(number).await == "PAID").await;
+}
+
+/// A user who used more than they had, owes 250 for it, and has 1000 by now.
+async fn owe(app: &TestApp, number: &str) {
+    let user_id = user_of(number);
+    app.tokens("1").await;
+    let hold_id = app.held(number, &user_id, 0).await;
+    app.confirm(&hold_id, Some(250)).await.expect(200);
+    app.top_up(&format!("T-{number}"), &user_id, 1_000).await;
 }
 
 /// Asks for a refund that needs an approval, and does not get it yet.
@@ -250,6 +273,15 @@ async fn begin_run(service: &Service) -> Result<(), Gone> {
     let path = "/admin/settlements/run";
     let begun = service.ask(Method::POST, path, OPERATOR_OF_PROCESS, Some(&body)).await?;
     assert_eq!(begun.status, 200, "{}", begun.text);
+    Ok(())
+}
+
+async fn clear(service: &Service, how: &str, number: &str, amount: i64) -> Result<(), Gone> {
+    let body = json!({"merchant_id": "demo", "user_id": user_of(number), "currency": "CNY", "clearing_no": number,
+                      "amount": amount, "reason": "the story wants it"});
+    let path = format!("/admin/receivables/{how}");
+    let cleared = service.ask(Method::POST, &path, OPERATOR_OF_PROCESS, Some(&body)).await?;
+    assert!(matches!(cleared.status, 200 | 201), "{}", cleared.text);
     Ok(())
 }
 

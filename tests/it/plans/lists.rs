@@ -30,9 +30,16 @@ const OVER: &str = "
     INSERT INTO exceptions (exception_id, kind, subject, detail, status, action, created_at, updated_at)
     SELECT 'ex_' || (100000 + g), 'STRAY_MONEY', 's' || g, 'd', CASE g WHEN 0 THEN 'OPEN' ELSE 'RESOLVED' END,
            CASE WHEN g > 0 THEN 'NONE' END, now(), now()
-    FROM generate_series(0, 20000) AS g";
+    FROM generate_series(0, 20000) AS g;
+    INSERT INTO accounts (account_id, balance, created_at, updated_at)
+    SELECT format('USER_AVAILABLE:demo:u%s:CNY', g), 7, now(), now() FROM generate_series(1, 20000) AS g
+    UNION ALL
+    -- Who owed something once.
+    SELECT format('USER_RECEIVABLE:demo:u%s:CNY', g), 0, now(), now() FROM generate_series(1, 20) AS g
+    UNION ALL
+    SELECT 'USER_RECEIVABLE:demo:z:CNY', 5, now(), now()";
 
-const TABLES: [&str; 4] = ["exceptions", "orders", "refunds", "stray_payments"];
+const TABLES: [&str; 5] = ["accounts", "exceptions", "orders", "refunds", "stray_payments"];
 
 #[tokio::test]
 async fn a_list_by_state_reads_what_it_shows_and_not_what_is_over() {
@@ -63,6 +70,11 @@ async fn a_list_by_state_reads_what_it_shows_and_not_what_is_over() {
         ("/admin/orders?status=REFUNDED", 0),
         ("/admin/orders?status=PAID", 20),
         ("/admin/orders?merchant_id=demo", 20),
+        ("/admin/receivables", 1),
+        ("/admin/receivables?merchant_id=demo", 1),
+        ("/admin/receivables?merchant_id=demo&starting_after=demo:a:CNY", 1),
+        ("/admin/receivables?starting_after=demo:z:CNY", 0),
+        ("/admin/receivables?merchant_id=other", 0),
     ] {
         // Often enough for a plan that knows nothing of what is asked for.
         for _ in 0..8 {

@@ -56,7 +56,7 @@ pub(super) async fn refund(app: &TestApp, order_no: &str, refund_no: &str, amoun
 }
 
 /// The channel takes a refund back that it had made.
-async fn take_back(app: &TestApp, paid: &str, refund_no: &str, amount: i64) {
+pub(super) async fn take_back(app: &TestApp, paid: &str, refund_no: &str, amount: i64) {
     let id = app.refund_id(refund_no).await;
     app.take_refund_back(&format!("back-{refund_no}"), &id, paid, amount).await;
 }

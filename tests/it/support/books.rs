@@ -56,6 +56,18 @@ impl TestApp {
         rows.filter(|(_, amount)| *amount != 0).collect()
     }
 
+    /// What the demo merchant bears of its users' debts in CNY: what was written off, less what came back of it.
+    pub async fn borne(&self) -> i64 {
+        sqlx::query_scalar(
+            "SELECT coalesce(sum(amount), 0)::bigint
+             FROM ledger_entries JOIN ledger_transactions USING (transaction_id)
+             WHERE account_id = 'MERCHANT:demo:CNY' AND kind IN ('WRITE_OFF', 'CLAW_BACK', 'CHARGE_PAID_BACK')",
+        )
+        .fetch_one(self.instance.app.db.pool())
+        .await
+        .expect("a sum")
+    }
+
     /// A booking's sides by account: a debit is positive, a credit negative; `None` when nothing is booked so.
     pub async fn booking(&self, id: &str) -> Option<BTreeMap<String, i64>> {
         let reply = self.admin_get(&format!("/admin/ledger/transactions/{id}")).await;

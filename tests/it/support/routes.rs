@@ -180,6 +180,17 @@ pub const ROUTES: &[Route] = &[
         Who::Operator,
         r#"{"reason":"a story"}"#,
     ),
+    Route::get("/admin/receivables", Who::Viewer),
+    Route::post(
+        "/admin/receivables/collect",
+        Who::Operator,
+        r#"{"merchant_id":"demo","user_id":"u1","currency":"CNY","clearing_no":"R1","reason":"a story"}"#,
+    ),
+    Route::post(
+        "/admin/receivables/write-off",
+        Who::Operator,
+        r#"{"merchant_id":"demo","user_id":"u1","currency":"CNY","clearing_no":"R1","reason":"a story"}"#,
+    ),
     Route::get("/admin/orders", Who::Viewer),
     Route::get("/admin/orders/{order_no}", Who::Viewer),
     Route::get("/admin/exceptions", Who::Viewer),
