@@ -96,17 +96,3 @@ async fn decide_in_tx(
     }
     Ok(Refund { status: to, failure, ..refund })
 }
-
-/// A page of refunds, newest first.
-///
-/// # Errors
-/// When the database cannot be reached.
-pub async fn list(
-    app: &App,
-    status: Option<RefundStatus>,
-    starting_after: Option<&str>,
-    limit: usize,
-) -> Result<Vec<Refund>, RefundError> {
-    let limit = i64::try_from(limit).unwrap_or(i64::MAX);
-    Ok(store::list_refunds(&mut app.db.conn().await?, status, starting_after, limit).await?)
-}

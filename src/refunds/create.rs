@@ -9,11 +9,10 @@
 use super::desk::Ask;
 use super::error::RefundError;
 use super::model::{NewRefund, Refund};
-use super::store;
 use crate::admin_log::Entry;
 use crate::app::App;
 use crate::idempotency::Keep;
-use crate::ids::{MerchantId, RefundNo};
+use crate::ids::MerchantId;
 use crate::infra::crash::effect;
 use crate::infra::db::DbError;
 use crate::infra::lock::Scene;
@@ -74,13 +73,4 @@ async fn ask_once(app: &App, ask: &Ask) -> Result<Created, RefundError> {
         }
     }
     outcome?
-}
-
-/// The refund of that number.
-///
-/// # Errors
-/// [`RefundError::NotFound`] when this merchant has none of that number.
-pub async fn find(app: &App, merchant_id: &MerchantId, refund_no: &RefundNo) -> Result<Refund, RefundError> {
-    let look = || async { store::find_by_number(&mut app.db.conn().await?, merchant_id, refund_no).await };
-    app.db.retrying(look).await?.ok_or(RefundError::NotFound)
 }

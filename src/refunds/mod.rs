@@ -24,6 +24,7 @@ mod create;
 mod desk;
 mod drive;
 mod error;
+mod find;
 mod model;
 mod next;
 mod payment;
@@ -35,11 +36,12 @@ pub(crate) mod simulated;
 mod store;
 mod stray;
 
-pub use approve::{Decision, decide, list};
+pub use approve::{Decision, decide};
 pub use contradiction::resolve_contradiction;
-pub use create::{AskedBy, Created, create, find};
+pub use create::{AskedBy, Created, create};
 pub use drive::{call_of, drive, replay};
 pub use error::RefundError;
+pub use find::{find, list};
 pub use model::{
     NewRefund, NewStray, Refund, RefundEvent, RefundStatus, StrayEvent, StrayPayment, StrayPolicy,
     StrayReason, StrayStatus,

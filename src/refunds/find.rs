@@ -1,0 +1,30 @@
+//! Looking at refunds.
+
+use super::error::RefundError;
+use super::model::{Refund, RefundStatus};
+use super::store;
+use crate::app::App;
+use crate::ids::{MerchantId, RefundNo};
+
+/// The refund of that number.
+///
+/// # Errors
+/// [`RefundError::NotFound`] when this merchant has none of that number.
+pub async fn find(app: &App, merchant_id: &MerchantId, refund_no: &RefundNo) -> Result<Refund, RefundError> {
+    let look = || async { store::find_by_number(&mut app.db.conn().await?, merchant_id, refund_no).await };
+    app.db.retrying(look).await?.ok_or(RefundError::NotFound)
+}
+
+/// A page of refunds, newest first.
+///
+/// # Errors
+/// When the database cannot be reached.
+pub async fn list(
+    app: &App,
+    status: Option<RefundStatus>,
+    starting_after: Option<&str>,
+    limit: usize,
+) -> Result<Vec<Refund>, RefundError> {
+    let limit = i64::try_from(limit).unwrap_or(i64::MAX);
+    Ok(store::list_refunds(&mut app.db.conn().await?, status, starting_after, limit).await?)
+}
