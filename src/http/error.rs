@@ -338,9 +338,9 @@ impl From<RefundError> for Problem {
                 Self::new(conflict, "ORDER_NOT_PAID", detail)
             }
             RefundError::ExceedsPaid(left) => {
-                let detail = format!("{left} minor units are left of what was paid; nothing was done");
+                let detail = format!("{left}; nothing was done");
                 Self::new(unprocessable, "REFUND_EXCEEDS_PAID", detail)
-                    .field("amount", format!("expected at most {left}"))
+                    .field("amount", format!("expected at most {}", left.amount))
             }
             RefundError::ParamsMismatch(fields) => {
                 let names = fields.join(", ");

@@ -344,6 +344,10 @@ pub(super) struct MerchantRefundView {
     return_stock: bool,
     /// The operator who asked for it, where one did.
     asked_by: Option<String>,
+    /// Of one that stands `FAILED`: when its channel said that it made it after all. Its money has gone, and nothing goes back in
+    /// its place.
+    #[serde(with = "time::serde::rfc3339::option")]
+    made_after_all_at: Option<OffsetDateTime>,
     /// The rest, as its merchant sees it.
     #[serde(flatten)]
     refund: RefundView,
@@ -357,6 +361,7 @@ impl From<Refund> for MerchantRefundView {
             stray_id: refund.stray_id.clone(),
             return_stock: refund.return_stock,
             asked_by: refund.asked_by.clone(),
+            made_after_all_at: refund.made_after_all_at,
             refund: refund.into(),
         }
     }

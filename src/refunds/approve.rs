@@ -2,9 +2,9 @@
 
 use time::OffsetDateTime;
 
-use super::collected::lock_with_refund;
+use super::collected::{Collected, lock_with_refund};
 use super::drive::append_task_in_tx;
-use super::error::RefundError;
+use super::error::{Left, RefundError};
 use super::model::{Refund, RefundEvent, RefundStatus};
 use super::{book, contradiction, result, store};
 use crate::admin_log::{self, Entry};
@@ -28,7 +28,8 @@ words! {
 ///
 /// # Errors
 /// [`RefundError::SameOperator`] for whoever asked for it; [`RefundError::NotAwaitingApproval`] when it was decided
-/// otherwise, or by somebody else; [`RefundError::Ambiguous`] when two merchants have such a refund: nothing was changed.
+/// otherwise, or by somebody else; [`RefundError::ExceedsPaid`] when so much is not left any more, because another refund was
+/// made after all; [`RefundError::Ambiguous`] when two merchants have such a refund: nothing was changed.
 pub async fn decide(
     app: &App,
     merchant_id: Option<&MerchantId>,
@@ -81,6 +82,13 @@ async fn decide_in_tx(
     };
     if refund.asked_by.as_deref() == Some(entry.actor.as_str()) {
         return Err(RefundError::SameOperator);
+    }
+    if let (RefundStatus::Pending, Collected::Payment(payment)) = (to, &collected) {
+        let (let_go, made_after_all) = store::sum_let_go(tx, &payment.order.key()).await?;
+        let left = Left::of(payment.order.amount, let_go, made_after_all);
+        if refund.amount > left.amount {
+            return Err(RefundError::ExceedsPaid(left));
+        }
     }
     let failure = (to == RefundStatus::Failed).then(|| format!("rejected: {}", entry.reason));
     store::set_result(tx, &refund, to, None, failure.as_deref(), now).await?;

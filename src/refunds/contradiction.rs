@@ -5,7 +5,9 @@
 //!
 //! One that failed, or that nobody has approved, and of which something says that the channel made it: either it was made
 //! and taken back, and its success is heard behind its reversal; then it has failed, and nothing is left to see to. Or the
-//! channel made it after all, and a person must hear of it.
+//! channel made it after all, and a person must hear of it. It stays failed, and is known to have gone (`made_after_all_at`):
+//! nothing goes back in its place, and what is told of it from then on is judged as of one that was made, until the channel
+//! takes it back.
 //!
 //! One that was made, and of which something says that it failed: either the channel took it back, and its order goes back
 //! with it; or that is from before the channel made it and is heard late, and it stands.
@@ -20,7 +22,7 @@ use super::collected::Collected;
 use super::drive;
 use super::model::{Refund, RefundStatus};
 use super::result::{self, Applied, RefundReport, Source};
-use super::store;
+use super::{store, stray};
 use crate::app::App;
 use crate::channels::{CallError, RefundState};
 use crate::compensation::{self, Action, Drive, NewTask};
@@ -110,7 +112,7 @@ pub(super) async fn note_in_tx(
 ) -> Result<Applied, DbError> {
     let Some(truth) = truth else { return Ok(Applied::Contradiction) };
     let now = app.now();
-    let is_made = refund.status == RefundStatus::Succeeded;
+    let is_made = refund.is_made();
     if truth == Truth::Unknown {
         let what = if is_made {
             "says that it failed, and cannot be asked now: it may not have"
@@ -118,12 +120,15 @@ pub(super) async fn note_in_tx(
             "says that it made it, and cannot be asked now: it may have"
         };
         leave_to_task_in_tx(tx, refund, now).await?;
-        show_in_tx(app, tx, (refund, collected), what).await?;
+        // Of one that was made after all a person was told.
+        if refund.made_after_all_at.is_none() {
+            show_in_tx(app, tx, (refund, collected), what).await?;
+        }
         return Ok(Applied::Undecided);
     }
-    end_question_in_tx(tx, refund, ("payonce", truth.answer()), now).await?;
+    answer_question_in_tx(tx, refund, truth, now).await?;
     if refund.status == RefundStatus::Failed {
-        store::set_made_after_all(tx, refund, channel_refund_id, now).await?;
+        note_of_failed_in_tx(app, tx, (refund, collected), channel_refund_id, truth).await?;
     }
     if truth == Truth::TakenBack {
         return Ok(Applied::Yes);
@@ -139,6 +144,32 @@ pub(super) async fn note_in_tx(
     Ok(Applied::Contradiction)
 }
 
+/// Notes of a locked refund that stands failed whether the channel has made it all the same. What came back is a stray
+/// payment's once more, where it was one's.
+async fn note_of_failed_in_tx(
+    app: &App,
+    tx: &mut Tx,
+    (refund, collected): (&Refund, &Collected),
+    channel_refund_id: &str,
+    truth: Truth,
+) -> Result<(), DbError> {
+    let now = app.now();
+    match (refund.made_after_all_at, truth) {
+        (None, _) => {
+            let made_at = (truth == Truth::Made).then_some(now);
+            store::set_made_after_all(tx, refund, channel_refund_id, made_at, now).await
+        }
+        (Some(_), Truth::TakenBack) => {
+            store::set_taken_back(tx, refund, now).await?;
+            match collected {
+                Collected::Stray(stray) => stray::show_again_in_tx(app, tx, stray).await,
+                Collected::Payment(_) => Ok(()),
+            }
+        }
+        (Some(_), _) => Ok(()),
+    }
+}
+
 /// Notes of a locked refund, which stays as it is, that the channel says the same of it where it was asked. Where it does
 /// not, a person is shown that already.
 pub(super) async fn note_agreement_in_tx(
@@ -148,13 +179,13 @@ pub(super) async fn note_agreement_in_tx(
     now: OffsetDateTime,
 ) -> Result<(), DbError> {
     let Some(truth) = truth else { return Ok(()) };
-    let is_made = refund.status == RefundStatus::Succeeded;
+    let is_made = refund.is_made();
     let agrees = match truth {
         Truth::TakenBack => !is_made,
         Truth::Made => is_made,
         Truth::Unknown => false,
     };
-    if agrees { end_question_in_tx(tx, refund, ("payonce", truth.answer()), now).await } else { Ok(()) }
+    if agrees { answer_question_in_tx(tx, refund, truth, now).await } else { Ok(()) }
 }
 
 /// The task that asks again, from the transaction that says so: one for a refund, however often it is told of.
@@ -182,6 +213,22 @@ pub(super) async fn end_question_in_tx(
     compensation::finish_by_subject(tx, Action::QueryRefund, id, now).await?;
     compensation::settle_given_up_in_tx(tx, Action::QueryRefund, id, now).await?;
     exceptions::settle_by_in_tx(tx, id, Some(kind), ExceptionAction::None, by, now).await
+}
+
+/// The same by what the channel says. What a person was shown of one that was made after all is theirs to see to for as long
+/// as that is so.
+async fn answer_question_in_tx(
+    tx: &mut Tx,
+    refund: &Refund,
+    truth: Truth,
+    now: OffsetDateTime,
+) -> Result<(), DbError> {
+    if truth == Truth::Made && refund.made_after_all_at.is_some() {
+        let id = refund.refund_id.as_str();
+        compensation::finish_by_subject(tx, Action::QueryRefund, id, now).await?;
+        return compensation::settle_given_up_in_tx(tx, Action::QueryRefund, id, now).await;
+    }
+    end_question_in_tx(tx, refund, ("payonce", truth.answer()), now).await
 }
 
 async fn show_in_tx(

@@ -10,7 +10,7 @@ use time::OffsetDateTime;
 
 use super::book;
 use super::create::{AskedBy, Created};
-use super::error::RefundError;
+use super::error::{Left, RefundError};
 use super::model::{NewRefund, Refund, RefundStatus};
 use crate::ids::{MerchantId, RefundId};
 use crate::ledger::{Account, Posting, Wallet};
@@ -39,8 +39,10 @@ pub(super) struct Terms {
     pub(super) currency: Currency,
     /// The attempt that paid.
     pub(super) paid_by: Option<String>,
-    /// Minor units of its payment's refunds that have not failed.
+    /// Minor units of its payment's refunds that have not failed, or that the channel made after all.
     pub(super) asked: i64,
+    /// The latter.
+    pub(super) made_after_all: i64,
     /// Whether reconciliation charged the user of a top-up for it, and nobody gave that back.
     pub(super) is_charged: bool,
     /// Above so many minor units an operator must let a refund go.
@@ -98,6 +100,7 @@ impl Ask {
                 AskedBy::Merchant(_) => None,
                 AskedBy::Operator(entry) => Some(entry.actor.clone()),
             },
+            made_after_all_at: None,
         }
     }
 }
@@ -126,9 +129,9 @@ impl Desk {
         if terms.is_charged {
             return Err(RefundError::TopUpCharged);
         }
-        let left = terms.amount - terms.asked;
-        let amount = ask.new.amount.map_or(left, Amount::minor);
-        if amount < 1 || amount > left {
+        let left = Left::of(terms.amount, terms.asked, terms.made_after_all);
+        let amount = ask.new.amount.map_or(left.amount, Amount::minor);
+        if amount < 1 || amount > left.amount {
             return Err(RefundError::ExceedsPaid(left));
         }
         let refund = ask.refund(terms, pay_order_id, amount);
@@ -161,6 +164,7 @@ mod tests {
             currency: "CNY".parse().unwrap(),
             paid_by: Some("po_1".to_owned()),
             asked: 0,
+            made_after_all: 0,
             is_charged: false,
             approval_above,
         };
@@ -195,11 +199,32 @@ mod tests {
         let mut desk = desk(OrderKind::Sale, None);
         assert!(desk.ask(&ask("R1", "A", Some(60))).unwrap().is_new);
         let refused = desk.ask(&ask("R2", "A", Some(60)));
-        assert!(matches!(refused, Err(RefundError::ExceedsPaid(40))), "{refused:?}");
+        assert!(
+            matches!(refused, Err(RefundError::ExceedsPaid(Left { amount: 40, made_after_all: 0 }))),
+            "{refused:?}"
+        );
         assert_eq!(desk.ask(&ask("R3", "A", None)).unwrap().refund.amount, 40);
-        assert!(matches!(desk.ask(&ask("R4", "A", None)), Err(RefundError::ExceedsPaid(0))));
+        assert!(matches!(
+            desk.ask(&ask("R4", "A", None)),
+            Err(RefundError::ExceedsPaid(Left { amount: 0, .. }))
+        ));
         assert!(matches!(desk.ask(&ask("R4", "B", None)), Err(RefundError::OrderNotFound)));
         assert_eq!(desk.made.iter().map(|made| made.amount).collect::<Vec<_>>(), [60, 40]);
+    }
+
+    #[test]
+    fn what_was_made_after_all_is_not_left_and_may_be_more_than_was_paid_with_what_was_asked_since() {
+        let mut desk = desk(OrderKind::Sale, None);
+        desk.orders.values_mut().for_each(|terms| (terms.asked, terms.made_after_all) = (60, 60));
+        let refused = desk.ask(&ask("R2", "A", Some(41))).unwrap_err().to_string();
+        let said =
+            "40 minor units are left of what was paid: refunds of 60 that stand FAILED were made after all";
+        assert_eq!(refused, said);
+        assert_eq!(desk.ask(&ask("R2", "A", None)).unwrap().refund.amount, 40);
+
+        desk.orders.values_mut().for_each(|terms| terms.asked = 120);
+        let refused = desk.ask(&ask("R3", "A", None));
+        assert!(matches!(refused, Err(RefundError::ExceedsPaid(Left { amount: 0, .. }))), "{refused:?}");
     }
 
     #[test]

@@ -1,5 +1,7 @@
 //! What can go wrong with a refund, in its own words.
 
+use std::fmt;
+
 use super::model::RefundStatus;
 use crate::infra::db::{DbError, MaybeTransient};
 
@@ -15,9 +17,9 @@ pub enum RefundError {
     /// There is no money of it to give back.
     #[error("the order is not paid")]
     OrderNotPaid,
-    /// More than what is left of the payment; so many minor units are.
-    #[error("only {0} is left of what was paid")]
-    ExceedsPaid(i64),
+    /// More than what is left of the payment.
+    #[error("{0}")]
+    ExceedsPaid(Left),
     /// The number is taken by a refund that differs in these fields.
     #[error("a refund of this number exists and differs in {}", .0.join(", "))]
     ParamsMismatch(Vec<&'static str>),
@@ -39,6 +41,33 @@ pub enum RefundError {
     /// The database.
     #[error(transparent)]
     Db(#[from] DbError),
+}
+
+/// What is left of a payment, in minor units.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Left {
+    /// What can still be asked for.
+    pub amount: i64,
+    /// What cannot, because the channel gave it back after all by refunds that stand failed.
+    pub made_after_all: i64,
+}
+
+impl Left {
+    /// Of so much that was paid, when so much was asked for or made after all. What was asked for before one that had failed
+    /// was known to be made may exceed it with that.
+    pub(super) fn of(paid: i64, asked: i64, made_after_all: i64) -> Self {
+        Self { amount: (paid - asked).max(0), made_after_all }
+    }
+}
+
+impl fmt::Display for Left {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{} minor units are left of what was paid", self.amount)?;
+        match self.made_after_all {
+            0 => Ok(()),
+            made => write!(f, ": refunds of {made} that stand FAILED were made after all"),
+        }
+    }
 }
 
 impl MaybeTransient for RefundError {

@@ -1,15 +1,16 @@
 //! Refunds of orders, and stray money: what a channel took that no order accepts.
 //!
-//! Always true: refunds that have not failed never exceed what their payment collected; an order moves on a refund's
-//! success and not on its request, and back only when the channel takes one back; a top-up's money is set aside before
-//! it may go back; above the merchant's limit a refund waits for an operator who did not ask for it. Stray money is one
-//! row, unique by channel and trade number, and never unowned: it is being refunded by a task, kept by a person's
-//! decision, or an open exception waits for one. A refund has one id for life, so asking the channel again never moves
-//! money twice; an unknown result stays `PROCESSING` until the channel says what became of it. What is told
-//! against what is known (a success behind its reversal, a failure behind a success that stands) may only be late: the
-//! channel is asked before it counts, by a task where it cannot be asked at once (`contradiction`). So it is with every
-//! failure that a callback tells: what is being made anew is not free for another refund. The order's own status is not
-//! touched by a stray payment's refund.
+//! Always true: refunds that have not failed never exceed what their payment collected, and none is let go that would
+//! with those that failed here and are known to have been made after all; an order moves on a refund's success and not
+//! on its request, and back only when the channel takes one back; a top-up's money is set aside before it may go back;
+//! above the merchant's limit a refund waits for an operator who did not ask for it. Stray money is one row, unique by
+//! channel and trade number, and never unowned: it is being refunded by a task, kept by a person's decision, gone after
+//! all, or an open exception waits for one. A refund has one id for life, so asking the channel again never moves money twice; an
+//! unknown result stays `PROCESSING` until the channel says what became of it. What is told against what is known (a
+//! success behind its reversal, a failure behind a success that stands) may only be late: the channel is asked before
+//! it counts, by a task where it cannot be asked at once (`contradiction`). So it is with every failure that a callback
+//! tells: what is being made anew is not free for another refund. The order's own status is not touched by a stray
+//! payment's refund.
 //! Each of these changes stands in the books (`book`), which its own transaction writes, and in `refund_history` and
 //! `stray_history`, which the database writes itself.
 //!
@@ -40,7 +41,7 @@ pub use approve::{Decision, decide};
 pub use contradiction::resolve_contradiction;
 pub use create::{AskedBy, Created, create};
 pub use drive::{call_of, drive, replay};
-pub use error::RefundError;
+pub use error::{Left, RefundError};
 pub use find::{find, list};
 pub use model::{
     NewRefund, NewStray, Refund, RefundEvent, RefundStatus, StrayEvent, StrayPayment, StrayPolicy,

@@ -202,6 +202,8 @@ pub struct Refund {
     pub return_stock: bool,
     /// The operator who asked for it; nobody where a merchant did, or the service itself.
     pub asked_by: Option<String>,
+    /// When the channel said of one that had failed that it made it after all; nothing once it has taken that back.
+    pub made_after_all_at: Option<OffsetDateTime>,
 }
 
 /// A refund to ask for.
@@ -220,6 +222,11 @@ pub struct NewRefund {
 }
 
 impl Refund {
+    /// Whether its money has gone and not come back, as far as the channel has said.
+    pub(super) fn is_made(&self) -> bool {
+        self.status == RefundStatus::Succeeded || self.made_after_all_at.is_some()
+    }
+
     /// The fields in which a repeat differs; one that names no amount takes any.
     pub(super) fn differing_fields(&self, new: &NewRefund) -> Vec<&'static str> {
         let is_of_order = self.stray_id.is_none() && self.order_no.as_deref() == Some(new.order_no.as_str());

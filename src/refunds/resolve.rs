@@ -31,6 +31,9 @@ pub enum ResolveError {
     /// There is no held money to refund or keep.
     #[error("the exception holds no money")]
     NoMoney,
+    /// Its money is gone: the channel made a refund after all that had failed.
+    #[error("the exception's money went back after all")]
+    WentBack,
     /// The database.
     #[error(transparent)]
     Db(#[from] DbError),
@@ -43,7 +46,8 @@ impl MaybeTransient for ResolveError {
 }
 
 /// Resolves an exception: `REFUND` and `KEEP` decide over the stray payment that it is about, and `KEEP` resolves
-/// whatever else is open about it; `NONE` says that nothing is left to decide, and is refused while money is held.
+/// whatever else is open about it; `NONE` says that nothing is left to decide, and is refused while money is held. Money
+/// that went back by a refund which was made after all is neither refunded nor kept, whatever its stray payment says.
 /// A refund whose task was given up is driven on by `REFUND`, a withdrawal by `NONE`; an endpoint that had answered
 /// 410 is told again after `NONE`. The same decision by the same operator again gives the exception as it stands.
 ///
@@ -126,9 +130,14 @@ async fn resolve_in_tx(
         outbox::enable_in_tx(tx, &subject).await?;
     }
     let held = stray.filter(|stray| stray.status == StrayStatus::Held);
+    let has_gone = match &held {
+        Some(held) => store::has_gone_after_all(tx, &held.stray_id).await?,
+        None => false,
+    };
     match (action, &held) {
-        (ExceptionAction::None, None) => {}
-        (ExceptionAction::None, Some(_)) => return Err(ResolveError::MoneyWaits),
+        (ExceptionAction::None, held) if held.is_none() || has_gone => {}
+        (_, Some(_)) if has_gone => return Err(ResolveError::WentBack),
+        (ExceptionAction::None, _) => return Err(ResolveError::MoneyWaits),
         (ExceptionAction::Refund | ExceptionAction::Keep, None) => return Err(ResolveError::NoMoney),
         (ExceptionAction::Refund, Some(held)) => stray::refund_in_tx(app, tx, held, now).await?,
         (ExceptionAction::Keep, Some(held)) => stray::keep_in_tx(tx, held, now).await?,

@@ -234,7 +234,7 @@ async fn apply_in_tx(
             let number = channel_refund_id.unwrap_or_default();
             match contradiction::note_in_tx(app, tx, (&refund, &collected), number, truth).await? {
                 // The channel says so too.
-                Applied::Yes if event == RefundEvent::Failed => RefundStatus::Failed,
+                Applied::Yes if refund.status == RefundStatus::Succeeded => RefundStatus::Failed,
                 applied => return Ok(Some(applied)),
             }
         }
@@ -276,12 +276,14 @@ pub(super) fn is_as_asked(
 
 fn next(refund: &Refund, event: RefundEvent, source: Source<'_>) -> Next {
     let was_made = refund.channel_refund_id.is_some();
+    // What is told of one that was made after all is judged as of any other that was made.
+    let status = if refund.is_made() { RefundStatus::Succeeded } else { refund.status };
     let answers = match source {
         Source::Call(_) => Some(Answerer::Call),
         Source::Query => Some(Answerer::Query),
         Source::Callback(_) => None,
     };
-    Next::of(refund.status, was_made, event, answers)
+    Next::of(status, was_made, event, answers)
 }
 
 pub(super) async fn announce_in_tx(

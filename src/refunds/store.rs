@@ -13,7 +13,7 @@ mod asked;
 mod facts;
 mod succeed;
 
-pub(super) use asked::{find_by_number, is_stock_wanted_back, list_ids_of_number, list_refunds};
+pub(super) use asked::{find_by_number, is_stock_wanted_back, list_ids_of_number, list_refunds, sum_let_go};
 pub(super) use facts::{Begin, Facts, FindFacts};
 
 /// Every column of a refund, of what follows.
@@ -23,7 +23,7 @@ macro_rules! refunds {
             Refund,
             r#"SELECT refund_id, refund_no, merchant_id, order_no, pay_order_id, stray_id, amount,
                       currency AS "currency: Currency", status AS "status: RefundStatus", reason, failure,
-                      channel_refund_id, return_stock, asked_by
+                      channel_refund_id, return_stock, asked_by, made_after_all_at
                FROM refunds "# + $tail,
             $($argument),+
         )
@@ -170,25 +170,55 @@ pub(super) async fn set_result(
     )
 }
 
-/// Notes of a locked refund that failed by which number the channel made it all the same.
+/// Notes of a locked refund that failed by which number the channel made it all the same, and since when it is known to have,
+/// where it has not taken that back.
 pub(super) async fn set_made_after_all(
     tx: &mut Tx,
     refund: &Refund,
     channel_refund_id: &str,
+    made_at: Option<OffsetDateTime>,
     now: OffsetDateTime,
 ) -> Result<(), DbError> {
     let conn: &mut Conn = tx;
     expect_one_row(
         &sqlx::query!(
-            "UPDATE refunds SET channel_refund_id = $2, version = version + 1, updated_at = $3
+            "UPDATE refunds
+             SET channel_refund_id = $2, made_after_all_at = $3, version = version + 1, updated_at = $4
              WHERE refund_id = $1 AND status = 'FAILED' AND channel_refund_id IS NULL",
             refund.refund_id,
             channel_refund_id,
+            made_at,
             now,
         )
         .execute(conn)
         .await?,
     )
+}
+
+/// Notes of a locked refund, which was made after all, that the channel took it back.
+pub(super) async fn set_taken_back(tx: &mut Tx, refund: &Refund, now: OffsetDateTime) -> Result<(), DbError> {
+    let conn: &mut Conn = tx;
+    expect_one_row(
+        &sqlx::query!(
+            "UPDATE refunds SET made_after_all_at = NULL, version = version + 1, updated_at = $2
+             WHERE refund_id = $1 AND made_after_all_at IS NOT NULL",
+            refund.refund_id,
+            now,
+        )
+        .execute(conn)
+        .await?,
+    )
+}
+
+/// Whether a locked stray payment went back by a refund that the channel made after all.
+pub(super) async fn has_gone_after_all(tx: &mut Tx, stray_id: &str) -> Result<bool, DbError> {
+    let conn: &mut Conn = tx;
+    let has_gone = sqlx::query_scalar!(
+        r#"SELECT EXISTS (SELECT 1 FROM refunds
+                          WHERE stray_id = $1 AND made_after_all_at IS NOT NULL) AS "has_gone!""#,
+        stray_id,
+    );
+    Ok(has_gone.fetch_one(conn).await?)
 }
 
 /// The refund of that id.

@@ -90,6 +90,15 @@ pub(super) async fn end_refund_in_tx(
     }
 }
 
+/// A refund that the channel had made after all came to nothing: a person decides over its money once more, where it waits for
+/// that and nobody is shown it any more.
+pub(super) async fn show_again_in_tx(app: &App, tx: &mut Tx, stray: &StrayPayment) -> Result<(), DbError> {
+    if stray.status != StrayStatus::Held {
+        return Ok(());
+    }
+    open_refused_in_tx(app, tx, stray, "what it had made after all it has taken back").await
+}
+
 /// The channel keeps the money: a person must see to it.
 async fn open_refused_in_tx(
     app: &App,

@@ -24,6 +24,8 @@ const HISTORIES: i64 = 31;
 const VERSIONS: i64 = 37;
 /// The migration that marks the days whose lines do not count any more.
 const FORGOTTEN: i64 = 40;
+/// The migration that marks the refunds which were made after all.
+const MADE_AFTER_ALL: i64 = 56;
 
 /// A healthy world of the version before something: one thing in every state.
 fn world_before(what: &str) -> &'static str {
@@ -229,6 +231,34 @@ async fn a_commission_that_was_given_again_before_there_were_histories_is_carrie
     let lines: String = sqlx::query_scalar(lines).fetch_one(&mut owner).await.expect("lines");
     let of_b = "B 1 CARRIED_OVER 0, B 2 PART_CLAWED_BACK 4, B 3 PART_CLAWED_BACK 7";
     assert_eq!(lines, format!("A 1 CARRIED_OVER 0, {of_b}, C 1 PART_CLAWED_BACK 4, E 1 CARRIED_OVER 4"));
+    owner.close().await.expect("close");
+    stores::drop_database(&url).await;
+}
+
+#[tokio::test]
+async fn a_refund_that_a_person_is_shown_to_be_made_after_all_is_marked_and_no_other() {
+    let world = "INSERT INTO refunds (refund_id, refund_no, pay_order_id, amount, currency, status, reason, failure,
+                                      channel_refund_id, created_at, updated_at)
+         SELECT name, name, 'po', 1, 'CNY', 'FAILED', 'R', 'no', number, '2029-12-30', '2029-12-31'
+         FROM (VALUES ('made', 'sr'), ('made and resolved', 'sr'), ('taken back', 'sr'), ('may be made', NULL))
+              AS refund (name, number);
+         INSERT INTO exceptions (exception_id, kind, subject, detail, status, action, resolved_by, reason, created_at, updated_at)
+         SELECT 'ex ' || name, 'CONTRADICTION', name, format('sandbox had %s gone back, from trade t for po', said),
+                CASE WHEN who IS NULL THEN 'OPEN' ELSE 'RESOLVED' END,
+                CASE WHEN who IS NOT NULL THEN 'NONE' END, who, who, '2029-12-31', '2029-12-31'
+         FROM (VALUES ('made', 'refused refund R of 1 CNY (minor units) and made it after all: it has', NULL),
+                      ('made and resolved', 'refused refund R of 1 CNY (minor units) and made it after all: it has', 'anna'),
+                      ('taken back', 'made refund R of 1 CNY (minor units) and says that it failed, and cannot be asked now: it \
+                                     may not have', NULL),
+                      ('may be made', 'refused refund R of 1 CNY (minor units) and says that it made it, and cannot be asked \
+                                      now: it may have', NULL)) AS told (name, said, who)";
+    let url = database_before(MADE_AFTER_ALL, world).await;
+    let mut owner = PgConnection::connect(&url).await.expect("connect");
+    sqlx::migrate!().run_direct(None, &mut owner, false).await.expect("this version");
+    let marked =
+        "SELECT refund_id, made_after_all_at = updated_at FROM refunds WHERE made_after_all_at IS NOT NULL";
+    let marked: Vec<(String, bool)> = sqlx::query_as(marked).fetch_all(&mut owner).await.expect("refunds");
+    assert_eq!(marked, [("made".to_owned(), true)]);
     owner.close().await.expect("close");
     stores::drop_database(&url).await;
 }

@@ -6,18 +6,25 @@ pub(super) const CHECKS: &[Definition] = &[
     check!(
         "refunds_within_source",
         Always,
-        "refunds that are not FAILED never exceed what their pay order or stray payment collected",
-        "SELECT format('%s: refunds of %s take from %s collected', source, refunded, collected)
+        "refunds that are not FAILED, and those that are let go with those that were made after all, never exceed what their pay \
+         order or stray payment collected",
+        "WITH counted AS (
+             SELECT pay_order_id, stray_id, CASE WHEN status <> 'FAILED' THEN amount ELSE 0 END AS asked,
+                    -- One that waits for an approval is not let go where there is no room for it any more.
+                    CASE WHEN status NOT IN ('AWAITING_APPROVAL', 'FAILED') OR made_after_all_at IS NOT NULL
+                         THEN amount ELSE 0 END AS let_go
+             FROM refunds
+             WHERE status <> 'FAILED' OR made_after_all_at IS NOT NULL
+         )
+         SELECT format('%s: refunds of %s take from %s collected', source, refunded, collected)
          FROM (
-             SELECT 'pay order ' || pay_order_id AS source, sum(refunds.amount) AS refunded,
+             SELECT 'pay order ' || pay_order_id AS source, greatest(sum(asked), sum(let_go)) AS refunded,
                     max(CASE pay_orders.status WHEN 'PAID' THEN pay_orders.amount ELSE 0 END) AS collected
-             FROM refunds JOIN pay_orders USING (pay_order_id)
-             WHERE refunds.status <> 'FAILED'
+             FROM counted JOIN pay_orders USING (pay_order_id)
              GROUP BY pay_order_id
              UNION ALL
-             SELECT 'stray payment ' || stray_id, sum(refunds.amount), max(stray_payments.amount)
-             FROM refunds JOIN stray_payments USING (stray_id)
-             WHERE refunds.status <> 'FAILED'
+             SELECT 'stray payment ' || stray_id, greatest(sum(asked), sum(let_go)), max(stray_payments.amount)
+             FROM counted JOIN stray_payments USING (stray_id)
              GROUP BY stray_id
          ) AS source
          WHERE refunded > collected",

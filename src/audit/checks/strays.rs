@@ -49,13 +49,15 @@ pub(super) const CHECKS: &[Definition] = &[
     check!(
         "stray_owned",
         Eventual,
-        "a stray payment that is neither back nor kept is being refunded by a task, or shown to a person",
+        "a stray payment that is neither back, be it after all, nor kept is being refunded by a task, or shown to a person",
         "SELECT format('stray payment %s: %s %s %s since %s and nobody sees to it', stray.stray_id,
                        stray.status, stray.amount, stray.currency, stray.updated_at)
          FROM stray_payments AS stray
          LEFT JOIN refunds AS refund
                 ON refund.stray_id = stray.stray_id AND refund.status NOT IN ('FAILED', 'SUCCEEDED')
          WHERE stray.status IN ('HELD', 'REFUNDING') AND stray.updated_at < $1 - interval '60 s'
+           AND NOT EXISTS (SELECT 1 FROM refunds AS gone
+                           WHERE gone.stray_id = stray.stray_id AND gone.made_after_all_at IS NOT NULL)
            AND NOT EXISTS (SELECT 1 FROM owned WHERE subject = stray.stray_id)
            AND NOT EXISTS (SELECT 1 FROM owned WHERE subject = refund.refund_id)",
     ),

@@ -20,10 +20,8 @@ impl World {
         if self.refunds.len() >= MANY {
             return;
         }
-        let open = self
-            .refunds
-            .iter()
-            .filter(|refund| refund.source == Source::Paid && refund.status != RefundStatus::Failed);
+        let has_gone = |refund: &&Refund| refund.status != RefundStatus::Failed || refund.is_contradicted;
+        let open = self.refunds.iter().filter(|refund| refund.source == Source::Paid).filter(has_gone);
         let sold = Sold {
             kind: self.order.kind,
             status: self.order.status,

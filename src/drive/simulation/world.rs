@@ -66,7 +66,7 @@ pub(super) struct Refund {
     pub(super) source: Source,
     pub(super) minor: i64,
     pub(super) was_made: bool,
-    /// An exception says that it was made although it had been refused.
+    /// An exception says that it was made although it had been refused: so much is not left.
     pub(super) is_contradicted: bool,
 }
 

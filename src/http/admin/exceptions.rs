@@ -74,6 +74,11 @@ impl From<ResolveError> for Problem {
                 let detail = "it holds no money to refund or keep, so it wants NONE; nothing was changed";
                 Self::new(conflict, "NO_MONEY_HELD", detail)
             }
+            ResolveError::WentBack => {
+                let detail = "its money is neither refunded nor kept, because the channel made a refund of it after all that \
+                              had failed, so it wants NONE; nothing was changed";
+                Self::new(conflict, "MONEY_WENT_BACK", detail)
+            }
             ResolveError::Db(error) => Self::from(error),
         }
     }
@@ -89,7 +94,8 @@ impl From<ResolveError> for Problem {
     responses(
         (status = 200, body = Exception),
         (status = 404, body = Problem, description = "`NOT_FOUND`"),
-        (status = 409, body = Problem, description = "`EXCEPTION_RESOLVED`, `MONEY_IS_HELD`, `NO_MONEY_HELD`"),
+        (status = 409, body = Problem, description = "`EXCEPTION_RESOLVED`, `MONEY_IS_HELD`, `NO_MONEY_HELD`,
+         `MONEY_WENT_BACK` (a refund of it was made after all)"),
         (status = 422, body = Problem, description = "`VALIDATION_FAILED`; a reason is required"),
     ))]
 pub(in crate::http) async fn resolve(

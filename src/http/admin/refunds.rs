@@ -76,8 +76,8 @@ pub(in crate::http) struct AdminRefundBody {
         (status = 200, body = MerchantRefundView, description = "It was there already, and is the same"),
         (status = 404, body = Problem, description = "`ORDER_NOT_FOUND`"),
         (status = 409, body = Problem, description = "`ORDER_NOT_PAID`, `TOP_UP_CHARGED`, `AMBIGUOUS_NUMBER`"),
-        (status = 422, body = Problem, description = "`VALIDATION_FAILED`, `REFUND_EXCEEDS_PAID`,
-         `REFUND_PARAMS_MISMATCH`, `INSUFFICIENT_BALANCE`: nothing moved"),
+        (status = 422, body = Problem, description = "`VALIDATION_FAILED`, `REFUND_EXCEEDS_PAID` (its detail says what is
+         left), `REFUND_PARAMS_MISMATCH`, `INSUFFICIENT_BALANCE`: nothing moved"),
     ))]
 pub(in crate::http) async fn create(
     State(edge): State<Edge>,
@@ -119,7 +119,8 @@ pub(in crate::http) struct DecisionBody {
         (status = 403, body = Problem, description = "`SAME_OPERATOR`"),
         (status = 404, body = Problem, description = "`NOT_FOUND`"),
         (status = 409, body = Problem, description = "`REFUND_NOT_AWAITING_APPROVAL`, `AMBIGUOUS_NUMBER`"),
-        (status = 422, body = Problem, description = "`VALIDATION_FAILED`; a reason is required"),
+        (status = 422, body = Problem, description = "`VALIDATION_FAILED`: a reason is required; `REFUND_EXCEEDS_PAID`: since
+         it was asked for, another refund of the order that had failed was made after all"),
     ))]
 pub(in crate::http) async fn approve(
     State(edge): State<Edge>,

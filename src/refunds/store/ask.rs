@@ -116,6 +116,7 @@ async fn lock_orders(tx: &mut Tx, batch: &[Ask]) -> Result<HashMap<OrderKey, Ter
             currency: row.currency,
             paid_by: row.paid_by,
             asked: 0,
+            made_after_all: 0,
             is_charged: false,
             approval_above: row.approval_above,
         };
@@ -136,11 +137,18 @@ async fn count_asked(
         r#"SELECT asked.merchant_id AS "merchant_id!: MerchantId", asked.order_no AS "order_no!: OrderNo",
                   (SELECT refund_id FROM refunds
                    WHERE refunds.merchant_id = asked.merchant_id AND refunds.refund_no = asked.refund_no) AS known,
-                  -- Refunds are looked up by their order: there is no index over attempts.
-                  (SELECT coalesce(sum(refunds.amount), 0)::bigint FROM refunds
-                   WHERE refunds.merchant_id = asked.merchant_id AND refunds.order_no = asked.order_no
-                     AND refunds.stray_id IS NULL AND refunds.status <> 'FAILED') AS "asked!"
-           FROM unnest($1::text[], $2::text[], $3::text[]) AS asked (merchant_id, order_no, refund_no)"#,
+                  sums.asked AS "asked!", sums.made_after_all AS "made_after_all!"
+           FROM unnest($1::text[], $2::text[], $3::text[]) AS asked (merchant_id, order_no, refund_no)
+           CROSS JOIN LATERAL (
+               -- Refunds are looked up by their order: there is no index over attempts. What was made after all has gone,
+               -- although it had failed.
+               SELECT coalesce(sum(refunds.amount), 0)::bigint AS asked,
+                      coalesce(sum(refunds.amount) FILTER (WHERE refunds.made_after_all_at IS NOT NULL), 0)::bigint
+                          AS made_after_all
+               FROM refunds
+               WHERE refunds.merchant_id = asked.merchant_id AND refunds.order_no = asked.order_no
+                 AND refunds.stray_id IS NULL
+                 AND (refunds.status <> 'FAILED' OR refunds.made_after_all_at IS NOT NULL)) AS sums"#,
         &column(batch, |ask| ask.merchant_id.as_str()) as &[&str],
         &column(batch, |ask| ask.new.order_no.as_str()) as &[&str],
         &column(batch, |ask| ask.new.refund_no.as_str()) as &[&str],
@@ -153,7 +161,7 @@ async fn count_asked(
         if let Some(terms) =
             orders.get_mut(&OrderKey { merchant_id: row.merchant_id, order_no: row.order_no })
         {
-            terms.asked = row.asked;
+            (terms.asked, terms.made_after_all) = (row.asked, row.made_after_all);
         }
     }
     let known = if known.is_empty() { Vec::new() } else { find_refunds(conn, &known).await? };

@@ -27,6 +27,23 @@ pub(in crate::refunds) async fn is_stock_wanted_back(
     Ok(is_wanted)
 }
 
+/// Minor units of a locked order's payment that have gone back or are let go, and of these what was made after all.
+pub(in crate::refunds) async fn sum_let_go(tx: &mut Tx, order: &OrderKey) -> Result<(i64, i64), DbError> {
+    let conn: &mut Conn = tx;
+    let sums = sqlx::query!(
+        r#"SELECT coalesce(sum(amount), 0)::bigint AS "let_go!",
+                  coalesce(sum(amount) FILTER (WHERE made_after_all_at IS NOT NULL), 0)::bigint AS "made_after_all!"
+           FROM refunds
+           WHERE merchant_id = $1 AND order_no = $2 AND stray_id IS NULL
+             AND (status NOT IN ('AWAITING_APPROVAL', 'FAILED') OR made_after_all_at IS NOT NULL)"#,
+        order.merchant_id.as_str(),
+        order.order_no.as_str(),
+    )
+    .fetch_one(conn)
+    .await?;
+    Ok((sums.let_go, sums.made_after_all))
+}
+
 /// The refund of that number of a merchant.
 pub(in crate::refunds) async fn find_by_number(
     conn: &mut Conn,
@@ -74,7 +91,7 @@ pub(in crate::refunds) async fn list_refunds(
     let few = &[RefundStatus::AwaitingApproval, RefundStatus::Pending, RefundStatus::Processing];
     let mut query = StatePage { key: "refund_id", status, few, starting_after, limit }.of(
         "SELECT refund_id, refund_no, merchant_id, order_no, pay_order_id, stray_id, amount, currency, status, reason,
-                failure, channel_refund_id, return_stock, asked_by
+                failure, channel_refund_id, return_stock, asked_by, made_after_all_at
          FROM refunds",
     );
     Ok(query.build_query_as::<Refund>().fetch_all(conn).await?)

@@ -52,6 +52,7 @@ async fn lock(tx: &mut Tx, batch: &[Succeed]) -> Result<Sheet, DbError> {
         r#"SELECT refund.refund_id, refund.refund_no, orders.merchant_id, orders.order_no, refund.pay_order_id,
                   refund.amount, refund.currency AS "currency: Currency", refund.status AS "status: RefundStatus",
                   refund.reason, refund.failure, refund.channel_refund_id, refund.return_stock, refund.asked_by,
+                  refund.made_after_all_at,
                   (SELECT channel FROM pay_orders
                    WHERE pay_orders.pay_order_id = refund.pay_order_id) AS channel,
                   orders.kind AS "kind: OrderKind", orders.user_id, orders.status AS "order_status: OrderStatus",
@@ -98,6 +99,7 @@ async fn lock(tx: &mut Tx, batch: &[Succeed]) -> Result<Sheet, DbError> {
             channel_refund_id: row.channel_refund_id,
             return_stock: row.return_stock,
             asked_by: row.asked_by,
+            made_after_all_at: row.made_after_all_at,
         };
         sheet.refunds.insert(row.refund_id, Locked { refund, channel });
     }

@@ -46,6 +46,11 @@ const SEEDS: &[Seed] = &[
         &["refund_booked", "stray_refund"],
         "UPDATE refunds SET amount = 101 WHERE refund_id = 'rf_c1'",
     ),
+    // It failed, was made after all, and another one has gone out since.
+    seed(
+        "refunds_within_source",
+        "UPDATE refunds SET channel_refund_id = 'c', made_after_all_at = updated_at WHERE refund_id = 'rf_c0'",
+    ),
     seed("refund_source", "UPDATE refunds SET currency = 'USD' WHERE refund_id = 'rf_d'"),
     seed_with(
         "refund_source",

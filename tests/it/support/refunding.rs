@@ -1,5 +1,6 @@
 //! What stories about orders' refunds ask for.
 
+use payonce::channels::sandbox::{FaultKind, FaultOp};
 use serde_json::{Value, json};
 
 use super::app::TestApp;
@@ -73,6 +74,34 @@ impl TestApp {
         self.sql("ALTER TABLE sandbox.hidden RENAME TO refunds").await;
         assert!(reply.status >= 500, "it must come again: {}: {}", reply.status, reply.text);
         assert_eq!(self.verdict_of(told["event_id"].as_str().expect("an id")).await, None);
+    }
+
+    /// Asks for a refund of an order that its channel refuses for good; gives its id.
+    pub async fn refused_refund(&self, refund_no: &str, order_no: &str, amount: i64) -> String {
+        self.fault(FaultOp::Refund, FaultKind::Refuse, 1, None).await;
+        let refund = json!({"refund_no": refund_no, "order_no": order_no, "amount": amount});
+        self.post("/refunds", refund).await.expect(201);
+        self.run_until_idle().await;
+        assert_eq!(self.find_refund(refund_no).await["status"], "FAILED");
+        self.refund_id(refund_no).await
+    }
+
+    /// The sandbox makes a refund after all that it had refused, out of the only payment of that pay order, and tells nobody.
+    pub async fn sandbox_makes_after_all(&self, refund_id: &str, pay_order_id: &str) {
+        self.sql(&format!(
+            "WITH made AS (
+                 INSERT INTO sandbox.refunds (refund_id, transaction_id, amount, currency, reason, refunded_at, created_at,
+                                              updated_at)
+                 SELECT refund.refund_id, payment.transaction_id, refund.amount, refund.currency, refund.reason,
+                        payment.paid_at, payment.paid_at, payment.paid_at
+                 FROM refunds AS refund, sandbox.payments AS payment
+                 WHERE refund.refund_id = '{refund_id}' AND payment.pay_order_id = '{pay_order_id}'
+                 RETURNING transaction_id, amount
+             )
+             UPDATE sandbox.payments AS payment SET refunded_amount = payment.refunded_amount + made.amount
+             FROM made WHERE payment.transaction_id = made.transaction_id"
+        ))
+        .await;
     }
 
     /// The sandbox takes a refund back that it had made, and tells nobody.

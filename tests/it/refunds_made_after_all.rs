@@ -1,0 +1,231 @@
+//! A refund that failed here and that its channel made after all: it stands failed, a person is shown that, and the same money
+//! goes back no second time, until the channel takes it back.
+
+use payonce::channels::sandbox::{FaultKind, FaultOp};
+use serde_json::{Value, json};
+
+use crate::support::refunding::told_of_refund;
+use crate::support::{Reply, TestApp, minutes};
+
+/// A refund of so much of a new order of 1,990 that its channel refused and then made after all, as it tells us: its id, and
+/// the pay order that it gives back.
+async fn made_after_all(app: &TestApp, number: &str, amount: i64) -> (String, String) {
+    let attempt = app.paid(number).await;
+    let refund_id = app.refused_refund(number, number, amount).await;
+    app.sandbox_makes_after_all(&refund_id, &attempt).await;
+    let event = format!("made-{number}");
+    app.tell_refund(&event, &refund_id, &attempt, amount, "SUCCEEDED").await;
+    assert_eq!(app.verdict_of(&event).await.as_deref(), Some("RECORDED"));
+    assert_is_shown(app, &refund_id).await;
+    (refund_id, attempt)
+}
+
+/// It stands failed, and a person is shown that it was made.
+async fn assert_is_shown(app: &TestApp, refund_id: &str) {
+    let shown = app.open_exception().await;
+    assert_eq!((&shown["kind"], &shown["subject"]), (&json!("CONTRADICTION"), &json!(refund_id)));
+    let detail = shown["detail"].as_str().expect("text");
+    assert!(detail.contains("made it after all: it has gone back"), "{detail}");
+    let seen = seen_by_operators(app, refund_id).await;
+    assert_eq!(seen["status"], "FAILED");
+    assert!(seen["made_after_all_at"].is_string(), "{seen}");
+}
+
+async fn seen_by_operators(app: &TestApp, refund_id: &str) -> Value {
+    let page = app.admin_get("/admin/refunds?limit=100").await.expect(200).body;
+    let found = page["data"].as_array().expect("a page").iter().find(|one| one["refund_id"] == refund_id);
+    found.expect("a refund").clone()
+}
+
+async fn ask(app: &TestApp, refund_no: &str, order_no: &str, amount: i64) -> Reply {
+    app.post("/refunds", json!({"refund_no": refund_no, "order_no": order_no, "amount": amount})).await
+}
+
+/// So much more is refused, and the answer says what is left and why.
+async fn assert_exceeds(app: &TestApp, order_no: &str, amount: i64, said: &str) {
+    let refused = ask(app, "TOO-MUCH", order_no, amount).await;
+    assert_eq!(refused.problem(422), "REFUND_EXCEEDS_PAID");
+    assert_eq!(refused.text_of("detail"), format!("{said}; nothing was done"));
+}
+
+#[tokio::test]
+async fn the_same_money_goes_back_no_second_time_until_the_channel_takes_it_back() {
+    let app = TestApp::start().await;
+    let (refund_id, attempt) = made_after_all(&app, "A", 1_200).await;
+    assert_eq!(app.refunded("A").await, ("PAID".to_owned(), 0), "the order does not move");
+    let left =
+        "790 minor units are left of what was paid: refunds of 1200 that stand FAILED were made after all";
+    assert_exceeds(&app, "A", 1_200, left).await;
+    // Whether or not a person has seen it; and what was told before it was made is heard late.
+    app.resolve(&app.open_exception().await, "NONE").await.expect(200);
+    app.tell_refund("late", &refund_id, &attempt, 1_200, "FAILED").await;
+    assert_eq!(app.verdict_of("late").await.as_deref(), Some("RECORDED"));
+    assert_exceeds(&app, "A", 791, left).await;
+
+    let rest = app.post("/refunds", json!({"refund_no": "R2", "order_no": "A"})).await.expect(201);
+    assert_eq!(rest.body["amount"], 790);
+    app.run_until_idle().await;
+    assert_eq!(app.refunded("A").await, ("PARTIALLY_REFUNDED".to_owned(), 790));
+    assert_eq!(app.gone_back(&attempt).await, 1_990);
+    app.assert_books_balance().await;
+
+    for event in ["back", "back once more"] {
+        app.take_refund_back(event, &refund_id, &attempt, 1_200).await;
+        assert_eq!(app.verdict_of(event).await.as_deref(), Some("APPLIED"));
+    }
+    assert_eq!(seen_by_operators(&app, &refund_id).await["made_after_all_at"], Value::Null);
+    assert!(app.exceptions("status=OPEN").await.is_empty());
+    // The merchant was told once that it failed, and that is so.
+    assert_eq!(app.count_where("outbox", "event = 'refund.reversed'").await, 0);
+    ask(&app, "R3", "A", 1_200).await.expect(201);
+    app.run_until_idle().await;
+    assert_eq!(app.refunded("A").await, ("REFUNDED".to_owned(), 1_990));
+    assert_eq!(app.gone_back(&attempt).await, 1_990);
+    app.assert_books_agree_both_ways().await;
+    app.end().await;
+}
+
+#[tokio::test]
+async fn what_waits_for_an_approval_is_not_let_go_where_another_refund_was_made_after_all() {
+    let app = TestApp::start().await;
+    app.sql("UPDATE merchants SET refund_approval_above = 1000 WHERE merchant_id = 'demo'").await;
+    let attempt = app.paid("A").await;
+    let refund_id = app.refused_refund("R1", "A", 1_000).await;
+    for (refund_no, amount) in [("R2", 1_200), ("R3", 790)] {
+        ask(&app, refund_no, "A", amount).await.expect(201);
+    }
+    assert_eq!(app.find_refund("R2").await["status"], "AWAITING_APPROVAL");
+    app.run_until_idle().await;
+    app.sandbox_makes_after_all(&refund_id, &attempt).await;
+    app.tell_refund("made", &refund_id, &attempt, 1_000, "SUCCEEDED").await;
+
+    let approve =
+        async || app.admin_post("/admin/refunds/R2/approve", json!({"reason": "the story wants it"})).await;
+    let refused = approve().await;
+    assert_eq!(refused.problem(422), "REFUND_EXCEEDS_PAID");
+    let left =
+        "200 minor units are left of what was paid: refunds of 1000 that stand FAILED were made after all";
+    assert_eq!(refused.text_of("detail"), format!("{left}; nothing was done"));
+    assert_eq!(app.find_refund("R2").await["status"], "AWAITING_APPROVAL");
+    assert_eq!(app.count_where("admin_log", "action = 'refunds.approve'").await, 0);
+    assert_exceeds(
+        &app,
+        "A",
+        1,
+        "0 minor units are left of what was paid: refunds of 1000 that stand FAILED were made after all",
+    )
+    .await;
+    app.assert_books_balance().await;
+
+    app.take_refund_back("back", &refund_id, &attempt, 1_000).await;
+    assert_eq!(approve().await.expect(200).text_of("status"), "PENDING");
+    app.run_until_idle().await;
+    assert_eq!(app.refunded("A").await, ("REFUNDED".to_owned(), 1_990));
+    app.assert_books_agree_both_ways().await;
+    app.end().await;
+}
+
+#[tokio::test]
+async fn a_failure_that_is_told_of_it_while_its_channel_cannot_be_asked_is_asked_about_by_a_task() {
+    let app = TestApp::start().await;
+    for (number, is_taken_back) in [("T", true), ("W", false)] {
+        let (refund_id, attempt) = made_after_all(&app, number, 990).await;
+        let failure = told_of_refund(&format!("no-{number}"), (&refund_id, &attempt), 990, "FAILED");
+        app.tell_in_vain(&failure).await;
+        let waiting = "action = 'QUERY_REFUND' AND status = 'READY'";
+        assert_eq!(app.count_where("compensations", waiting).await, 1);
+        assert_is_shown(&app, &refund_id).await;
+        if is_taken_back {
+            app.sandbox_takes_back(&refund_id).await;
+        }
+        // It never comes again.
+        app.run_until_idle().await;
+        assert_eq!(app.count_where("compensations", waiting).await, 0);
+        if is_taken_back {
+            let seen = seen_by_operators(&app, &refund_id).await;
+            assert_eq!(
+                (&seen["status"], &seen["made_after_all_at"]),
+                (&json!("FAILED"), &Value::Null),
+                "{number}"
+            );
+            assert!(app.exceptions("status=OPEN").await.is_empty(), "it is answered");
+            ask(&app, "R", number, 1_990).await.expect(201);
+            app.run_until_idle().await;
+            assert_eq!(app.refunded(number).await, ("REFUNDED".to_owned(), 1_990));
+        } else {
+            assert_is_shown(&app, &refund_id).await;
+            let left = "1000 minor units are left of what was paid: refunds of 990 that stand FAILED were made after all";
+            assert_exceeds(&app, number, 1_001, left).await;
+        }
+    }
+    app.end().await;
+}
+
+/// Late money whose refund its channel refused, and its pay order: the refund's id, and that of the pay order.
+async fn refused_stray(app: &TestApp, order_no: &str) -> (String, String) {
+    app.fault(FaultOp::Refund, FaultKind::Refuse, 1, None).await;
+    let attempt = app.late_money(order_no).await;
+    app.run_until_idle().await;
+    let order = app.find_order(order_no).await;
+    assert_eq!(order["stray_payments"][0]["status"], "HELD");
+    (order["refunds"][0]["refund_no"].as_str().expect("a number").to_owned(), attempt)
+}
+
+/// The open exception of that kind.
+async fn open_of(app: &TestApp, kind: &str) -> Value {
+    let open = app.exceptions("status=OPEN").await;
+    open.iter().find(|one| one["kind"] == kind).unwrap_or_else(|| panic!("{kind}: {open:#?}")).clone()
+}
+
+/// Whoever decides over it is told that it is gone.
+async fn assert_undecidable(app: &TestApp) {
+    let open = open_of(app, "STRAY_MONEY").await;
+    for action in ["REFUND", "KEEP"] {
+        assert_eq!(app.resolve(&open, action).await.problem(409), "MONEY_WENT_BACK", "{action}");
+    }
+    assert_eq!(app.stray().await["status"], "HELD");
+}
+
+#[tokio::test]
+async fn stray_money_that_went_back_after_all_is_neither_refunded_nor_kept_until_the_channel_takes_it_back() {
+    let app = TestApp::start().await;
+    let (refund_id, attempt) = refused_stray(&app, "S1").await;
+    app.sandbox_makes_after_all(&refund_id, &attempt).await;
+    app.tell_refund("made", &refund_id, &attempt, 1_990, "SUCCEEDED").await;
+    assert_undecidable(&app).await;
+    assert_eq!(app.count("refunds").await, 1, "no other goes out");
+    for kind in ["STRAY_MONEY", "CONTRADICTION"] {
+        app.resolve(&open_of(&app, kind).await, "NONE").await.expect(200);
+    }
+    // Nobody need be shown it any more.
+    app.clock.advance(minutes(60));
+    app.run_until_idle().await;
+    assert_eq!(app.stray().await["status"], "HELD");
+    app.assert_books_balance().await;
+
+    app.take_refund_back("back", &refund_id, &attempt, 1_990).await;
+    let again = app.open_exception().await;
+    assert_eq!((&again["kind"], &again["order_no"]), (&json!("STRAY_MONEY"), &json!("S1")));
+    app.resolve(&again, "REFUND").await.expect(200);
+    app.run_until_idle().await;
+    assert_eq!(app.stray().await["status"], "REFUNDED");
+    assert_eq!(app.sandbox_books().await, (1_990, 1_990));
+    app.assert_books_agree_both_ways().await;
+    app.end().await;
+}
+
+#[tokio::test]
+async fn stray_money_that_had_gone_back_before_a_person_had_it_refunded_again_is_theirs_to_decide_over_no_more()
+ {
+    let app = TestApp::start().await;
+    let (refund_id, attempt) = refused_stray(&app, "S2").await;
+    app.sandbox_makes_after_all(&refund_id, &attempt).await;
+    // Nobody has told us yet; the channel has nothing left to give back.
+    app.resolve(&app.open_exception().await, "REFUND").await.expect(200);
+    app.run_until_idle().await;
+    assert_eq!(app.stray().await["status"], "HELD");
+    app.tell_refund("made", &refund_id, &attempt, 1_990, "SUCCEEDED").await;
+    assert_undecidable(&app).await;
+    assert_eq!(app.sandbox_books().await, (1_990, 1_990), "it went back once");
+    app.end().await;
+}
