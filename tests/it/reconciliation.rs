@@ -11,6 +11,7 @@ use crate::support::service::is_full;
 use crate::support::statements::{Line, assert_explained, sandbox_csv};
 use crate::support::{Chance, SECRET_KEY, TestApp, TestOptions, until_waiting};
 
+mod after_all;
 mod answers;
 mod bad_statements;
 mod charges;

@@ -68,8 +68,8 @@ pub(in crate::reconciliation) async fn lock_whole(tx: &mut Tx, spender: &Spender
     let status = status.fetch_one(&mut *conn).await?;
     let is_asked_for = sqlx::query_scalar!(
         r#"SELECT EXISTS (SELECT 1 FROM refunds
-                          WHERE merchant_id = $1 AND order_no = $2 AND stray_id IS NULL AND status <> 'FAILED')
-                  AS "is_asked_for!""#,
+                          WHERE merchant_id = $1 AND order_no = $2 AND stray_id IS NULL
+                            AND (status <> 'FAILED' OR made_after_all_at IS NOT NULL)) AS "is_asked_for!""#,
         spender.merchant_id,
         spender.order_no,
     );

@@ -164,8 +164,9 @@ pub(in crate::reconciliation) async fn has_ours(
                   SELECT 1 FROM refunds AS refund
                   LEFT JOIN pay_orders AS attempt ON attempt.pay_order_id = refund.pay_order_id
                   LEFT JOIN stray_payments AS stray ON stray.stray_id = refund.stray_id
-                  WHERE refund.channel_refund_id IS NOT NULL AND refund.status = 'SUCCEEDED' AND refund.updated_at >= $2
-                    AND refund.updated_at < $3 AND coalesce(attempt.channel, stray.channel) = $1
+                  WHERE refund.channel_refund_id IS NOT NULL AND refund.updated_at >= $2 AND refund.updated_at < $3
+                    AND (refund.status = 'SUCCEEDED' OR refund.made_after_all_at IS NOT NULL)
+                    AND coalesce(attempt.channel, stray.channel) = $1
                     AND NOT EXISTS (SELECT 1 FROM listed_elsewhere WHERE our_id = refund.refund_id))
                OR EXISTS (
                   SELECT 1 FROM withdrawals

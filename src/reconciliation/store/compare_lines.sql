@@ -52,11 +52,13 @@ WITH chunk AS MATERIALIZED (
            coalesce(stray.status, attempt.status, refund.status, payout.status) AS our_status,
            coalesce(stray.merchant_id, attempt.merchant_id, refund.merchant_id, payout.merchant_id) AS merchant_id,
            coalesce(stray.order_no, attempt.order_no, refund.order_no) AS order_no,
-           refund.channel_refund_id IS NOT NULL AS was_made,
+           refund.channel_refund_id IS NOT NULL AS was_made, refund.made_after_all_at IS NOT NULL AS is_made_after_all,
            -- What counts here as moved, and whether on this day.
            coalesce(CASE chunk.kind WHEN 'PAYMENT' THEN trade.transaction_id IS NOT NULL
-                                    -- Under a number of ours, a channel may list what another one made.
-                                    WHEN 'REFUND' THEN refund.status = 'SUCCEEDED' AND refund.updated_at < $7
+                                    -- Under a number of ours, a channel may list what another one made. What was made after
+                                    -- all has moved, although it stands failed.
+                                    WHEN 'REFUND' THEN (refund.status = 'SUCCEEDED' OR refund.made_after_all_at IS NOT NULL)
+                                                       AND refund.updated_at < $7
                                                        AND coalesce(paid_out_of.channel, given_back.channel) = $6
                                     WHEN 'PAYOUT' THEN payout.status = 'SUCCEEDED' AND payout.updated_at < $7 END,
                     false) AS is_counted,
@@ -85,11 +87,11 @@ WITH chunk AS MATERIALIZED (
                 WHEN known_as IS NULL THEN 'MISSING_HERE'
                 WHEN (our_amount, our_currency) <> (amount, currency) THEN 'AMOUNT_DIFFERS'
                 WHEN kind = 'PAYMENT' AND told_of <> our_id AND our_id <> '' THEN 'STATUS_DIFFERS'
-                -- A refund that was made and has failed since came back to us.
+                -- A refund that was made and has failed since came back to us; one that was made after all has not.
                 WHEN kind = 'REFUND' AND is_final AND our_status <> 'SUCCEEDED'
                      AND NOT (our_status = 'FAILED' AND was_made) THEN 'STATUS_DIFFERS'
-                WHEN kind = 'REFUND' AND NOT is_final AND our_status = 'FAILED' THEN 'STATUS_DIFFERS'
-                WHEN kind = 'REFUND_REVERSAL' AND our_status <> 'FAILED' THEN 'STATUS_DIFFERS'
+                WHEN kind = 'REFUND' AND NOT is_final AND our_status = 'FAILED' AND NOT is_made_after_all THEN 'STATUS_DIFFERS'
+                WHEN kind = 'REFUND_REVERSAL' AND (our_status <> 'FAILED' OR is_made_after_all) THEN 'STATUS_DIFFERS'
                 WHEN kind = 'PAYOUT' AND our_status <> 'SUCCEEDED' THEN 'STATUS_DIFFERS' END AS class,
            -- Ours counts once: on its own day, whichever statement lists it first, or beside the only line of it.
            CASE WHEN is_counted AND NOT is_listed_again AND (is_of_day OR also_listed_by IS NULL) AND our_currency = currency

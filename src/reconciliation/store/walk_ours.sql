@@ -24,7 +24,8 @@ WITH moved AS MATERIALIZED (
     FROM refunds AS refund
     LEFT JOIN pay_orders AS attempt ON attempt.pay_order_id = refund.pay_order_id
     LEFT JOIN stray_payments AS stray ON stray.stray_id = refund.stray_id
-    WHERE refund.channel_refund_id IS NOT NULL AND refund.status = 'SUCCEEDED' AND refund.updated_at >= $4 AND refund.updated_at < $5
+    WHERE refund.channel_refund_id IS NOT NULL AND refund.updated_at >= $4 AND refund.updated_at < $5
+      AND (refund.status = 'SUCCEEDED' OR refund.made_after_all_at IS NOT NULL)
       AND coalesce(attempt.channel, stray.channel) = $3
     UNION ALL
     SELECT 'PAYOUT', coalesce(channel_payout_id, ''), withdrawal_id, amount, currency, updated_at, updated_at, status,
