@@ -201,9 +201,10 @@ pub(super) async fn set_taken_back(tx: &mut Tx, refund: &Refund, now: OffsetDate
     expect_one_row(
         &sqlx::query!(
             "UPDATE refunds SET made_after_all_at = NULL, version = version + 1, updated_at = $2
-             WHERE refund_id = $1 AND made_after_all_at IS NOT NULL",
+             WHERE refund_id = $1 AND status = $3",
             refund.refund_id,
             now,
+            RefundStatus::Failed.as_str(),
         )
         .execute(conn)
         .await?,

@@ -139,7 +139,8 @@ async fn money_that_went_back_after_a_refusal_is_shown_to_a_person() {
     app.deliver(&app.refund_notice("r1", id, "SUCCEEDED")).await;
     let held = app.open_exception().await;
     assert_eq!(held["kind"], "STRAY_MONEY", "what a person has seen is not told again");
-    app.resolve(&held, "KEEP").await.expect(200);
+    assert_eq!(app.resolve(&held, "KEEP").await.expect(409).text_of("code"), "MONEY_WENT_BACK");
+    app.resolve(&held, "NONE").await.expect(200);
     assert_eq!(app.sandbox_books().await, (1990, 1990));
     app.end().await;
 }
