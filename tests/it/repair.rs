@@ -102,7 +102,7 @@ async fn many_looks_at_what_a_silent_channel_has_ask_it_a_few_things_and_delay_n
     assert_eq!(silent.asked.load(Ordering::SeqCst), 8);
 
     // What found no room is asked about later.
-    tokio::time::sleep(Duration::from_millis(3_200)).await;
+    tokio::time::sleep(Duration::from_millis(5_000)).await;
     join_all(ids.iter().map(|id| look(id))).await;
     assert_eq!(silent.asked.load(Ordering::SeqCst), 16);
     app.sql("UPDATE pay_orders SET channel = 'sandbox'").await;
