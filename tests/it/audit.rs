@@ -273,6 +273,15 @@ async fn money_that_has_not_come_to_rest_is_summed_once() {
     assert_eq!(risk(&mut tx).await, [of_world[0].clone(), ("JPY".to_owned(), 0), of_world[1].clone()]);
     run(&mut tx, r#"UPDATE last_audit SET report = '{"money_at_risk": "of a version to come"}'"#).await;
     assert_eq!(risk(&mut tx).await, of_world);
+
+    // What is HELD went back by a refund that was made after all.
+    run(
+        &mut tx,
+        "UPDATE refunds SET stray_id = 'sp_d', channel_refund_id = 'c', made_after_all_at = updated_at
+         WHERE refund_id = 'rf_c0'",
+    )
+    .await;
+    assert_eq!(risk(&mut tx).await[0], ("CNY".to_owned(), 140));
 }
 
 #[tokio::test]

@@ -201,6 +201,8 @@ async fn stray_money_that_went_back_after_all_is_neither_refunded_nor_kept_until
     app.clock.advance(minutes(60));
     app.run_until_idle().await;
     assert_eq!(app.stray().await["status"], "HELD");
+    let risk = app.admin_get("/admin/audit").await.expect(200).body["money_at_risk"].clone();
+    assert_eq!(risk, json!([{"currency": "CNY", "amount": 0}]), "it has come to rest");
     app.assert_books_balance().await;
 
     app.take_refund_back("back", &refund_id, &attempt, 1_990).await;
