@@ -188,8 +188,12 @@ pub(super) async fn note_agreement_in_tx(
     if agrees { answer_question_in_tx(tx, refund, truth, now).await } else { Ok(()) }
 }
 
-/// The task that asks again, from the transaction that says so: one for a refund, however often it is told of.
-async fn leave_to_task_in_tx(tx: &mut Tx, refund: &Refund, now: OffsetDateTime) -> Result<(), DbError> {
+/// The task that asks again, from the transaction that says so: one for a refund, however often that is wanted.
+pub(super) async fn leave_to_task_in_tx(
+    tx: &mut Tx,
+    refund: &Refund,
+    now: OffsetDateTime,
+) -> Result<(), DbError> {
     let task = NewTask {
         action: Action::QueryRefund,
         subject: &refund.refund_id,

@@ -5,7 +5,7 @@ use time::OffsetDateTime;
 use super::collected::lock_with_refund;
 use super::drive::append_task_in_tx;
 use super::model::{Refund, RefundStatus, StrayStatus};
-use super::{store, stray};
+use super::{contradiction, store, stray};
 use crate::admin_log::{self, Entry};
 use crate::app::App;
 use crate::compensation::{self, Action};
@@ -48,8 +48,9 @@ impl MaybeTransient for ResolveError {
 /// Resolves an exception: `REFUND` and `KEEP` decide over the stray payment that it is about, and `KEEP` resolves
 /// whatever else is open about it; `NONE` says that nothing is left to decide, and is refused while money is held. Money
 /// that went back by a refund which was made after all is neither refunded nor kept, whatever its stray payment says.
-/// A refund whose task was given up is driven on by `REFUND`, a withdrawal by `NONE`; an endpoint that had answered
-/// 410 is told again after `NONE`. The same decision by the same operator again gives the exception as it stands.
+/// A refund whose task was given up is driven on by `REFUND`, a withdrawal by `NONE`; about a refund that was made after
+/// all the channel is asked once more after `NONE`; an endpoint that had answered 410 is told again after `NONE`. The same
+/// decision by the same operator again gives the exception as it stands.
 ///
 /// # Errors
 /// See [`ResolveError`]; nothing was changed.
@@ -117,12 +118,12 @@ async fn resolve_in_tx(
         // With what was begun above it is rolled back.
         return Err(ResolveError::AlreadyResolved(Box::new(exception)));
     }
-    if let Some(refund) = refund.filter(|refund| is_given_up(refund, &exception)) {
+    if let Some(refund) = refund.as_ref().filter(|refund| is_given_up(refund, &exception)) {
         // Its money is on its way and nobody drives it any more: it can only be driven on.
         if action != ExceptionAction::Refund {
             return Err(ResolveError::MoneyWaits);
         }
-        append_task_in_tx(tx, &refund, now).await?;
+        append_task_in_tx(tx, refund, now).await?;
         exceptions::resolve_in_tx(tx, exception_id, action, by, reason, now).await?;
         return exceptions::lock(tx, exception_id).await?.ok_or(ResolveError::NotFound);
     }
@@ -143,11 +144,20 @@ async fn resolve_in_tx(
         (ExceptionAction::Keep, Some(held)) => stray::keep_in_tx(tx, held, now).await?,
     }
     exceptions::resolve_in_tx(tx, exception_id, action, by, reason, now).await?;
+    if let Some(refund) = refund.filter(|refund| was_shown_made_after_all(refund, &exception)) {
+        // The channel may have taken it back since, and may tell nobody.
+        contradiction::leave_to_task_in_tx(tx, &refund, now).await?;
+    }
     if action == ExceptionAction::Keep {
         // Whatever else is open about the same money is decided with it.
         exceptions::settle_by_in_tx(tx, &subject, None, action, (by, reason), now).await?;
     }
     exceptions::lock(tx, exception_id).await?.ok_or(ResolveError::NotFound)
+}
+
+/// Whether the exception says that the refund was made after all, and it has not been taken back since as far as is known.
+fn was_shown_made_after_all(refund: &Refund, exception: &Exception) -> bool {
+    exception.kind == ExceptionKind::Contradiction && refund.made_after_all_at.is_some()
 }
 
 /// Whether the exception says that the refund's task was given up, and it has not come to its end since.

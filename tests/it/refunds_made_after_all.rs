@@ -161,6 +161,27 @@ async fn a_failure_that_is_told_of_it_while_its_channel_cannot_be_asked_is_asked
     app.end().await;
 }
 
+#[tokio::test]
+async fn whoever_has_seen_to_it_has_the_channel_asked_once_more() {
+    let app = TestApp::start().await;
+    for (number, is_taken_back) in [("T", true), ("W", false)] {
+        let (refund_id, _) = made_after_all(&app, number, 990).await;
+        if is_taken_back {
+            app.sandbox_takes_back(&refund_id).await;
+        }
+        app.resolve(&app.open_exception().await, "NONE").await.expect(200);
+        app.run_until_idle().await;
+        let seen = seen_by_operators(&app, &refund_id).await;
+        assert_eq!(seen["made_after_all_at"].is_null(), is_taken_back, "{seen}");
+        assert!(app.exceptions("status=OPEN").await.is_empty(), "what a person has seen is not told again");
+    }
+    ask(&app, "R", "T", 1_990).await.expect(201);
+    app.run_until_idle().await;
+    assert_eq!(app.refunded("T").await, ("REFUNDED".to_owned(), 1_990));
+    app.assert_books_balance().await;
+    app.end().await;
+}
+
 /// Late money whose refund its channel refused, and its pay order: the refund's id, and that of the pay order.
 async fn refused_stray(app: &TestApp, order_no: &str) -> (String, String) {
     app.fault(FaultOp::Refund, FaultKind::Refuse, 1, None).await;
