@@ -94,6 +94,24 @@ pub(crate) async fn settle_all_in_tx(
     Ok(())
 }
 
+/// Whether a person is shown something of that kind about a thing of an order, or was.
+pub(crate) async fn was_shown(
+    conn: &mut Conn,
+    (merchant_id, order_no): (&str, &str),
+    subject: &str,
+    kind: ExceptionKind,
+) -> Result<bool, DbError> {
+    let was_shown = sqlx::query_scalar!(
+        r#"SELECT EXISTS (SELECT 1 FROM exceptions
+                          WHERE merchant_id = $1 AND order_no = $2 AND subject = $3 AND kind = $4) AS "was_shown!""#,
+        merchant_id,
+        order_no,
+        subject,
+        kind.as_str(),
+    );
+    Ok(was_shown.fetch_one(conn).await?)
+}
+
 /// What an exception is about; that never changes.
 pub(crate) async fn find_subject(conn: &mut Conn, exception_id: &str) -> Result<Option<String>, DbError> {
     let subject = sqlx::query_scalar!("SELECT subject FROM exceptions WHERE exception_id = $1", exception_id)

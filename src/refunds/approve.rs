@@ -99,6 +99,7 @@ async fn decide_in_tx(
         contradiction::end_question_in_tx(tx, &refund, by, now).await?;
         append_task_in_tx(tx, &refund, now).await?;
     } else {
+        contradiction::ask_of_rejected_in_tx(tx, &refund, now).await?;
         result::announce_in_tx(tx, &refund, to, now).await?;
         book::reverse_in_tx(tx, &refund, &collected, false, now).await?;
     }

@@ -14,7 +14,7 @@
 //!
 //! One that waits for an approval was approved by somebody whose word is lost, as with a database that was put back. It
 //! goes on waiting: approved, it is asked for under the same number and found to be made, and what was shown is over. An answer
-//! from before that frees nothing: whoever makes it asks anew.
+//! from before that frees nothing: whoever makes it asks anew. Rejected, it has failed, and the channel is asked once more.
 
 use time::OffsetDateTime;
 
@@ -202,6 +202,21 @@ pub(super) async fn leave_to_task_in_tx(
         due_at: now,
     };
     compensation::append(tx, &task, now).await
+}
+
+/// A locked refund that nobody had approved is rejected: where something said before that the channel made it, the channel is
+/// asked, so that it is known to have gone, and nothing goes back in its place.
+pub(super) async fn ask_of_rejected_in_tx(
+    tx: &mut Tx,
+    refund: &Refund,
+    now: OffsetDateTime,
+) -> Result<(), DbError> {
+    let order = refund.merchant_id.as_deref().zip(refund.order_no.as_deref());
+    let Some(order) = order else { return Ok(()) };
+    if exceptions::was_shown(tx, order, &refund.refund_id, ExceptionKind::Contradiction).await? {
+        leave_to_task_in_tx(tx, refund, now).await?;
+    }
+    Ok(())
 }
 
 /// What was shown of a locked refund, be it while its channel could not be asked, needs nobody any more, as somebody says for a

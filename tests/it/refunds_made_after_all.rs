@@ -126,6 +126,27 @@ async fn what_waits_for_an_approval_is_not_let_go_where_another_refund_was_made_
 }
 
 #[tokio::test]
+async fn what_was_made_although_nobody_had_approved_it_has_gone_also_where_it_is_rejected() {
+    let app = TestApp::start().await;
+    app.sql("UPDATE merchants SET refund_approval_above = 500 WHERE merchant_id = 'demo'").await;
+    let attempt = app.paid("A").await;
+    assert_eq!(ask(&app, "R", "A", 990).await.expect(201).text_of("status"), "AWAITING_APPROVAL");
+    let refund_id = app.refund_id("R").await;
+    // Somebody had approved it, and the database was put back to where nobody had.
+    app.sandbox_makes_after_all(&refund_id, &attempt).await;
+    app.tell_refund("made", &refund_id, &attempt, 990, "SUCCEEDED").await;
+    app.resolve(&app.open_exception().await, "NONE").await.expect(200);
+
+    app.admin_post("/admin/refunds/R/reject", json!({"reason": "the story wants it"})).await.expect(200);
+    app.run_until_idle().await;
+    assert_is_shown(&app, &refund_id).await;
+    let left =
+        "1000 minor units are left of what was paid: refunds of 990 that stand FAILED were made after all";
+    assert_exceeds(&app, "A", 1_990, left).await;
+    app.end().await;
+}
+
+#[tokio::test]
 async fn a_failure_that_is_told_of_it_while_its_channel_cannot_be_asked_is_asked_about_by_a_task() {
     let app = TestApp::start().await;
     for (number, is_taken_back) in [("T", true), ("W", false)] {
