@@ -109,7 +109,7 @@ use check;
 
 /// Money that has not come to rest: stray and not yet back or kept, on its way back from a paid order, on its way out
 /// to a user, or between ours and a channel's books until somebody has seen to it. A stray payment's own refund is the
-/// same money, and is counted once; what went back by one that was made after all has come to rest. Each part is found by
+/// same money, and is counted once; what is held and went back by one that was made after all is at rest. Each part is found by
 /// the small index of what is unfinished, past what is over.
 pub(crate) async fn money_at_risk(conn: &mut Conn) -> Result<Vec<MoneyAtRisk>, DbError> {
     let rows = sqlx::query_as!(
@@ -119,8 +119,9 @@ pub(crate) async fn money_at_risk(conn: &mut Conn) -> Result<Vec<MoneyAtRisk>, D
                SELECT currency, amount FROM stray_payments AS stray
                WHERE status IN ('HELD', 'REFUNDING')
                  -- The limit makes it a look-up each.
-                 AND (SELECT refund_id FROM refunds
-                      WHERE refunds.stray_id = stray.stray_id AND made_after_all_at IS NOT NULL LIMIT 1) IS NULL
+                 AND (status <> 'HELD'
+                      OR (SELECT refund_id FROM refunds
+                          WHERE refunds.stray_id = stray.stray_id AND made_after_all_at IS NOT NULL LIMIT 1) IS NULL)
                UNION ALL
                SELECT currency, amount FROM refunds
                WHERE stray_id IS NULL AND status IN ('PENDING', 'PROCESSING')
