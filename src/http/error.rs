@@ -423,7 +423,8 @@ impl From<&Refusal> for Problem {
             }
             // These two as whoever reports hears them; `usage.rs` has the words for whoever asks for a hold.
             Refusal::InsufficientBalance => {
-                let detail = "the user's available balance does not cover it; what there was is set aside, and what was reported counts";
+                let detail = "the user's available balance does not cover it; what there was is set aside, and what was \
+                              reported counts";
                 Self::new(unprocessable, "INSUFFICIENT_BALANCE", detail)
             }
             Refusal::QuotaExceeded(left) => {

@@ -208,8 +208,8 @@ pub(super) struct ProgressBody {
 }
 
 /// Reports what was used so far, any number of times and in any order: the largest counts. For usage beyond the estimate
-/// more is set aside, as far as there is something; when balance or quota do not allow all of it the report is heard all
-/// the same, and the stream should stop.
+/// more is set aside as far as the balance goes, also beyond the quota; when balance or quota do not cover all of it the
+/// report is heard all the same, and the stream should stop.
 #[utoipa::path(post, path = "/usage/holds/{hold_id}/progress", tag = "usage", request_body = ProgressBody,
     params(("hold_id" = HoldId, Path, description = "The hold"), IdempotencyKey), security(("secret_key" = [])),
     responses(

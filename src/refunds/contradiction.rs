@@ -227,11 +227,16 @@ pub(super) async fn end_question_in_tx(
     by: (&str, &str),
     now: OffsetDateTime,
 ) -> Result<(), DbError> {
-    let (id, kind) = (refund.refund_id.as_str(), ExceptionKind::Contradiction);
     // The tasks before what is open about them, as by whoever has one tried again.
-    compensation::finish_by_subject(tx, Action::QueryRefund, id, now).await?;
-    compensation::settle_given_up_in_tx(tx, Action::QueryRefund, id, now).await?;
+    end_tasks_in_tx(tx, refund, now).await?;
+    let (id, kind) = (refund.refund_id.as_str(), ExceptionKind::Contradiction);
     exceptions::settle_by_in_tx(tx, id, Some(kind), ExceptionAction::None, by, now).await
+}
+
+/// Nobody asks the channel again, nor is shown that nobody does.
+async fn end_tasks_in_tx(tx: &mut Tx, refund: &Refund, now: OffsetDateTime) -> Result<(), DbError> {
+    compensation::finish_by_subject(tx, Action::QueryRefund, &refund.refund_id, now).await?;
+    compensation::settle_given_up_in_tx(tx, Action::QueryRefund, &refund.refund_id, now).await
 }
 
 /// The same by what the channel says. What a person was shown of one that was made after all is theirs to see to for as long
@@ -243,9 +248,7 @@ async fn answer_question_in_tx(
     now: OffsetDateTime,
 ) -> Result<(), DbError> {
     if truth == Truth::Made && refund.made_after_all_at.is_some() {
-        let id = refund.refund_id.as_str();
-        compensation::finish_by_subject(tx, Action::QueryRefund, id, now).await?;
-        return compensation::settle_given_up_in_tx(tx, Action::QueryRefund, id, now).await;
+        return end_tasks_in_tx(tx, refund, now).await;
     }
     end_question_in_tx(tx, refund, ("payonce", truth.answer()), now).await
 }

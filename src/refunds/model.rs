@@ -20,7 +20,7 @@ words! {
         Processing = "PROCESSING",
         /// The money went back.
         Succeeded = "SUCCEEDED",
-        /// Refused for good.
+        /// Refused for good, rejected, or taken back by the channel; also where that made it after all.
         Failed = "FAILED",
     }
 }
@@ -61,7 +61,7 @@ impl RefundStatus {
 words! {
     /// The life of a stray payment.
     pub enum StrayStatus {
-        /// Waits for a decision.
+        /// Waits for a decision; also where it went back after all, and nothing is left to decide.
         Held = "HELD",
         /// On its way back.
         Refunding = "REFUNDING",

@@ -118,7 +118,8 @@ pub(super) const CHECKS: &[Definition] = &[
     check!(
         "usage_announced",
         Always,
-        "a hold's charge, its expiry, its cycle's fee and each time it was exhausted are told once with what they took, and nothing else of it",
+        "a hold's charge, its expiry, its cycle's fee and each time it was exhausted are told once with what they took, and \
+         nothing else of it",
         "SELECT format('hold %s: %s and charged %s, announced as %s with %s', coalesce(hold.hold_id, told.hold_id),
                        coalesce(hold.status, 'not there'), coalesce(hold.charged, 0), coalesce(tale, 'nothing'),
                        coalesce(told.charged, 0))

@@ -185,8 +185,8 @@ pub(crate) async fn revive_many(
     Ok(query.build_query_as::<(i64, Option<String>)>().fetch_all(conn).await?)
 }
 
-/// Makes a waiting task due at once, and a dead one alive with all its tries, because somebody waits; nothing for one that is under way or
-/// done. The index of living tasks refuses a second one for the same thing.
+/// Makes a waiting task due at once, and a dead one alive with all its tries, because somebody waits; nothing for one that is
+/// under way or done. The index of living tasks refuses a second one for the same thing.
 pub(crate) async fn revive(
     conn: &mut Conn,
     id: i64,

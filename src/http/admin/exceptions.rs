@@ -85,8 +85,8 @@ impl From<ResolveError> for Problem {
 }
 
 /// Carries out a person's decision and resolves the exception. Where a task was given up, `REFUND` drives its refund
-/// on, and `NONE` its withdrawal; where an endpoint answered 410, `NONE` has it told again. The same decision by the same
-/// operator again gives the exception as it stands.
+/// on, and `NONE` its withdrawal; where an endpoint answered 410, `NONE` has it told again; where a refund was made after
+/// all, `NONE` has its channel asked once more. The same decision by the same operator again gives the exception as it stands.
 #[utoipa::path(post, path = "/admin/exceptions/{exception_id}/resolve", tag = "admin",
     request_body(content = ResolveBody, example = json!({"action": "REFUND", "reason": "the buyer paid twice"})),
     params(("exception_id" = ExceptionId, Path, description = "The exception")),

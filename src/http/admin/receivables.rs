@@ -106,7 +106,7 @@ impl From<ReceivableError> for Problem {
     }
 }
 
-/// Collects what a user owes from what they have. The same number again gives the first answer.
+/// Collects what a user owes from what they have. The same number again moves nothing and gives it as it stands.
 #[utoipa::path(post, path = "/admin/receivables/collect", tag = "admin",
     request_body(content = ClearingBody, example = json!({"merchant_id": "demo", "user_id": "u1", "currency": "CNY",
         "clearing_no": "C-1", "amount": 50, "reason": "ticket 4711"})),
@@ -125,7 +125,7 @@ pub(in crate::http) async fn collect(
     clear(&edge, admin, ClearingKind::Collection, body).await
 }
 
-/// Writes off what a user owes: it is the merchant's loss. The same number again gives the first answer.
+/// Writes off what a user owes: it is the merchant's loss. The same number again moves nothing and gives it as it stands.
 #[utoipa::path(post, path = "/admin/receivables/write-off", tag = "admin",
     request_body(content = ClearingBody, example = json!({"merchant_id": "demo", "user_id": "u1", "currency": "CNY",
         "clearing_no": "C-2", "amount": 50, "reason": "the user has left"})),

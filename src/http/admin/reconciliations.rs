@@ -370,7 +370,8 @@ pub(in crate::http) async fn dismiss(
 }
 
 /// Gives back what a user was charged for a difference, because its money came after all or was not theirs to pay: what
-/// was taken is theirs again, and what they owe for it is owed no more. Again, it gives the difference as it stands.
+/// they owe for it is owed no more, what was written off of that is their merchant's again, and what was taken from them
+/// theirs. Again, it gives the difference as it stands.
 #[utoipa::path(post, path = "/admin/reconciliation-items/{item_id}/reverse-charge", tag = "admin",
     request_body(content = DifferenceBody, example = json!({"reason": "the money came on the next statement"})),
     params(("item_id" = ReconciliationItemId, Path, description = "The difference")),

@@ -109,6 +109,7 @@ impl Source {
 /// The code of a story by its name, `races::two_instances_pay_once`; nothing when there is no such test.
 pub fn story(name: &str) -> Option<&'static str> {
     let (file, test) = name.split_once("::")?;
+    let test = test.rsplit("::").next()?;
     let homes = [format!("tests/it/{file}.rs"), format!("tests/it/{file}/")];
     let mut likely =
         sources("tests/it").filter(|source| homes.iter().any(|home| source.path.starts_with(home)));
