@@ -43,6 +43,22 @@ impl PageParams {
     pub(super) fn limit(&self) -> Result<usize, super::error::Problem> {
         limit_of(self.limit.map(u16::from), DEFAULT_LIMIT, MAX_LIMIT)
     }
+
+    /// The last entry of the page before, where it is named by more than one word: in such a form.
+    pub(super) fn after<'a, T>(
+        &'a self,
+        form: &str,
+        read: impl FnOnce(&'a str) -> Option<T>,
+    ) -> Result<Option<T>, super::error::Problem> {
+        let Some(text) = self.starting_after.as_deref() else { return Ok(None) };
+        let wrong = || {
+            super::error::Problem::invalid(
+                "starting_after",
+                format!("expected {form} of the last entry before"),
+            )
+        };
+        read(text).map(Some).ok_or_else(wrong)
+    }
 }
 
 /// How many entries a page has at most, of those that were asked for.

@@ -9,6 +9,7 @@ use super::model::{Refund, RefundEvent, RefundStatus};
 use super::{book, contradiction, result, store};
 use crate::admin_log::{self, Entry};
 use crate::app::App;
+use crate::compensation::Action;
 use crate::ids::{MerchantId, RefundNo};
 use crate::infra::crash::effect;
 use crate::infra::db::Tx;
@@ -97,7 +98,7 @@ async fn decide_in_tx(
         // Whether it was made before is found by whoever drives it.
         let by = (entry.actor.as_str(), entry.reason.as_str());
         contradiction::end_question_in_tx(tx, &refund, by, now).await?;
-        append_task_in_tx(tx, &refund, now).await?;
+        append_task_in_tx(tx, &refund, Action::DriveRefund, now).await?;
     } else {
         contradiction::ask_of_rejected_in_tx(tx, &refund, now).await?;
         result::announce_in_tx(tx, &refund, to, now).await?;

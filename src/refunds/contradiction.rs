@@ -25,7 +25,7 @@ use super::result::{self, Applied, RefundReport, Source};
 use super::{store, stray};
 use crate::app::App;
 use crate::channels::{CallError, RefundState};
-use crate::compensation::{self, Action, Drive, NewTask};
+use crate::compensation::{self, Action, Drive};
 use crate::exceptions::{self, ExceptionAction, ExceptionKind, NewException};
 use crate::infra::db::{DbError, Tx};
 
@@ -119,7 +119,7 @@ pub(super) async fn note_in_tx(
         } else {
             "says that it made it, and cannot be asked now: it may have"
         };
-        leave_to_task_in_tx(tx, refund, now).await?;
+        drive::append_task_in_tx(tx, refund, Action::QueryRefund, now).await?;
         // Of one that was made after all a person was told.
         if refund.made_after_all_at.is_none() {
             show_in_tx(app, tx, (refund, collected), what).await?;
@@ -188,22 +188,6 @@ pub(super) async fn note_agreement_in_tx(
     if agrees { answer_question_in_tx(tx, refund, truth, now).await } else { Ok(()) }
 }
 
-/// The task that asks again, from the transaction that says so: one for a refund, however often that is wanted.
-pub(super) async fn leave_to_task_in_tx(
-    tx: &mut Tx,
-    refund: &Refund,
-    now: OffsetDateTime,
-) -> Result<(), DbError> {
-    let task = NewTask {
-        action: Action::QueryRefund,
-        subject: &refund.refund_id,
-        merchant_id: refund.merchant_id.as_deref(),
-        order_no: refund.order_no.as_deref(),
-        due_at: now,
-    };
-    compensation::append(tx, &task, now).await
-}
-
 /// A locked refund that nobody had approved is rejected: where something said before that the channel made it, the channel is
 /// asked, so that it is known to have gone, and nothing goes back in its place.
 pub(super) async fn ask_of_rejected_in_tx(
@@ -214,7 +198,7 @@ pub(super) async fn ask_of_rejected_in_tx(
     let order = refund.merchant_id.as_deref().zip(refund.order_no.as_deref());
     let Some(order) = order else { return Ok(()) };
     if exceptions::was_shown(tx, order, &refund.refund_id, ExceptionKind::Contradiction).await? {
-        leave_to_task_in_tx(tx, refund, now).await?;
+        drive::append_task_in_tx(tx, refund, Action::QueryRefund, now).await?;
     }
     Ok(())
 }

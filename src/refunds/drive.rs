@@ -15,14 +15,16 @@ use crate::infra::crash::effect;
 use crate::infra::db::{DbError, Tx};
 use crate::pay::{self, PayError};
 
-/// The task that sends the money back, from the transaction that says so.
+/// The task that sends the money back, or that asks what became of it, from the transaction that says so: one of each for a
+/// refund, however often that is wanted.
 pub(super) async fn append_task_in_tx(
     tx: &mut Tx,
     refund: &Refund,
+    action: Action,
     now: OffsetDateTime,
 ) -> Result<(), DbError> {
     let task = NewTask {
-        action: Action::DriveRefund,
+        action,
         subject: &refund.refund_id,
         merchant_id: refund.merchant_id.as_deref(),
         order_no: refund.order_no.as_deref(),

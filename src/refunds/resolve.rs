@@ -5,7 +5,7 @@ use time::OffsetDateTime;
 use super::collected::lock_with_refund;
 use super::drive::append_task_in_tx;
 use super::model::{Refund, RefundStatus, StrayStatus};
-use super::{contradiction, store, stray};
+use super::{store, stray};
 use crate::admin_log::{self, Entry};
 use crate::app::App;
 use crate::compensation::{self, Action};
@@ -123,7 +123,7 @@ async fn resolve_in_tx(
         if action != ExceptionAction::Refund {
             return Err(ResolveError::MoneyWaits);
         }
-        append_task_in_tx(tx, refund, now).await?;
+        append_task_in_tx(tx, refund, Action::DriveRefund, now).await?;
         exceptions::resolve_in_tx(tx, exception_id, action, by, reason, now).await?;
         return exceptions::lock(tx, exception_id).await?.ok_or(ResolveError::NotFound);
     }
@@ -146,7 +146,7 @@ async fn resolve_in_tx(
     exceptions::resolve_in_tx(tx, exception_id, action, by, reason, now).await?;
     if let Some(refund) = refund.filter(|refund| was_shown_made_after_all(refund, &exception)) {
         // The channel may have taken it back since, and may tell nobody.
-        contradiction::leave_to_task_in_tx(tx, &refund, now).await?;
+        append_task_in_tx(tx, &refund, Action::QueryRefund, now).await?;
     }
     if action == ExceptionAction::Keep {
         // Whatever else is open about the same money is decided with it.

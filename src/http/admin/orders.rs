@@ -40,12 +40,7 @@ pub(in crate::http) async fn list(
 ) -> Result<Json<Page<OrderView>>, Problem> {
     let page = PageParams { limit: params.limit, starting_after: params.starting_after };
     let limit = page.limit()?;
-    let after = match page.starting_after.as_deref() {
-        None => None,
-        Some(text) => Some(OrderKey::from_member(text).ok_or_else(|| {
-            Problem::invalid("starting_after", "expected merchant_id:order_no of the last entry before")
-        })?),
-    };
+    let after = page.after("merchant_id:order_no", OrderKey::from_member)?;
     let rows = i64::try_from(limit + 1).unwrap_or(i64::MAX);
     let merchant_id = params.merchant_id.as_ref();
     let mut keys = orders::list(&edge.app, merchant_id, params.status, after.as_ref(), rows).await?;

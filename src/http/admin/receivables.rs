@@ -43,15 +43,7 @@ pub(in crate::http) async fn list(
 ) -> Result<Json<Page<Receivable>>, Problem> {
     let page = PageParams { limit: params.limit, starting_after: params.starting_after };
     let limit = page.limit()?;
-    let after = match page.starting_after.as_deref() {
-        None => None,
-        Some(text) => Some(last_of(text).ok_or_else(|| {
-            Problem::invalid(
-                "starting_after",
-                "expected merchant_id:user_id:currency of the last entry before",
-            )
-        })?),
-    };
+    let after = page.after("merchant_id:user_id:currency", last_of)?;
     let rows = i64::try_from(limit + 1).unwrap_or(i64::MAX);
     let which = Which { merchant_id: params.merchant_id.as_ref(), after, limit: rows };
     let rows = receivables::list(&edge.app, &which).await?;

@@ -135,15 +135,7 @@ pub(in crate::http) async fn list_products(
 ) -> Result<Json<Page<PricedProduct>>, Problem> {
     let page = PageParams { limit: params.limit, starting_after: params.starting_after };
     let limit = page.limit()?;
-    let after = match page.starting_after.as_deref() {
-        None => None,
-        Some(text) => Some(last_of(text).ok_or_else(|| {
-            Problem::invalid(
-                "starting_after",
-                "expected product_code:currency:fx_version of the last entry before",
-            )
-        })?),
-    };
+    let after = page.after("product_code:currency:fx_version", last_of)?;
     let rows = usage::list_products(&edge.app, &params.merchant_id, after, limit + 1).await?;
     Ok(Json(Page::of(rows, limit, |row| row)))
 }
