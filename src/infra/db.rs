@@ -98,6 +98,13 @@ impl DbError {
         }
     }
 
+    /// Whether a row was not as it was read, and nothing of the statement was done.
+    #[must_use]
+    pub fn is_outdated(&self) -> bool {
+        let Self::Contended(sqlx::Error::Database(refusal)) = self else { return false };
+        refusal.code().as_deref() == Some("40001")
+    }
+
     /// Whether the same write may succeed later; any other failure is a refusal of what was written.
     #[must_use]
     pub const fn is_passing(&self) -> bool {
@@ -386,6 +393,11 @@ impl Drop for Conn {
 }
 
 impl Conn {
+    /// Rings [`Db::bell`], behind a statement that committed by itself.
+    pub(crate) fn ring(&self) {
+        self.bell.notify_one();
+    }
+
     /// Runs one exchange with the server. When it is dropped halfway, or misses the deadline, the connection
     /// stays marked and is closed instead of returned.
     async fn exchange<'c, T>(

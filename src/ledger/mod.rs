@@ -18,6 +18,7 @@ pub use books::{
     Booking, BookingEntry, TransactionId, TrialBalance, TrialRow, TrialTotal, find_booking, trial_balance,
 };
 pub use fold::fold;
+pub(crate) use model::Columns;
 pub use model::{Account, AccountKind, Posting, PostingKind, Wallet};
 pub(crate) use post::{
     are_charged_in_tx, lock_available_in_tx, lock_balances_in_tx, payment_accounts, post_in_tx, reverse_in_tx,

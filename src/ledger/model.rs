@@ -220,6 +220,41 @@ impl Posting {
     }
 }
 
+/// Bookings and their entries, column by column, as a set-based statement takes them.
+#[derive(Debug)]
+pub(crate) struct Columns<'a> {
+    pub(crate) ids: Vec<String>,
+    pub(crate) kinds: Vec<&'static str>,
+    pub(crate) merchant_ids: Vec<Option<&'a str>>,
+    pub(crate) order_nos: Vec<Option<&'a str>>,
+    /// Of each entry: its booking.
+    pub(crate) entry_of: Vec<String>,
+    pub(crate) accounts: Vec<&'a str>,
+    pub(crate) amounts: Vec<i64>,
+}
+
+impl<'a> Columns<'a> {
+    /// A posting of nothing is none.
+    pub(crate) fn of(postings: &'a [Posting]) -> Self {
+        let postings: Vec<&Posting> = postings.iter().filter(|posting| !posting.entries.is_empty()).collect();
+        let ids: Vec<String> = postings.iter().map(|posting| posting.transaction_id()).collect();
+        let entries = || {
+            ids.iter()
+                .zip(&postings)
+                .flat_map(|(id, posting)| posting.entries.iter().map(move |entry| (id, entry)))
+        };
+        Self {
+            kinds: postings.iter().map(|posting| posting.kind.as_str()).collect(),
+            merchant_ids: postings.iter().map(|posting| posting.merchant_id.as_deref()).collect(),
+            order_nos: postings.iter().map(|posting| posting.order_no.as_deref()).collect(),
+            entry_of: entries().map(|(id, _)| id.clone()).collect(),
+            accounts: entries().map(|(_, (account, _))| account.as_str()).collect(),
+            amounts: entries().map(|(_, (_, amount))| *amount).collect(),
+            ids,
+        }
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;

@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 
 use time::OffsetDateTime;
 
-use super::model::{Account, Posting, Wallet};
+use super::model::{Account, Columns, Posting, Wallet};
 use super::store;
 use crate::infra::db::{DbError, Tx};
 use crate::money::Currency;
@@ -20,8 +20,8 @@ pub(crate) async fn post_in_tx(
     postings: &[Posting],
     now: OffsetDateTime,
 ) -> Result<(), DbError> {
-    let postings: Vec<&Posting> = postings.iter().filter(|posting| !posting.entries.is_empty()).collect();
-    if postings.is_empty() { Ok(()) } else { store::insert(tx, &postings, now).await }
+    let new = Columns::of(postings);
+    if new.ids.is_empty() { Ok(()) } else { store::insert(tx, &new, now).await }
 }
 
 /// Takes transactions back, each once.

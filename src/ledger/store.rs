@@ -6,21 +6,15 @@ use time::OffsetDateTime;
 
 use super::balances::{Balance, EntryFilter, UserEntry};
 use super::books::{Booking, BookingEntry, TrialRow};
-use super::model::{Account, AccountKind, Posting, PostingKind, Wallet};
+use super::model::{Account, AccountKind, Columns, PostingKind, Wallet};
 use crate::ids::{MerchantId, UserId};
 use crate::infra::db::{Conn, DbError, Tx};
 use crate::infra::gather::{column, met};
 use crate::money::Currency;
 
 /// Books all of them in one statement. The trigger on `ledger_entries` checks the sums and moves the balances.
-pub(super) async fn insert(tx: &mut Tx, postings: &[&Posting], now: OffsetDateTime) -> Result<(), DbError> {
+pub(super) async fn insert(tx: &mut Tx, new: &Columns<'_>, now: OffsetDateTime) -> Result<(), DbError> {
     let conn: &mut Conn = tx;
-    let ids: Vec<_> = postings.iter().map(|posting| posting.transaction_id()).collect();
-    let kinds: Vec<_> = postings.iter().map(|posting| posting.kind.as_str()).collect();
-    let merchants: Vec<_> = postings.iter().map(|posting| posting.merchant_id.as_deref()).collect();
-    let orders: Vec<_> = postings.iter().map(|posting| posting.order_no.as_deref()).collect();
-    let entries =
-        || ids.iter().zip(postings).flat_map(|(id, posting)| posting.entries.iter().map(move |e| (id, e)));
     sqlx::query!(
         "WITH opened AS (
              INSERT INTO accounts (account_id, created_at, updated_at)
@@ -43,13 +37,13 @@ pub(super) async fn insert(tx: &mut Tx, postings: &[&Posting], now: OffsetDateTi
          FROM unnest($5::text[], $6::text[], $7::bigint[]) AS entry (transaction_id, account_id, amount),
               -- After the bookings: it is their key that says that a fact is booked already.
               (SELECT count(*) FROM booked) AS first",
-        &ids,
-        &kinds as &[&str],
-        &merchants as &[Option<&str>],
-        &orders as &[Option<&str>],
-        &entries().map(|(id, _)| id.as_str()).collect::<Vec<_>>() as &[&str],
-        &entries().map(|(_, (account, _))| account.as_str()).collect::<Vec<_>>() as &[&str],
-        &entries().map(|(_, (_, amount))| *amount).collect::<Vec<_>>(),
+        &new.ids,
+        &new.kinds as &[&str],
+        &new.merchant_ids as &[Option<&str>],
+        &new.order_nos as &[Option<&str>],
+        &new.entry_of,
+        &new.accounts as &[&str],
+        &new.amounts,
         now,
     )
     .execute(conn)

@@ -1,7 +1,8 @@
 //! `POST /usage/holds`: money for work that is about to begin.
 //!
-//! Round trips of a first call: 6 to PostgreSQL (BEGIN, facts, balances, holds, booking, COMMIT), 2 more where there is
-//! a quota, and 1 to Redis; commits: 1. All but Redis's are shared with whoever asks at the same time (see
+//! Round trips of a first call: 2 to PostgreSQL (what there is, and all that is written), and 1 to Redis; commits: 1.
+//! Where there is a quota, a cycle to pay for or too little money, 4 more to PostgreSQL (BEGIN, cycles, balances, COMMIT),
+//! and 1 each for cycles that changed, fees that are told, holds that were there and a last look before a refusal. All but Redis's are shared with whoever asks at the same time (see
 //! [`crate::infra::gather`]), also those of one user.
 
 use time::OffsetDateTime;

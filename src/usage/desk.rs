@@ -1,6 +1,6 @@
-//! The rules of billing: what becomes of holds that are locked, one step after the other. Pure.
+//! The rules of billing: what becomes of holds, one step after the other. Pure.
 //!
-//! A batch puts on the desk what it has locked (holds, what their users can spend, their cycles), takes its steps in
+//! A batch puts on the desk what it has read or locked (holds, what their users can spend, their cycles), takes its steps in
 //! their order, each seeing what the one before it left, and then writes down what the desk has noted.
 
 use std::collections::{BTreeMap, BTreeSet};
@@ -15,7 +15,7 @@ use crate::ids::{Cycle, HoldId, MerchantId, MessageId};
 use crate::ledger::{Account, Posting};
 use crate::outbox::Event;
 
-/// What a batch has locked, and what is to be written.
+/// What a batch has found, and what is to be written.
 #[derive(Debug)]
 pub(super) struct Desk {
     now: OffsetDateTime,
@@ -104,6 +104,7 @@ impl Wanted {
             expires_at: now + time::Duration::seconds(new.expires_in),
             created_at: now,
             version: 1,
+            written_by: 0,
         }
     }
 }

@@ -6,8 +6,9 @@
 //! expiry is charged late, never lost; what a user does not have becomes a receivable, never a negative balance.
 //! `model::HoldStatus::after` is the whole life, `desk` holds the rules.
 //!
-//! No lock is kept while the work runs. Holds and what is told of them come in batches, each a transaction that locks
-//! what it looks at (holds, cycles, balances, in this order), decides, and writes it all at once.
+//! No lock is kept while the work runs. Holds and what is told of them come in batches. Each decides on what it has read, and
+//! writes it all at once, unless it is not so any more; where that is not enough it is a transaction that locks what it looks
+//! at (holds, cycles, balances, in this order) before it decides.
 //!
 //! Pricing: `PER_UNIT` by the unit; `PER_CALL` once for each piece of work that used anything; `PER_CYCLE` once for each
 //! user and cycle, in advance, with the first hold of the cycle, and not given back when that work comes to nothing.

@@ -196,6 +196,9 @@ pub struct Hold {
     pub created_at: OffsetDateTime,
     /// Changes of state.
     pub version: i32,
+    /// The transaction that wrote its row (`xmin`), by which a write finds it as it was read, or not at all; 0 before there
+    /// is one.
+    pub(super) written_by: i64,
 }
 
 /// Which cycle of which user and product.

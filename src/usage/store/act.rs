@@ -77,46 +77,143 @@ impl Command for Act {
         patience: Patience,
         conn: &mut Conn,
     ) -> Result<Vec<Self::Outcome>, DbError> {
+        if let Some(outcomes) = act_as_read(conn, batch, patience).await? {
+            return Ok(outcomes);
+        }
         let mut tx = conn.begin_batch(patience).await?;
-        let outcomes = act_in_tx(&mut tx, batch).await;
+        let outcomes = act_in_tx(&mut tx, batch, patience).await;
         tx.finish_into(conn, outcomes).await
     }
 }
 
-/// Holds that are locked, as they were found and as they stand.
-type Locked = BTreeMap<String, (Hold, Hold)>;
+/// Holds of a batch, as they were found and as they stand.
+type Holds = BTreeMap<String, (Hold, Hold)>;
 
-fn by_id(holds: Vec<Hold>) -> Locked {
+fn by_id(holds: Vec<Hold>) -> Holds {
     holds.into_iter().map(|hold| (hold.hold_id.to_string(), (hold.clone(), hold))).collect()
 }
 
-async fn act_in_tx(tx: &mut Tx, batch: &[Act]) -> Result<Vec<Result<Done, Refusal>>, DbError> {
-    let Some(Act { now, ids, .. }) = batch.iter().max_by_key(|act| act.now) else { return Ok(Vec::new()) };
-    let named: BTreeSet<_> = batch.iter().map(|act| (&act.hold_id, &act.merchant_id)).collect();
-    let mut holds = by_id(find::lock_all(tx, &named).await?);
+fn moved(holds: &Holds) -> Vec<&Hold> {
+    holds.values().filter(|(found, hold)| found != hold).map(|(_, hold)| hold).collect()
+}
 
-    let mut desk = Desk::new(*now);
-    desk.heard = find_heard(tx, batch).await?;
-    let spending = wallets_of(&holds, batch);
-    desk.cycles = cycles::lock(tx, cycles_of(&holds, batch, !spending.is_empty())).await?;
-    desk.available = ledger::lock_available_in_tx(tx, &spending, *now).await?;
+fn named(batch: &[Act]) -> BTreeSet<(&HoldId, &MerchantId)> {
+    batch.iter().map(|act| (&act.hold_id, &act.merchant_id)).collect()
+}
 
-    let mut outcomes = Vec::with_capacity(batch.len());
-    for act in batch {
-        // Somebody else's may be here too, where its merchant speaks of it in the same batch.
-        let hold = holds.get_mut(act.hold_id.as_str()).map(|(_, hold)| hold).filter(|hold| act.names(hold));
-        outcomes.push(match hold {
-            None => Err(Refusal::NotFound),
-            Some(hold) => act.on(&mut desk, hold).map(|()| Done { hold: hold.clone(), is_new: false }),
-        });
+/// Decides on what was read, and locks nothing before it writes, which does nothing unless every hold is as it was read.
+/// `None`, with nothing written, where that is not enough: cycles and balances must be looked at under their locks, a hold
+/// that many speak of changes hands too often, and messages are read behind their holds, so that one may be known of which
+/// the hold, as it was read, is not.
+async fn act_as_read(
+    conn: &mut Conn,
+    batch: &[Act],
+    patience: Patience,
+) -> Result<Option<Vec<Result<Done, Refusal>>>, DbError> {
+    let named = named(batch);
+    if named.len() < batch.len() {
+        return Ok(None);
     }
-    let kept = batch
-        .iter()
-        .zip(&outcomes)
-        .filter_map(|(act, outcome)| Some(act.keep.as_ref()?.row(outcome.as_ref().ok()?.clone())));
-    let kept: Vec<_> = kept.collect();
-    write_moved(tx, &holds, &desk, &kept, ids, *now).await?;
+    let holds = by_id(find::find_named(conn, &named).await?);
+    if !wallets_of(&holds, batch).is_empty() || !cycles_of(&holds, batch, false).is_empty() {
+        return Ok(None);
+    }
+    let mut acting = Acting::of(batch, holds);
+    acting.desk.heard = find_heard(conn, batch).await?;
+    let outcomes = acting.act();
+    // What is said of a hold that it leaves as it is would be written whatever became of it meanwhile.
+    let guarded: BTreeSet<&HoldId> = moved(&acting.holds).into_iter().map(|hold| &hold.hold_id).collect();
+    let is_unguarded = acting.desk.notes.marks.iter().any(|mark| !guarded.contains(&mark.hold_id));
+    if is_unguarded || outcomes.iter().any(|outcome| matches!(outcome, Err(Refusal::MessageReused { .. }))) {
+        return Ok(None);
+    }
+    match acting.write(conn, &kept(batch, &outcomes), patience).await {
+        Ok(()) if !acting.desk.notes.events.is_empty() => conn.ring(),
+        Ok(()) => {}
+        // A message alone leaves its hold as it is.
+        Err(error) if error.is_outdated() || error.constraint() == Some("usage_messages_pkey") => {
+            return Ok(None);
+        }
+        Err(error) => return Err(error),
+    }
+    Ok(Some(outcomes))
+}
+
+/// Decides under the locks of the holds, and of the cycles and balances that it takes from.
+async fn act_in_tx(
+    tx: &mut Tx,
+    batch: &[Act],
+    patience: Patience,
+) -> Result<Vec<Result<Done, Refusal>>, DbError> {
+    let Some(Act { ids, .. }) = batch.first() else { return Ok(Vec::new()) };
+    let mut acting = Acting::of(batch, by_id(find::lock_all(tx, &named(batch)).await?));
+    acting.desk.heard = find_heard(tx, batch).await?;
+    let spending = wallets_of(&acting.holds, batch);
+    acting.desk.cycles = cycles::lock(tx, cycles_of(&acting.holds, batch, !spending.is_empty())).await?;
+    acting.desk.available = ledger::lock_available_in_tx(tx, &spending, acting.now).await?;
+
+    let outcomes = acting.act();
+    acting.write_in_tx(tx, ids, &kept(batch, &outcomes), patience).await?;
     Ok(outcomes)
+}
+
+fn kept(batch: &[Act], outcomes: &[Result<Done, Refusal>]) -> Vec<Kept> {
+    let rows = batch.iter().zip(outcomes);
+    rows.filter_map(|(act, outcome)| Some(act.keep.as_ref()?.row(outcome.as_ref().ok()?.clone()))).collect()
+}
+
+/// What becomes of some holds.
+struct Acting<'a> {
+    batch: &'a [Act],
+    now: OffsetDateTime,
+    holds: Holds,
+    desk: Desk,
+}
+
+impl<'a> Acting<'a> {
+    fn of(batch: &'a [Act], holds: Holds) -> Self {
+        let now = batch.iter().map(|act| act.now).max().unwrap_or(OffsetDateTime::UNIX_EPOCH);
+        Self { batch, now, holds, desk: Desk::new(now) }
+    }
+
+    /// Does all that is asked, in its order.
+    fn act(&mut self) -> Vec<Result<Done, Refusal>> {
+        let Self { batch, holds, desk, .. } = self;
+        let outcomes = batch.iter().map(|act| {
+            // Somebody else's may be here too, where its merchant speaks of it in the same batch.
+            let hold = holds.get_mut(act.hold_id.as_str()).map(|(_, hold)| hold);
+            let hold = hold.filter(|hold| act.names(hold)).ok_or(Refusal::NotFound)?;
+            act.on(desk, hold)?;
+            Ok(Done { hold: hold.clone(), is_new: false })
+        });
+        outcomes.collect()
+    }
+
+    async fn write(&self, conn: &mut Conn, kept: &[Kept], patience: Patience) -> Result<(), DbError> {
+        write::move_all(conn, &moved(&self.holds), &self.desk.notes, kept, patience, self.now).await
+    }
+
+    /// Writes also what must be locked for it.
+    async fn write_in_tx(
+        &self,
+        tx: &mut Tx,
+        ids: &Ids,
+        kept: &[Kept],
+        patience: Patience,
+    ) -> Result<(), DbError> {
+        write::write_cycles(tx, &self.desk).await?;
+        for hold in &self.desk.notes.shortfalls {
+            open_shortfall_in_tx(tx, ids, hold, self.now).await?;
+        }
+        if !self.desk.notes.events.is_empty() {
+            tx.ring_after_commit();
+        }
+        match self.write(tx, kept, patience).await {
+            // They are locked as they were read: to try again would come to the same.
+            Err(error) if error.is_outdated() => Err(DbError::UnexpectedRows(0)),
+            written => written,
+        }
+    }
 }
 
 impl Act {
@@ -136,7 +233,7 @@ impl Act {
 /// The balances that a batch may take from. Most of what is reported and charged is set aside already, and a balance
 /// that is not locked is in nobody's way. Where one is wanted all are locked: those that only the booking moves would
 /// otherwise be locked after it, and two batches could wait for each other.
-fn wallets_of(holds: &Locked, batch: &[Act]) -> Vec<Wallet> {
+fn wallets_of(holds: &Holds, batch: &[Act]) -> Vec<Wallet> {
     let open = || holds.values().map(|(hold, _)| hold).filter(|hold| is_open(hold, batch));
     if open().all(|hold| is_covered(hold, batch)) { Vec::new() } else { open().map(Hold::wallet).collect() }
 }
@@ -164,7 +261,7 @@ fn is_covered(hold: &Hold, batch: &[Act]) -> bool {
 /// The cycles that must be looked at: those of whose quota a batch may take more, or give something back. What is
 /// charged without a quota is added to its cycle when all is written, and nobody looks at it; where other cycles or
 /// balances are locked it is locked in its place among them, as by everybody.
-fn cycles_of(holds: &Locked, batch: &[Act], locks_balances: bool) -> BTreeSet<CycleKey> {
+fn cycles_of(holds: &Holds, batch: &[Act], locks_balances: bool) -> BTreeSet<CycleKey> {
     let open = holds.values().map(|(hold, _)| hold).filter(|hold| is_open(hold, batch));
     let (limited, free): (Vec<&Hold>, Vec<&Hold>) = open.partition(|hold| hold.cycle_quota.is_some());
     let takes_more = |hold: &Hold| hold.count(most_units(hold, batch)) > hold.counted_units;
@@ -178,22 +275,6 @@ fn cycles_of(holds: &Locked, batch: &[Act], locks_balances: bool) -> BTreeSet<Cy
 
 fn is_ended(hold: &Hold, batch: &[Act]) -> bool {
     batch.iter().any(|act| act.names(hold) && !matches!(act.deed, Deed::Report(_)))
-}
-
-async fn write_moved(
-    tx: &mut Tx,
-    holds: &Locked,
-    desk: &Desk,
-    kept: &[Kept],
-    ids: &Ids,
-    now: OffsetDateTime,
-) -> Result<(), DbError> {
-    let moved = holds.values().filter(|(found, hold)| found != hold).map(|(_, hold)| hold);
-    write::write_notes(tx, &moved.collect::<Vec<_>>(), desk, kept, now).await?;
-    for hold in &desk.notes.shortfalls {
-        open_shortfall_in_tx(tx, ids, hold, now).await?;
-    }
-    ledger::post_in_tx(tx, &desk.notes.postings, now).await
 }
 
 /// What the user owes is a person's to get.
@@ -222,7 +303,7 @@ async fn open_shortfall_in_tx(
     exceptions::open_in_tx(tx, ids, &exception, now).await
 }
 
-/// What those messages of a batch said that were heard before. Under the locks of their holds, so none comes between.
+/// What those messages of a batch said that were heard before. Under the locks of their holds none comes between.
 async fn find_heard(conn: &mut Conn, batch: &[Act]) -> Result<BTreeMap<(String, String), i64>, DbError> {
     let named = batch.iter().filter_map(|act| Some((act.hold_id.as_str(), act.deed.message_id()?.as_str())));
     let (hold_ids, message_ids): (Vec<&str>, Vec<&str>) = named.unzip();
@@ -249,13 +330,14 @@ pub(in crate::usage) async fn expire_in_tx(
     in_hand: find::InHand,
     now: OffsetDateTime,
 ) -> Result<BTreeSet<String>, DbError> {
-    let mut holds = by_id(find::lock_due(tx, hold_ids, in_hand, now).await?);
+    let holds = by_id(find::lock_due(tx, hold_ids, in_hand, now).await?);
     let mut desk = Desk::new(now);
     let counting = holds.values().map(|(hold, _)| hold).filter(|hold| hold.counted_units > 0);
     desk.cycles = cycles::lock(tx, counting.map(Hold::cycle_key).collect()).await?;
-    for (_, hold) in holds.values_mut() {
-        desk.expire(hold);
+    let mut expiring = Acting { batch: &[], now, holds, desk };
+    for (_, hold) in expiring.holds.values_mut() {
+        expiring.desk.expire(hold);
     }
-    write_moved(tx, &holds, &desk, &[], ids, now).await?;
-    Ok(holds.into_keys().collect())
+    expiring.write_in_tx(tx, ids, &[], Patience::IN_LANE).await?;
+    Ok(expiring.holds.into_keys().collect())
 }

@@ -22,7 +22,7 @@ macro_rules! holds {
                       pricing AS "pricing: Pricing", unit_price AS "unit_price: Price", cycle_quota, estimated_units,
                       units, counted_units, carries_fee, held, charged, shortfall, late,
                       status AS "status: HoldStatus", extensions, exhausted, recoveries, expires_at, created_at,
-                      version
+                      version, xmin::text::bigint AS "written_by!"
                "# + $tail,
             $($argument),+
         )
@@ -40,8 +40,25 @@ pub(super) async fn find_all(conn: &mut Conn, hold_ids: &[String]) -> Result<Vec
     Ok(holds!("FROM usage_holds WHERE hold_id = ANY($1)", hold_ids).fetch_all(conn).await?)
 }
 
-/// Those of these holds that are of the merchants who name them, locked in the order of their ids: who names somebody
-/// else's is in nobody's way.
+/// Those of these holds that are of the merchants who name them, as they stand at this moment.
+pub(super) async fn find_named(
+    conn: &mut Conn,
+    named: &BTreeSet<(&HoldId, &MerchantId)>,
+) -> Result<Vec<Hold>, DbError> {
+    let hold_ids: Vec<&str> = named.iter().map(|(hold_id, _)| hold_id.as_str()).collect();
+    let merchant_ids: Vec<&str> = named.iter().map(|(_, merchant_id)| merchant_id.as_str()).collect();
+    let found = holds!(
+        "FROM unnest($1::text[], $2::text[]) AS named (hold, merchant), usage_holds
+         WHERE hold_id = named.hold AND merchant_id = named.merchant
+           -- Said once more, so that they are looked up whatever the planner believes of the table.
+           AND hold_id = ANY($1)",
+        &hold_ids as &[&str],
+        &merchant_ids as &[&str],
+    );
+    Ok(found.fetch_all(conn).await?)
+}
+
+/// The same, locked in the order of their ids: who names somebody else's is in nobody's way.
 pub(super) async fn lock_all(
     conn: &mut Conn,
     named: &BTreeSet<(&HoldId, &MerchantId)>,
@@ -49,10 +66,10 @@ pub(super) async fn lock_all(
     let hold_ids: Vec<&str> = named.iter().map(|(hold_id, _)| hold_id.as_str()).collect();
     let merchant_ids: Vec<&str> = named.iter().map(|(_, merchant_id)| merchant_id.as_str()).collect();
     let locked = holds!(
-        "FROM unnest($1::text[], $2::text[]) AS named (hold, merchant)
-         JOIN usage_holds ON hold_id = named.hold AND merchant_id = named.merchant
-         -- Said once more, so that they are looked up whatever the planner believes of the table.
-         WHERE hold_id = ANY($1)
+        "FROM unnest($1::text[], $2::text[]) AS named (hold, merchant), usage_holds
+         WHERE hold_id = named.hold AND merchant_id = named.merchant
+           -- Said once more, so that they are looked up whatever the planner believes of the table.
+           AND hold_id = ANY($1)
          ORDER BY hold_id FOR UPDATE OF usage_holds",
         &hold_ids as &[&str],
         &merchant_ids as &[&str],

@@ -31,7 +31,7 @@ pub(in crate::usage) async fn list(conn: &mut Conn, which: &Which, limit: i64) -
                 "FROM (SELECT merchant_id AS shop FROM merchants) AS of_each
                  CROSS JOIN unnest($1::text[]) AS state
                  CROSS JOIN LATERAL (
-                     SELECT * FROM usage_holds
+                     SELECT *, xmin FROM usage_holds
                      WHERE merchant_id = shop AND status = state AND hold_id < $2 AND hold_id <> ''
                        AND merchant_id BETWEEN shop AND shop AND status BETWEEN state AND state
                      ORDER BY hold_id DESC LIMIT $3) AS hold
@@ -47,7 +47,7 @@ pub(in crate::usage) async fn list(conn: &mut Conn, which: &Which, limit: i64) -
             holds!(
                 "FROM unnest($1::text[]) AS state
                  CROSS JOIN LATERAL (
-                     SELECT * FROM usage_holds
+                     SELECT *, xmin FROM usage_holds
                      WHERE merchant_id = $4 AND status = state AND hold_id < $2 AND hold_id <> ''
                        AND merchant_id BETWEEN $4 AND $4 AND status BETWEEN state AND state
                      ORDER BY hold_id DESC LIMIT $3) AS hold
@@ -64,7 +64,7 @@ pub(in crate::usage) async fn list(conn: &mut Conn, which: &Which, limit: i64) -
             holds!(
                 "FROM unnest($1::text[]) AS state
                  CROSS JOIN LATERAL (
-                     SELECT * FROM usage_holds
+                     SELECT *, xmin FROM usage_holds
                      WHERE merchant_id = $4 AND user_id = $5 AND status = state AND hold_id < $2 AND hold_id <> ''
                        AND user_id BETWEEN $5 AND $5 AND status BETWEEN state AND state
                      ORDER BY hold_id DESC LIMIT $3) AS hold

@@ -1,6 +1,7 @@
 //! The rows of `products`, `product_prices`, `usage_holds`, `usage_cycles`, `usage_messages` and `usage_history`.
 //!
-//! Who writes locks in one order: holds by id, cycles by key, balances by name; nobody then waits in a circle.
+//! Who writes locks in one order: holds by id, cycles by key, what users can spend by name, keys of new holds, other balances
+//! by name; nobody then waits in a circle.
 
 mod act;
 mod cycles;

@@ -1,12 +1,14 @@
-//! Writing down what a batch came to.
+//! Writing down what a batch came to: each of these statements is all of it, and stands by itself where nothing has to be
+//! locked before it.
 
 use time::OffsetDateTime;
 
 use crate::idempotency::Kept;
 use crate::infra::db::{Conn, DbError, Tx};
-use crate::infra::gather::column;
+use crate::infra::gather::{Patience, column};
+use crate::ledger;
 use crate::usage::desk::{Desk, Notes};
-use crate::usage::model::{CycleKey, CycleUse, Hold};
+use crate::usage::model::Hold;
 use crate::usage::price::Price;
 
 /// A new hold, and what of it is a part of its key.
@@ -17,14 +19,27 @@ pub(super) struct NewRow<'a> {
     pub(super) key_fx_version: &'a str,
 }
 
-/// Writes new holds with their birth.
-pub(super) async fn insert_holds(tx: &mut Tx, rows: &[NewRow<'_>]) -> Result<(), DbError> {
-    if rows.is_empty() {
+/// Writes new holds with their birth and what they set aside, and keeps answers; what else stands in the notes is not of
+/// new holds.
+///
+/// # Errors
+/// A constraint: `usage_holds_key` when somebody was faster, [`ledger::USER_BALANCE_CONSTRAINT`] when a user does not have
+/// what they set aside.
+pub(super) async fn make(
+    conn: &mut Conn,
+    rows: &[NewRow<'_>],
+    notes: &Notes,
+    kept: &[Kept],
+    patience: Patience,
+    now: OffsetDateTime,
+) -> Result<(), DbError> {
+    if rows.is_empty() && kept.is_empty() {
         return Ok(());
     }
-    let conn: &mut Conn = tx;
+    let wallets: Vec<String> = rows.iter().map(|row| row.hold.wallet().available.to_string()).collect();
+    let booked = ledger::Columns::of(&notes.postings);
     sqlx::query_file!(
-        "src/usage/store/holds.sql",
+        "src/usage/store/make.sql",
         &column(rows, |row| row.hold.hold_id.as_str()) as &[&str],
         &column(rows, |row| row.hold.merchant_id.as_str()) as &[&str],
         &column(rows, |row| row.hold.request_id.as_str()) as &[&str],
@@ -46,44 +61,47 @@ pub(super) async fn insert_holds(tx: &mut Tx, rows: &[NewRow<'_>]) -> Result<(),
         &column(rows, |row| row.hold.charged),
         &column(rows, |row| row.hold.expires_at),
         &column(rows, |row| row.hold.created_at),
+        now,
+        patience.millis(),
+        &wallets,
+        &column(kept, |kept| kept.request.merchant_id.as_str()) as &[&str],
+        &column(kept, |kept| kept.request.key.as_str()) as &[&str],
+        &column(kept, |kept| kept.request.request_hash.as_slice()) as &[&[u8]],
+        &column(kept, Kept::status),
+        &column(kept, |kept| kept.answer.body.as_slice()) as &[&[u8]],
+        &booked.ids,
+        &booked.kinds as &[&str],
+        &booked.merchant_ids as &[Option<&str>],
+        &booked.order_nos as &[Option<&str>],
+        &booked.entry_of,
+        &booked.accounts as &[&str],
+        &booked.amounts,
     )
     .execute(conn)
     .await?;
     Ok(())
 }
 
-/// Writes holds that moved, what the desk noted beside them, and the answers that are to be kept; but for its postings,
-/// which come last.
-pub(super) async fn write_notes(
-    tx: &mut Tx,
-    moved: &[&Hold],
-    desk: &Desk,
-    kept: &[Kept],
-    now: OffsetDateTime,
-) -> Result<(), DbError> {
-    keep_answers(tx, kept, now).await?;
-    let notes = &desk.notes;
-    let cycles: Vec<_> = notes.cycles.iter().filter_map(|key| desk.cycles.get_key_value(key)).collect();
-    // What is added to a cycle is of a hold that moved.
-    let is_empty = moved.is_empty() && notes.marks.is_empty() && notes.events.is_empty() && cycles.is_empty();
-    if is_empty { Ok(()) } else { write(tx, moved, notes, &cycles, now).await }
-}
-
-async fn write(
-    tx: &mut Tx,
+/// Writes holds that moved with what a desk noted beside them, and keeps answers; but for the cycles that are locked.
+///
+/// # Errors
+/// [`DbError::is_outdated`] when a hold is not as it was read.
+pub(super) async fn move_all(
+    conn: &mut Conn,
     moved: &[&Hold],
     notes: &Notes,
-    cycles: &[(&CycleKey, &CycleUse)],
+    kept: &[Kept],
+    patience: Patience,
     now: OffsetDateTime,
 ) -> Result<(), DbError> {
-    let Notes { changes, marks, events, added, .. } = notes;
-    let added: Vec<_> = added.iter().collect();
-    if !events.is_empty() {
-        tx.ring_after_commit();
+    let Notes { changes, marks, events, .. } = notes;
+    if moved.is_empty() && marks.is_empty() && kept.is_empty() {
+        return Ok(());
     }
-    let conn: &mut Conn = tx;
-    let met = sqlx::query_file_scalar!(
-        "src/usage/store/notes.sql",
+    let added: Vec<_> = notes.added.iter().collect();
+    let booked = ledger::Columns::of(&notes.postings);
+    sqlx::query_file_scalar!(
+        "src/usage/store/move.sql",
         &column(moved, |hold| hold.hold_id.as_str()) as &[&str],
         &column(moved, |hold| hold.status.as_str()) as &[&str],
         &column(moved, |hold| hold.units) as &[Option<i64>],
@@ -93,7 +111,11 @@ async fn write(
         &column(moved, |hold| hold.shortfall),
         &column(moved, |hold| hold.late),
         &column(moved, |hold| hold.extensions),
+        &column(moved, |hold| hold.exhausted),
+        &column(moved, |hold| hold.recoveries),
         &column(moved, |hold| hold.version),
+        now,
+        &column(moved, |hold| hold.written_by),
         &column(changes, |change| change.hold_id.as_str()) as &[&str],
         &column(changes, |change| change.seq),
         &column(changes, |change| change.from.as_str()) as &[&str],
@@ -102,44 +124,75 @@ async fn write(
         &column(marks, |mark| mark.hold_id.as_str()) as &[&str],
         &column(marks, |mark| mark.message_id.as_str()) as &[&str],
         &column(marks, |mark| mark.units),
-        &column(cycles, |(key, _)| key.merchant_id.as_str()) as &[&str],
-        &column(cycles, |(key, _)| key.user_id.as_str()) as &[&str],
-        &column(cycles, |(key, _)| key.product_code.as_str()) as &[&str],
-        &column(cycles, |(key, _)| key.cycle.as_str()) as &[&str],
-        &column(cycles, |(_, taken)| taken.used_units),
-        &column(cycles, |(_, taken)| taken.fee_hold_id.as_deref()) as &[Option<&str>],
-        &column(events, |(merchant_id, _)| merchant_id.as_str()) as &[&str],
-        &column(events, |(_, event)| event.name()) as &[&str],
-        &column(events, |(_, event)| event.version()),
-        &column(events, |(_, event)| event.payload()),
-        now,
         &column(&added, |(key, _)| key.merchant_id.as_str()) as &[&str],
         &column(&added, |(key, _)| key.user_id.as_str()) as &[&str],
         &column(&added, |(key, _)| key.product_code.as_str()) as &[&str],
         &column(&added, |(key, _)| key.cycle.as_str()) as &[&str],
         &column(&added, |(_, units)| **units),
-        &column(moved, |hold| hold.exhausted),
-        &column(moved, |hold| hold.recoveries),
-    )
-    .fetch_one(conn)
-    .await?;
-    let is_whole = usize::try_from(met).is_ok_and(|met| met == moved.len());
-    if is_whole { Ok(()) } else { Err(DbError::UnexpectedRows(met.unsigned_abs())) }
-}
-
-/// Keeps answers, in the transaction of their effects.
-async fn keep_answers(conn: &mut Conn, kept: &[Kept], now: OffsetDateTime) -> Result<(), DbError> {
-    if kept.is_empty() {
-        return Ok(());
-    }
-    sqlx::query!(
-        "INSERT INTO idempotency_keys (merchant_id, key, request_hash, status, body, created_at)
-         SELECT *, $6::timestamptz FROM unnest($1::text[], $2::text[], $3::bytea[], $4::smallint[], $5::bytea[])",
+        &column(events, |(merchant_id, _)| merchant_id.as_str()) as &[&str],
+        &column(events, |(_, event)| event.name()) as &[&str],
+        &column(events, |(_, event)| event.version()),
+        &column(events, |(_, event)| event.payload()),
         &column(kept, |kept| kept.request.merchant_id.as_str()) as &[&str],
         &column(kept, |kept| kept.request.key.as_str()) as &[&str],
         &column(kept, |kept| kept.request.request_hash.as_slice()) as &[&[u8]],
         &column(kept, Kept::status),
         &column(kept, |kept| kept.answer.body.as_slice()) as &[&[u8]],
+        &booked.ids,
+        &booked.kinds as &[&str],
+        &booked.merchant_ids as &[Option<&str>],
+        &booked.order_nos as &[Option<&str>],
+        &booked.entry_of,
+        &booked.accounts as &[&str],
+        &booked.amounts,
+        patience.millis(),
+    )
+    .fetch_one(conn)
+    .await?;
+    Ok(())
+}
+
+/// Writes what was taken of cycles that are locked.
+pub(super) async fn write_cycles(conn: &mut Conn, desk: &Desk) -> Result<(), DbError> {
+    let cycles: Vec<_> = desk.notes.cycles.iter().filter_map(|key| desk.cycles.get_key_value(key)).collect();
+    if cycles.is_empty() {
+        return Ok(());
+    }
+    let written = sqlx::query!(
+        "UPDATE usage_cycles AS taken
+         SET used_units = new.used_units, fee_hold_id = new.fee_hold_id
+         FROM unnest($1::text[], $2::text[], $3::text[], $4::text[], $5::bigint[], $6::text[])
+              AS new (merchant_id, user_id, product_code, cycle, used_units, fee_hold_id)
+         WHERE taken.merchant_id = new.merchant_id AND taken.user_id = new.user_id
+           AND taken.product_code = new.product_code AND taken.cycle = new.cycle",
+        &column(&cycles, |(key, _)| key.merchant_id.as_str()) as &[&str],
+        &column(&cycles, |(key, _)| key.user_id.as_str()) as &[&str],
+        &column(&cycles, |(key, _)| key.product_code.as_str()) as &[&str],
+        &column(&cycles, |(key, _)| key.cycle.as_str()) as &[&str],
+        &column(&cycles, |(_, taken)| taken.used_units),
+        &column(&cycles, |(_, taken)| taken.fee_hold_id.as_deref()) as &[Option<&str>],
+    )
+    .execute(conn)
+    .await?;
+    let is_whole = written.rows_affected() == cycles.len() as u64;
+    if is_whole { Ok(()) } else { Err(DbError::UnexpectedRows(written.rows_affected())) }
+}
+
+/// Appends what is told of cycles that were paid for.
+pub(super) async fn announce(tx: &mut Tx, notes: &Notes, now: OffsetDateTime) -> Result<(), DbError> {
+    let events = &notes.events;
+    if events.is_empty() {
+        return Ok(());
+    }
+    tx.ring_after_commit();
+    let conn: &mut Conn = tx;
+    sqlx::query!(
+        "INSERT INTO outbox (merchant_id, event, event_version, payload, created_at)
+         SELECT *, $5::timestamptz FROM unnest($1::text[], $2::text[], $3::smallint[], $4::jsonb[])",
+        &column(events, |(merchant_id, _)| merchant_id.as_str()) as &[&str],
+        &column(events, |(_, event)| event.name()) as &[&str],
+        &column(events, |(_, event)| event.version()),
+        &column(events, |(_, event)| event.payload()),
         now,
     )
     .execute(conn)

@@ -8,7 +8,7 @@ use payonce::usage;
 use serde_json::json;
 use sqlx::{AssertSqlSafe, Executor, raw_sql};
 
-use super::{beside, leave, start};
+use super::{beside, leave, start, until_at_the_gate};
 use crate::support::metering::hold_with;
 use crate::support::{Chance, TestApp, seconds, until_waiting};
 
@@ -58,17 +58,6 @@ async fn build_gate(app: &TestApp) {
              EXECUTE FUNCTION gate()",
     )
     .await;
-}
-
-/// Returns when somebody stands at the gate, with the hold in hand.
-async fn until_at_the_gate(app: &TestApp) {
-    let mut watcher = app.direct_connection().await;
-    let at_it = "SELECT count(*) FROM pg_stat_activity
-                 WHERE datname = current_database() AND wait_event = 'PgSleep'";
-    let since = Instant::now();
-    while sqlx::query_scalar::<_, i64>(at_it).fetch_one(&mut watcher).await.expect("a count") == 0 {
-        assert!(since.elapsed() < seconds(10), "nobody comes to the gate");
-    }
 }
 
 /// A hold whose time is over and that nobody ended yet.
