@@ -49,7 +49,7 @@ pub trait Command: Sized + Send + Sync + 'static {
 
 /// How long a statement may wait for a row that somebody else holds: in a lane not as long as alone, because there it
 /// makes others wait.
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Patience(&'static str);
 
 impl Patience {
@@ -57,6 +57,12 @@ impl Patience {
     pub const IN_LANE: Self = Self("50");
     /// Of what makes nobody wait but itself.
     pub const ALONE: Self = Self("2000");
+
+    /// Whether others wait meanwhile.
+    #[must_use]
+    pub fn is_in_lane(self) -> bool {
+        self == Self::IN_LANE
+    }
 
     /// Milliseconds, for `set_config('lock_timeout', …, true)`.
     #[must_use]

@@ -3,8 +3,8 @@
 //! Round trips to PostgreSQL: 2 (the holds, and all that is written), 1 more for messages with names; commits: 1. Where
 //! more of a quota or more than what is set aside is looked at, where many speak of one hold, and where a hold was not as
 //! it was read, 3 more (BEGIN, the holds under their locks, COMMIT) and 1 each for messages, cycles, balances and cycles that
-//! changed. All are shared with whoever tells something at the same time, also of the same hold: a thousand reports of one
-//! hold are one write.
+//! changed; what was tried in vain is done again. All are shared with whoever tells something at the same time, also of the
+//! same hold: a thousand reports of one hold are one write.
 
 use super::Done;
 use super::error::UsageError;

@@ -1,8 +1,9 @@
 //! `POST /usage/holds`: money for work that is about to begin.
 //!
 //! Round trips of a first call: 2 to PostgreSQL (what there is, and all that is written), and 1 to Redis; commits: 1.
-//! Where there is a quota, a cycle to pay for or too little money, 4 more to PostgreSQL (BEGIN, cycles, balances, COMMIT),
-//! and 1 each for cycles that changed, fees that are told, holds that were there and a last look before a refusal. All but Redis's are shared with whoever asks at the same time (see
+//! Where there is a quota, a cycle to pay for or too little money, up to 4 more to PostgreSQL (BEGIN, cycles, balances,
+//! COMMIT), and 1 each for cycles that changed, fees that are told, holds that were there and a last look before a refusal;
+//! what was tried in vain is done again. All but Redis's are shared with whoever asks at the same time (see
 //! [`crate::infra::gather`]), also those of one user.
 
 use time::OffsetDateTime;

@@ -77,7 +77,10 @@ impl Command for Act {
         patience: Patience,
         conn: &mut Conn,
     ) -> Result<Vec<Self::Outcome>, DbError> {
-        if let Some(outcomes) = act_as_read(conn, batch, patience).await? {
+        // Who waits alone wants a row that somebody has in hand: it would not be as it was read.
+        if patience.is_in_lane()
+            && let Some(outcomes) = act_as_read(conn, batch, patience).await?
+        {
             return Ok(outcomes);
         }
         let mut tx = conn.begin_batch(patience).await?;

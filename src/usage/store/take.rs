@@ -56,7 +56,10 @@ impl Command for Take {
         conn: &mut Conn,
     ) -> Result<Vec<Self::Outcome>, DbError> {
         let facts = find_facts(conn, batch).await?;
-        if let Some(outcomes) = take_as_read(conn, batch, &facts, patience).await? {
+        // Who waits alone wants a balance that somebody has in hand: it would not be as it was read.
+        if patience.is_in_lane()
+            && let Some(outcomes) = take_as_read(conn, batch, &facts, patience).await?
+        {
             return Ok(outcomes);
         }
         let mut tx = conn.begin_batch(patience).await?;

@@ -1,5 +1,5 @@
-//! Writing down what a batch came to: each of these statements is all of it, and stands by itself where nothing has to be
-//! locked before it.
+//! Writing down what a batch came to: [`make`] and [`move_all`] are all of it, each in one statement that stands by itself
+//! where nothing has to be locked before it.
 
 use time::OffsetDateTime;
 
@@ -19,8 +19,8 @@ pub(super) struct NewRow<'a> {
     pub(super) key_fx_version: &'a str,
 }
 
-/// Writes new holds with their birth and what they set aside, and keeps answers; what else stands in the notes is not of
-/// new holds.
+/// Writes new holds with their birth and what they set aside, and keeps answers; cycles that they pay for are written and
+/// told before, by [`write_cycles`] and [`announce`].
 ///
 /// # Errors
 /// A constraint: `usage_holds_key` when somebody was faster, [`ledger::USER_BALANCE_CONSTRAINT`] when a user does not have

@@ -36,7 +36,7 @@ async fn a_hold_that_changes_while_it_is_written_is_decided_anew() {
     assert_eq!(app.standing(&id).await, ("HELD".into(), 500, 0, Some(400)));
     assert_eq!((app.cny_of("u1").await, app.told("usage.charged").await), ((500, 500), 0));
 
-    // What was only locked in between is as it was.
+    // What was only locked in between keeps nobody from its end.
     let mut other =
         begin(&app, &format!("SELECT 1 FROM usage_holds WHERE hold_id = '{id}' FOR UPDATE")).await;
     let leaving = async {
@@ -89,7 +89,7 @@ async fn a_balance_that_changes_while_a_hold_is_made_is_looked_at_anew() {
     assert_eq!(refused.problem(422), "INSUFFICIENT_BALANCE");
     assert_eq!((app.cny_of("u1").await.0, app.count("usage_holds").await), (300, 1));
 
-    // Nobody is refused what comes back in this moment.
+    // Nobody is refused what comes back in this moment: too little, as it is read, is looked at under its lock.
     gate.execute(shut).await.expect("shut");
     let path = format!("/usage/holds/{first}/release");
     let opening = async {
