@@ -7,6 +7,7 @@ use time::OffsetDateTime;
 use tokio::sync::Notify;
 
 use crate::channels::Channels;
+use crate::compensation::Handover;
 use crate::config::{Config, DelayQueue};
 use crate::ids::Ids;
 use crate::infra::amqp::{Amqp, Delays, Events, Mailbox};
@@ -82,6 +83,8 @@ pub struct Inside {
     pub reconciliation_act_wake: Arc<Notify>,
     /// Wakes the duty that runs compensation tasks, after a commit that made one due.
     pub compensation_wake: Arc<Notify>,
+    /// Where its workers get what is in their hands from its first row on.
+    pub handover: Handover,
     /// The same for those of the lane of the sweep.
     pub sweep_wake: Arc<Notify>,
     /// When the first compensation task that waits is due.
@@ -165,6 +168,7 @@ impl App {
             reconciliation_wake: Arc::default(),
             reconciliation_act_wake: Arc::default(),
             compensation_wake: Arc::default(),
+            handover: Handover::default(),
             sweep_wake: Arc::default(),
             compensation_low: LowWater::default(),
             sweep_low: LowWater::default(),

@@ -224,6 +224,9 @@ fn channels(
 impl Instance {
     /// Begins the duties of these roles.
     pub fn begin_duties(&self, roles: Roles) {
+        if roles.workers {
+            self.app.handover.open();
+        }
         for duty in duties_of(roles, &self.app, self.gateway.as_ref()) {
             self.duties.spawn(duty.run_until(self.stopping.clone()));
         }
@@ -232,6 +235,8 @@ impl Instance {
     /// Stops: readiness fails first, then no more connections, then what runs is let end, ten seconds at most.
     pub async fn stop(self) {
         self.readiness.turn_off();
+        // Their worker still has the notice's time for what is in hand already.
+        self.app.handover.close();
         tokio::time::sleep(NOTICE).await;
         self.stopping.cancel();
         self.app.changes.end();

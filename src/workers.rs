@@ -5,7 +5,7 @@ use std::time::Duration;
 use crate::app::App;
 use crate::audit;
 use crate::channels::sandbox::Gateway;
-use crate::compensation::{self, Lane};
+use crate::compensation::{self, Handover, Lane};
 use crate::drive;
 use crate::idempotency;
 use crate::infra::duty::{Batch, Duty, DutyError};
@@ -43,7 +43,8 @@ pub fn duties(app: &App) -> Vec<Duty> {
         duty(app, "orders.sweep", at_times, |app| async move { orders::sweep_due(&app).await }),
         duty(app, "pay.sweep", at_times, |app| async move { pay::sweep_dead_links(&app).await }),
         duty(app, "compensation.run", SOON, |app| async move { drive::run_due(&app, Lane::Realtime).await })
-            .woken_by(app.compensation_wake.clone()),
+            .woken_by(app.compensation_wake.clone())
+            .woken_after(Handover::PAUSE, app.handover.bell()),
         duty(app, "compensation.sweep", SOON, |app| async move { drive::run_due(&app, Lane::Sweep).await })
             .woken_by(app.sweep_wake.clone()),
         duty(app, "compensation.drain", EVERY_SECOND, |app| async move { drive::drain_spilled(&app).await }),

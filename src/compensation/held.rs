@@ -19,9 +19,13 @@ impl Held {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Holds what was just claimed.
+    /// Holds what was just claimed, or handed over; not where a later claim of it is in the air.
     pub(super) fn hold(&self, hold: Hold) {
-        self.by_id().insert(hold.id, hold);
+        let mut by_id = self.by_id();
+        let latest = by_id.entry(hold.id).or_insert(hold);
+        if latest.claim < hold.claim {
+            *latest = hold;
+        }
     }
 
     /// Lets go of that claim; a later one may be in the air by now.
@@ -62,6 +66,7 @@ mod tests {
         held.let_go(first);
         held.hold(second);
         asked.into_iter().for_each(|lost| held.let_go(lost));
+        held.hold(first);
         assert_eq!(held.all(), [second]);
         held.let_go(second);
         assert_eq!(held.all(), []);

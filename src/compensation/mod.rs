@@ -12,6 +12,7 @@
 
 mod forget;
 mod given_up;
+mod handover;
 mod held;
 mod lanes;
 mod model;
@@ -22,6 +23,7 @@ mod store;
 
 pub use forget::forget_old;
 pub(crate) use given_up::settle_given_up_in_tx;
+pub use handover::Handover;
 pub(crate) use held::may_call;
 pub use lanes::LaneStand;
 pub use model::{Action, Drive, Hold, Lane, NewTask, Task, TaskFilter, TaskKind, TaskStatus, TaskView};

@@ -142,6 +142,8 @@ pub struct Task {
     pub created_at: OffsetDateTime,
     /// What an update is to write: JSON, if all is well.
     pub payload: Option<String>,
+    /// Whether it was taken as it was written: nobody has had it before.
+    pub is_fresh: bool,
 }
 
 /// A task as operators see it.

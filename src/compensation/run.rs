@@ -1,4 +1,4 @@
-//! The worker of a lane: claims what is due, has it driven, and writes down what came of it.
+//! The worker of a lane: claims what is due, takes what is handed over, has it driven, and writes down what came of it.
 //!
 //! Claims, renewals and ends are one statement each for as many tasks as there are. Tasks fly side by side and land by
 //! themselves: a silent channel holds up the tasks that speak to it, and no others. A worker that lives keeps the
@@ -9,6 +9,7 @@
 //! What finds no room is put back, and others are claimed past it, so many in each look. A backlog that waits for a
 //! channel is so passed at a bounded pace, and what can be tried is claimed as fast as it is.
 
+use std::collections::VecDeque;
 use std::panic::AssertUnwindSafe;
 use std::time::Duration;
 
@@ -19,6 +20,7 @@ use tokio::sync::Notify;
 use tokio::task::JoinSet;
 use tokio::time::{Instant, MissedTickBehavior, interval_at};
 
+use super::handover::{Handed, Handover};
 use super::held::Held;
 use super::model::{Action, Drive, Hold, Lane, Task};
 use super::schedule::{lane_after, retry_after, retry_unknown_after};
@@ -63,6 +65,8 @@ pub struct Crew<'a> {
     pub look_ahead: usize,
     /// Rings when something became due.
     pub wake: &'a Notify,
+    /// Whence those come that are in hand from their first row on.
+    pub handover: Option<&'a Handover>,
     /// When the first one that waits is due.
     pub low: &'a LowWater<OffsetDateTime>,
     /// Whether the thing of a task has come to its end; an end that looks for what was given up waits for the transaction.
@@ -94,7 +98,8 @@ where
 {
     let (crew, held) = (session.crew, session.held);
     // Each by itself: one that has a connection in its hand goes on while the session waits for another.
-    let mut flying = JoinSet::new();
+    let mut flying = Flying::new();
+    session.board(&mut flying, crew.handover.map(Handover::take_all).unwrap_or_default(), drive);
     let mut look = interval_at(Instant::now() + LOOK_EVERY, LOOK_EVERY);
     look.set_missed_tick_behavior(MissedTickBehavior::Delay);
     loop {
@@ -119,7 +124,16 @@ where
             }
             _ = look.tick() => session.try_again(),
             () = crew.wake.notified() => session.look_again(),
+            handed = next(crew.handover) => session.board(&mut flying, handed, drive),
         }
+    }
+}
+
+/// What is handed over next, in a lane that gets anything so.
+async fn next(handover: Option<&Handover>) -> VecDeque<Handed> {
+    match handover {
+        Some(handover) => handover.next().await,
+        None => std::future::pending().await,
     }
 }
 
@@ -140,6 +154,9 @@ async fn renew(crew: &Crew<'_>, held: &Held) {
         Err(error) => tracing::debug!(%error, "leases could not be renewed"),
     }
 }
+
+/// Tries under way.
+type Flying = JoinSet<(Hold, Landed)>;
 
 /// A try that has come to its end.
 struct Landed {
@@ -235,11 +252,34 @@ impl<'a> Session<'a> {
         self.is_idle = rows.len() < limit;
         self.claimed += rows.len();
         self.ahead = self.ahead.saturating_sub(rows.len());
-        for row in &rows {
-            let late = (now - row.was_due_at).as_seconds_f64().max(0.0);
-            metrics::histogram!("payonce_task_lateness_seconds", "lane" => crew.lane.as_str()).record(late);
-        }
+        rows.iter().for_each(|row| self.note_lateness(row, now));
         rows
+    }
+
+    /// Has tasks tried that were taken as they were written.
+    fn board<F>(&self, flying: &mut Flying, handed: VecDeque<Handed>, drive: &impl Fn(Task) -> F)
+    where
+        F: Future<Output = Result<Drive, String>> + Send + 'static,
+    {
+        let now = self.crew.clock.now();
+        for Handed { task, slot } in handed {
+            let (row, outcome) = (Claimed::from(&task), Some(drive(task)));
+            let hold = row.hold();
+            self.note_lateness(&row, now);
+            self.held.hold(hold);
+            flying.spawn(async move {
+                let landed = fly(row, outcome).await;
+                if !matches!(landed.outcome, Ok(Drive::Done)) {
+                    slot.rest();
+                }
+                (hold, landed)
+            });
+        }
+    }
+
+    fn note_lateness(&self, row: &Claimed, now: OffsetDateTime) {
+        let late = (now - row.was_due_at).as_seconds_f64().max(0.0);
+        metrics::histogram!("payonce_task_lateness_seconds", "lane" => self.crew.lane.as_str()).record(late);
     }
 
     async fn land(&mut self, landed: Vec<(Hold, Landed)>) {

@@ -84,9 +84,9 @@ impl Floor {
 /// When the database cannot be reached.
 pub async fn run_due(app: &App, lane: Lane) -> Result<Batch, DutyError> {
     let is_stopping = || app.changes.is_over();
-    let (wake, low) = match lane {
-        Lane::Realtime => (&app.compensation_wake, &app.compensation_low),
-        Lane::Sweep => (&app.sweep_wake, &app.sweep_low),
+    let (wake, handover, low) = match lane {
+        Lane::Realtime => (&app.compensation_wake, Some(&app.handover), &app.compensation_low),
+        Lane::Sweep => (&app.sweep_wake, None, &app.sweep_low),
     };
     let crew = Crew {
         db: &app.db,
@@ -97,6 +97,7 @@ pub async fn run_due(app: &App, lane: Lane) -> Result<Batch, DutyError> {
         in_flight: in_flight(lane),
         look_ahead: look_ahead(lane),
         wake,
+        handover,
         low,
         has_ended_in_tx,
         is_stopping: &is_stopping,

@@ -64,7 +64,8 @@ impl NewRefundBody {
     params(IdempotencyKey), security(("secret_key" = [])),
     responses(
         (status = 201, body = RefundView,
-         description = "Written down: `PENDING`, or `AWAITING_APPROVAL` above your limit"),
+         description = "Written down: `PENDING`, `PROCESSING` where its channel is asked at once, or `AWAITING_APPROVAL`
+         above your limit"),
         (status = 200, body = RefundView, description = "It was there already, and is the same"),
         (status = 404, body = Problem, description = "`ORDER_NOT_FOUND`"),
         (status = 409, body = Problem, description = "`ORDER_NOT_PAID`, `TOP_UP_CHARGED`: nothing moved"),
@@ -84,7 +85,7 @@ pub(super) async fn create(
     .await
 }
 
-fn created(Created { refund, is_new }: Created) -> Answer {
+fn created(Created { refund, is_new, .. }: Created) -> Answer {
     let status = if is_new { StatusCode::CREATED } else { StatusCode::OK };
     answer(status, &RefundView::from(refund))
 }

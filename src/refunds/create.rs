@@ -11,6 +11,7 @@ use super::error::RefundError;
 use super::model::{NewRefund, Refund};
 use crate::admin_log::Entry;
 use crate::app::App;
+use crate::compensation::Task;
 use crate::idempotency::Keep;
 use crate::ids::MerchantId;
 use crate::infra::crash::effect;
@@ -24,6 +25,8 @@ pub struct Created {
     pub refund: Refund,
     /// `false` when it was there already.
     pub is_new: bool,
+    /// The task that makes it, where this call has it in hand.
+    pub(super) task: Option<Task>,
 }
 
 /// Who asks for a refund.
@@ -50,15 +53,20 @@ pub async fn create(
     new: NewRefund,
     asked_by: AskedBy,
 ) -> Result<Created, RefundError> {
-    // The id is allotted once: a second run after a lost answer must meet the refund of the first.
+    // The id is allotted once: a second run after a lost answer must meet the refund of the first. Of that nothing is in hand:
+    // its task waits for the end of its lease.
     let refund_id = app.ids.refund();
-    let ask = Ask { refund_id, merchant_id: merchant_id.clone(), new, asked_by, now: app.now() };
+    let (slot, now) = (app.handover.slot(), app.now());
+    let leased_until = slot.as_ref().map(|_| now + app.config.task_lease);
+    let ask = Ask { refund_id, merchant_id: merchant_id.clone(), new, asked_by, leased_until, now };
     // Kept for the request only, and hardly waited for: without it, or with somebody else's, the database decides alone,
     // and whoever goes on shares its work.
     let _lock = app.locks.acquire(Scene::Refund, &ask.order_key().lock_key()).await;
     let created = app.db.retrying(|| ask_once(app, &ask)).await?;
-    if created.is_new {
-        app.compensation_wake.notify_one();
+    match (slot, &created.task) {
+        (Some(slot), Some(task)) => app.handover.give(slot, task.clone()),
+        _ if created.is_new => app.compensation_wake.notify_one(),
+        _ => {}
     }
     Ok(created)
 }

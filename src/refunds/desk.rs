@@ -25,6 +25,8 @@ pub(super) struct Ask {
     pub(super) merchant_id: MerchantId,
     pub(super) new: NewRefund,
     pub(super) asked_by: AskedBy,
+    /// Until when its task is in hand, where the caller has a slot for it.
+    pub(super) leased_until: Option<OffsetDateTime>,
     pub(super) now: OffsetDateTime,
 }
 
@@ -47,6 +49,8 @@ pub(super) struct Terms {
     pub(super) is_charged: bool,
     /// Above so many minor units an operator must let a refund go.
     pub(super) approval_above: Option<i64>,
+    /// Whether tasks may be taken: their lane does not rest.
+    pub(super) may_begin: bool,
 }
 
 /// What a batch has locked, and what is to be written.
@@ -77,11 +81,17 @@ impl Ask {
         if !differing.is_empty() {
             return Err(RefundError::ParamsMismatch(differing));
         }
-        Ok(Created { refund: found.clone(), is_new: found.refund_id == self.refund_id.as_str() })
+        let is_new = found.refund_id == self.refund_id.as_str();
+        Ok(Created { refund: found.clone(), is_new, task: None })
     }
 
     fn refund(&self, terms: &Terms, pay_order_id: String, amount: i64) -> Refund {
-        let waits = terms.approval_above.is_some_and(|limit| amount > limit);
+        let status = match terms.approval_above {
+            Some(limit) if amount > limit => RefundStatus::AwaitingApproval,
+            // Its channel is asked as soon as it is written.
+            _ if self.leased_until.is_some() && terms.may_begin => RefundStatus::Processing,
+            _ => RefundStatus::Pending,
+        };
         Refund {
             refund_id: self.refund_id.to_string(),
             refund_no: self.new.refund_no.to_string(),
@@ -91,7 +101,7 @@ impl Ask {
             stray_id: None,
             amount,
             currency: terms.currency,
-            status: if waits { RefundStatus::AwaitingApproval } else { RefundStatus::Pending },
+            status,
             reason: self.new.reason.clone(),
             failure: None,
             channel_refund_id: None,
@@ -145,7 +155,7 @@ impl Desk {
 
         self.known.insert(ask.number(), refund.clone());
         self.made.push(refund.clone());
-        Ok(Created { refund, is_new: true })
+        Ok(Created { refund, is_new: true, task: None })
     }
 }
 
@@ -167,6 +177,7 @@ mod tests {
             made_after_all: 0,
             is_charged: false,
             approval_above,
+            may_begin: true,
         };
         let key = OrderKey { merchant_id: "m".parse().unwrap(), order_no: "A".parse().unwrap() };
         let wallet = terms.wallet(&key.merchant_id);
@@ -190,6 +201,7 @@ mod tests {
                 return_stock: false,
             },
             asked_by: AskedBy::Merchant(None),
+            leased_until: None,
             now: clock.now(),
         }
     }
@@ -240,6 +252,21 @@ mod tests {
             matches!(&other, Err(RefundError::ParamsMismatch(fields)) if *fields == ["order_no", "amount"])
         );
         assert_eq!(desk.made.len(), 1);
+    }
+
+    #[test]
+    fn what_is_in_hand_begins_unless_it_waits_for_an_operator_or_its_lane_rests() {
+        let in_hand = |number| {
+            let ask = ask(number, "A", Some(10));
+            Ask { leased_until: Some(ask.now), ..ask }
+        };
+        let mut one = desk(OrderKind::Sale, None);
+        assert_eq!(one.ask(&in_hand("R1")).unwrap().refund.status, RefundStatus::Processing);
+        assert_eq!(one.ask(&ask("R2", "A", Some(10))).unwrap().refund.status, RefundStatus::Pending);
+        one.orders.values_mut().for_each(|terms| terms.may_begin = false);
+        assert_eq!(one.ask(&in_hand("R3")).unwrap().refund.status, RefundStatus::Pending);
+        let waits = desk(OrderKind::Sale, Some(9)).ask(&in_hand("R1")).unwrap();
+        assert_eq!(waits.refund.status, RefundStatus::AwaitingApproval);
     }
 
     #[test]

@@ -1,13 +1,13 @@
 //! Driving a refund to its end: asked for once, then asked about, under the same number.
 //!
-//! Round trips of a plain one, beside the channel's: 6 (begin, and the end, see [`super::result`]); commits: 2.
-//! All are shared with the refunds that are driven at the same time.
+//! Round trips of a plain one, beside the channel's: 6 (begin, and the end, see [`super::result`]); commits: 2. One that has
+//! begun as it was written down is looked at instead: 1 commit. All are shared with the refunds that are driven at the same time.
 
 use time::OffsetDateTime;
 
 use super::model::{Refund, RefundStatus};
 use super::result::{RefundReport, Source, apply_result};
-use super::store::{Begin, Facts, FindFacts};
+use super::store::{Begin, Facts, FindFacts, FindHeld};
 use crate::app::App;
 use crate::channels::{self, Answerer, CallError, Channel, RefundCall, RefundState, Refusal, TradeRef};
 use crate::compensation::{self, Action, Drive, Hold, NewTask, Task, Update, spill_if_lost};
@@ -39,10 +39,7 @@ pub(super) async fn append_task_in_tx(
 /// When the database is away: the task tries again.
 pub async fn drive(app: &App, task: &Task) -> Result<Drive, PayError> {
     let refund_id = task.subject.as_str();
-    // From here on the channel may have been asked, also where it turns out that there is none here: whoever has it asks
-    // it what became of the refund first.
-    let begin = Begin { refund_id: refund_id.to_owned(), hold: task.hold, now: app.now() };
-    let begun = effect!("refunds.begin", app.db.gather(begin).await)?;
+    let begun = if task.is_fresh { find_held(app, task).await? } else { begin(app, task).await? };
     let is_first = begun.is_some();
     let facts = match begun {
         Some(facts) => Some(facts),
@@ -86,6 +83,20 @@ pub async fn drive(app: &App, task: &Task) -> Result<Drive, PayError> {
     }
 }
 
+/// From here on the channel may have been asked, also where it turns out that there is none here: whoever has it asks it what
+/// became of the refund first.
+async fn begin(app: &App, task: &Task) -> Result<Option<Facts>, DbError> {
+    let begin = Begin { refund_id: task.subject.clone(), hold: task.hold, now: app.now() };
+    effect!("refunds.begin", app.db.gather(begin).await)
+}
+
+/// A refund that began as it was written down, where its task is still in hand, and will be for as long as a call takes: else
+/// somebody may have it who asks its channel, too.
+async fn find_held(app: &App, task: &Task) -> Result<Option<Facts>, DbError> {
+    let until = app.now() + app.config.task_lease / 3;
+    app.db.gather(FindHeld { refund_id: task.subject.clone(), hold: task.hold, until }).await
+}
+
 /// What a channel is asked about a refund with; `None` for what is no refund of ours, or of a trade that cannot be one.
 ///
 /// # Errors
@@ -122,8 +133,7 @@ async fn learn(app: &App, refund_id: &str, state: &RefundState, source: Source<'
     applied.map(drop)
 }
 
-/// The first call, of whoever had its task when it was begun, which is as close before it as a look would be. A refusal may
-/// mean that somebody else made it while this worker slept past its lease, so the channel is asked before it is believed.
+/// The first call, of whoever had its task when it was begun, or looked at, just before. A refusal may mean that somebody else made it while this worker slept past its lease, so the channel is asked before it is believed.
 async fn make_and_ask(
     channel: &dyn Channel,
     call: &RefundCall,

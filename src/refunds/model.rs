@@ -16,7 +16,7 @@ words! {
         AwaitingApproval = "AWAITING_APPROVAL",
         /// Written down; the channel is to be asked.
         Pending = "PENDING",
-        /// Asked for; no final answer yet.
+        /// The channel may have been asked; no final answer yet.
         Processing = "PROCESSING",
         /// The money went back.
         Succeeded = "SUCCEEDED",
@@ -28,7 +28,7 @@ words! {
 words! {
     /// What moves a refund.
     pub enum RefundEvent {
-        /// The channel is being asked.
+        /// From here on the channel may have been asked.
         Requested = "REQUESTED",
         /// The channel gave the money back.
         Succeeded = "SUCCEEDED",

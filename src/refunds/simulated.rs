@@ -40,6 +40,7 @@ pub(crate) fn ask(sold: &Sold, amount: Option<i64>) -> Option<(i64, RefundStatus
         asked: sold.asked,
         made_after_all: 0,
         approval_above: Some(sold.approval_above),
+        may_begin: true,
         is_charged: false,
     };
     let account = terms.wallet(&key.merchant_id).available;
@@ -54,6 +55,7 @@ pub(crate) fn ask(sold: &Sold, amount: Option<i64>) -> Option<(i64, RefundStatus
             return_stock: false,
         },
         asked_by: AskedBy::Merchant(None),
+        leased_until: None,
         now: OffsetDateTime::UNIX_EPOCH,
     };
     let mut desk = Desk {

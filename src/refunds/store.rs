@@ -10,11 +10,13 @@ use crate::orders::OrderKey;
 
 mod ask;
 mod asked;
+mod begin;
 mod facts;
 mod succeed;
 
 pub(super) use asked::{find_by_number, is_stock_wanted_back, list_ids_of_number, list_refunds, sum_let_go};
-pub(super) use facts::{Begin, Facts, FindFacts};
+pub(super) use begin::{Begin, FindHeld};
+pub(super) use facts::{Facts, FindFacts};
 
 /// Every column of a refund, of what follows.
 macro_rules! refunds {

@@ -249,7 +249,8 @@ async fn a_paused_lane_rests_everywhere_until_it_is_told_to_go_on() {
     assert_eq!(paused.expect(200).body["data"][0]["paused_by"], "operator");
     app.paid("P1").await;
     app.run_until_idle().await;
-    app.post("/refunds", json!({"refund_no": "P1", "order_no": "P1"})).await.expect(201);
+    // Nor does it take in hand what is asked of it.
+    other.post("/refunds", json!({"refund_no": "P1", "order_no": "P1"})).await.expect(201);
     // Many looks of the other instance.
     tokio::time::sleep(Duration::from_millis(1_200)).await;
     let lane = app.admin_get("/admin/overview").await.expect(200).body["lanes"][0].clone();

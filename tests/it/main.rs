@@ -59,6 +59,7 @@ mod refund_reversals;
 mod refund_workers;
 mod refunds;
 mod refunds_at_once;
+mod refunds_in_hand;
 mod refunds_made_after_all;
 mod repair;
 mod sentinel;

@@ -38,7 +38,25 @@ impl Claimed {
             attempts: self.attempts,
             created_at: self.created_at,
             payload: self.payload.clone(),
+            is_fresh: false,
         })
+    }
+}
+
+impl From<&Task> for Claimed {
+    fn from(task: &Task) -> Self {
+        Self {
+            id: task.hold.id,
+            claim: task.hold.claim,
+            action: task.action.as_str().to_owned(),
+            subject: task.subject.clone(),
+            merchant_id: task.merchant_id.clone(),
+            order_no: task.order_no.clone(),
+            attempts: task.attempts,
+            created_at: task.created_at,
+            was_due_at: task.created_at,
+            payload: task.payload.clone(),
+        }
     }
 }
 

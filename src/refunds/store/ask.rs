@@ -6,6 +6,7 @@ use time::OffsetDateTime;
 
 use super::asked::find_refunds;
 use crate::admin_log::{self, Entry};
+use crate::compensation::{Action, Hold, Lane, Task};
 use crate::idempotency::Kept;
 use crate::ids::{MerchantId, OrderNo};
 use crate::infra::db::{Conn, DbError, Tx};
@@ -16,7 +17,7 @@ use crate::orders::{OrderKey, OrderKind, OrderStatus};
 use crate::refunds::create::{AskedBy, Created};
 use crate::refunds::desk::{Ask, Desk, Terms};
 use crate::refunds::error::RefundError;
-use crate::refunds::model::Refund;
+use crate::refunds::model::{Refund, RefundStatus};
 
 /// Makes refunds, or gives those of their numbers: with their tasks, what top-ups set aside, and the kept answers.
 ///
@@ -53,11 +54,35 @@ async fn ask_in_tx(tx: &mut Tx, batch: &[Ask]) -> Result<Vec<Result<Created, Ref
     let wallets: Vec<_> = top_ups.map(|(key, terms)| terms.wallet(&key.merchant_id)).collect();
     desk.available = ledger::lock_available_in_tx(tx, &wallets, now).await?;
 
-    let outcomes: Vec<_> = batch.iter().map(|ask| desk.ask(ask)).collect();
-    write(tx, &desk.made, &kept(batch, &outcomes), now).await?;
+    let mut outcomes: Vec<_> = batch.iter().map(|ask| desk.ask(ask)).collect();
+    let leased_until = batch.iter().filter_map(|ask| ask.leased_until).max();
+    let taken = write(tx, &desk.made, &kept(batch, &outcomes), now, leased_until).await?;
+    hand_out(&mut outcomes, &taken, now);
     log(tx, batch, &desk, now).await?;
     ledger::post_in_tx(tx, &desk.postings, now).await?;
     Ok(outcomes)
+}
+
+/// Gives those whose refunds have begun their tasks, which are taken, by the rows that were written.
+fn hand_out(
+    outcomes: &mut [Result<Created, RefundError>],
+    taken: &HashMap<String, i64>,
+    now: OffsetDateTime,
+) {
+    for created in outcomes.iter_mut().flatten().filter(|created| created.is_new) {
+        let refund = &created.refund;
+        created.task = taken.get(&refund.refund_id).map(|id| Task {
+            hold: Hold { id: *id, claim: 1 },
+            action: Action::DriveRefund,
+            subject: refund.refund_id.clone(),
+            merchant_id: refund.merchant_id.clone(),
+            order_no: refund.order_no.clone(),
+            attempts: 1,
+            created_at: now,
+            payload: None,
+            is_fresh: true,
+        });
+    }
 }
 
 /// The answers that are to be kept, each with its order.
@@ -119,14 +144,15 @@ async fn lock_orders(tx: &mut Tx, batch: &[Ask]) -> Result<HashMap<OrderKey, Ter
             made_after_all: 0,
             is_charged: false,
             approval_above: row.approval_above,
+            may_begin: false,
         };
         (OrderKey { merchant_id: row.merchant_id, order_no: row.order_no }, terms)
     });
     Ok(locked.collect())
 }
 
-/// Counts what was asked of the locked orders before, and gives the refunds of the numbers that are taken. A statement
-/// of its own: its snapshot has all that was asked before the locks were ours.
+/// Counts what was asked of the locked orders before, looks whether their tasks may be taken at once, and gives the refunds of
+/// the numbers that are taken. A statement of its own: its snapshot has all that was there before the locks were ours.
 async fn count_asked(
     tx: &mut Tx,
     batch: &[Ask],
@@ -137,7 +163,9 @@ async fn count_asked(
         r#"SELECT asked.merchant_id AS "merchant_id!: MerchantId", asked.order_no AS "order_no!: OrderNo",
                   (SELECT refund_id FROM refunds
                    WHERE refunds.merchant_id = asked.merchant_id AND refunds.refund_no = asked.refund_no) AS known,
-                  sums.asked AS "asked!", sums.made_after_all AS "made_after_all!"
+                  sums.asked AS "asked!", sums.made_after_all AS "made_after_all!",
+                  NOT EXISTS (SELECT 1 FROM compensation_lanes
+                              WHERE lane = $4 AND paused_at IS NOT NULL) AS "may_begin!"
            FROM unnest($1::text[], $2::text[], $3::text[]) AS asked (merchant_id, order_no, refund_no)
            CROSS JOIN LATERAL (
                -- Refunds are looked up by their order: there is no index over attempts. What was made after all has gone,
@@ -152,6 +180,7 @@ async fn count_asked(
         &column(batch, |ask| ask.merchant_id.as_str()) as &[&str],
         &column(batch, |ask| ask.new.order_no.as_str()) as &[&str],
         &column(batch, |ask| ask.new.refund_no.as_str()) as &[&str],
+        Lane::Realtime.as_str(),
     )
     .fetch_all(&mut *conn)
     .await?;
@@ -162,6 +191,7 @@ async fn count_asked(
             orders.get_mut(&OrderKey { merchant_id: row.merchant_id, order_no: row.order_no })
         {
             (terms.asked, terms.made_after_all) = (row.asked, row.made_after_all);
+            terms.may_begin = row.may_begin;
         }
     }
     let known = if known.is_empty() { Vec::new() } else { find_refunds(conn, &known).await? };
@@ -183,17 +213,19 @@ async fn note_charged(tx: &mut Tx, orders: &mut HashMap<OrderKey, Terms>) -> Res
     Ok(())
 }
 
+/// Gives the tasks of those refunds that have begun.
 async fn write(
     tx: &mut Tx,
     made: &[Refund],
     kept: &[(Kept, &OrderNo)],
     now: OffsetDateTime,
-) -> Result<(), DbError> {
+    leased_until: Option<OffsetDateTime>,
+) -> Result<HashMap<String, i64>, DbError> {
     if made.is_empty() && kept.is_empty() {
-        return Ok(());
+        return Ok(HashMap::new());
     }
     let conn: &mut Conn = tx;
-    sqlx::query_file!(
+    let taken = sqlx::query_file!(
         "src/refunds/store/ask.sql",
         &column(made, |refund| refund.refund_id.as_str()) as &[&str],
         &column(made, |refund| refund.merchant_id.as_deref()) as &[Option<&str>],
@@ -213,8 +245,11 @@ async fn write(
         &column(kept, |(kept, _)| kept.status()),
         &column(kept, |(kept, _)| kept.answer.body.as_slice()) as &[&[u8]],
         now,
+        leased_until,
+        RefundStatus::Processing.as_str(),
+        RefundStatus::AwaitingApproval.as_str(),
     )
-    .execute(conn)
+    .fetch_all(conn)
     .await?;
-    Ok(())
+    Ok(taken.into_iter().map(|task| (task.subject, task.id)).collect())
 }

@@ -1,8 +1,7 @@
-//! What a channel is asked about a refund with, read as it is or as it begins to be asked.
+//! What a channel is asked about a refund with.
 
 use time::OffsetDateTime;
 
-use crate::compensation::{Hold, TaskStatus};
 use crate::ids::RefundId;
 use crate::infra::db::{Conn, DbError};
 use crate::infra::gather::{Command, Patience, column, in_places};
@@ -54,25 +53,26 @@ macro_rules! facts_of {
         )
     };
 }
+pub(super) use facts_of;
 
-struct Row {
-    place: i64,
-    refund_id: RefundId,
-    status: RefundStatus,
-    amount: i64,
-    currency: Currency,
-    reason: String,
-    channel: String,
-    out_trade_no: String,
-    transaction_id: String,
-    channel_ref: Option<String>,
-    taken: i64,
-    taken_currency: Currency,
-    expires_at: OffsetDateTime,
+pub(super) struct Row {
+    pub(super) place: i64,
+    pub(super) refund_id: RefundId,
+    pub(super) status: RefundStatus,
+    pub(super) amount: i64,
+    pub(super) currency: Currency,
+    pub(super) reason: String,
+    pub(super) channel: String,
+    pub(super) out_trade_no: String,
+    pub(super) transaction_id: String,
+    pub(super) channel_ref: Option<String>,
+    pub(super) taken: i64,
+    pub(super) taken_currency: Currency,
+    pub(super) expires_at: OffsetDateTime,
 }
 
 impl Row {
-    fn in_its_place(self) -> (i64, Facts) {
+    pub(super) fn in_its_place(self) -> (i64, Facts) {
         let facts = Facts {
             refund_id: self.refund_id,
             status: self.status,
@@ -109,58 +109,6 @@ impl Command for FindFacts {
                  JOIN refunds ON refunds.refund_id = named.refund_id
                )"#,
             &column(batch, |FindFacts(refund_id)| refund_id.as_str()) as &[&str],
-        );
-        Ok(in_places(batch.len(), rows.fetch_all(conn).await?, Row::in_its_place))
-    }
-}
-
-/// A channel is about to be asked for it: `PENDING → PROCESSING`. Gives the same as [`FindFacts`]; nothing, and nothing
-/// was changed, where the refund does not stand there (any more), its money is not there, or somebody else has its task.
-#[derive(Clone, Debug)]
-pub(in crate::refunds) struct Begin {
-    pub(in crate::refunds) refund_id: String,
-    pub(in crate::refunds) hold: Hold,
-    pub(in crate::refunds) now: OffsetDateTime,
-}
-
-impl Command for Begin {
-    const NAME: &'static str = "refunds.begin";
-    type Outcome = Option<Facts>;
-
-    fn order(&self) -> Option<String> {
-        Some(self.refund_id.clone())
-    }
-
-    async fn carry_out(
-        batch: &[Self],
-        patience: Patience,
-        conn: &mut Conn,
-    ) -> Result<Vec<Option<Facts>>, DbError> {
-        let rows = facts_of!(
-            r#"WITH patient AS MATERIALIZED (SELECT set_config('lock_timeout', $3, true)), asked AS (
-                 UPDATE refunds SET status = $5, version = refunds.version + 1, updated_at = new.now
-                 FROM unnest($1::text[], $2::timestamptz[], $6::bigint[], $7::bigint[]) WITH ORDINALITY
-                      AS new (refund_id, now, task_id, claim, place), patient
-                 -- A parameter, because the word would let the plan walk the index of all unfinished refunds.
-                 WHERE refunds.refund_id = new.refund_id AND refunds.status = $4
-                   -- Look-ups, and none that a plan could walk. That of the task is as old as the wait for the refund's row:
-                   -- far younger than a lease.
-                   AND (SELECT id FROM compensations AS task
-                        WHERE task.id = new.task_id AND task.claims = new.claim AND task.status = $8
-                          AND task.due_at > new.now) IS NOT NULL
-                   AND (refunds.stray_id IS NOT NULL
-                        OR (SELECT paid.pay_order_id FROM pay_orders AS paid
-                            WHERE paid.pay_order_id = refunds.pay_order_id) IS NOT NULL)
-                 RETURNING new.place, refunds.*
-               )"#,
-            &column(batch, |new| new.refund_id.as_str()) as &[&str],
-            &column(batch, |new| new.now),
-            patience.millis(),
-            RefundStatus::Pending.as_str(),
-            RefundStatus::Processing.as_str(),
-            &column(batch, |new| new.hold.id),
-            &column(batch, |new| new.hold.claim),
-            TaskStatus::Running.as_str(),
         );
         Ok(in_places(batch.len(), rows.fetch_all(conn).await?, Row::in_its_place))
     }

@@ -32,6 +32,7 @@ impl TestApp {
             attempts: row.get("attempts"),
             created_at: row.get("created_at"),
             payload: None,
+            is_fresh: false,
         }
     }
 
