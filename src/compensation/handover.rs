@@ -14,11 +14,11 @@ use tokio::time::{Instant, sleep_until};
 
 use super::model::Task;
 
-/// Tasks in hand at once, from before their rows are there: those that have a room at one channel, and as many that wait for
-/// a place in it.
-const SLOTS: usize = 128;
-/// How long there are no slots behind a task that came to no end in hand, as at a channel that is silent or full: what waits
-/// for a worker has not been begun, and needs not be asked about first.
+/// Tasks in hand at once, from before their rows are there: half of what is in the air. They share their statements, so they
+/// take few connections.
+const SLOTS: usize = 256;
+/// How long there are no slots behind a task that came to no end in hand, as at a channel that is silent: what waits for a
+/// worker has not been begun, and need not be asked about first.
 const RESTS: Duration = Duration::from_secs(5);
 
 /// How tasks get from those who write them to the workers of the same process. Closed until these begin.
@@ -119,7 +119,7 @@ impl Handover {
 }
 
 impl Slot {
-    /// Its task came to no end: no slots are given for a while.
+    /// Its task was tried and came to no end: no slots are given for a while.
     pub(super) fn rest(&self) {
         self.of.queue().rests_until = Some(Instant::now() + RESTS);
     }

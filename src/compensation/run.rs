@@ -269,7 +269,7 @@ impl<'a> Session<'a> {
             self.held.hold(hold);
             flying.spawn(async move {
                 let landed = fly(row, outcome).await;
-                if !matches!(landed.outcome, Ok(Drive::Done)) {
+                if matches!(landed.outcome, Ok(Drive::Again(_)) | Err(_)) {
                     slot.rest();
                 }
                 (hold, landed)

@@ -117,6 +117,10 @@ pub async fn drain_spilled(app: &App) -> Result<Batch, DutyError> {
 /// What has come to its end is done at once; whatever else must be done takes connections, and finds room or waits.
 async fn drive(app: App, task: Task, floor: Arc<Floor>) -> Result<Drive, String> {
     let app = &app;
+    if task.is_fresh && task.action == Action::DriveRefund {
+        // It has hardly been written, and its slot is its place.
+        return carry_out(app, &task, Remedy::Refund).await;
+    }
     let (facts, channel) = app.db.gather(FindFacts::of(&task)).await.map_err(|error| in_words(&error))?;
     let remedy = decide(task.action, &facts);
     if remedy == Remedy::Nothing {
@@ -132,6 +136,11 @@ async fn drive(app: App, task: Task, floor: Arc<Floor>) -> Result<Drive, String>
         Some(turns) if !remedy.moves_money() => Some(turns.take(&app.served).await),
         _ => None,
     };
+    carry_out(app, &task, remedy).await
+}
+
+/// Does what is missing, unless the process stops.
+async fn carry_out(app: &App, task: &Task, remedy: Remedy) -> Result<Drive, String> {
     if app.changes.is_over() {
         return Ok(Drive::Untried("its worker stopped".to_owned(), Duration::ZERO));
     }
@@ -144,11 +153,11 @@ async fn drive(app: App, task: Task, floor: Arc<Floor>) -> Result<Drive, String>
             Some(key) => orders::expire_one(app, &key).await.map_err(Into::into),
             None => Ok(Drive::Never(format!("{subject} is no order"))),
         },
-        Remedy::Refund => refunds::drive(app, &task).await.map_err(Into::into),
+        Remedy::Refund => refunds::drive(app, task).await.map_err(Into::into),
         Remedy::QueryRefund => refunds::resolve_contradiction(app, subject).await.map_err(Into::into),
-        Remedy::PayOut => withdrawals::drive(app, &task).await.map_err(Into::into),
+        Remedy::PayOut => withdrawals::drive(app, task).await.map_err(Into::into),
         Remedy::Rematch => webhooks::rematch(app, subject).await.map_err(Into::into),
-        Remedy::Replay => replay::replay(app, &task).await,
+        Remedy::Replay => replay::replay(app, task).await,
     };
     outcome.map_err(|error| in_words(error.as_ref()))
 }
