@@ -48,7 +48,7 @@ impl Command for FindHeld {
     }
 }
 
-/// A channel is about to be asked for it: `PENDING → PROCESSING`. Gives the same as [`FindFacts`]; nothing, and nothing
+/// A channel is about to be asked for it: `PENDING → PROCESSING`. Gives the facts; nothing, and nothing
 /// was changed, where the refund does not stand there (any more), its money is not there, or somebody else has its task.
 #[derive(Clone, Debug)]
 pub(in crate::refunds) struct Begin {
