@@ -14,9 +14,9 @@ use tokio::time::{Instant, sleep_until};
 
 use super::model::Task;
 
-/// Tasks in hand at once, from before their rows are there: a quarter of what may be in the air, so that others are claimed
-/// beside them also while a channel is silent. They share their statements, so they take few connections.
-const SLOTS: usize = 128;
+/// Tasks in hand at once, from before their rows are there: half of what may be in the air, so that others are claimed beside
+/// them. They share their statements, so they take few connections.
+const SLOTS: usize = 256;
 /// How long there are no slots behind a task that came to no end in hand, as at a channel that is silent: what waits for a
 /// worker has not been begun, and need not be asked about first.
 const RESTS: Duration = Duration::from_secs(5);
