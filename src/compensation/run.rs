@@ -20,7 +20,7 @@ use tokio::sync::Notify;
 use tokio::task::JoinSet;
 use tokio::time::{Instant, MissedTickBehavior, interval_at};
 
-use super::handover::{Handed, Handover};
+use super::handover::{Handed, Handover, Slot};
 use super::held::Held;
 use super::model::{Action, Drive, Hold, Lane, Task};
 use super::schedule::{lane_after, retry_after, retry_unknown_after};
@@ -96,10 +96,10 @@ async fn work<F>(mut session: Session<'_>, drive: &impl Fn(Task) -> F) -> Result
 where
     F: Future<Output = Result<Drive, String>> + Send + 'static,
 {
-    let (crew, held) = (session.crew, session.held);
+    let crew = session.crew;
     // Each by itself: one that has a connection in its hand goes on while the session waits for another.
     let mut flying = Flying::new();
-    session.board(&mut flying, crew.handover.map(Handover::take_all).unwrap_or_default(), drive);
+    session.take_over(&mut flying, crew.handover.map(Handover::take_all).unwrap_or_default(), drive);
     let mut look = interval_at(Instant::now() + LOOK_EVERY, LOOK_EVERY);
     look.set_missed_tick_behavior(MissedTickBehavior::Delay);
     loop {
@@ -107,9 +107,8 @@ where
         if most > 0 {
             let claimed = session.claim(most).await;
             for row in claimed {
-                let (hold, outcome) = (row.hold(), row.task().map(drive));
-                held.hold(hold);
-                flying.spawn(async move { (hold, fly(row, outcome).await) });
+                let outcome = row.task().map(drive);
+                session.board(&mut flying, row, outcome, None);
             }
         }
         if flying.is_empty() {
@@ -124,7 +123,7 @@ where
             }
             _ = look.tick() => session.try_again(),
             () = crew.wake.notified() => session.look_again(),
-            handed = next(crew.handover) => session.board(&mut flying, handed, drive),
+            handed = next(crew.handover) => session.take_over(&mut flying, handed, drive),
         }
     }
 }
@@ -257,24 +256,32 @@ impl<'a> Session<'a> {
     }
 
     /// Has tasks tried that were taken as they were written.
-    fn board<F>(&self, flying: &mut Flying, handed: VecDeque<Handed>, drive: &impl Fn(Task) -> F)
+    fn take_over<F>(&self, flying: &mut Flying, handed: VecDeque<Handed>, drive: &impl Fn(Task) -> F)
     where
         F: Future<Output = Result<Drive, String>> + Send + 'static,
     {
         let now = self.crew.clock.now();
         for Handed { task, slot } in handed {
-            let (row, outcome) = (Claimed::from(&task), Some(drive(task)));
-            let hold = row.hold();
+            let row = Claimed::from(&task);
             self.note_lateness(&row, now);
-            self.held.hold(hold);
-            flying.spawn(async move {
-                let landed = fly(row, outcome).await;
-                if matches!(landed.outcome, Ok(Drive::Again(_)) | Err(_)) {
-                    slot.rest();
-                }
-                (hold, landed)
-            });
+            self.board(flying, row, Some(drive(task)), Some(slot));
         }
+    }
+
+    /// Has a task tried, which is held meanwhile, as is the slot that it may have.
+    fn board<F>(&self, flying: &mut Flying, row: Claimed, drive: Option<F>, slot: Option<Slot>)
+    where
+        F: Future<Output = Result<Drive, String>> + Send + 'static,
+    {
+        let hold = row.hold();
+        self.held.hold(hold);
+        flying.spawn(async move {
+            let landed = fly(row, drive).await;
+            if let (Some(slot), Ok(Drive::Again(_)) | Err(_)) = (&slot, &landed.outcome) {
+                slot.rest();
+            }
+            (hold, landed)
+        });
     }
 
     fn note_lateness(&self, row: &Claimed, now: OffsetDateTime) {

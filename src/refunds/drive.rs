@@ -133,7 +133,8 @@ async fn learn(app: &App, refund_id: &str, state: &RefundState, source: Source<'
     applied.map(drop)
 }
 
-/// The first call, of whoever had its task when it was begun, or looked at, just before. A refusal may mean that somebody else made it while this worker slept past its lease, so the channel is asked before it is believed.
+/// The first call, of whoever had its task when it was begun, or looked at, just before. A refusal may mean that somebody else
+/// made it while this worker slept past its lease, so the channel is asked before it is believed.
 async fn make_and_ask(
     channel: &dyn Channel,
     call: &RefundCall,

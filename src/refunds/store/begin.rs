@@ -48,8 +48,8 @@ impl Command for FindHeld {
     }
 }
 
-/// A channel is about to be asked for it: `PENDING → PROCESSING`. Gives the facts; nothing, and nothing
-/// was changed, where the refund does not stand there (any more), its money is not there, or somebody else has its task.
+/// A channel is about to be asked for it: `PENDING → PROCESSING`. Gives the facts; nothing, and nothing was changed, where the
+/// refund does not stand there (any more), its money is not there, or somebody else has its task.
 #[derive(Clone, Debug)]
 pub(in crate::refunds) struct Begin {
     pub(in crate::refunds) refund_id: String,
