@@ -14,7 +14,8 @@ use crate::{ledger, operations, orders, outbox, pay, reconciliation, settlement,
 
 /// For what is also woken: the poll is only the net.
 const SOON: Duration = Duration::from_millis(200);
-/// Every commit that appends an event wakes the relay: those of so short a while share its turn.
+/// Every commit that appends an event wakes the relay: those of so short a while behind a turn share the next one. The first of
+/// them goes at once.
 const RELAY_PAUSE: Duration = Duration::from_millis(10);
 /// What is filled again shares a turn where many endpoints take what they are told.
 const ROOM_PAUSE: Duration = Duration::from_millis(2);

@@ -1,11 +1,59 @@
-//! What was given up, and comes to its end all the same.
+//! What is given up, and what of that comes to its end all the same.
 
 use time::OffsetDateTime;
 
 use super::model::Action;
-use super::store;
-use crate::exceptions::{self, ExceptionAction, ExceptionKind};
+use super::run::Crew;
+use super::store::{self, Claimed, End};
+use super::verdict::count;
+use crate::exceptions::{self, ExceptionAction, ExceptionKind, NewException};
+use crate::infra::crash::effect;
 use crate::infra::db::{DbError, Tx};
+
+/// Gives a task up: `DEAD`, with an open exception.
+pub(super) async fn give_up(crew: &Crew<'_>, row: &Claimed, error: &str) -> Result<(), DbError> {
+    let write = || async {
+        let mut tx = crew.db.begin().await?;
+        let written = give_up_in_tx(crew, &mut tx, row, error).await;
+        effect!("tasks.dead", tx.finish(written).await)
+    };
+    // Whoever resolves an exception locks it before its task.
+    if let Some(outcome) = crew.db.retrying(write).await? {
+        count(row, outcome);
+    }
+    Ok(())
+}
+
+/// Gives what the task came to; nothing when somebody else has it, or it came to its end another way. One whose thing has
+/// ended, as by a callback during this very try, is done.
+async fn give_up_in_tx(
+    crew: &Crew<'_>,
+    tx: &mut Tx,
+    row: &Claimed,
+    error: &str,
+) -> Result<Option<&'static str>, DbError> {
+    let now = crew.clock.now();
+    // The thing before its task, as by whoever brings it to its end.
+    if let Some(task) = row.task()
+        && (crew.has_ended_in_tx)(tx, &task).await?
+    {
+        let done = End { hold: row.hold(), again: None, is_untried: false };
+        store::finish(tx, &[done], now).await?;
+        return Ok(Some("done"));
+    }
+    if !store::set_dead(tx, row, error, now).await? {
+        return Ok(None);
+    }
+    let exception = NewException {
+        kind: ExceptionKind::DeadTask,
+        merchant_id: row.merchant_id.as_deref(),
+        order_no: row.order_no.as_deref(),
+        subject: &row.subject,
+        detail: &format!("{} of {} failed {} times: {error}", row.action, row.subject, row.attempts),
+    };
+    exceptions::open_in_tx(tx, crew.ids, &exception, now).await?;
+    Ok(Some("dead"))
+}
 
 /// A locked thing comes to its end, and nobody need see to it any more: its task may have been given up before.
 pub(crate) async fn settle_given_up_in_tx(

@@ -14,9 +14,9 @@ use tokio::time::{Instant, sleep_until};
 
 use super::model::Task;
 
-/// Tasks in hand at once, from before their rows are there: half of what may be in the air, so that others are claimed beside
-/// them. They share their statements, so they take few connections.
-const SLOTS: usize = 256;
+/// Tasks in hand at once, from before their rows are there. They take no place of those that are claimed. Most of them share
+/// their statements, and few at a time do not, so they take few connections.
+const SLOTS: usize = 512;
 /// How long there are no slots behind a task that came to no end in hand, as at a channel that is silent: what waits for a
 /// worker has not been begun, and need not be asked about first.
 const RESTS: Duration = Duration::from_secs(5);
@@ -39,7 +39,7 @@ struct Queue {
     rests_until: Option<Instant>,
 }
 
-/// Room for one task, until it has been tried.
+/// Room for one task, until it has been tried and come down.
 #[derive(Debug)]
 pub struct Slot {
     of: Handover,
@@ -62,8 +62,8 @@ impl Default for Handover {
 
 impl Handover {
     /// What is handed over so shortly behind another one waits for this long, so that it shares its statements: nobody waits
-    /// for it. Of one alone nothing is held back.
-    pub const PAUSE: Duration = Duration::from_millis(20);
+    /// for it. Of one alone hardly ever anything is held back, and for twice as long at most.
+    pub const PAUSE: Duration = Duration::from_millis(50);
 
     /// Workers begin; once a process.
     pub fn open(&self) {
@@ -99,7 +99,9 @@ impl Handover {
     /// What was handed over by now.
     pub(super) fn take_all(&self) -> VecDeque<Handed> {
         let mut queue = self.queue();
-        queue.taken_at = Some(Instant::now());
+        if !queue.waiting.is_empty() {
+            queue.taken_at = Some(Instant::now());
+        }
         std::mem::take(&mut queue.waiting)
     }
 

@@ -20,6 +20,7 @@ mod run;
 mod schedule;
 mod spill;
 mod store;
+mod verdict;
 
 pub use forget::forget_old;
 pub(crate) use given_up::settle_given_up_in_tx;

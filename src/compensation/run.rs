@@ -20,12 +20,13 @@ use tokio::sync::Notify;
 use tokio::task::JoinSet;
 use tokio::time::{Instant, MissedTickBehavior, interval_at};
 
+use super::given_up::give_up;
 use super::handover::{Handed, Handover, Slot};
 use super::held::Held;
-use super::model::{Action, Drive, Hold, Lane, Task};
-use super::schedule::{lane_after, retry_after, retry_unknown_after};
-use super::store::{self, Claimed, End};
-use crate::exceptions::{self, ExceptionKind, NewException};
+use super::model::{Drive, Lane, Task};
+use super::schedule::retry_of;
+use super::store::{self, Claimed};
+use super::verdict::{Verdict, judge, write_down};
 use crate::ids::Ids;
 use crate::infra::clock::Clock;
 use crate::infra::crash::effect;
@@ -43,8 +44,6 @@ const LOOK_EVERY: Duration = Duration::from_millis(200);
 const HANGS_AFTER: Duration = Duration::from_secs(90);
 /// Claims beyond the schedule that may have been lost with their workers.
 const MAX_LOST: i32 = 3;
-/// Characters of a reason that are kept.
-const MAX_REASON: usize = 1_000;
 
 /// What the workers of a lane go by.
 #[derive(Clone, Copy)]
@@ -59,7 +58,7 @@ pub struct Crew<'a> {
     pub lease: Duration,
     /// Whose tasks.
     pub lane: Lane,
-    /// Tasks in the air at once.
+    /// Tasks in the air at once, beside those that were handed over.
     pub in_flight: usize,
     /// Tasks that may be claimed and found to have no room in each look, of which there are five a second.
     pub look_ahead: usize,
@@ -154,19 +153,23 @@ async fn renew(crew: &Crew<'_>, held: &Held) {
     }
 }
 
+/// What driving a task came to, in the words of whoever drove it.
+pub(super) type Outcome = Result<Drive, String>;
 /// Tries under way.
-type Flying = JoinSet<(Hold, Landed)>;
+type Flying = JoinSet<Landed>;
 
 /// A try that has come to its end.
 struct Landed {
     row: Claimed,
-    outcome: Result<Drive, String>,
+    outcome: Outcome,
+    /// Of what was handed over.
+    slot: Option<Slot>,
 }
 
 /// Makes one try. A panic is this task's own failure, and none of its neighbours'.
-async fn fly(row: Claimed, drive: Option<impl Future<Output = Result<Drive, String>>>) -> Landed {
-    let outcome = match drive {
-        _ if has_lost_too_many(&row) => Ok(Drive::Never("its tries were lost with their workers".to_owned())),
+async fn fly(row: &Claimed, drive: Option<impl Future<Output = Outcome>>) -> Outcome {
+    match drive {
+        _ if has_lost_too_many(row) => Ok(Drive::Never("its tries were lost with their workers".to_owned())),
         Some(drive) => {
             match tokio::time::timeout(HANGS_AFTER, AssertUnwindSafe(drive).catch_unwind()).await {
                 Ok(Ok(outcome)) => outcome,
@@ -175,8 +178,7 @@ async fn fly(row: Claimed, drive: Option<impl Future<Output = Result<Drive, Stri
             }
         }
         None => Err(format!("this version knows no {}", row.action)),
-    };
-    Landed { row, outcome }
+    }
 }
 
 /// A claim counts as a try before it is made: what takes its workers with it each time must end too.
@@ -184,19 +186,15 @@ fn has_lost_too_many(row: &Claimed) -> bool {
     row.attempts > MAX_LOST && retry_of(&row.action, row.attempts - MAX_LOST).is_none()
 }
 
-fn retry_of(action: &str, attempts: i32) -> Option<time::Duration> {
-    match Action::of(action) {
-        Some(action) => retry_after(action, attempts),
-        None => retry_unknown_after(attempts),
-    }
-}
-
 /// One lap of a worker: what it holds, and what went wrong.
 struct Session<'a> {
     crew: &'a Crew<'a>,
     held: &'a Held,
-    claimed: usize,
-    /// What may still be claimed before the next look: one more for each try.
+    /// Tasks that were claimed or taken over.
+    taken: usize,
+    /// Of what is in the air, what was handed over: its slots bound it, and it takes no place of what is claimed.
+    in_hand: usize,
+    /// What may still be claimed before the next look: one more for each try of what was claimed.
     ahead: usize,
     /// Nothing was due when it last looked.
     is_idle: bool,
@@ -205,18 +203,20 @@ struct Session<'a> {
 
 impl<'a> Session<'a> {
     const fn new(crew: &'a Crew<'a>, held: &'a Held) -> Self {
-        Self { crew, held, claimed: 0, ahead: crew.look_ahead, is_idle: false, failure: None }
+        let ahead = crew.look_ahead;
+        Self { crew, held, taken: 0, in_hand: 0, ahead, is_idle: false, failure: None }
     }
 
-    /// How many may be claimed while so many are in the air: none before half of them have landed. A session that has
-    /// done enough goes on as long as slow ones keep it: the others do not wait for them.
+    /// How many may be claimed while so many are in the air: none before half of what was claimed has landed. A session that
+    /// has done enough goes on as long as slow ones keep it: the others do not wait for them.
     fn claimable(&self, flying: usize) -> usize {
-        let has_done_enough = self.claimed >= SESSION && flying == 0;
-        let is_full = flying > self.crew.in_flight / 2;
+        let has_done_enough = self.taken >= SESSION && flying == 0;
+        let claimed = flying.saturating_sub(self.in_hand);
+        let is_full = claimed > self.crew.in_flight / 2;
         if is_full || self.is_idle || self.failure.is_some() || has_done_enough || (self.crew.is_stopping)() {
             return 0;
         }
-        self.ahead.min(self.crew.in_flight - flying)
+        self.ahead.min(self.crew.in_flight - claimed)
     }
 
     fn look_again(&mut self) {
@@ -249,18 +249,20 @@ impl<'a> Session<'a> {
             Vec::new()
         });
         self.is_idle = rows.len() < limit;
-        self.claimed += rows.len();
+        self.taken += rows.len();
         self.ahead = self.ahead.saturating_sub(rows.len());
         rows.iter().for_each(|row| self.note_lateness(row, now));
         rows
     }
 
     /// Has tasks tried that were taken as they were written.
-    fn take_over<F>(&self, flying: &mut Flying, handed: VecDeque<Handed>, drive: &impl Fn(Task) -> F)
+    fn take_over<F>(&mut self, flying: &mut Flying, handed: VecDeque<Handed>, drive: &impl Fn(Task) -> F)
     where
         F: Future<Output = Result<Drive, String>> + Send + 'static,
     {
         let now = self.crew.clock.now();
+        self.taken += handed.len();
+        self.in_hand += handed.len();
         for Handed { task, slot } in handed {
             let row = Claimed::from(&task);
             self.note_lateness(&row, now);
@@ -273,14 +275,13 @@ impl<'a> Session<'a> {
     where
         F: Future<Output = Result<Drive, String>> + Send + 'static,
     {
-        let hold = row.hold();
-        self.held.hold(hold);
+        self.held.hold(row.hold());
         flying.spawn(async move {
-            let landed = fly(row, drive).await;
-            if let (Some(slot), Ok(Drive::Again(_)) | Err(_)) = (&slot, &landed.outcome) {
+            let outcome = fly(&row, drive).await;
+            if let (Some(slot), Ok(Drive::Again(_)) | Err(_)) = (&slot, &outcome) {
                 slot.rest();
             }
-            (hold, landed)
+            Landed { row, outcome, slot }
         });
     }
 
@@ -289,13 +290,14 @@ impl<'a> Session<'a> {
         metrics::histogram!("payonce_task_lateness_seconds", "lane" => self.crew.lane.as_str()).record(late);
     }
 
-    async fn land(&mut self, landed: Vec<(Hold, Landed)>) {
+    async fn land(&mut self, landed: Vec<Landed>) {
         let (mut ends, mut given_up, mut holds) = (Vec::new(), Vec::new(), Vec::new());
-        for (hold, Landed { row, outcome }) in landed {
-            holds.push(hold);
+        for Landed { row, outcome, slot } in landed {
+            holds.push(row.hold());
             let verdict = judge(self.crew, &row, outcome);
             let is_untried = matches!(&verdict, Verdict::End(end) if end.is_untried);
-            self.ahead += usize::from(!is_untried);
+            self.in_hand -= usize::from(slot.is_some());
+            self.ahead += usize::from(slot.is_none() && !is_untried);
             match verdict {
                 Verdict::End(end) => ends.push(end),
                 Verdict::GiveUp(error) => given_up.push((row, error)),
@@ -317,122 +319,10 @@ impl<'a> Session<'a> {
     fn end(self) -> Result<Batch, DbError> {
         match self.failure {
             Some(error) => Err(error),
-            None => Ok(Batch::of(self.claimed, SESSION)),
+            None if self.taken == 0 => Ok(Batch::Empty),
+            None => Ok(Batch::of(self.taken, SESSION)),
         }
     }
-}
-
-/// What a try comes to.
-enum Verdict {
-    End(End),
-    GiveUp(String),
-}
-
-fn judge(crew: &Crew<'_>, row: &Claimed, outcome: Result<Drive, String>) -> Verdict {
-    let (error, may_retry) = match outcome {
-        Ok(Drive::Done) => {
-            count(row, "done");
-            return Verdict::End(End { hold: row.hold(), again: None, is_untried: false });
-        }
-        Ok(Drive::Untried(why, away)) => {
-            count(row, "untried");
-            // Behind all that is due by then.
-            let again = Some((crew.clock.now() + away, why, None));
-            return Verdict::End(End { hold: row.hold(), again, is_untried: true });
-        }
-        Ok(Drive::Never(why)) => (why, false),
-        Ok(Drive::Again(why)) | Err(why) => (why, true),
-    };
-    // The database takes no NUL in a text.
-    let error: String = error.chars().filter(|c| *c != '\0').take(MAX_REASON).collect();
-    let Claimed { action, subject, attempts, .. } = row;
-    tracing::info!(task.action = action, task.subject = subject, attempts, %error, "a task is not done yet");
-    let pause = if may_retry { retry_of(action, *attempts) } else { None };
-    match pause {
-        Some(pause) => {
-            count(row, "again");
-            let again = Some((crew.clock.now() + pause, error, lane_after(pause)));
-            Verdict::End(End { hold: row.hold(), again, is_untried: false })
-        }
-        None => Verdict::GiveUp(error),
-    }
-}
-
-fn count(row: &Claimed, outcome: &'static str) {
-    let action = Action::of(&row.action).map_or("UNKNOWN", Action::as_str);
-    metrics::counter!("payonce_compensations_total", "action" => action, "outcome" => outcome).increment(1);
-}
-
-/// One end that the database refuses must not spoil its neighbours'.
-async fn write_down(crew: &Crew<'_>, ends: &[End]) -> Result<(), DbError> {
-    match finish_all(crew, ends).await {
-        Err(error) if ends.len() > 1 && !error.is_passing() => {
-            tracing::error!(%error, "a batch of ends was refused: each is written by itself");
-            for end in ends {
-                match finish_all(crew, std::slice::from_ref(end)).await {
-                    Err(error) if error.is_passing() => return Err(error),
-                    Err(error) => {
-                        tracing::error!(%error, task.id = end.hold.id, "the end of a task was refused");
-                    }
-                    Ok(()) => {}
-                }
-            }
-            Ok(())
-        }
-        written => written,
-    }
-}
-
-async fn finish_all(crew: &Crew<'_>, ends: &[End]) -> Result<(), DbError> {
-    let write = || async {
-        let mut conn = crew.db.conn().await?;
-        effect!("tasks.finish", store::finish(&mut conn, ends, crew.clock.now()).await)
-    };
-    crew.db.retrying(write).await
-}
-
-async fn give_up(crew: &Crew<'_>, row: &Claimed, error: &str) -> Result<(), DbError> {
-    let write = || async {
-        let mut tx = crew.db.begin().await?;
-        let written = give_up_in_tx(crew, &mut tx, row, error).await;
-        effect!("tasks.dead", tx.finish(written).await)
-    };
-    // Whoever resolves an exception locks it before its task.
-    if let Some(outcome) = crew.db.retrying(write).await? {
-        count(row, outcome);
-    }
-    Ok(())
-}
-
-/// Gives what the task came to; nothing when somebody else has it, or it came to its end another way. One whose thing has
-/// ended, as by a callback during this very try, is done.
-async fn give_up_in_tx(
-    crew: &Crew<'_>,
-    tx: &mut Tx,
-    row: &Claimed,
-    error: &str,
-) -> Result<Option<&'static str>, DbError> {
-    let now = crew.clock.now();
-    // The thing before its task, as by whoever brings it to its end.
-    if let Some(task) = row.task()
-        && (crew.has_ended_in_tx)(tx, &task).await?
-    {
-        let done = End { hold: row.hold(), again: None, is_untried: false };
-        store::finish(tx, &[done], now).await?;
-        return Ok(Some("done"));
-    }
-    if !store::set_dead(tx, row, error, now).await? {
-        return Ok(None);
-    }
-    let exception = NewException {
-        kind: ExceptionKind::DeadTask,
-        merchant_id: row.merchant_id.as_deref(),
-        order_no: row.order_no.as_deref(),
-        subject: &row.subject,
-        detail: &format!("{} of {} failed {} times: {error}", row.action, row.subject, row.attempts),
-    };
-    exceptions::open_in_tx(tx, crew.ids, &exception, now).await?;
-    Ok(Some("dead"))
 }
 
 #[cfg(test)]
@@ -455,7 +345,7 @@ mod tests {
         }
     }
 
-    async fn panicking(how: u8) -> Result<Drive, String> {
+    async fn panicking(how: u8) -> Outcome {
         match how {
             0 => panic!("a defect, on purpose"),
             1 => panic!("defect {how}"),
@@ -466,8 +356,8 @@ mod tests {
     #[tokio::test]
     async fn a_panic_is_the_failure_of_its_task_and_says_why() {
         for (how, told) in [(0, "a defect, on purpose"), (1, "defect 1"), (2, "without a word")] {
-            let landed = fly(row("DRIVE_REFUND"), Some(panicking(how))).await;
-            assert_eq!(landed.outcome, Err(format!("driving it panicked: {told}")));
+            let outcome = fly(&row("DRIVE_REFUND"), Some(panicking(how))).await;
+            assert_eq!(outcome, Err(format!("driving it panicked: {told}")));
         }
     }
 
@@ -476,17 +366,14 @@ mod tests {
         let lost = |attempts| Claimed { attempts, ..row("DRIVE_REFUND") };
         // Twelve pauses, and three more.
         assert!(!has_lost_too_many(&lost(1)) && !has_lost_too_many(&lost(15)));
-        let landed = fly(lost(16), Some(async { Ok(Drive::Done) })).await;
-        assert!(matches!(landed.outcome, Ok(Drive::Never(_))), "{:?}", landed.outcome);
+        let outcome = fly(&lost(16), Some(async { Ok(Drive::Done) })).await;
+        assert!(matches!(outcome, Ok(Drive::Never(_))), "{outcome:?}");
     }
 
     #[tokio::test]
     async fn what_this_version_does_not_know_waits_for_one_that_does() {
         let row = row("OF_ANOTHER_VERSION");
         let unknown = row.task().map(|_| async { Ok(Drive::Done) });
-        assert_eq!(
-            fly(row, unknown).await.outcome,
-            Err("this version knows no OF_ANOTHER_VERSION".to_owned())
-        );
+        assert_eq!(fly(&row, unknown).await, Err("this version knows no OF_ANOTHER_VERSION".to_owned()));
     }
 }

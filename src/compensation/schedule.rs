@@ -42,9 +42,10 @@ pub fn retry_after(action: Action, attempts: i32) -> Option<Duration> {
     pause.map(Duration::seconds)
 }
 
-/// The same for an action that this version does not know: a newer one beside it may.
-pub(super) fn retry_unknown_after(attempts: i32) -> Option<Duration> {
-    retry_after(Action::ApplyUpdate, attempts)
+/// The same by an action's name. One that this version does not know is tried again like an update: a newer one beside it may
+/// know it.
+pub(super) fn retry_of(action: &str, attempts: i32) -> Option<Duration> {
+    retry_after(Action::of(action).unwrap_or(Action::ApplyUpdate), attempts)
 }
 
 /// The lane in which a task goes on after such a pause; `None` leaves it where it is.
@@ -71,7 +72,8 @@ mod tests {
         let pauses: Vec<_> = (1..).map_while(|tries| retry_after(Action::DriveRefund, tries)).collect();
         assert_eq!(pauses.len(), 12);
         assert_eq!(retry_after(Action::DriveRefund, 0), None);
-        assert_eq!(retry_unknown_after(11), None);
+        let unknown = (1..).map_while(|tries| retry_of("OF_ANOTHER_VERSION", tries));
+        assert_eq!(unknown.count(), 10);
     }
 
     #[test]

@@ -41,8 +41,8 @@ const fn room_in(lane: Lane) -> usize {
     }
 }
 
-/// Tasks of a lane that are in the air at once: twice what a few silent channels keep in their rooms, because others are
-/// claimed as soon as half of them have landed.
+/// Tasks of a lane that are in the air at once, beside what is in hand: twice what a few silent channels keep in their rooms,
+/// because others are claimed as soon as half of them have landed.
 const fn in_flight(lane: Lane) -> usize {
     match lane {
         Lane::Realtime => 512,

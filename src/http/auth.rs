@@ -13,7 +13,7 @@ use super::{Edge, admin, overload};
 use crate::admin_log;
 use crate::channels::sandbox::{Deed, NotAdmitted, Operators};
 use crate::config::{AdminConfig, Role};
-use crate::merchants::{self, Caller, KeyKind};
+use crate::merchants::{self, Caller, KeyKind, Recalled};
 
 fn unauthenticated(expected: &str) -> Problem {
     let detail = format!("expected Authorization: Bearer {expected}; nothing was done");
@@ -43,7 +43,7 @@ impl FromRequestParts<Edge> for AnyKey {
 
     async fn from_request_parts(parts: &mut Parts, edge: &Edge) -> Result<Self, Problem> {
         let key = bearer_of(parts).ok_or_else(|| unauthenticated("sk_… or pk_…"))?;
-        match merchants::authenticate(&edge.app, &edge.keys, key).await? {
+        match caller_of(Some(parts), edge, key).await? {
             Some(caller) => Ok(Self(caller)),
             None if identify_parts(parts, edge).is_ok() => {
                 Err(forbidden("this route needs a merchant's key, not an operator's token; nothing was done"))
@@ -95,14 +95,21 @@ fn identify_parts(parts: &Parts, edge: &Edge) -> Result<Admin, Problem> {
     identify(&edge.app.config.admin, authorization).ok_or_else(|| unauthenticated("an operator's token"))
 }
 
-/// Whose key this is, on a route whose callers take no place at the door: a stranger waits for the database in a place of
-/// merchants, so that they are no more than those may be, and not at all with what is no key.
-async fn stranger(edge: &Edge, key: &str) -> Result<Option<Caller>, Problem> {
-    if !merchants::looks_like_key(key) {
-        return Ok(None);
+/// Whose key this is. What has to be looked up waits for the database in a place of merchants, also where its request has none
+/// (yet): strangers are so no more than those may be, and with what is no key they do not wait at all. Nor does a merchant
+/// wait for a place who was one a moment ago.
+async fn caller_of(parts: Option<&Parts>, edge: &Edge, key: &str) -> Result<Option<Caller>, Problem> {
+    match merchants::recall(&edge.app, &edge.keys, key) {
+        Recalled::Known(caller) => Ok(caller),
+        Recalled::Unknown(key) => {
+            let needs_no_place = key.was_known || parts.is_some_and(overload::has_place);
+            let look_up = merchants::look_up(&edge.app, &edge.keys, key);
+            match needs_no_place {
+                true => Ok(look_up.await?),
+                false => Ok(overload::in_a_place(edge, look_up).await??),
+            }
+        }
     }
-    let look_up = merchants::authenticate(&edge.app, &edge.keys, key);
-    Ok(overload::in_a_place(edge, look_up).await??)
 }
 
 /// The operator who calls; a merchant's key is known here, and of the wrong kind.
@@ -112,7 +119,7 @@ async fn admin_of(parts: &Parts, edge: &Edge) -> Result<Admin, Problem> {
         Err(unknown) => unknown,
     };
     let Some(key) = bearer_of(parts) else { return Err(unknown) };
-    match stranger(edge, key).await? {
+    match caller_of(Some(parts), edge, key).await? {
         Some(_) => {
             Err(forbidden("this route needs an operator's token, not a merchant's key; nothing was done"))
         }
@@ -154,7 +161,7 @@ impl Operators for Edge {
     async fn admit(&self, authorization: Option<&str>, deed: Option<Deed>) -> Result<(), NotAdmitted> {
         let key = bearer(authorization).ok_or(NotAdmitted::Unknown)?;
         let Some(admin) = identify(&self.app.config.admin, authorization) else {
-            let caller = stranger(self, key).await.map_err(|_| NotAdmitted::Unavailable)?;
+            let caller = caller_of(None, self, key).await.map_err(|_| NotAdmitted::Unavailable)?;
             return Err(caller.map_or(NotAdmitted::Unknown, |_| NotAdmitted::Insufficient));
         };
         if admin.role != Role::Operator {

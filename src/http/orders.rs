@@ -199,7 +199,7 @@ pub(super) fn check_url(field: &'static str, url: Option<&str>) -> Result<(), Pr
 pub(super) struct WaitParams {
     /// Seconds to wait for the next change, 30 at most.
     #[param(maximum = 30)]
-    wait: Option<u64>,
+    pub(super) wait: Option<u64>,
 }
 
 /// Makes an order, or gives back the one of that number when it is the same.

@@ -5,21 +5,22 @@
 //! is there, so that nobody holds one by sending slowly, and given back while its request waits for a channel or for
 //! another request ([`tasks::away`]), so that one channel that hangs leaves the places to the customers of all others.
 //! Whoever comes back from such a wait goes ahead of newcomers. Channels have places of their own, so that no rush of
-//! customers makes a channel repeat what it has to tell; operators and health checks are never turned away (a merchant's
-//! key at an operators' route is looked up in a place: [`in_a_place`]), and who only waits for a change of an order takes
-//! no place. As long as a merchant's request is under way, old work makes way for it: see
+//! customers makes a channel repeat what it has to tell; operators and health checks are never turned away, and who only
+//! waits for a change of an order takes no place. A merchant's key that must be looked up is so in one, whoever shows it
+//! ([`in_a_place`]). As long as a merchant's request is under way, old work makes way for it: see
 //! [`Served`](crate::infra::served::Served).
 
 use std::sync::Arc;
 
 use axum::body::HttpBody;
-use axum::extract::{Request, State};
+use axum::extract::{Query, Request, State};
 use axum::http::request::Parts;
 use axum::http::{Method, Uri, header};
 use axum::middleware::Next;
 use axum::response::{IntoResponse, Response};
 
 use super::error::Problem;
+use super::orders::WaitParams;
 use super::{Edge, ambiguity, observe};
 use crate::infra::body;
 use crate::infra::tasks;
@@ -52,13 +53,11 @@ enum Callers {
 impl Callers {
     fn of(method: &Method, uri: &Uri) -> Self {
         let first = uri.path().split('/').nth(1).unwrap_or_default();
-        let waits =
-            || uri.query().is_some_and(|query| query.split('&').any(|part| part.starts_with("wait=")));
         match first {
             // A browser's question whether it may ask at all is answered before everything else.
             _ if *method == Method::OPTIONS => Self::Others,
             "webhooks" => Self::Channels,
-            "orders" if *method == Method::GET && waits() => Self::Others,
+            "orders" if waits(method, uri) => Self::Others,
             "orders" | "pay" | "refunds" | "settlements" | "usage" | "users" | "withdrawals" => {
                 Self::Merchants
             }
@@ -73,6 +72,13 @@ impl Callers {
             Self::Others => "others",
         }
     }
+}
+
+/// Whether a look at an order waits for its next change, as its handler reads that.
+fn waits(method: &Method, uri: &Uri) -> bool {
+    matches!(*method, Method::GET | Method::HEAD)
+        && Query::<WaitParams>::try_from_uri(uri)
+            .is_ok_and(|Query(params)| params.wait.is_some_and(|secs| secs > 0))
 }
 
 impl Places {
@@ -141,6 +147,11 @@ pub(super) fn take_place(parts: &Parts) -> Result<(), Problem> {
     place.map_or(Ok(()), |place| if place.take() { Ok(()) } else { Err(place.none_left()) })
 }
 
+/// Whether a request has its place.
+pub(super) fn has_place(parts: &Parts) -> bool {
+    parts.extensions.get::<Arc<Place>>().is_some_and(|place| place.is_taken())
+}
+
 /// Does a piece of work in a place of merchants, for whoever came past the door without one; with none left it is not
 /// begun. Old work does not make way for it.
 pub(super) async fn in_a_place<T>(edge: &Edge, work: impl Future<Output = T>) -> Result<T, Problem> {
@@ -188,7 +199,16 @@ mod tests {
         assert_eq!(of(Method::POST, "/pay/url"), Callers::Merchants);
         assert_eq!(of(Method::POST, "/orders?wait=25"), Callers::Merchants);
         assert_eq!(of(Method::GET, "/orders/o1"), Callers::Merchants);
-        assert_eq!(of(Method::GET, "/orders/o1?wait=25"), Callers::Others);
+        for (method, uri) in [
+            (Method::GET, "/orders/o1?wait=25"),
+            (Method::GET, "/orders/o1?%77ait=3%30"),
+            (Method::HEAD, "/orders/o1?wait=1"),
+        ] {
+            assert_eq!(of(method, uri), Callers::Others, "{uri}");
+        }
+        for uri in ["/orders/o1?wait=0", "/orders/o1?wait=soon", "/orders/o1?await=1", "/orders/o1?wait"] {
+            assert_eq!(of(Method::GET, uri), Callers::Merchants, "{uri}");
+        }
         assert_eq!(of(Method::GET, "/pay/po_1?wait=25"), Callers::Merchants);
         assert_eq!(of(Method::POST, "/webhooks/sandbox"), Callers::Channels);
         assert_eq!(of(Method::GET, "/admin/overview"), Callers::Others);

@@ -1,21 +1,20 @@
 //! PostgreSQL: connections that are never returned half-used, transactions that end one way or the other.
 //!
-//! Always true: a connection goes back to the pool only when no statement was under way and no transaction is
-//! open. Whatever was dropped in the middle (a cancelled future, a deadline, a panic) is closed instead, which
-//! is what keeps a cancelled `BEGIN` from swallowing the writes of the next user, and a black-holed server from
-//! holding a pool place for ever.
+//! Always true: a connection is kept for the next one (`connections`) only when no statement was under way and no
+//! transaction is open. Whatever was dropped in the middle (a cancelled future, a deadline, a panic) is closed instead,
+//! which is what keeps a cancelled `BEGIN` from swallowing the writes of the next user, and a black-holed server from
+//! holding a place for ever.
 
 use std::fmt;
-use std::sync::{Arc, Mutex, PoisonError};
-use std::time::{Duration, Instant};
+use std::sync::Arc;
+use std::time::Duration;
 
 use futures_util::future::BoxFuture;
 use futures_util::stream::BoxStream;
 use futures_util::{FutureExt, StreamExt, TryFutureExt};
-use secrecy::ExposeSecret;
-use sqlx::pool::PoolConnection;
-use sqlx::postgres::{PgConnectOptions, PgPoolOptions, PgQueryResult, PgRow, PgStatement, PgTypeInfo};
-use sqlx::{Connection, Either, Execute, Executor, PgConnection, PgPool, Postgres, SqlStr};
+use sqlx::error::DatabaseError;
+use sqlx::postgres::{PgDatabaseError, PgQueryResult, PgRow, PgSeverity, PgStatement, PgTypeInfo};
+use sqlx::{Either, Execute, Executor, PgConnection, PgPool, Postgres, SqlStr};
 use tokio::sync::Notify;
 
 use crate::config::DatabaseConfig;
@@ -23,11 +22,14 @@ use crate::ids::Ids;
 use crate::infra::gather::Gatherer;
 
 mod clock;
+mod connections;
 pub mod copy;
 mod page;
+mod pool;
 mod role;
 mod tx;
 pub use clock::follow;
+use connections::{Connections, InUse};
 pub use page::{StatePage, in_state};
 use role::RunAs;
 pub use tx::Tx;
@@ -65,10 +67,11 @@ impl From<sqlx::Error> for DbError {
             return match refusal.code().as_deref() {
                 // Serialization failure, deadlock, lock timeout.
                 Some("40001" | "40P01" | "55P03") => Self::Contended(error),
-                // Shutting down, crashed, starting, too many clients, a full disk, cancelled by statement_timeout, idle in a
-                // transaction for too long, read-only since another server took its place.
+                // Shutting down, crashed, starting, too many clients, a full disk, cancelled by statement_timeout, idle for
+                // too long or in a transaction for too long, read-only since another server took its place.
                 Some(
-                    "57P01" | "57P02" | "57P03" | "53300" | "53100" | "53000" | "57014" | "25P03" | "25006",
+                    "57P01" | "57P02" | "57P03" | "57P05" | "53300" | "53100" | "53000" | "57014" | "25P03"
+                    | "25P04" | "25006",
                 ) => Self::Unavailable(error),
                 _ => match refusal.constraint() {
                     Some(name) => Self::Constraint { name: name.to_owned(), source: error },
@@ -148,31 +151,14 @@ pub fn expect_one_row(result: &PgQueryResult) -> Result<(), DbError> {
     }
 }
 
-/// The pool. Cheap to clone.
+/// The database, by its connections. Cheap to clone.
 #[derive(Clone, Debug)]
 pub struct Db {
-    pool: PgPool,
+    connections: Connections,
     statement_deadline: Duration,
-    suspicion: Suspicion,
     ids: Ids,
     gatherer: Gatherer,
     bell: Arc<Notify>,
-}
-
-/// When a connection last died under a statement. The others have most likely died with it, at a failover or a
-/// restart, so each one that was last used before then is tested before it is handed out.
-#[derive(Clone, Debug, Default)]
-struct Suspicion(Arc<Mutex<Option<Instant>>>);
-
-impl Suspicion {
-    fn raise(&self) {
-        *self.0.lock().unwrap_or_else(PoisonError::into_inner) = Some(Instant::now());
-    }
-
-    fn falls_on(&self, idle_for: Duration) -> bool {
-        let raised_at = *self.0.lock().unwrap_or_else(PoisonError::into_inner);
-        raised_at.is_some_and(|raised_at| idle_for >= raised_at.elapsed())
-    }
 }
 
 /// Whether this failure means that the connection itself is gone, or leads to a server that is not in charge.
@@ -180,10 +166,17 @@ fn is_dead(error: &sqlx::Error) -> bool {
     match error {
         sqlx::Error::Io(_) | sqlx::Error::Protocol(_) => true,
         sqlx::Error::Database(refusal) => {
-            matches!(refusal.code().as_deref(), Some("57P01" | "57P02" | "25006"))
+            ends_the_session(refusal.as_ref())
+                || matches!(refusal.code().as_deref(), Some("57P01" | "57P02" | "25006"))
         }
         _ => false,
     }
+}
+
+/// Whether the server closes the connection behind what it says.
+fn ends_the_session(refusal: &dyn DatabaseError) -> bool {
+    let severity = refusal.try_downcast_ref::<PgDatabaseError>().map(PgDatabaseError::severity);
+    matches!(severity, Some(PgSeverity::Fatal | PgSeverity::Panic))
 }
 
 /// How often a use case is run again after it lost a race or its connection.
@@ -199,62 +192,11 @@ impl Db {
     }
 
     fn running_as(run_as: RunAs, config: &DatabaseConfig, ids: Ids) -> Result<Self, DbError> {
-        // What brings the schema up to date takes the time that it takes.
-        let server_deadline = match run_as {
-            RunAs::Service => config.statement_deadline.as_millis().to_string(),
-            RunAs::Owner => "0".to_owned(),
-        };
-        let options: PgConnectOptions =
-            config.url.expose_secret().parse::<PgConnectOptions>()?.application_name("payonce");
-        let options = options.options([
-            ("statement_timeout", server_deadline.as_str()),
-            ("lock_timeout", "2000"),
-            // The last resort against a transaction that nobody ends.
-            ("idle_in_transaction_session_timeout", "10000"),
-            // Plans of prepared statements: these are point queries, whose generic plan is right as long as it
-            // cannot walk a partial index from end to end. So a statement that joins a batch by key names no word
-            // that such an index names: it takes it as a parameter, or asks for what the word means.
-            ("plan_cache_mode", "force_generic_plan"),
-            // A plan made while a table was empty (after a start, or a table of tasks that is empty most of the
-            // time) would read that table from end to end for as long as the connection lives.
-            ("enable_seqscan", "off"),
-            // For the same reason: what joins a handful of keys to a table looks each one up in its index.
-            ("enable_hashjoin", "off"),
-            ("enable_mergejoin", "off"),
-            ("jit", "off"),
-        ]);
-        let suspicion = Suspicion::default();
-        let (suspected, clock) = (suspicion.clone(), ids.clock().clone());
-        let pool = PgPoolOptions::new()
-            .max_connections(config.pool_size)
-            .min_connections(0)
-            .acquire_timeout(config.acquire_deadline)
-            .after_connect(move |conn, _| {
-                let clock = clock.clone();
-                Box::pin(async move {
-                    run_as.take_role(conn).await?;
-                    clock::tell(clock::follow(&clock, conn).await?);
-                    Ok(())
-                })
-            })
-            // sqlx's own test before each use costs a round trip, 18 % of the throughput: only a connection
-            // that has rested is tested, and one that died under load shows as an error that is tried again.
-            .test_before_acquire(false)
-            .before_acquire(move |conn, meta| {
-                let is_trusted = meta.idle_for < Duration::from_secs(1) && !suspected.falls_on(meta.idle_for);
-                Box::pin(async move {
-                    if is_trusted {
-                        return Ok(true);
-                    }
-                    Ok(tokio::time::timeout(Duration::from_secs(1), conn.ping())
-                        .await
-                        .is_ok_and(|r| r.is_ok()))
-                })
-            })
-            .connect_lazy_with(options);
+        let pool = pool::open(run_as, config, ids.clock().clone())?;
+        let connections = Connections::of(pool, config.pool_size);
         let statement_deadline = config.statement_deadline + Duration::from_secs(1);
         let gatherer = Gatherer::new(config.max_batch, config.pool_size);
-        Ok(Self { pool, statement_deadline, suspicion, ids, gatherer, bell: Arc::default() })
+        Ok(Self { connections, statement_deadline, ids, gatherer, bell: Arc::default() })
     }
 
     /// Longest wait for the answer to a statement.
@@ -273,10 +215,10 @@ impl Db {
         &self.bell
     }
 
-    /// The pool itself, for migrations and for tests.
+    /// What opens the connections; what it gives itself, to migrations and to tests, is none of the service's.
     #[must_use]
     pub fn pool(&self) -> &PgPool {
-        &self.pool
+        self.connections.pool()
     }
 
     /// A connection for statements that each stand alone.
@@ -284,12 +226,9 @@ impl Db {
     /// # Errors
     /// [`DbError::Unavailable`] when none can be had in time.
     pub async fn conn(&self) -> Result<Conn, DbError> {
-        // Boxed: it takes 4 KiB, which every piece of work that asks for a connection would be moved about with.
-        let inner = Box::pin(self.pool.acquire()).await?;
         Ok(Conn {
-            inner: Some(inner),
+            inner: Some(self.connections.take().await?),
             deadline: self.statement_deadline,
-            suspicion: self.suspicion.clone(),
             bell: self.bell.clone(),
             is_mid_flight: false,
         })
@@ -297,7 +236,7 @@ impl Db {
 
     /// Closes all connections, waiting a moment for those in use.
     pub async fn close(&self) {
-        let _ = tokio::time::timeout(Duration::from_secs(1), self.pool.close()).await;
+        let _ = tokio::time::timeout(Duration::from_secs(1), self.connections.close()).await;
     }
 
     /// Whether the database answers right now.
@@ -368,9 +307,8 @@ impl MaybeTransient for DbError {
 
 /// A checked-out connection; each statement on it has a deadline of our own beside the server's.
 pub struct Conn {
-    inner: Option<PoolConnection<Postgres>>,
+    inner: Option<InUse>,
     deadline: Duration,
-    suspicion: Suspicion,
     bell: Arc<Notify>,
     is_mid_flight: bool,
 }
@@ -386,8 +324,7 @@ impl Drop for Conn {
         if self.is_mid_flight
             && let Some(inner) = self.inner.take()
         {
-            // Dropping the detached connection closes its socket; the server rolls back what was open.
-            drop(inner.detach());
+            inner.give_up();
         }
     }
 }
@@ -404,8 +341,8 @@ impl Conn {
         &'c mut self,
         exchange: impl FnOnce(&'c mut PgConnection) -> BoxFuture<'c, Result<T, sqlx::Error>>,
     ) -> Result<T, sqlx::Error> {
-        let Self { inner, deadline, suspicion, is_mid_flight, .. } = self;
-        let Some(conn) = inner.as_deref_mut() else {
+        let Self { inner, deadline, is_mid_flight, .. } = self;
+        let Some((conn, health)) = inner.as_mut().and_then(InUse::parts) else {
             return Err(sqlx::Error::PoolClosed);
         };
         if *is_mid_flight {
@@ -422,7 +359,9 @@ impl Conn {
         })?;
         *is_mid_flight = outcome.as_ref().err().is_some_and(is_dead);
         if *is_mid_flight {
-            suspicion.raise();
+            health.died();
+        } else {
+            health.answered();
         }
         outcome
     }

@@ -16,6 +16,8 @@ pub type DutyError = Box<dyn std::error::Error + Send + Sync>;
 /// What one batch came to.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Batch {
+    /// Nothing was waiting: rest until the next time, and hear who rings at once.
+    Empty,
     /// Nothing more was waiting: rest until the next time.
     Done,
     /// A full batch: more may be waiting, go on at once.
@@ -90,7 +92,8 @@ impl Duty {
         self.woken_after(Duration::ZERO, bell)
     }
 
-    /// Also runs when it is woken, but rests at least so long before, so that what rings meanwhile shares a batch.
+    /// Also runs when it is woken, but rests at least so long behind a batch with something in it, so that what rings meanwhile
+    /// shares the next one.
     #[must_use]
     pub fn woken_after(mut self, pause: Duration, bell: Arc<Notify>) -> Self {
         self.bells.push((pause, bell));
@@ -122,18 +125,26 @@ impl Duty {
             let label = if outcome.is_ok() { "ok" } else { "failed" };
             metrics::counter!("payonce_duty_runs_total", "duty" => self.name, "outcome" => label)
                 .increment(1);
-            match outcome {
+            let is_deaf = match outcome {
                 Ok(Batch::MoreWaiting) => continue,
-                Ok(Batch::Done) => {}
+                Ok(Batch::Empty) => false,
+                Ok(Batch::Done) => true,
                 Err(error) => {
                     tracing::warn!(duty = self.name, error = %error, "a batch of {} failed", self.name);
+                    true
                 }
-            }
-            self.rest(&stopping).await;
+            };
+            self.rest(&stopping, is_deaf).await;
         }
     }
 
-    async fn rest(&self, stopping: &CancellationToken) {
+    async fn rest(&self, stopping: &CancellationToken, is_deaf: bool) {
+        let hear = async |(pause, bell): &(Duration, Arc<Notify>)| {
+            if is_deaf && !pause.is_zero() {
+                tokio::time::sleep(*pause).await;
+            }
+            bell.notified().await;
+        };
         let mut rung: FuturesUnordered<_> = self.bells.iter().map(hear).collect();
         tokio::select! {
             () = tokio::time::sleep(self.every) => {}
@@ -141,13 +152,6 @@ impl Duty {
             () = stopping.cancelled() => {}
         }
     }
-}
-
-async fn hear((pause, bell): &(Duration, Arc<Notify>)) {
-    if !pause.is_zero() {
-        tokio::time::sleep(*pause).await;
-    }
-    bell.notified().await;
 }
 
 #[cfg(test)]
@@ -159,12 +163,12 @@ mod tests {
     const FAR: Duration = Duration::from_secs(3_600);
 
     /// A duty that counts its runs.
-    fn counting(bells: &[(Duration, &Arc<Notify>)]) -> (Duty, Arc<AtomicUsize>) {
+    fn counting(comes_to: Batch, bells: &[(Duration, &Arc<Notify>)]) -> (Duty, Arc<AtomicUsize>) {
         let runs = Arc::new(AtomicUsize::new(0));
         let counted = runs.clone();
         let duty = Duty::new("counting", FAR, move || {
             counted.fetch_add(1, Ordering::SeqCst);
-            async { Ok(Batch::Done) }
+            async move { Ok(comes_to) }
         });
         let duty = bells.iter().fold(duty, |duty, (pause, bell)| duty.woken_after(*pause, Arc::clone(bell)));
         (duty, runs)
@@ -174,7 +178,7 @@ mod tests {
     async fn each_bell_is_heard_after_its_own_pause_and_none_is_lost() {
         let (soon, late) = (Arc::new(Notify::new()), Arc::new(Notify::new()));
         let (short, long) = (Duration::from_millis(10), Duration::from_millis(800));
-        let (duty, runs) = counting(&[(long, &late), (short, &soon)]);
+        let (duty, runs) = counting(Batch::Done, &[(long, &late), (short, &soon)]);
         let stopping = CancellationToken::new();
         let running = tokio::spawn(duty.run_until(stopping.clone()));
         let until = async |count: usize| {
@@ -200,6 +204,25 @@ mod tests {
         stopping.cancel();
         running.await.unwrap();
         assert_eq!(runs.load(Ordering::SeqCst), 5, "what rang while another one was heard was heard next");
+    }
+
+    #[tokio::test]
+    async fn behind_a_look_that_found_nothing_a_bell_is_heard_at_once() {
+        let bell = Arc::new(Notify::new());
+        let (duty, runs) = counting(Batch::Empty, &[(FAR, &bell)]);
+        let stopping = CancellationToken::new();
+        let running = tokio::spawn(duty.run_until(stopping.clone()));
+        let heard = async {
+            for expected in 1..5 {
+                while runs.load(Ordering::SeqCst) < expected {
+                    tokio::time::sleep(Duration::from_millis(1)).await;
+                }
+                bell.notify_one();
+            }
+        };
+        tokio::time::timeout(Duration::from_secs(10), heard).await.unwrap();
+        stopping.cancel();
+        running.await.unwrap();
     }
 
     #[tokio::test]

@@ -18,7 +18,7 @@ use std::fmt;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, RwLock};
 use std::time::{Duration, Instant};
 
-use tokio::sync::{Notify, Semaphore, oneshot};
+use tokio::sync::{Notify, Semaphore, SemaphorePermit, oneshot};
 
 use super::db::{Conn, Db, DbError};
 
@@ -75,7 +75,7 @@ impl Patience {
 const MAX_WAITING: usize = 4096;
 /// Commands that must be waiting for another batch to set out beside the one that is under way.
 const CROWD: usize = 8;
-/// How long a command waits for a place among those that wait for somebody else's row.
+/// How long a place is waited for among those who wait for somebody else's row.
 const PLACE_WITHIN: Duration = Duration::from_secs(2);
 /// How long a lane without work keeps its connection.
 const LINGER: Duration = Duration::from_millis(20);
@@ -130,6 +130,19 @@ impl Db {
         }
         // A lane that panics drops its answers.
         outcome.await.unwrap_or(Err(DbError::Unavailable(sqlx::Error::WorkerCrashed)))
+    }
+
+    /// A place among those who may have to wait for somebody else's row, be they few or many: a quarter of the connections is
+    /// for them.
+    ///
+    /// # Errors
+    /// [`DbError::Unavailable`] when there is none within two seconds: nothing was tried.
+    pub async fn place(&self) -> Result<SemaphorePermit<'_>, DbError> {
+        let place = self.gatherer().waiting_room.acquire();
+        match tokio::time::timeout(PLACE_WITHIN, place).await {
+            Ok(Ok(place)) => Ok(place),
+            Ok(Err(_)) | Err(_) => Err(DbError::Unavailable(sqlx::Error::PoolTimedOut)),
+        }
     }
 }
 
@@ -361,8 +374,7 @@ async fn answer_alone<C: Command>(db: Db, command: C, answer: Answer<C>) {
 async fn carry_out_alone<C: Command>(db: &Db, command: C) -> Result<C::Outcome, DbError> {
     match try_alone(db, &command, Patience::IN_LANE).await {
         Err(lost @ DbError::Contended(_)) => {
-            let place = db.gatherer().waiting_room.acquire();
-            let Ok(_place) = tokio::time::timeout(PLACE_WITHIN, place).await else { return Err(lost) };
+            let Ok(_place) = db.place().await else { return Err(lost) };
             try_alone(db, &command, Patience::ALONE).await
         }
         outcome => outcome,

@@ -9,7 +9,7 @@ use crate::admin_log::{self, Entry};
 use crate::app::App;
 use crate::ids::MerchantId;
 use crate::infra::crash::effect;
-use crate::infra::db::{Db, DbError, Tx};
+use crate::infra::db::{Conn, Db, DbError, MaybeTransient, Tx};
 use crate::infra::secret_box::Undecipherable;
 use crate::refunds::StrayPolicy;
 
@@ -37,6 +37,12 @@ pub enum MerchantError {
     /// The database.
     #[error(transparent)]
     Db(#[from] DbError),
+}
+
+impl MaybeTransient for MerchantError {
+    fn is_transient(&self) -> bool {
+        matches!(self, Self::Db(error) if error.is_transient())
+    }
 }
 
 /// Keys that were just made. They are shown once.
@@ -84,26 +90,45 @@ async fn insert(
 ) -> Result<Merchant, MerchantError> {
     let sealed = app.secrets.seal(new.merchant_id.as_str(), notify_secret.expose_secret())?;
     let now = app.now();
-    let mut tx = app.db.begin().await?;
-    let written = async {
-        store::insert(&mut tx, new, &sealed, now).await?;
-        insert_keys(&mut tx, &new.merchant_id, keys, now).await?;
-        match entry {
-            Some(entry) => admin_log::append_in_tx(&mut tx, entry, now).await,
-            None => Ok(()),
+    let inserted = app.db.retrying(|| async {
+        let mut tx = app.db.begin().await?;
+        let written = async {
+            store::insert(&mut tx, new, &sealed, now).await?;
+            insert_keys(&mut tx, &new.merchant_id, keys, now).await?;
+            match entry {
+                Some(entry) => admin_log::append_in_tx(&mut tx, entry, now).await,
+                None => Ok(()),
+            }
         }
+        .await;
+        effect!("merchants.create", tx.finish(written).await)
+    });
+    match inserted.await {
+        // Whose keys are new made it a moment ago, and the answer to the commit was lost. The demo's are always the same.
+        Err(error) if error.constraint() == Some("merchants_pkey") => {
+            let look = || async { has_keys(&mut app.db.conn().await?, &new.merchant_id, keys).await };
+            if !app.db.retrying(look).await? {
+                return Err(MerchantError::Exists);
+            }
+        }
+        outcome => outcome?,
     }
-    .await;
-    match effect!("merchants.create", tx.finish(written).await) {
-        Err(error) if error.constraint() == Some("merchants_pkey") => Err(MerchantError::Exists),
-        outcome => Ok(outcome.map(|()| Merchant {
-            merchant_id: new.merchant_id.clone(),
-            name: new.name.clone(),
-            stray_money: new.stray_money,
-            notify_url: new.notify_url.clone(),
-            refund_approval_above: new.refund_approval_above,
-            created_at: now,
-        })?),
+    Ok(Merchant {
+        merchant_id: new.merchant_id.clone(),
+        name: new.name.clone(),
+        stray_money: new.stray_money,
+        notify_url: new.notify_url.clone(),
+        refund_approval_above: new.refund_approval_above,
+        created_at: now,
+    })
+}
+
+/// Whether a merchant was given these keys, of which each was made with the others.
+async fn has_keys(conn: &mut Conn, merchant_id: &MerchantId, keys: &NewKeys) -> Result<bool, DbError> {
+    let secret = keys.secret_key.as_ref().map(ExposeSecret::expose_secret);
+    match secret.or(keys.publishable_key.as_deref()) {
+        Some(key) => store::has_key(conn, merchant_id, &keys::hash(key)).await,
+        None => Ok(false),
     }
 }
 
@@ -134,18 +159,25 @@ pub async fn rotate_keys(
     entry: &Entry,
 ) -> Result<(NewKeys, OffsetDateTime), MerchantError> {
     let (keys, now) = (new_keys(app, kind), app.now());
-    let mut tx = app.db.begin().await?;
-    let written = async {
-        // One after the other: each must end the keys that the one before it made.
-        if !store::lock(&mut tx, merchant_id).await? {
-            return Err(MerchantError::NotFound);
+    let rotated = app.db.retrying(|| async {
+        let mut tx = app.db.begin().await?;
+        let written = async {
+            // One after the other: each must end the keys that the one before it made.
+            if !store::lock(&mut tx, merchant_id).await? {
+                return Err(MerchantError::NotFound);
+            }
+            // Theirs already, where the answer to the commit was lost.
+            if has_keys(&mut tx, merchant_id, &keys).await? {
+                return Ok(());
+            }
+            store::expire_keys(&mut tx, merchant_id, kind, now + overlap).await?;
+            insert_keys(&mut tx, merchant_id, &keys, now).await?;
+            Ok(admin_log::append_in_tx(&mut tx, entry, now).await?)
         }
-        store::expire_keys(&mut tx, merchant_id, kind, now + overlap).await?;
-        insert_keys(&mut tx, merchant_id, &keys, now).await?;
-        Ok(admin_log::append_in_tx(&mut tx, entry, now).await?)
-    }
-    .await;
-    effect!("merchants.keys", tx.finish(written).await)?;
+        .await;
+        effect!("merchants.keys", tx.finish(written).await)
+    });
+    rotated.await?;
     Ok((keys, now + overlap))
 }
 

@@ -1,7 +1,7 @@
 //! Whose key is this? Asked on every request, so the answer is remembered for a moment.
 
 use std::collections::HashMap;
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
 use sha2::{Digest, Sha256};
@@ -15,6 +15,8 @@ use crate::infra::db::DbError;
 
 /// How long an answer may be remembered: the longest that a revoked key goes on working.
 pub const REMEMBERED_FOR: Duration = Duration::from_secs(5);
+/// How long a merchant's key counts as known, although it must be looked up again: longer than anybody waits for an order.
+const KNOWN_FOR: Duration = Duration::from_secs(60);
 /// Most answers remembered; past it all are forgotten, so strangers cannot fill the memory.
 const MAX_REMEMBERED: usize = 10_000;
 /// What stands behind the prefix of a key: so many characters of a secret.
@@ -37,8 +39,7 @@ pub(super) fn hash(key: &str) -> KeyHash {
 }
 
 /// Whether it has the form of a key, as `create` makes them. What has not is nobody's, and worth no look-up.
-#[must_use]
-pub fn looks_like_key(key: &str) -> bool {
+fn looks_like_key(key: &str) -> bool {
     let secret = key.strip_prefix("sk_").or_else(|| key.strip_prefix("pk_"));
     let is_made = |secret: &str| {
         secret.len() == SECRET_CHARS && secret.bytes().all(|b| b.is_ascii_uppercase() || b.is_ascii_digit())
@@ -75,23 +76,35 @@ impl Remembered {
 }
 
 impl KeyCache {
-    fn recall(&self, hash: &KeyHash, now: OffsetDateTime) -> Option<Caller> {
-        let callers = self.callers.lock().unwrap_or_else(PoisonError::into_inner);
-        callers.get(hash).filter(|remembered| remembered.is_good_at(now)).map(|it| it.known.caller())
+    fn callers(&self) -> MutexGuard<'_, HashMap<KeyHash, Remembered>> {
+        self.callers.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn recall(&self, hash: KeyHash, now: OffsetDateTime) -> Recalled {
+        match self.callers().get(&hash) {
+            Some(fresh) if fresh.is_good_at(now) => Recalled::Known(Some(fresh.known.caller())),
+            stale => {
+                let was_known = stale.is_some_and(|stale| stale.learned_at.elapsed() < KNOWN_FOR);
+                Recalled::Unknown(Unknown { hash, was_known })
+            }
+        }
     }
 
     fn remember(&self, hash: KeyHash, known: Known) {
-        let mut callers = self.callers.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut callers = self.callers();
         if callers.len() >= MAX_REMEMBERED {
             callers.clear();
         }
         callers.insert(hash, Remembered { known, learned_at: Instant::now() });
     }
 
+    fn forget_key(&self, hash: &KeyHash) {
+        self.callers().remove(hash);
+    }
+
     /// Forgets a merchant's keys, because their ends have just changed here.
     pub fn forget(&self, merchant_id: &MerchantId) {
-        let mut callers = self.callers.lock().unwrap_or_else(PoisonError::into_inner);
-        callers.retain(|_, remembered| remembered.known.merchant_id != *merchant_id);
+        self.callers().retain(|_, remembered| remembered.known.merchant_id != *merchant_id);
     }
 }
 
@@ -101,20 +114,46 @@ impl Known {
     }
 }
 
-/// Finds the merchant of a key; `None` for a key that is not, or no longer, valid.
+/// What is known of a key without asking the database.
+#[derive(Debug)]
+pub enum Recalled {
+    /// Whose it is; nobody's, where it is none.
+    Known(Option<Caller>),
+    /// It must be looked up.
+    Unknown(Unknown),
+}
+
+/// A key that must be looked up.
+#[derive(Debug)]
+pub struct Unknown {
+    hash: KeyHash,
+    /// Whether it was a merchant's a moment ago, as no stranger's is.
+    pub was_known: bool,
+}
+
+/// Recalls the merchant of a key.
+#[must_use]
+pub fn recall(app: &App, cache: &KeyCache, key: &str) -> Recalled {
+    if !looks_like_key(key) {
+        return Recalled::Known(None);
+    }
+    cache.recall(hash(key), app.now())
+}
+
+/// Looks up the merchant of a key; `None` for a key that is not, or no longer, valid.
 ///
 /// # Errors
 /// When the database cannot be reached.
-pub async fn authenticate(app: &App, cache: &KeyCache, key: &str) -> Result<Option<Caller>, DbError> {
-    if !looks_like_key(key) {
-        return Ok(None);
-    }
-    let hash = hash(key);
-    if let Some(caller) = cache.recall(&hash, app.now()) {
-        return Ok(Some(caller));
-    }
+pub async fn look_up(
+    app: &App,
+    cache: &KeyCache,
+    Unknown { hash, .. }: Unknown,
+) -> Result<Option<Caller>, DbError> {
     let look = || async { store::find_key(&mut app.db.conn().await?, &hash, app.now()).await };
-    let Some(known) = app.db.retrying(look).await? else { return Ok(None) };
+    let Some(known) = app.db.retrying(look).await? else {
+        cache.forget_key(&hash);
+        return Ok(None);
+    };
     let caller = known.caller();
     cache.remember(hash, known);
     Ok(Some(caller))

@@ -12,7 +12,7 @@ mod skus;
 mod store;
 
 pub use create::{MerchantError, NewKeys, create, ensure_demo, find_other, list, rotate_keys};
-pub use keys::{Caller, KeyCache, authenticate, looks_like_key};
+pub use keys::{Caller, KeyCache, Recalled, look_up, recall};
 pub use model::{KeyKind, Merchant, NewMerchant, SkuStock};
 pub use notify::{rotate_notify_secret, set_notify_url};
 pub use skus::{list_skus, set_stock};

@@ -60,22 +60,29 @@ pub async fn rotate_notify_secret(
     let secret = SecretString::from(format!("whsec_{}", app.ids.secret()));
     let sealed = app.secrets.seal(merchant_id.as_str(), secret.expose_secret())?;
     let now = app.now();
-    let mut tx = app.db.begin().await?;
-    let written = async {
-        // One after the other: each counts what the one before it left.
-        if !store::lock(&mut tx, merchant_id).await? {
-            return Err(MerchantError::NotFound);
+    let rotated = app.db.retrying(|| async {
+        let mut tx = app.db.begin().await?;
+        let written = async {
+            // One after the other: each counts what the one before it left.
+            if !store::lock(&mut tx, merchant_id).await? {
+                return Err(MerchantError::NotFound);
+            }
+            // Theirs already, where the answer to the commit was lost.
+            if store::has_secret(&mut tx, merchant_id, &sealed).await? {
+                return Ok(());
+            }
+            let signing = store::count_signing(&mut tx, merchant_id, now).await?;
+            if overlap.is_positive() && signing >= MAX_RETIRED_SECRETS {
+                return Err(MerchantError::TooManySecrets(signing));
+            }
+            if !store::replace_secret(&mut tx, merchant_id, &sealed, now + overlap, now).await? {
+                return Err(MerchantError::NotFound);
+            }
+            Ok(admin_log::append_in_tx(&mut tx, entry, now).await?)
         }
-        let signing = store::count_signing(&mut tx, merchant_id, now).await?;
-        if overlap.is_positive() && signing >= MAX_RETIRED_SECRETS {
-            return Err(MerchantError::TooManySecrets(signing));
-        }
-        if !store::replace_secret(&mut tx, merchant_id, &sealed, now + overlap, now).await? {
-            return Err(MerchantError::NotFound);
-        }
-        Ok(admin_log::append_in_tx(&mut tx, entry, now).await?)
-    }
-    .await;
-    effect!("merchants.notify_secret", tx.finish(written).await)?;
+        .await;
+        effect!("merchants.notify_secret", tx.finish(written).await)
+    });
+    rotated.await?;
     Ok((secret, now + overlap))
 }

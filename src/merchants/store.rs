@@ -85,6 +85,16 @@ pub(super) async fn expire_keys(
     Ok(())
 }
 
+/// Whether a merchant was given this key, be it that it has ended.
+pub(super) async fn has_key(conn: &mut Conn, merchant_id: &MerchantId, hash: &[u8]) -> Result<bool, DbError> {
+    let found = sqlx::query!(
+        "SELECT FROM api_keys WHERE key_hash = $1 AND merchant_id = $2",
+        hash,
+        merchant_id.as_str(),
+    );
+    Ok(found.fetch_optional(conn).await?.is_some())
+}
+
 /// Whose key this is, and until when.
 pub(super) async fn find_key(
     conn: &mut Conn,
@@ -222,6 +232,22 @@ pub(super) async fn count_signing(
         then,
     );
     Ok(signing.fetch_one(conn).await?)
+}
+
+/// Whether a merchant has this secret for its notifications, or had it before another one, as it was sealed: no two seals are
+/// alike.
+pub(super) async fn has_secret(
+    conn: &mut Conn,
+    merchant_id: &MerchantId,
+    sealed: &[u8],
+) -> Result<bool, DbError> {
+    let found = sqlx::query!(
+        "SELECT FROM merchants WHERE merchant_id = $1 AND notify_secret = $2
+         UNION ALL SELECT FROM retired_notify_secrets WHERE merchant_id = $1 AND sealed = $2",
+        merchant_id.as_str(),
+        sealed,
+    );
+    Ok(found.fetch_optional(conn).await?.is_some())
 }
 
 /// Puts a secret in the place of the one that signs, which signs beside it until `old_ends_at`, and so do those before

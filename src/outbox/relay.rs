@@ -157,6 +157,7 @@ impl Relay {
         let now = self.clock.now();
         let leased_until = now + self.lease;
         let due = self.claim(now, leased_until).await?;
+        let has_due = !due.is_empty();
         let due =
             due.into_iter().map(|delivery| (self.lanes.enter_anyway(&delivery.lane), delivery)).collect();
         self.send_all(due, now).await?;
@@ -176,7 +177,12 @@ impl Relay {
                 is_half_way |= is_full;
             }
         }
-        Ok(if is_half_way { Batch::MoreWaiting } else { Batch::Done })
+        let has_any = has_due || waiting.first_new.is_some() || waiting.first_again.is_some();
+        Ok(match has_any {
+            _ if is_half_way => Batch::MoreWaiting,
+            true => Batch::Done,
+            false => Batch::Empty,
+        })
     }
 
     async fn claim(

@@ -12,22 +12,20 @@ use super::store;
 use crate::infra::db::{DbError, Tx};
 use crate::outbox::{self, Event};
 
-/// Takes back what was written off since the first of these bookings left its user a debt, up to what they left of it in all
-/// and to `most`; gives how much. Call it when the user's balances are locked, and credit it to [`Debtor::merchant`] in the
-/// booking that undoes them, in the place of what the user would get.
+/// Takes back what was written off since this booking left its user a debt, up to `most`: as much of that debt as is undone.
+/// Gives how much. Call it when the user's balances are locked, and credit it to [`Debtor::merchant`] in the booking that undoes
+/// it, in the place of what the user would get.
 ///
 /// # Errors
 /// When the database cannot be reached.
 pub(crate) async fn recover_in_tx(
     tx: &mut Tx,
     debtor: Debtor<'_>,
-    bookings: &[String],
+    booking: &str,
     most: i64,
     now: OffsetDateTime,
 ) -> Result<i64, DbError> {
-    let debt = store::find_debt(tx, debtor, bookings).await?;
-    let Some(since) = debt.since else { return Ok(0) };
-    let most = most.min(debt.amount);
+    let Some(since) = store::find_debt(tx, debtor, booking).await? else { return Ok(0) };
     let mut recovered = 0;
     for written in store::list_written_off(tx, debtor, since).await? {
         let amount = written.standing.min(most - recovered);

@@ -47,35 +47,19 @@ pub(super) async fn insert(tx: &mut Tx, new: &Clearing) -> Result<(), DbError> {
     Ok(())
 }
 
-/// What some bookings left their user owing.
-#[derive(Debug)]
-pub(super) struct Debt {
-    /// Minor units, without what was recovered by those that undid others.
-    pub(super) amount: i64,
-    /// The entry by which it began; nothing where nothing was left.
-    pub(super) since: Option<i64>,
-}
-
-/// What these bookings left a user owing.
+/// The entry by which a booking left its user owing; nothing where it left nothing.
 pub(super) async fn find_debt(
     conn: &mut Conn,
     debtor: Debtor<'_>,
-    bookings: &[String],
-) -> Result<Debt, DbError> {
-    // None of them moves the merchant's money otherwise.
-    let (receivable, merchant) = (debtor.receivable(), debtor.merchant());
-    let debt = sqlx::query_as!(
-        Debt,
-        r#"SELECT coalesce(sum(amount) FILTER (WHERE amount > 0 OR account_id = $3), 0)::bigint AS "amount!",
-                  min(entry_id) FILTER (WHERE amount > 0 AND account_id = $2) AS since
-           FROM ledger_entries WHERE transaction_id = ANY($1) AND account_id IN ($2, $3)"#,
-        bookings,
+    booking: &str,
+) -> Result<Option<i64>, DbError> {
+    let receivable = debtor.receivable();
+    let since = sqlx::query_scalar!(
+        "SELECT entry_id FROM ledger_entries WHERE transaction_id = $1 AND account_id = $2 AND amount > 0",
+        booking,
         receivable.as_str(),
-        merchant.as_str(),
-    )
-    .fetch_one(conn)
-    .await?;
-    Ok(debt)
+    );
+    Ok(since.fetch_optional(conn).await?)
 }
 
 /// What stands of a write-off.

@@ -7,7 +7,7 @@ use time::{Date, Duration, OffsetDateTime};
 use super::fetch::move_on;
 use super::listed;
 use super::model::{DayEvent, Item, ItemEvent, Totals};
-use super::store::{self, Beside, Claimed, Move, Walk};
+use super::store::{self, Beside, Claimed, Move, Neighbour, Walk};
 use crate::app::App;
 use crate::channels::bills::EDGE;
 use crate::exceptions::{self, ExceptionAction};
@@ -121,20 +121,30 @@ impl Beside {
         let mut conn = app.db.conn().await?;
         let days = store::neighbours(&mut conn, &run.channel, run.day).await?;
         let is_tomorrow_forgotten = store::is_next_forgotten(&mut conn, &run.channel, run.day).await?;
-        let find =
-            |day: Option<Date>| days.iter().find(|(_, known)| Some(*known) == day).map(|(id, _)| id.clone());
+        let find = |day: Option<Date>| days.iter().find(|known| Some(known.day) == day);
         let (yesterday, tomorrow) = (find(run.day.previous_day()), find(run.day.next_day()));
-        let (earlier, later): (Vec<_>, Vec<_>) = days.into_iter().partition(|(_, day)| *day < run.day);
-        let ids = |days: Vec<(String, Date)>| days.into_iter().map(|(id, _)| id).collect();
-        Ok(Self { earlier: ids(earlier), later: ids(later), yesterday, tomorrow, is_tomorrow_forgotten })
+        let answers_for = answers_for(run, yesterday, tomorrow, is_tomorrow_forgotten);
+        let id = |known: &Neighbour| known.reconciliation_id.clone();
+        let (yesterday, tomorrow) = (yesterday.map(id), tomorrow.map(id));
+        let (earlier, later): (Vec<_>, Vec<_>) = days.into_iter().partition(|known| known.day < run.day);
+        let ids = |days: Vec<Neighbour>| days.into_iter().map(|known| known.reconciliation_id).collect();
+        Ok(Self { earlier: ids(earlier), later: ids(later), yesterday, tomorrow, answers_for })
     }
+}
 
-    /// From when until when a movement that is missing there is missed by this day.
-    fn answers_for(&self, run: &Claimed) -> (OffsetDateTime, OffsetDateTime) {
-        let from = if self.yesterday.is_some() { run.begins_at - EDGE } else { run.begins_at };
-        let is_last = self.tomorrow.is_some() || self.is_tomorrow_forgotten;
-        (from, if is_last { run.ends_at } else { run.ends_at - EDGE })
-    }
+/// From when until when a movement that is missing there is missed by this day. A neighbour counts where its comparison began
+/// before this one: what came meanwhile widens nothing of which a part is walked already, or what nobody looked at would count
+/// as seen. Of two that are compared at the same time, the one that began later answers for the edge between them.
+fn answers_for(
+    run: &Claimed,
+    yesterday: Option<&Neighbour>,
+    tomorrow: Option<&Neighbour>,
+    is_tomorrow_forgotten: bool,
+) -> (OffsetDateTime, OffsetDateTime) {
+    let was_there = |day: Option<&Neighbour>| day.is_some_and(|day| day.compared_at <= run.compared_at);
+    let from = if was_there(yesterday) { run.begins_at - EDGE } else { run.begins_at };
+    let is_last = was_there(tomorrow) || is_tomorrow_forgotten;
+    (from, if is_last { run.ends_at } else { run.ends_at - EDGE })
 }
 
 async fn compare_range(
@@ -183,9 +193,9 @@ fn walked_until(run: &Claimed) -> OffsetDateTime {
     run.walked_until.unwrap_or(run.begins_at - EDGE)
 }
 
-/// A movement at the very edge of the day may stand on the statement of the next one. Where that is not here yet, the
-/// next day answers for the edge; and this day for that of the one before, where that is here. One that is forgotten answers
-/// for nothing any more: then each day answers for its own.
+/// A movement at the very edge of the day may stand on the statement of the next one. So whichever of two days is compared
+/// later answers for the edge between them ([`answers_for`]). One that is forgotten answers for nothing any more: then each day
+/// answers for its own.
 async fn walk_ours(
     tx: &mut Tx,
     run: &mut Claimed,
@@ -198,7 +208,7 @@ async fn walk_ours(
         return Ok(true);
     }
     let until = (from + STRETCH).min(last);
-    let (answers_from, answers_until) = beside.answers_for(run);
+    let (answers_from, answers_until) = beside.answers_for;
     let others = [beside.earlier.as_slice(), &beside.later].concat();
     let walk = Walk { from, until, answers_from, answers_until, others: &others };
     for part in store::walk_ours(tx, run, walk, now).await? {
@@ -224,7 +234,7 @@ async fn end(app: &App, run: &Claimed, beside: &Beside) -> Result<Batch, DutyErr
                 return Ok(None);
             }
             let noted = listed::note_in_tx(app, &mut tx, run, ITEMS, now).await?;
-            let unseen = store::lock_unseen(&mut tx, run, beside, beside.answers_for(run), ITEMS).await?;
+            let unseen = store::lock_unseen(&mut tx, run, beside, ITEMS).await?;
             for item in &unseen {
                 resolve(&mut tx, item, "a later comparison finds no difference", now).await?;
             }

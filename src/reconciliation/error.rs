@@ -2,7 +2,7 @@
 
 use time::Date;
 
-use super::model::ItemStatus;
+use super::model::{ItemStatus, Seen};
 use crate::channels::bills::BadStatement;
 use crate::infra::db::{DbError, MaybeTransient};
 
@@ -27,6 +27,9 @@ pub enum ReconciliationError {
         /// What is proposed by now.
         moves_money: bool,
     },
+    /// It is another one by now than the one that was looked at; gives what it is.
+    #[error("the difference is {0:?} by now, and another one was looked at")]
+    NotAsSeen(Seen),
     /// There is no charge of it that could be given back.
     #[error("the difference is {0} and charged nobody")]
     NotCharged(ItemStatus),

@@ -338,6 +338,29 @@ pub struct Item {
     pub version: i32,
 }
 
+/// What of a difference somebody looked at before they decided: a statement that is read anew may have changed it since, under
+/// the same id.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
+#[serde(deny_unknown_fields)]
+pub struct Seen {
+    /// Our number, as the difference said.
+    pub our_id: String,
+    /// The currency, as the difference said.
+    pub currency: Currency,
+    /// Minor units here, as the difference said; nothing where we had none.
+    pub ours: Option<i64>,
+    /// Minor units there, as the difference said; nothing where the channel had none.
+    pub theirs: Option<i64>,
+}
+
+impl Item {
+    /// What a person is shown of it.
+    pub(super) fn shown(&self) -> Seen {
+        let Self { our_id, currency, ours, theirs, .. } = self;
+        Seen { our_id: our_id.clone(), currency: *currency, ours: *ours, theirs: *theirs }
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;

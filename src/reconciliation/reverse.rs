@@ -87,7 +87,7 @@ async fn book_in_tx(
     let (available, receivable) = (debtor.available(), debtor.receivable());
     let [_, owes] = ledger::lock_balances_in_tx(tx, [&available, &receivable]).await?;
 
-    let recovered = receivables::recover_in_tx(tx, debtor, &charge, user.owed, now).await?;
+    let recovered = receivables::recover_in_tx(tx, debtor, &charge[0], user.owed, now).await?;
     let paid_off = (user.owed - recovered - owes).max(0);
     if owes + recovered + paid_off == user.owed {
         receivables::settle_shown_in_tx(tx, debtor, by, now).await?;

@@ -2,7 +2,7 @@
 //!
 //! Round trips of a plain success (see [`super::plain`]): 5 (BEGIN, orders with their refunds, all that is written,
 //! booking, COMMIT); commits: 1, all shared with the refunds that end at the same time. Of a callback about it, before
-//! or behind: 1 more, to look. Anything else takes a transaction of its own and up to 20 round trips.
+//! or behind: 1 more, to look. Anything else takes a transaction of its own and up to 20 round trips, and waits for a place.
 
 use time::OffsetDateTime;
 
@@ -141,6 +141,8 @@ pub(super) async fn apply_once(
     }
     // Boxed: what a plain refund does not need takes no room in its future.
     Box::pin(async {
+        // Whoever has their order in hand would make all connections wait.
+        let _place = app.db.place().await?;
         let mut tx = app.db.begin().await?;
         let applied = apply_in_tx(app, &mut tx, report, truth).await;
         effect!("refunds.result", tx.finish(applied).await)

@@ -6,12 +6,12 @@
 //! by rounding are never lost or doubled. (Reversing the booking of one refund would be off by a unit where two
 //! refunds shared one, and could not be done once a debt that it made had been paid off.)
 //!
-//! What is given again first makes good what was written off of the debts that the order's claims had left, then pays off
-//! what is owed, and the rest is the user's.
+//! What is given again first makes good what was written off of the debts that are undone by it, then pays off what is owed, and
+//! the rest is the user's.
 
 use time::OffsetDateTime;
 
-use super::follow::{Shares, follow};
+use super::follow::{Shares, follow, undone_debts};
 use super::store::{self, Locked};
 use crate::exceptions;
 use crate::infra::db::{DbError, Tx};
@@ -72,7 +72,7 @@ async fn follow_in_tx(
     };
     let difference = clawed_back - before;
 
-    let posting = posting_in_tx(tx, key, &settlement, difference, booked_as, now).await?;
+    let posting = posting_in_tx(tx, key, &settlement, difference, (refund, booked_as), now).await?;
     ledger::post_in_tx(tx, &[posting], now).await?;
     store::set_clawed_back(tx, &settlement, clawed_back, to, now).await?;
     let event = Event::SettlementClawedBack {
@@ -94,7 +94,7 @@ async fn posting_in_tx(
     key: &OrderKey,
     settlement: &Locked,
     difference: i64,
-    booked_as: &str,
+    (refund, booked_as): (&str, &str),
     now: OffsetDateTime,
 ) -> Result<Posting, DbError> {
     let (merchant_id, user_id) = (settlement.merchant_id.as_str(), settlement.user_id.as_str());
@@ -102,7 +102,7 @@ async fn posting_in_tx(
     let (available, receivable) = (debtor.available(), debtor.receivable());
     let [has, owes] = ledger::lock_balances_in_tx(tx, [&available, &receivable]).await?;
 
-    let recovered = recover_in_tx(tx, key, debtor, -difference, now).await?;
+    let recovered = recover_in_tx(tx, key, debtor, refund, -difference, now).await?;
     let Shares { of_balance, of_debt } = Shares::of(difference + recovered, has, owes);
     if of_debt < 0 && owes + of_debt == 0 {
         receivables::settle_shown_in_tx(tx, debtor, exceptions::BY_ITSELF, now).await?;
@@ -115,17 +115,25 @@ async fn posting_in_tx(
         .transfer(debtor.merchant(), expense(), -recovered))
 }
 
-/// How much of what is given goes to what was written off of the debts that the order's claims had left.
+/// How much of what is given goes to what was written off since the debts that it undoes.
 async fn recover_in_tx(
     tx: &mut Tx,
     key: &OrderKey,
     debtor: Debtor<'_>,
+    refund: &str,
     given: i64,
     now: OffsetDateTime,
 ) -> Result<i64, DbError> {
     if given <= 0 {
         return Ok(0);
     }
-    let claims = store::list_claims(tx, key).await?;
-    receivables::recover_in_tx(tx, debtor, &claims, given, now).await
+    let expense = Account::commission_expense(debtor.merchant_id, debtor.currency);
+    let claims = store::list_claims(tx, key, &debtor.receivable(), &expense, &debtor.merchant()).await?;
+    let mut recovered = 0;
+    // Each by itself: what was written off before a debt came to be was not for it.
+    for (refund_id, debt) in undone_debts(&claims, refund, given) {
+        let claim = Posting::new(PostingKind::ClawBack, refund_id).transaction_id();
+        recovered += receivables::recover_in_tx(tx, debtor, &claim, debt, now).await?;
+    }
+    Ok(recovered)
 }

@@ -77,8 +77,8 @@ async fn a_stranger_s_token_costs_no_look_up_and_what_could_be_a_key_a_place_of_
     const PLACES: usize = 2;
     let vars = vec![("HTTP_REQUESTS_MAX", PLACES.to_string())];
     let app = TestApp::start_with(TestOptions { vars, ..TestOptions::default() }).await;
-    let pool = app.instance.app.db.pool();
-    let taken = join_all((0..pool.options().get_max_connections()).map(|_| pool.acquire())).await;
+    let inside = &app.instance.app;
+    let taken = join_all((0..inside.config.database.pool_size).map(|_| inside.db.conn())).await;
     assert!(taken.iter().all(Result::is_ok), "nobody else has a connection");
     for route in guarded() {
         for token in ["a-token-that-nobody-has-given-out", "sk_unknown"] {
@@ -90,10 +90,20 @@ async fn a_stranger_s_token_costs_no_look_up_and_what_could_be_a_key_a_place_of_
 
     let key = format!("sk_{}", "X".repeat(52));
     let overview = async |token: &str| app.call(Method::GET, "/admin/overview", token, None).await;
-    let answers = join_all((0..=PLACES).map(|_| overview(&key))).await;
-    let mut codes: Vec<&str> = answers.iter().map(|reply| reply.problem(503)).collect();
-    codes.sort_unstable();
-    assert_eq!(codes, ["DATABASE_UNAVAILABLE", "DATABASE_UNAVAILABLE", "OVERLOADED"]);
+    // On a route of operators, and on a merchant's where a request has no place, or none yet.
+    let large = json!({"order_no": "X", "subject": "x".repeat(9_000)});
+    for (method, path, body) in [
+        (Method::GET, "/admin/overview", None),
+        (Method::GET, "/orders/X?wait=25", None),
+        (Method::GET, "/orders/X?%77ait=25", None),
+        (Method::POST, "/orders", Some(&large)),
+    ] {
+        let ask = async || app.call(method.clone(), path, &key, body).await;
+        let answers = join_all((0..=PLACES).map(|_| ask())).await;
+        let mut codes: Vec<&str> = answers.iter().map(|reply| reply.problem(503)).collect();
+        codes.sort_unstable();
+        assert_eq!(codes, ["DATABASE_UNAVAILABLE", "DATABASE_UNAVAILABLE", "OVERLOADED"], "{method} {path}");
+    }
     drop(taken);
     assert_eq!(overview(&key).await.problem(401), "UNAUTHENTICATED", "the places are given back");
     assert_eq!(overview(SECRET_KEY).await.problem(403), "FORBIDDEN");

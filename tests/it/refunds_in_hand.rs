@@ -1,15 +1,15 @@
 //! Refunds whose tasks are in hand from their first row on: their channel is asked without a claim, once, whatever becomes of
 //! whoever had them in hand.
 
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use payonce::channels::sandbox::{FaultKind, FaultOp};
-use payonce::compensation::{Action, Drive, Hold, Task};
-use payonce::refunds;
+use payonce::compensation::{Action, Drive, Hold, Lane, Task};
+use payonce::{drive, refunds};
 use serde_json::json;
-use sqlx::{AssertSqlSafe, Row};
+use sqlx::{AssertSqlSafe, Executor, Row, raw_sql};
 
-use crate::support::{Cluster, Reply, TestApp, TestOptions};
+use crate::support::{Cluster, Reply, TestApp, TestOptions, until_waiting};
 
 /// A shop whose workers take what is handed over, with a paid order; the sandbox tells nothing by itself.
 async fn in_hand(order_no: &str) -> (TestApp, String) {
@@ -163,6 +163,42 @@ async fn nothing_is_taken_in_hand_where_its_lane_rests_or_its_workers_stop() {
     assert_eq!(ask(&app, "R2", "A", 500).await.expect(201).text_of("status"), "PENDING");
     app.run_until_idle().await;
     assert_eq!(app.refunded("A").await, ("PARTIALLY_REFUNDED".into(), 1_000));
+    app.assert_books_agree_both_ways().await;
+    app.end().await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn refusals_in_hand_that_wait_for_their_order_leave_connections_to_others() {
+    // Two of eight connections are for what waits.
+    let vars = vec![("DATABASE_POOL_SIZE", "8".to_owned())];
+    let app = TestApp::start_with(TestOptions { vars, ..TestOptions::default() }).await;
+    app.paid("A").await;
+    app.order("B").await;
+    app.fault(FaultOp::Refund, FaultKind::Refuse, 1_000, None).await;
+    let service = app.instance.app.clone();
+    service.handover.open();
+    for number in 0..40 {
+        let asked = ask(&app, &format!("R{number}"), "A", 10).await.expect(201);
+        assert_eq!(asked.text_of("status"), "PROCESSING");
+    }
+    let mut owner = app.direct_connection().await;
+    let in_hand = "BEGIN; SELECT 1 FROM orders WHERE order_no = 'A' FOR UPDATE";
+    owner.execute(raw_sql(in_hand)).await.expect("in hand");
+    let worker = tokio::spawn(async move { drive::run_due(&service, Lane::Realtime).await });
+    until_waiting(&app, 2).await;
+    // All of them have been refused by now.
+    tokio::time::sleep(Duration::from_millis(300)).await;
+    let since = Instant::now();
+    app.pay_url("B").await.expect(200);
+    let took = since.elapsed();
+    println!("beside 40 refusals that wait a link took {took:?}");
+    assert!(took < Duration::from_secs(1), "{took:?}");
+    owner.execute("ROLLBACK").await.expect("free");
+    worker.await.expect("a worker").expect("a session");
+
+    app.clock.advance(Duration::from_secs(60));
+    app.run_until_idle().await;
+    assert_eq!(app.count_where("refunds", "status = 'FAILED'").await, 40);
     app.assert_books_agree_both_ways().await;
     app.end().await;
 }

@@ -13,6 +13,7 @@ use crate::support::{Chance, TestApp, TestOptions, seconds};
 
 mod crowds;
 mod ends;
+mod mixed;
 mod reads;
 
 /// With Redis and without.

@@ -2,12 +2,12 @@
 
 use std::time::Duration;
 
-use reqwest::Url;
 use reqwest::header::CONTENT_TYPE;
 use secrecy::ExposeSecret;
 use serde_json::{Map, Value};
 
 use super::description::{Kind, Place};
+use super::target::target;
 use super::{Given, Options};
 use crate::cli::{CliError, insides};
 use crate::config::{AdminToken, Config, Env, Role, Strictness};
@@ -65,24 +65,6 @@ async fn call_within(options: &Options, given: &Given) -> Result<Answer, CliErro
     app.tasks.drained().await;
     app.db.close().await;
     Ok(answer?)
-}
-
-/// The route's address with the given values in it.
-fn target(base: &str, given: &Given) -> Result<Url, CliError> {
-    let mut url = Url::parse(base)?;
-    {
-        let mut path = url.path_segments_mut().map_err(|()| "the URL cannot have a path")?;
-        path.pop_if_empty();
-        for segment in given.deed.path.split('/').skip(1) {
-            let name = segment.strip_prefix('{').and_then(|segment| segment.strip_suffix('}'));
-            path.push(name.and_then(|name| given.value(name)).unwrap_or(segment));
-        }
-    }
-    let query: Vec<_> = given.values.iter().filter(|(field, _)| field.place == Place::Query).collect();
-    if !query.is_empty() {
-        url.query_pairs_mut().extend_pairs(query.iter().map(|(field, value)| (&field.name, value)));
-    }
-    Ok(url)
 }
 
 /// What is sent, and what kind of thing it is. A large statement goes by `payonce reconcile`, piece by piece.

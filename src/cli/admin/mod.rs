@@ -19,6 +19,7 @@ mod call;
 mod description;
 mod show;
 mod table;
+mod target;
 
 use description::{Description, Field, Kind};
 use table::Deed;

@@ -21,7 +21,7 @@ use super::super::views::{Page, PageParams};
 use super::{Reason, entry};
 use crate::channels::bills::Format;
 use crate::ids::{ReconciliationId, ReconciliationItemId};
-use crate::reconciliation::model::{Class, Item, ItemStatus};
+use crate::reconciliation::model::{Class, Item, ItemStatus, Seen};
 use crate::reconciliation::{
     self, Decision, NewReconciliation, NewUpload, ReconciliationError, Report, Uploaded,
 };
@@ -57,6 +57,12 @@ impl From<ReconciliationError> for Problem {
                 };
                 Self::new(conflict, "DIFFERENCE_NOT_AGREED", detail)
                     .field("moves_money", format!("expected {moves_money}, as the difference says by now"))
+            }
+            ReconciliationError::NotAsSeen(now) => {
+                let now = serde_json::json!(now);
+                let detail = "the difference is another one by now; nothing was changed, look at it again";
+                Self::new(conflict, "DIFFERENCE_CHANGED", detail)
+                    .field("seen", format!("expected {now}, as the difference says by now"))
             }
             ReconciliationError::NotCharged(status) => {
                 let detail = format!("the difference is {status} and charged nobody; nothing was changed");
@@ -326,18 +332,31 @@ pub(in crate::http) struct ApprovalBody {
     /// was approved before may be back with more than that, under the same id.
     #[serde(default)]
     moves_money: bool,
+    /// What was looked at: where the difference is another one by now, nothing is decided.
+    seen: Option<Seen>,
+}
+
+/// A person's wish to leave it so.
+#[derive(Debug, Deserialize, ToSchema)]
+#[serde(deny_unknown_fields)]
+pub(in crate::http) struct DismissalBody {
+    /// Why.
+    reason: Reason,
+    /// What was looked at: where the difference is another one by now, nothing is decided.
+    seen: Option<Seen>,
 }
 
 /// Has a difference carried out that waits for a person, or tried again where nothing came of it.
 #[utoipa::path(post, path = "/admin/reconciliation-items/{item_id}/approve", tag = "admin",
-    request_body(content = ApprovalBody, example = json!({"reason": "checked with the channel", "moves_money": true})),
+    request_body(content = ApprovalBody, example = json!({"reason": "checked with the channel", "moves_money": true,
+                                                            "seen": {"our_id": "po_1", "currency": "CNY", "ours": 1990, "theirs": null}})),
     params(("item_id" = ReconciliationItemId, Path, description = "The difference")),
     security(("admin_token" = [])),
     responses(
         (status = 200, body = Item),
         (status = 404, body = Problem, description = "`NOT_FOUND`"),
         (status = 409, body = Problem,
-         description = "`DIFFERENCE_NOT_WAITING`, `DIFFERENCE_NOT_AGREED`: nothing was changed"),
+         description = "`DIFFERENCE_NOT_WAITING`, `DIFFERENCE_NOT_AGREED`, `DIFFERENCE_CHANGED`: nothing was changed"),
     ))]
 pub(in crate::http) async fn approve(
     State(edge): State<Edge>,
@@ -346,27 +365,29 @@ pub(in crate::http) async fn approve(
     extract::Json(body): extract::Json<ApprovalBody>,
 ) -> Result<Json<Item>, Problem> {
     let entry = entry(admin, "reconciliations.approve", item_id.as_str(), Some(body.reason));
-    decide(&edge, item_id, Decision::Approve { moves_money: body.moves_money }, entry).await
+    let decision = Decision::Approve { moves_money: body.moves_money };
+    decide(&edge, item_id, decision, body.seen, entry).await
 }
 
 /// Leaves a difference as it is.
 #[utoipa::path(post, path = "/admin/reconciliation-items/{item_id}/dismiss", tag = "admin",
-    request_body(content = DifferenceBody, example = json!({"reason": "the channel has put it right by hand"})),
+    request_body(content = DismissalBody, example = json!({"reason": "the channel has put it right by hand",
+                                                            "seen": {"our_id": "po_1", "currency": "CNY", "ours": 1990, "theirs": 1989}})),
     params(("item_id" = ReconciliationItemId, Path, description = "The difference")),
     security(("admin_token" = [])),
     responses(
         (status = 200, body = Item),
         (status = 404, body = Problem, description = "`NOT_FOUND`"),
-        (status = 409, body = Problem, description = "`DIFFERENCE_NOT_WAITING`: nothing was changed"),
+        (status = 409, body = Problem, description = "`DIFFERENCE_NOT_WAITING`, `DIFFERENCE_CHANGED`: nothing was changed"),
     ))]
 pub(in crate::http) async fn dismiss(
     State(edge): State<Edge>,
     Operator(admin): Operator,
     PathId(item_id): PathId<ReconciliationItemId>,
-    extract::Json(body): extract::Json<DifferenceBody>,
+    extract::Json(body): extract::Json<DismissalBody>,
 ) -> Result<Json<Item>, Problem> {
     let entry = entry(admin, "reconciliations.dismiss", item_id.as_str(), Some(body.reason));
-    decide(&edge, item_id, Decision::Dismiss, entry).await
+    decide(&edge, item_id, Decision::Dismiss, body.seen, entry).await
 }
 
 /// Gives back what a user was charged for a difference, because its money came after all or was not theirs to pay: what
@@ -397,9 +418,11 @@ async fn decide(
     edge: &Edge,
     item_id: ReconciliationItemId,
     decision: Decision,
+    seen: Option<Seen>,
     entry: crate::admin_log::Entry,
 ) -> Result<Json<Item>, Problem> {
-    let decided = edge
-        .owned(|app| async move { reconciliation::decide(&app, item_id.as_str(), decision, &entry).await });
+    let decided = edge.owned(|app| async move {
+        reconciliation::decide(&app, item_id.as_str(), decision, seen.as_ref(), &entry).await
+    });
     Ok(Json(decided.await?))
 }

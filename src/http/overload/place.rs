@@ -30,12 +30,17 @@ impl Place {
         self.room.has_place()
     }
 
+    /// Whether it is taken.
+    pub(super) fn is_taken(&self) -> bool {
+        self.is_taken.load(Ordering::Relaxed)
+    }
+
     /// Takes it, unless it is taken already. Whether it is.
     pub(super) fn take(&self) -> bool {
-        if !self.is_taken.load(Ordering::Relaxed) {
+        if !self.is_taken() {
             self.is_taken.store(self.room.enter(), Ordering::Relaxed);
         }
-        self.is_taken.load(Ordering::Relaxed)
+        self.is_taken()
     }
 
     /// What is told when there is none.
@@ -49,7 +54,7 @@ impl Place {
 
 impl tasks::Place for Place {
     fn leave(&self) -> bool {
-        let may_leave = self.is_taken.load(Ordering::Relaxed) && self.room.leave_for_a_while();
+        let may_leave = self.is_taken() && self.room.leave_for_a_while();
         if may_leave {
             self.is_taken.store(false, Ordering::Relaxed);
         }

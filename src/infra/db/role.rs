@@ -45,7 +45,7 @@ impl Db {
             sqlx::migrate::MigrateError::Execute(sqlx::Error::Configuration(Box::new(error)))
         })?;
         let outcome = async {
-            let mut conn = owner.pool.acquire().await?;
+            let mut conn = owner.pool().acquire().await?;
             take_turn(&mut conn).await?;
             sqlx::migrate!().run(&mut *conn).await?;
             // Tables that are new, and a role that was made since.

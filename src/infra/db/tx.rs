@@ -18,9 +18,7 @@ impl Conn {
     /// # Errors
     /// [`DbError::Unavailable`] when the connection is gone.
     pub(crate) async fn begin_batch(&mut self, patience: Patience) -> Result<Tx, DbError> {
-        let opening = format!("BEGIN; SET LOCAL lock_timeout = {}", patience.millis());
-        sqlx::raw_sql(AssertSqlSafe(opening)).execute(&mut *self).await?;
-        Ok(Tx { conn: self.lend(), is_open: true, is_ringing: false })
+        self.open(format!("BEGIN; SET LOCAL lock_timeout = {}", patience.millis())).await
     }
 
     /// Opens a transaction that sees one unchanging snapshot, writes nothing and may take its time: an audit walks whole
@@ -32,16 +30,24 @@ impl Conn {
         let opening = "BEGIN ISOLATION LEVEL REPEATABLE READ READ ONLY;
                        SET LOCAL statement_timeout = '590s'; SET LOCAL enable_seqscan = on;
                        SET LOCAL enable_hashjoin = on; SET LOCAL enable_mergejoin = on";
-        sqlx::raw_sql(opening).execute(&mut *self).await?;
-        let mut tx = Tx { conn: self.lend(), is_open: true, is_ringing: false };
+        let mut tx = self.open(opening.to_owned()).await?;
         tx.conn.deadline = SNAPSHOT_DEADLINE;
         Ok(tx)
     }
 
+    /// Opens a transaction by these statements. Where one of them fails, one may be open that nobody else is to find: then the
+    /// connection is given up.
+    async fn open(&mut self, opening: String) -> Result<Tx, DbError> {
+        let opened = sqlx::raw_sql(AssertSqlSafe(opening)).execute(&mut *self).await;
+        self.is_mid_flight |= opened.is_err();
+        opened?;
+        Ok(Tx { conn: self.lend(), is_open: true, is_ringing: false })
+    }
+
     /// The connection itself, leaving nothing in its place.
     fn lend(&mut self) -> Self {
-        let (deadline, suspicion, bell) = (self.deadline, self.suspicion.clone(), self.bell.clone());
-        std::mem::replace(self, Self { inner: None, deadline, suspicion, bell, is_mid_flight: false })
+        let (deadline, bell) = (self.deadline, self.bell.clone());
+        std::mem::replace(self, Self { inner: None, deadline, bell, is_mid_flight: false })
     }
 }
 
@@ -88,8 +94,8 @@ impl Tx {
         outcome: Result<T, DbError>,
     ) -> Result<T, DbError> {
         let outcome = self.end(outcome).await;
-        *lender = self.conn.lend();
-        lender.is_mid_flight |= self.is_open;
+        lender.inner = self.conn.inner.take();
+        lender.is_mid_flight = self.conn.is_mid_flight || self.is_open;
         outcome
     }
 

@@ -60,8 +60,8 @@ pub(in crate::reconciliation) struct Beside {
     pub(in crate::reconciliation) later: Vec<String>,
     pub(in crate::reconciliation) yesterday: Option<String>,
     pub(in crate::reconciliation) tomorrow: Option<String>,
-    /// The next day was compared, and answers for nothing any more.
-    pub(in crate::reconciliation) is_tomorrow_forgotten: bool,
+    /// From when until when a movement that is missing there is missed by this day.
+    pub(in crate::reconciliation) answers_for: (OffsetDateTime, OffsetDateTime),
 }
 
 /// Compares the next lines of the statement with ours; nothing when there are no more.

@@ -171,10 +171,10 @@ pub(in crate::reconciliation) async fn lock_unseen(
     tx: &mut Tx,
     run: &Claimed,
     beside: &Beside,
-    (answers_from, answers_until): (OffsetDateTime, OffsetDateTime),
     limit: i64,
 ) -> Result<Vec<Item>, DbError> {
     let conn: &mut Conn = tx;
+    let (answers_from, answers_until) = beside.answers_for;
     let items = items!(
         "SELECT",
         "FROM reconciliation_items AS item

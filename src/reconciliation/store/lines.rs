@@ -140,14 +140,23 @@ pub(in crate::reconciliation) async fn delete_forgotten_lines(
     Ok(deleted.rows_affected())
 }
 
+/// Another day of a channel whose lines are all here.
+pub(in crate::reconciliation) struct Neighbour {
+    pub(in crate::reconciliation) reconciliation_id: String,
+    pub(in crate::reconciliation) day: Date,
+    /// Since when it is compared, or when it was.
+    pub(in crate::reconciliation) compared_at: Option<OffsetDateTime>,
+}
+
 /// Other days of a channel whose lines are all here, the nearest ones.
 pub(in crate::reconciliation) async fn neighbours(
     conn: &mut Conn,
     channel: &str,
     day: Date,
-) -> Result<Vec<(String, Date)>, DbError> {
-    let rows = sqlx::query!(
-        "SELECT reconciliation_id, day FROM reconciliations
+) -> Result<Vec<Neighbour>, DbError> {
+    let rows = sqlx::query_as!(
+        Neighbour,
+        "SELECT reconciliation_id, day, compared_at FROM reconciliations
          WHERE channel = $1 AND day <> $2 AND status IN ('MATCHING', 'ACTING', 'DONE')
            AND forgotten_at IS NULL
          ORDER BY abs(day - $2) LIMIT 32",
@@ -156,7 +165,7 @@ pub(in crate::reconciliation) async fn neighbours(
     )
     .fetch_all(conn)
     .await?;
-    Ok(rows.into_iter().map(|row| (row.reconciliation_id, row.day)).collect())
+    Ok(rows)
 }
 
 /// Whether the lines of the day behind one are forgotten.

@@ -22,8 +22,8 @@ pub(super) use items::{
     move_item, release, spent,
 };
 pub(super) use lines::{
-    copy_lines, delete_forgotten_lines, delete_lines, forget_days, is_next_forgotten, list_payments,
-    neighbours,
+    Neighbour, copy_lines, delete_forgotten_lines, delete_lines, forget_days, is_next_forgotten,
+    list_payments, neighbours,
 };
 pub(super) use runs::{
     Claimed, Daily, NewFile, NewRun, begin_again, claim, due_days, find_of_day, insert, knows_time_zone,

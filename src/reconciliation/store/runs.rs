@@ -240,12 +240,19 @@ pub(in crate::reconciliation) async fn set_status(
     now: OffsetDateTime,
 ) -> Result<bool, DbError> {
     let conn: &mut Conn = tx;
+    if to == DayStatus::Matching {
+        lock_beside(conn, run).await?;
+    }
     let moved = sqlx::query!(
         "WITH moved AS (
              UPDATE reconciliations
              SET status = $4, fault = $6, detail = $7, leased_until = $8, updated_at = $9, version = version + 1,
                  finished_at = CASE WHEN $4 = 'DONE' THEN $9::timestamptz END,
-                 compared_at = CASE WHEN $4 = 'MATCHING' THEN $9::timestamptz ELSE compared_at END,
+                 -- Behind the days beside it, whatever a clock says.
+                 compared_at = CASE WHEN $4 <> 'MATCHING' THEN compared_at
+                     ELSE greatest($9::timestamptz,
+                                   (SELECT max(beside.compared_at) + interval '1 microsecond' FROM reconciliations AS beside
+                                    WHERE beside.channel = $10 AND beside.day BETWEEN $11::date - 1 AND $11::date + 1)) END,
                  attempts = CASE WHEN $6::text IS NULL THEN 0 ELSE attempts + 1 END,
                  -- What a refused statement left is taken out before the next one; a refused file is not read again.
                  lines = CASE WHEN $6::text IS NULL THEN lines ELSE 0 END,
@@ -268,10 +275,25 @@ pub(in crate::reconciliation) async fn set_status(
         bad.map(|bad| bad.detail.as_str()),
         at,
         now,
+        run.channel,
+        run.day,
     )
     .execute(conn)
     .await?;
     Ok(moved.rows_affected() == 1)
+}
+
+/// Locks a day with those beside it: of two whose comparisons begin at the same time one begins later, and sees the other.
+async fn lock_beside(conn: &mut Conn, run: &Claimed) -> Result<(), DbError> {
+    sqlx::query!(
+        "SELECT day FROM reconciliations WHERE channel = $1 AND day BETWEEN $2::date - 1 AND $2::date + 1
+         ORDER BY day FOR UPDATE",
+        run.channel,
+        run.day,
+    )
+    .fetch_all(conn)
+    .await?;
+    Ok(())
 }
 
 /// Lets a day go, to be taken again at `at`, after a try that counts or not. Gives how many do since it went on last, or

@@ -59,25 +59,6 @@ pub(in crate::settlement) async fn lock(tx: &mut Tx, key: &OrderKey) -> Result<O
     }))
 }
 
-/// The names of whatever may be booked of an order's commission after refunds: each of these claims back, or gives again.
-pub(in crate::settlement) async fn list_claims(
-    conn: &mut Conn,
-    key: &OrderKey,
-) -> Result<Vec<String>, DbError> {
-    let claims = sqlx::query_scalar!(
-        r#"SELECT claim.name AS "name!"
-           FROM refunds
-           CROSS JOIN LATERAL (VALUES (format('CLAW_BACK:%s', refund_id)), (format('CLAW_BACK:%s:taken-back', refund_id)))
-                              AS claim (name)
-           WHERE merchant_id = $1 AND order_no = $2 AND stray_id IS NULL"#,
-        key.merchant_id.as_str(),
-        key.order_no.as_str(),
-    )
-    .fetch_all(conn)
-    .await?;
-    Ok(claims)
-}
-
 /// Notes what is claimed back by now.
 pub(in crate::settlement) async fn set_clawed_back(
     tx: &mut Tx,

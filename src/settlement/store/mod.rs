@@ -1,13 +1,15 @@
 //! The rows of `settlements`, `rebate_rules`, `user_levels` and `settlement_runs`, and of the orders and balances that
 //! they move. What every settlement costs is gathered: see [`FindFacts`] and [`Settle`].
 
+mod claims;
 mod claw_back;
 mod facts;
 mod runs;
 mod settle;
 mod terms;
 
-pub(super) use claw_back::{Locked, list_claims, lock, set_clawed_back};
+pub(super) use claims::list_claims;
+pub(super) use claw_back::{Locked, lock, set_clawed_back};
 pub(super) use facts::{Facts, FindFacts, find};
 pub(super) use runs::{
     Page, Position, add_settled, advance, claim, insert_run, list_page, list_runs, note_error, renew, waiting,

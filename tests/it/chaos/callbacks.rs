@@ -6,6 +6,7 @@ use payonce::channels::sandbox::signature::{HEADER, Keys};
 use serde_json::{Value, json};
 use time::Duration;
 
+use super::client::ANSWER_WITHIN;
 use super::life::Seller;
 use super::told::CALLBACKS;
 use crate::support::{Reply, SANDBOX_SECRET};
@@ -70,6 +71,7 @@ impl Seller {
     async fn deliver(&self, turn: usize, body: &[u8], signature: String) -> Option<Reply> {
         let url = &self.merchant.urls[turn % self.merchant.urls.len()];
         let request = self.shop.app.http.post(format!("{url}{CALLBACKS}")).body(body.to_vec());
+        let request = request.timeout(ANSWER_WITHIN);
         Some(Reply::of(request.header(HEADER, signature).send().await.ok()?).await)
     }
 }

@@ -14,7 +14,9 @@ use crate::support::service::OPERATOR_OF_PROCESS;
 use crate::support::{Reply, SECRET_KEY};
 
 /// Longest that something may stay unknown.
-const PATIENCE: Duration = Duration::from_secs(90);
+pub const PATIENCE: Duration = Duration::from_secs(90);
+/// Longest that one answer is waited for.
+pub const ANSWER_WITHIN: Duration = Duration::from_secs(8);
 /// One wish of so many is told to two instances at once, under one key.
 const TWICE_ONE_IN: usize = 8;
 
@@ -44,7 +46,7 @@ impl Merchant {
         // No connection is kept: a killed instance closes many, and who is asked next is another one anyway.
         let http = payonce::infra::http_client::builder()
             .pool_max_idle_per_host(0)
-            .timeout(Duration::from_secs(8))
+            .timeout(ANSWER_WITHIN)
             .build()
             .expect("a client");
         Self {

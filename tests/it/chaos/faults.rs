@@ -2,17 +2,18 @@
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use payonce::channels::sandbox::{FaultKind, FaultOp};
 use payonce::local::PostgresServer;
+use sqlx::Connection;
 use tokio::time::sleep;
 
 use super::instances::Instances;
 use super::proxy::{Met, Proxy, Silence};
 use super::redis_side::RedisSide;
 use crate::support::Chance;
-use crate::support::service::Shop;
+use crate::support::service::{LIMIT, Shop};
 
 mod channel;
 mod door;
@@ -283,12 +284,15 @@ impl Faults {
         }
     }
 
+    /// Of everybody, also of whoever looks on.
     async fn terminate_backends(&self) {
         let end = "SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE pid <> pg_backend_pid()
                            AND backend_type = 'client backend'";
-        let pool = self.shop.app.instance.app.db.pool();
-        // It may end the connection that says so.
-        drop(sqlx::query(end).execute(pool).await);
+        // Who serves may not see what others do.
+        let mut conn = self.shop.app.direct_connection().await;
+        let ended = sqlx::query(end).execute(&mut conn).await.expect("ended").rows_affected();
+        assert!(ended > 0, "somebody is always there");
+        conn.close().await.ok();
     }
 
     /// Everything as it should be again.
@@ -299,7 +303,11 @@ impl Faults {
         for index in 0..self.instances.len() {
             self.instances.set_clock(index, 0);
         }
-        self.shop.app.gateway.clear_faults().await.expect("no faults");
+        // Its connections may just have been terminated.
+        let since = Instant::now();
+        while let Err(error) = self.shop.app.gateway.clear_faults().await {
+            assert!(since.elapsed() < LIMIT, "the channel goes on to misbehave: {error}");
+        }
     }
 
     /// Tells what there was, and looks whether it was enough.
@@ -314,6 +322,11 @@ impl Faults {
         assert!(missing.is_empty(), "too few {missing:?} of {:?}", self.counts);
         let is_enough = self.kills >= ENOUGH;
         assert!(!is_enough || wires.iter().all(Met::is_all), "something was met by nobody: {wires:?}");
+    }
+
+    /// What there was by now.
+    pub fn so_far(&self) -> String {
+        format!("{} kills; {:?}", self.kills, self.counts)
     }
 
     fn counted(&self, what: &str) -> usize {

@@ -2,13 +2,13 @@
 
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use serde_json::{Value, json};
 use tokio::time::sleep;
 
 use super::callbacks::Callback;
-use super::client::Merchant;
+use super::client::{ANSWER_WITHIN, Merchant, PATIENCE};
 use super::told::Told;
 use crate::support::Chance;
 use crate::support::service::Shop;
@@ -167,16 +167,18 @@ impl Seller {
 
     /// Presses a button at the channel, until it is answered: its books live in the database that crashes.
     pub async fn at_the_channel(&self, attempt: &str, button: &str, body: Value) -> Value {
-        for _ in 0..200 {
-            let app = &self.shop.app;
+        let (app, since) = (&self.shop.app, Instant::now());
+        loop {
             let request = app.http.post(format!("{}/sandbox/trades/{attempt}/{button}", app.url)).json(&body);
-            match request.send().await {
+            let last = match request.timeout(ANSWER_WITHIN).send().await {
                 Ok(answer) if answer.status().as_u16() < 500 => {
                     return answer.json().await.unwrap_or_default();
                 }
-                _ => sleep(Duration::from_millis(50)).await,
-            }
+                Ok(answer) => answer.status().to_string(),
+                Err(error) => format!("{error:?}"),
+            };
+            assert!(since.elapsed() < PATIENCE, "the sandbox does not answer: {last}");
+            sleep(Duration::from_millis(50)).await;
         }
-        panic!("the sandbox does not answer");
     }
 }

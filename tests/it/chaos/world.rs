@@ -8,6 +8,7 @@ use std::time::{Duration, Instant};
 use futures_util::future::join_all;
 use serde_json::json;
 use time::Date;
+use tokio::time::timeout;
 
 use super::client::Merchant;
 use super::faults::{Faults, Turns};
@@ -18,13 +19,17 @@ use super::redis_side::RedisSide;
 use super::rest::{SHELF, unrest};
 use super::told::{Kind, Thing, differences};
 use super::{right_time, there};
-use crate::support::service::Shop;
+use crate::support::service::{LIMIT, Shop};
 use crate::support::statements::assert_explained;
 use crate::support::{Chance, TestOptions, stores};
 
 const SELLERS: usize = 8;
 /// Everything that was put off for half an hour is due in the same moment, a crowd of orders that ran out among it.
 const PATIENCE: Duration = Duration::from_secs(90);
+/// Longest that a kill and what is broken with it may take on average: several times what a slow machine needs.
+const A_KILL_WITHIN: Duration = Duration::from_secs(20);
+/// Longest that those who sell take to end, once nothing breaks any more: each may be in the middle of several wishes.
+const CALM_WITHIN: Duration = Duration::from_secs(300);
 /// Answers that are asked for once more in the calm, and things that are looked at through the door. The books are asked
 /// for all.
 const LOOKED_AT: usize = 300;
@@ -82,10 +87,16 @@ impl World {
                 tokio::spawn(Seller { name, shop, merchant, chance, count: 0 }.go_on())
             })
             .collect();
-        self.faults.rage(kills).await;
-        self.faults.end().await;
+        let storm = async {
+            self.faults.rage(kills).await;
+            self.faults.end().await;
+        };
+        let longest = 2 * LIMIT + A_KILL_WITHIN * u32::try_from(kills).expect("few");
+        if timeout(longest, storm).await.is_err() {
+            panic!("the storm does not end: {}", self.faults.so_far());
+        }
         self.merchant.is_over.store(true, Ordering::Relaxed);
-        for seller in join_all(sellers).await {
+        for seller in timeout(CALM_WITHIN, join_all(sellers)).await.expect("all sellers ended") {
             self.orders += seller.expect("no seller failed");
         }
         self.come_to_rest().await;

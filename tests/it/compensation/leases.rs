@@ -39,7 +39,7 @@ async fn a_worker_keeps_its_leases_while_it_waits_for_something_else() {
     let slow = worker(&app);
     app.eventually("the slow one has it", async || tries(&app).await == 1).await;
     while !slow.is_finished() {
-        assert_eq!(drive::run_due(&app.instance.app, Lane::Realtime).await.expect("a look"), Batch::Done);
+        assert_eq!(drive::run_due(&app.instance.app, Lane::Realtime).await.expect("a look"), Batch::Empty);
         tokio::time::sleep(Duration::from_millis(50)).await;
     }
     slow.await.expect("no panic");
@@ -108,7 +108,11 @@ async fn a_lease_is_kept_while_another_ones_row_is_locked_for_long() {
         sqlx::raw_sql("COMMIT").execute(&mut locking).await.expect("unlocked");
     });
     while !unlocked.is_finished() {
-        assert_eq!(drive::run_due(&app.instance.app, Lane::Realtime).await.expect("a look"), Batch::Done);
+        // Right behind the COMMIT it may find the one free that was locked.
+        assert_ne!(
+            drive::run_due(&app.instance.app, Lane::Realtime).await.expect("a look"),
+            Batch::MoreWaiting
+        );
         tokio::time::sleep(Duration::from_millis(50)).await;
     }
     let other = "id = (SELECT max(id) FROM compensations WHERE action = 'DRIVE_REFUND') AND attempts = 1";
@@ -131,11 +135,13 @@ async fn renewals_and_ends_of_the_same_tasks_never_wait_for_each_other_in_a_circ
         let no = format!("D{number}");
         app.post("/refunds", json!({"refund_no": no, "order_no": no})).await.expect(201);
     }
-    // Each row takes a while, so that a renewal is under way whenever something lands.
+    // Each row of theirs takes a while, so that a renewal is under way whenever something lands. A claim takes no longer for it:
+    // one that runs into its deadline ends the session, as on a machine that is busy with other stories.
     app.sql(
         "CREATE FUNCTION story_waits() RETURNS trigger LANGUAGE plpgsql AS
          'BEGIN PERFORM pg_sleep(0.01); RETURN NEW; END';
-         CREATE TRIGGER story_waits BEFORE UPDATE ON compensations FOR EACH ROW EXECUTE FUNCTION story_waits()",
+         CREATE TRIGGER story_waits BEFORE UPDATE ON compensations FOR EACH ROW
+         WHEN (OLD.status = 'RUNNING') EXECUTE FUNCTION story_waits()",
     )
     .await;
     worker(&app).await.expect("no panic");

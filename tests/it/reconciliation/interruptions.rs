@@ -13,9 +13,14 @@ use crate::support::statements::{Line, assert_explained, sandbox_csv};
 
 /// Makes the database refuse a state of a day.
 pub(super) async fn forbid(app: &TestApp, status: &str) {
+    forbid_where(app, &format!("NEW.status = '{status}'")).await;
+}
+
+/// Makes the database refuse to note such a day.
+async fn forbid_where(app: &TestApp, condition: &str) {
     app.sql(&format!(
         "CREATE FUNCTION forbid() RETURNS trigger LANGUAGE plpgsql AS $$ BEGIN RAISE 'not now'; END $$;
-         CREATE TRIGGER forbid BEFORE UPDATE ON reconciliations FOR EACH ROW WHEN (NEW.status = '{status}')
+         CREATE TRIGGER forbid BEFORE UPDATE ON reconciliations FOR EACH ROW WHEN ({condition})
          EXECUTE FUNCTION forbid()"
     ))
     .await;
@@ -249,5 +254,53 @@ async fn differences_that_wait_for_a_statement_which_is_late_are_not_left_in_sil
     let run = app.reconciliation(&id).await;
     assert_eq!((&run["status"], &run["differences"]), (&json!("DONE"), &json!({"MISSING_HERE APPLIED": 1})));
     assert!(app.exceptions("status=OPEN").await.is_empty());
+    app.end().await;
+}
+
+/// Another instance has the day, or nobody any more.
+async fn hold(app: &TestApp, id: &str, until: &str) {
+    app.sql(&format!("UPDATE reconciliations SET leased_until = {until} WHERE reconciliation_id = '{id}'"))
+        .await;
+}
+
+#[tokio::test]
+async fn who_takes_a_day_over_answers_for_no_edge_that_nobody_has_looked_at() {
+    let app = start("safe").await;
+    let day = app.wait_for_ten();
+    let next = day.next_day().expect("a day");
+    paid(&app, "NOON").await;
+    // A minute before midnight, and the channel does not have it.
+    app.clock.advance(Duration::from_secs(14 * 3_600 - 60));
+    Fate::Invented.befall(&app, "LATE").await;
+    app.clock.advance(Duration::from_secs(12 * 3_600));
+    paid(&app, "NEXT").await;
+    app.sleep_over();
+    let (lines, next_lines) = (app.book_lines(day).await, app.book_lines(next).await);
+    let one = app.reconcile_file("sandbox", day, sandbox_csv(day, &lines).as_bytes()).await;
+    assert_eq!(one["differences"], json!({}), "it is the next day's to miss");
+    let missed = json!({"MISSING_THERE ESCALATED": 1});
+    let other = app.reconcile_file("sandbox", next, sandbox_csv(next, &next_lines).as_bytes()).await;
+    assert_eq!(other["differences"], missed);
+
+    // Both days come again. The later one begins while the lines of the earlier one are not there, and is interrupted.
+    let again = |day, lines: &[Line]| sandbox_csv(day, lines).replace("#end", "\"#end\"");
+    let one = app.bring("sandbox", day, again(day, &lines).as_bytes()).await;
+    hold(&app, &one, "now() + interval '1 year'").await;
+    let other = app.bring("sandbox", next, again(next, &next_lines).as_bytes()).await;
+    forbid_where(&app, &format!("NEW.walked_until >= '{next}T12:00:00Z'::timestamptz")).await;
+    while reconciliation::run_due(&app.instance.app).await.is_ok() {}
+    let is_walked = format!("reconciliation_id = '{other}' AND walked_until > '{next}T00:00:00Z'");
+    assert_eq!(app.count_where("reconciliations", &is_walked).await, 1, "its first half is walked");
+    allow(&app).await;
+    hold(&app, &other, "now() + interval '1 year'").await;
+
+    // The earlier one is compared to its end meanwhile; then somebody goes on with the later one.
+    hold(&app, &one, "'epoch'").await;
+    assert_eq!(app.carry_out(&one).await["status"], "DONE");
+    hold(&app, &other, "'epoch'").await;
+    let run = app.carry_out(&other).await;
+    assert_eq!((&run["status"], &run["differences"]), (&json!("DONE"), &missed), "{run:#}");
+    assert_eq!(app.count_where("exceptions", "status = 'OPEN' AND kind = 'RECONCILIATION'").await, 1);
+    assert_somebody_knows(&app).await;
     app.end().await;
 }

@@ -78,8 +78,13 @@ async fn a_difference_follows_the_statement_that_is_read_last() {
         assert_eq!(items.len(), 1);
         (items[0]["status"].as_str().expect("a state").to_owned(), items[0].clone())
     };
-    assert_eq!(compare(&with(500)).await.0, "WAITING");
+    let (status, looked_at) = compare(&with(500)).await;
+    assert_eq!(status, "WAITING");
     let (status, item) = compare(&with(700)).await;
+    assert_eq!(looked_at["item_id"], item["item_id"]);
+    for verb in ["approve", "dismiss"] {
+        assert_eq!(app.decide(&looked_at, verb).await.problem(409), "DIFFERENCE_CHANGED");
+    }
     assert_eq!((status.as_str(), &item["theirs"]), ("WAITING", &json!(700)));
     let detail = app.open_exception().await["detail"].as_str().expect("text").to_owned();
     assert!(detail.contains("700"), "a person is shown the amount that counts: {detail}");

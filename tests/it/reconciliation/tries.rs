@@ -82,7 +82,7 @@ async fn a_day_is_compared_on_one_connection_where_no_second_is_to_be_had() {
     let mut taken = Vec::new();
     while taken.len() < CONNECTIONS - 1 {
         // The lanes of the service let theirs go soon.
-        taken.extend(app.instance.app.db.pool().acquire().await.ok());
+        taken.extend(app.instance.app.db.conn().await.ok());
     }
     let mut looking = app.direct_connection().await;
     let still = "SELECT count(*) FROM reconciliations WHERE status = 'MATCHING'";

@@ -12,7 +12,7 @@ use time::{Duration, OffsetDateTime};
 use tokio::process::Command;
 
 use super::app::metric_at;
-use super::service::{Service, Shop};
+use super::service::{LIMIT, Service, Shop};
 use super::stores::fresh_name;
 
 /// The wall clock of one instance.
@@ -46,7 +46,14 @@ impl WallClock {
     /// The service dates its answers so. A library that cannot be loaded is passed over in silence, and so would be all
     /// that this is for.
     pub async fn assert_goes_by_it(&self, service: &Service) {
-        let Ok(answer) = service.http.get(format!("{}/livez", service.url)).send().await else { return };
+        let asked = service.http.get(format!("{}/livez", service.url)).timeout(LIMIT).send().await;
+        let answer = match asked {
+            Ok(answer) => answer,
+            Err(error) if error.is_timeout() && !service.is_dead() => {
+                panic!("{} keeps silent: {error:?}", service.url)
+            }
+            Err(_) => return,
+        };
         let date = answer.headers()["date"].to_str().expect("text").replace("GMT", "+0000");
         let shown = OffsetDateTime::parse(&date, &Rfc2822).expect("a date");
         let ahead = shown - Clock::system().now() - Duration::seconds(self.ahead_secs);

@@ -141,6 +141,11 @@ impl TestApp {
         let id = item["item_id"].as_str().expect("an id");
         let path = format!("/admin/reconciliation-items/{id}/{verb}");
         let mut body = json!({"reason": "the story wants it"});
+        if verb != "reverse-charge" {
+            let seen =
+                ["our_id", "currency", "ours", "theirs"].map(|name| (name.to_owned(), item[name].clone()));
+            body["seen"] = seen.into_iter().collect();
+        }
         if verb == "approve" {
             body["moves_money"] = item["moves_money"].clone();
         }

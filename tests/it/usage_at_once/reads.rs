@@ -10,7 +10,7 @@ use crate::support::metering::hold;
 use crate::support::{TestApp, until_waiting};
 
 /// Does that in a transaction that stays open.
-async fn begin(app: &TestApp, what: &str) -> PgConnection {
+pub(super) async fn begin(app: &TestApp, what: &str) -> PgConnection {
     let mut other = app.direct_connection().await;
     let begun = format!("BEGIN; {what}");
     other.execute(raw_sql(AssertSqlSafe(begun))).await.expect("in hand");

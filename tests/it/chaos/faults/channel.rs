@@ -4,6 +4,7 @@ use payonce::channels::sandbox::{FaultKind, FaultOp};
 use serde_json::json;
 
 use super::Faults;
+use crate::chaos::client::ANSWER_WITHIN;
 use crate::support::OPERATOR;
 
 /// The channel acts and hangs, hangs without acting, refuses, repeats and reorders callbacks, and takes money before it
@@ -35,7 +36,7 @@ impl Faults {
         let app = &self.shop.app;
         let body = json!({"op": op, "fault": fault, "times": 2, "ms": 1_000});
         let order = app.http.put(format!("{}/sandbox/faults", app.url)).bearer_auth(OPERATOR).json(&body);
-        let Ok(answer) = order.send().await else { return false };
+        let Ok(answer) = order.timeout(ANSWER_WITHIN).send().await else { return false };
         let status = answer.status().as_u16();
         assert!(status == 200 || status >= 500, "the channel is told to misbehave by {body}: {status}");
         status == 200

@@ -2,6 +2,11 @@
 
 use std::time::{Duration, Instant};
 
+use futures_util::future::join_all;
+use payonce::config::DatabaseConfig;
+use payonce::ids::Ids;
+use payonce::infra::clock::Clock;
+use payonce::infra::db::Db;
 use serde_json::json;
 use sqlx::postgres::PgConnectOptions;
 use sqlx::{Connection, PgConnection};
@@ -11,6 +16,7 @@ use tokio::time::{sleep, timeout};
 
 use super::commits::Exchanges;
 use super::{Met, Proxy, Silence};
+use crate::support::statements::sandbox_csv;
 use crate::support::{TestApp, TestOptions, stores};
 
 /// As long as one listens to believe that nothing comes.
@@ -176,6 +182,38 @@ async fn a_commit_whose_answer_is_lost_is_an_error_and_is_done() {
         .await
         .expect("a look");
     assert_eq!((done, wire.met()), (vec![1, 2], Met { lost: 2, ..Met::default() }));
+    stores::drop_database(&url).await;
+}
+
+#[tokio::test]
+async fn what_comes_back_from_a_use_while_the_database_is_gone_without_a_word_keeps_no_place() {
+    let (url, port) = database().await;
+    let wire = Proxy::before_postgres(port).await;
+    let config = DatabaseConfig {
+        pool_size: 2,
+        statement_deadline: Duration::from_secs(1),
+        ..stores::database_config(&wire.before_url(&url, port))
+    };
+    let db = Db::new(&config, Ids::random(Clock::system())).expect("a pool");
+    let both = async || join_all([db.conn(), db.conn()]).await.into_iter().collect::<Result<Vec<_>, _>>();
+    for round in 1..=4 {
+        let mut used = both().await.expect("both places");
+        for conn in &mut used {
+            sqlx::raw_sql("SELECT 1").execute(conn).await.expect("well");
+        }
+        wire.tear();
+        drop(used);
+        // Who comes next finds out, and whoever connects anew is answered.
+        let since = Instant::now();
+        while !db.answers().await {
+            assert!(since.elapsed() < SOON, "places are lost in round {round}");
+        }
+    }
+    assert_eq!(both().await.map(|both| both.len()).ok(), Some(2));
+    let since = Instant::now();
+    db.close().await;
+    assert!(since.elapsed() < Duration::from_secs(1), "one in use was forgotten");
+    assert!(wire.met().torn >= 4, "{:?}", wire.met());
     stores::drop_database(&url).await;
 }
 
@@ -363,6 +401,53 @@ async fn an_operator_who_decided_is_told_so_although_the_answer_to_the_commit_wa
     assert_eq!(app.stray().await["status"], "REFUNDED");
     let logged = "action IN ('refunds.approve', 'refunds.reject', 'exceptions.resolve')";
     assert_eq!(app.count_where("admin_log", logged).await, 3, "each once");
+    app.end().await;
+    stores::drop_database(&url).await;
+}
+
+#[tokio::test]
+async fn an_operator_gets_a_new_merchants_keys_and_is_told_of_a_difference_although_answers_to_commits_were_lost()
+ {
+    let (url, port) = database().await;
+    let wire = Proxy::before_postgres(port).await;
+    let database_url = Some(wire.before_url(&url, port));
+    let app = TestApp::start_with(TestOptions { database_url, ..TestOptions::default() }).await;
+    let shop = json!({"merchant_id": "shop", "name": "Shop"});
+    wire.lose_answers(1);
+    let made = app.admin_post("/admin/merchants", shop.clone()).await.expect(201);
+    assert_eq!(wire.met().lost, 1);
+    app.order_to_pay_as(made.text_of("secret_key"), "A").await;
+    assert_eq!(app.admin_post("/admin/merchants", shop).await.problem(409), "MERCHANT_EXISTS");
+    for (lost, what) in [(2, "keys"), (3, "notify-secret")] {
+        wire.lose_answers(1);
+        let body = json!({"reason": "they are known", "overlap_seconds": 0});
+        let rotated = app.admin_post(&format!("/admin/merchants/shop/{what}"), body).await.expect(201);
+        assert_eq!(wire.met().lost, lost);
+        if what == "keys" {
+            app.order_to_pay_as(rotated.text_of("secret_key"), "C").await;
+        }
+    }
+
+    let day = app.wait_for_ten();
+    app.paid("B").await;
+    app.sleep_over();
+    let mut lines = app.book_lines(day).await;
+    lines[0].amount -= 1;
+    let run = app.reconcile_file("sandbox", day, sandbox_csv(day, &lines).as_bytes()).await;
+    let item = app.differences(&run).await.remove(0);
+    assert_eq!((&item["class"], &item["status"]), (&json!("AMOUNT_DIFFERS"), &json!("ESCALATED")));
+    let dismiss = format!("/admin/reconciliation-items/{}/dismiss", item["item_id"].as_str().expect("an id"));
+    wire.lose_answers(1);
+    for lost in [4, 4] {
+        let dismissed = app.admin_post(&dismiss, json!({"reason": "put right by hand"})).await.expect(200);
+        assert_eq!((dismissed.text_of("status"), wire.met().lost), ("DISMISSED", lost));
+    }
+    // Nobody else is told that it was their doing.
+    app.sql("UPDATE reconciliation_items SET decided_by = 'somebody else'").await;
+    let other = app.admin_post(&dismiss, json!({"reason": "put right by hand"})).await;
+    assert_eq!(other.problem(409), "DIFFERENCE_NOT_WAITING");
+    let logged = "action LIKE 'merchants.%' OR action = 'reconciliations.dismiss'";
+    assert_eq!(app.count_where("admin_log", logged).await, 4, "each once");
     app.end().await;
     stores::drop_database(&url).await;
 }

@@ -1,0 +1,167 @@
+//! The connections of the service: those in use, and those that are kept for the next one who asks.
+//!
+//! sqlx's pool opens them and has no part in them from then on. It would ask each one that comes back whether it is well: a
+//! round trip for every use, and before a server that falls silent in that moment a place that is lost for as long as the
+//! silence lasts.
+
+use std::collections::VecDeque;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::{Duration, Instant};
+
+use sqlx::{Connection, PgConnection, PgPool};
+use tokio::sync::{OwnedSemaphorePermit, Semaphore};
+use tokio::time::timeout;
+
+/// How long after its last answer a connection is trusted: to test each would cost 18 % of the throughput, and one that died
+/// under load shows as an error that is tried again.
+const TRUSTED_FOR: Duration = Duration::from_secs(1);
+/// How long one that is tested may take to answer.
+const ANSWERS_WITHIN: Duration = Duration::from_secs(1);
+
+/// All of them. Clones are the same.
+#[derive(Clone, Debug)]
+pub(super) struct Connections(Arc<Inside>);
+
+#[derive(Debug)]
+struct Inside {
+    pool: PgPool,
+    count: u32,
+    places: Arc<Semaphore>,
+    /// The one that came back last is the last one here.
+    kept: Mutex<VecDeque<Kept>>,
+    /// When one last died under a statement. The others have most likely died with it, at a failover or a restart, so each
+    /// one that last answered before then is tested before it is used.
+    died_at: Mutex<Option<Instant>>,
+}
+
+#[derive(Debug)]
+struct Kept {
+    conn: PgConnection,
+    opened_at: Instant,
+    answered_at: Instant,
+}
+
+/// One in use, and its place among them. Dropped, it is kept for the next one.
+#[derive(Debug)]
+pub(super) struct InUse {
+    /// Nothing, once it is given up.
+    conn: Option<Kept>,
+    all: Connections,
+    _place: OwnedSemaphorePermit,
+}
+
+/// What is known of a connection by its answers.
+pub(super) struct Health<'a> {
+    answered_at: &'a mut Instant,
+    all: &'a Connections,
+}
+
+impl Connections {
+    /// So many at once, which the pool opens.
+    pub(super) fn of(pool: PgPool, count: u32) -> Self {
+        let places = Arc::new(Semaphore::new(count as usize));
+        Self(Arc::new(Inside { pool, count, places, kept: Mutex::default(), died_at: Mutex::default() }))
+    }
+
+    pub(super) fn pool(&self) -> &PgPool {
+        &self.0.pool
+    }
+
+    /// Waits for a place, and gives one that is well, or a new one.
+    pub(super) async fn take(&self) -> Result<InUse, sqlx::Error> {
+        let within = self.pool().options().get_acquire_timeout();
+        timeout(within, self.take_in_the_end()).await.unwrap_or(Err(sqlx::Error::PoolTimedOut))
+    }
+
+    async fn take_in_the_end(&self) -> Result<InUse, sqlx::Error> {
+        let place = Arc::clone(&self.0.places).acquire_owned();
+        let place = self.pool().close_event().do_until(place).await?.map_err(|_| sqlx::Error::PoolClosed)?;
+        let conn = match self.one_that_is_well().await {
+            Some(kept) => kept,
+            None => {
+                // Boxed: it takes 4 KiB, which every piece of work that asks for one would be moved about with.
+                let conn = Box::pin(self.pool().acquire()).await?.detach();
+                Kept { conn, opened_at: Instant::now(), answered_at: Instant::now() }
+            }
+        };
+        Ok(InUse { conn: Some(conn), all: self.clone(), _place: place })
+    }
+
+    /// Of those that are kept the one that came last, if it is well. Who asks tests no more than one: where the server is gone
+    /// without a word that takes its time each.
+    async fn one_that_is_well(&self) -> Option<Kept> {
+        let mut kept = self.kept().pop_back()?;
+        let is_well = self.trusts(&kept)
+            || timeout(ANSWERS_WITHIN, kept.conn.ping()).await.is_ok_and(|answer| answer.is_ok());
+        is_well.then_some(kept)
+    }
+
+    fn trusts(&self, kept: &Kept) -> bool {
+        let died_at = *self.0.died_at.lock().unwrap_or_else(PoisonError::into_inner);
+        kept.answered_at.elapsed() < TRUSTED_FOR && died_at.is_none_or(|died_at| kept.answered_at > died_at)
+    }
+
+    fn kept(&self) -> MutexGuard<'_, VecDeque<Kept>> {
+        self.0.kept.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Keeps it, and closes what is old or was needed by nobody for long.
+    fn keep(&self, conn: Kept) {
+        let options = self.pool().options();
+        let is_over =
+            |since: Instant, longest: Option<Duration>| longest.is_some_and(|most| since.elapsed() > most);
+        let mut kept = self.kept();
+        if self.pool().is_closed() || is_over(conn.opened_at, options.get_max_lifetime()) {
+            return;
+        }
+        kept.push_back(conn);
+        if kept.front().is_some_and(|first| is_over(first.answered_at, options.get_idle_timeout())) {
+            kept.pop_front();
+        }
+    }
+
+    /// Closes them, waiting for those in use.
+    pub(super) async fn close(&self) {
+        // Nobody keeps one from here on.
+        let opened = self.pool().close();
+        let kept = std::mem::take(&mut *self.kept());
+        for kept in kept {
+            kept.conn.close().await.ok();
+        }
+        opened.await;
+        drop(self.0.places.acquire_many(self.0.count).await);
+    }
+}
+
+impl InUse {
+    /// Closes its socket, so that the server rolls back what was open.
+    pub(super) fn give_up(mut self) {
+        self.conn = None;
+    }
+
+    /// The connection itself, and what is to be told of its answers.
+    pub(super) fn parts(&mut self) -> Option<(&mut PgConnection, Health<'_>)> {
+        let Kept { conn, answered_at, .. } = self.conn.as_mut()?;
+        Some((conn, Health { answered_at, all: &self.all }))
+    }
+}
+
+impl Drop for InUse {
+    fn drop(&mut self) {
+        if let Some(conn) = self.conn.take() {
+            self.all.keep(conn);
+        }
+    }
+}
+
+impl Health<'_> {
+    /// It has answered.
+    pub(super) fn answered(self) {
+        *self.answered_at = Instant::now();
+    }
+
+    /// It died under a statement: those that are kept are tested from here on.
+    pub(super) fn died(self) {
+        *self.all.0.died_at.lock().unwrap_or_else(PoisonError::into_inner) = Some(Instant::now());
+    }
+}
