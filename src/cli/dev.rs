@@ -11,7 +11,7 @@ use crate::infra::clock::Clock;
 use crate::infra::db::Db;
 use crate::infra::telemetry;
 use crate::local::{LocalStores, Options};
-use crate::merchants;
+use crate::merchants::{self, NewStock};
 use crate::run::{self, Roles, StopSignals};
 
 /// Where the private stores keep their data.
@@ -85,7 +85,8 @@ async fn prepare_demo(instance: &run::Instance) -> Result<(), CliError> {
     for (name, stock) in DEMO_SKUS {
         let sku: Sku = name.parse()?;
         if !known.iter().any(|known| known.sku == name) {
-            merchants::set_stock(app, &merchant_id, &sku, stock, None).await?;
+            let wished = NewStock { stock, expected: None };
+            merchants::set_stock(app, &merchant_id, &sku, wished, None).await?;
         }
     }
     Ok(())

@@ -456,19 +456,17 @@ impl From<&Refusal> for Problem {
     }
 }
 
+fn unchanged(code: &'static str, error: &MerchantError) -> Problem {
+    Problem::new(StatusCode::CONFLICT, code, format!("{error}; nothing was changed"))
+}
+
 impl From<MerchantError> for Problem {
     fn from(error: MerchantError) -> Self {
         match error {
-            MerchantError::Exists => Self::new(
-                StatusCode::CONFLICT,
-                "MERCHANT_EXISTS",
-                "there is a merchant of that id; nothing was changed",
-            ),
+            error @ MerchantError::Exists => unchanged("MERCHANT_EXISTS", &error),
             MerchantError::NotFound => Self::not_found(),
-            MerchantError::StockBelowHeld(held) => {
-                let detail = format!("{held} are held for pending orders; nothing was changed");
-                Self::new(StatusCode::CONFLICT, "STOCK_BELOW_HELD", detail)
-            }
+            error @ MerchantError::StockBelowHeld(_) => unchanged("STOCK_BELOW_HELD", &error),
+            error @ MerchantError::StockChanged(_) => unchanged("STOCK_CHANGED", &error),
             MerchantError::TooManySecrets(signing) => {
                 let detail = format!(
                     "{signing} replaced secrets still sign notifications; nothing was changed: wait for the end of one, \

@@ -25,6 +25,9 @@ pub enum MerchantError {
     /// More is held for pending orders than the new stock.
     #[error("{0} are held for pending orders, so the stock cannot be less")]
     StockBelowHeld(i64),
+    /// There are so many of a thing by now, and not as many as expected.
+    #[error("the stock is {0} by now, not what expected_stock says")]
+    StockChanged(i64),
     /// So many secrets sign its notifications already.
     #[error("{0} replaced secrets still sign its notifications")]
     TooManySecrets(i64),

@@ -15,4 +15,4 @@ pub use create::{MerchantError, NewKeys, create, ensure_demo, find_other, list, 
 pub use keys::{Caller, KeyCache, Recalled, look_up, recall};
 pub use model::{KeyKind, Merchant, NewMerchant, SkuStock};
 pub use notify::{rotate_notify_secret, set_notify_url};
-pub use skus::{list_skus, set_stock};
+pub use skus::{NewStock, list_skus, set_stock};

@@ -7,37 +7,52 @@ use crate::admin_log::{self, Entry};
 use crate::app::App;
 use crate::ids::{MerchantId, Sku};
 use crate::infra::crash::effect;
-use crate::infra::db::DbError;
 
-/// Sets how many of a thing there are, those held for pending orders included.
+/// How many of a thing there are to be, those held for pending orders included.
+#[derive(Clone, Copy, Debug)]
+pub struct NewStock {
+    /// So many.
+    pub stock: i64,
+    /// Only where there are so many by now, or as many as are wished for: nothing that was sold since comes back.
+    pub expected: Option<i64>,
+}
+
+/// Sets how many of a thing there are. What is not known yet has a stock of 0.
 ///
 /// # Errors
-/// [`MerchantError::StockBelowHeld`] when more is held than that.
+/// [`MerchantError::StockChanged`] when there are not as many as expected, [`MerchantError::StockBelowHeld`] when more is
+/// held than wished for.
 pub async fn set_stock(
     app: &App,
     merchant_id: &MerchantId,
     sku: &Sku,
-    stock: i64,
+    wished: NewStock,
     entry: Option<&Entry>,
 ) -> Result<SkuStock, MerchantError> {
     let now = app.now();
     let mut tx = app.db.begin().await?;
     let written = async {
-        let set = store::upsert_sku(&mut tx, merchant_id, sku, stock, now).await?;
+        store::make_known(&mut tx, merchant_id, sku, now).await?;
+        let Some(set) = store::save_stock(&mut tx, merchant_id, sku, wished, now).await? else {
+            let there = store::list_skus(&mut tx, merchant_id, Some(sku.as_str()), None, 1).await?;
+            return Err(MerchantError::StockChanged(there.first().map_or(0, |there| there.stock)));
+        };
         if let Some(entry) = entry {
             admin_log::append_in_tx(&mut tx, entry, now).await?;
         }
-        Ok::<_, DbError>(set)
+        Ok(set)
     }
     .await;
-    match effect!("merchants.stock", tx.finish(written).await) {
-        Err(error) if error.constraint() == Some("skus_merchant_fkey") => Err(MerchantError::NotFound),
-        Err(error) if error.constraint() == Some("skus_lock_stock_within_stock") => {
+    let set = effect!("merchants.stock", tx.finish(written).await);
+    let Err(MerchantError::Db(error)) = &set else { return set };
+    match error.constraint() {
+        Some("skus_merchant_fkey") => Err(MerchantError::NotFound),
+        Some("skus_lock_stock_within_stock") => {
             let mut conn = app.db.conn().await?;
             let held = store::list_skus(&mut conn, merchant_id, Some(sku.as_str()), None, 1).await?;
             Err(MerchantError::StockBelowHeld(held.first().map_or(0, |held| held.lock_stock)))
         }
-        outcome => Ok(outcome?),
+        _ => set,
     }
 }
 

@@ -4,6 +4,7 @@ use time::OffsetDateTime;
 
 use super::keys::Known;
 use super::model::{KeyKind, Merchant, NewMerchant, SkuStock};
+use super::skus::NewStock;
 use crate::ids::{MerchantId, Sku};
 use crate::infra::db::{Conn, DbError, Tx};
 use crate::refunds::StrayPolicy;
@@ -145,27 +146,47 @@ pub(super) async fn list(
     Ok(merchants)
 }
 
-/// Sets the stock of a thing, making it known when it is not; the CHECK refuses less than is held.
-pub(super) async fn upsert_sku(
+/// Makes a thing known, of which there is nothing yet.
+pub(super) async fn make_known(
     conn: &mut Conn,
     merchant_id: &MerchantId,
     sku: &Sku,
-    stock: i64,
     now: OffsetDateTime,
-) -> Result<SkuStock, DbError> {
-    let row = sqlx::query_as!(
+) -> Result<(), DbError> {
+    sqlx::query!(
+        "INSERT INTO skus (merchant_id, sku, stock, created_at, updated_at) VALUES ($1, $2, 0, $3, $3)
+         ON CONFLICT (merchant_id, sku) DO NOTHING",
+        merchant_id.as_str(),
+        sku.as_str(),
+        now,
+    )
+    .execute(conn)
+    .await?;
+    Ok(())
+}
+
+/// Sets the stock of a thing; `None` when there is not as much as expected. The CHECK refuses less than is held.
+pub(super) async fn save_stock(
+    conn: &mut Conn,
+    merchant_id: &MerchantId,
+    sku: &Sku,
+    wished: NewStock,
+    now: OffsetDateTime,
+) -> Result<Option<SkuStock>, DbError> {
+    let set = sqlx::query_as!(
         SkuStock,
-        "INSERT INTO skus (merchant_id, sku, stock, created_at, updated_at) VALUES ($1, $2, $3, $4, $4)
-         ON CONFLICT (merchant_id, sku) DO UPDATE SET stock = excluded.stock, updated_at = excluded.updated_at
+        "UPDATE skus SET stock = $3, updated_at = $5
+         WHERE merchant_id = $1 AND sku = $2 AND ($4::bigint IS NULL OR stock IN ($4, $3))
          RETURNING merchant_id, sku, stock, lock_stock",
         merchant_id.as_str(),
         sku.as_str(),
-        stock,
+        wished.stock,
+        wished.expected,
         now,
     )
-    .fetch_one(conn)
+    .fetch_optional(conn)
     .await?;
-    Ok(row)
+    Ok(set)
 }
 
 /// A page of what a merchant has on sale, by name; or the one of that name.

@@ -127,10 +127,14 @@ pub async fn list(
     Ok(store::list_keys(&mut app.db.conn().await?, &filter).await?)
 }
 
-/// The orders of that number, of whichever merchant; two of them already say that it is ambiguous.
+/// The orders of that number, of that merchant or of whichever; two of them already say that it is ambiguous.
 ///
 /// # Errors
 /// When the database cannot be reached.
-pub async fn list_of_number(app: &App, order_no: &OrderNo) -> Result<Vec<OrderKey>, OrderError> {
-    Ok(store::list_of_number(&mut app.db.conn().await?, order_no).await?)
+pub async fn list_of_number(
+    app: &App,
+    order_no: &OrderNo,
+    merchant_id: Option<&MerchantId>,
+) -> Result<Vec<OrderKey>, OrderError> {
+    Ok(store::list_of_number(&mut app.db.conn().await?, order_no, merchant_id).await?)
 }

@@ -60,15 +60,20 @@ pub(super) async fn list_keys(conn: &mut Conn, filter: &ListFilter<'_>) -> Resul
 }
 
 /// Whose orders have that number: one look-up by the primary key for each merchant.
-pub(super) async fn list_of_number(conn: &mut Conn, order_no: &OrderNo) -> Result<Vec<OrderKey>, DbError> {
+pub(super) async fn list_of_number(
+    conn: &mut Conn,
+    order_no: &OrderNo,
+    merchant_id: Option<&MerchantId>,
+) -> Result<Vec<OrderKey>, DbError> {
     let keys = sqlx::query_as!(
         OrderKey,
         r#"SELECT shop AS "merchant_id: MerchantId", order_no AS "order_no: OrderNo"
-           FROM (SELECT merchant_id AS shop FROM merchants) AS of_each
+           FROM (SELECT merchant_id AS shop FROM merchants WHERE $2::text IS NULL OR merchant_id = $2) AS of_each
            CROSS JOIN LATERAL (SELECT order_no FROM orders
                                WHERE orders.merchant_id = shop AND orders.order_no = $1 LIMIT 1) AS found
            ORDER BY shop LIMIT 2"#,
         order_no.as_str(),
+        merchant_id.map(MerchantId::as_str),
     )
     .fetch_all(conn)
     .await?;

@@ -275,6 +275,7 @@ const BAD_FIELDS: &[(&str, &str, &str, &[&str], &str)] = &[
     ("/admin/webhooks/sandbox:none/replay", "{}", "reason", &["\"\"", "null"], "reason"),
     ("/admin/webhooks/sandbox:none/replay", "{}", "dry_run", &["\"yes\"", "1"], "dry_run"),
     ("/admin/skus", SKU, "stock", &["-1", "1.5", "1000000000001", "\"1\"", "1e400"], "stock"),
+    ("/admin/skus", SKU, "expected_stock", &["-1", "1.5", "1000000000001", "\"1\""], "expected_stock"),
     ("/admin/skus", SKU, "sku", &["\"\"", "\"a b\"", "5"], "sku"),
     ("/admin/exceptions/ex_none/resolve", "{}", "action", &["\"refund\"", "\"\"", "5"], "action"),
     ("/sandbox/trades/po_none/pay", "{}", "amount", &["0", "-1", "1.5", "1e400", "1000000000001"], "amount"),

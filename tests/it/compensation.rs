@@ -213,8 +213,13 @@ async fn everything_about_an_order_is_tried_at_once() {
     assert_eq!(done.expect(200).body, json!({"retried": 0, "written": 1}));
     app.run_until_idle().await;
     assert_eq!(app.refunded("O2").await.0, "REFUNDED");
-    let path = "/admin/orders/NONE/compensate";
-    assert_eq!(app.admin_post(path, json!({"reason": "r"})).await.problem(404), "ORDER_NOT_FOUND");
+    for of_nobody in
+        ["NONE/compensate", "NONE/compensate?merchant_id=demo", "O2/compensate?merchant_id=other"]
+    {
+        let path = format!("/admin/orders/{of_nobody}");
+        assert_eq!(app.admin_post(&path, json!({"reason": "r"})).await.problem(404), "ORDER_NOT_FOUND");
+    }
+    assert_eq!(app.count_where("admin_log", "action = 'orders.compensate'").await, 2, "of what was done");
     let timeline = app.admin_get("/admin/orders/O2/timeline").await.expect(200).text;
     assert!(timeline.contains("orders.compensate"), "{timeline}");
     app.end().await;

@@ -206,3 +206,40 @@ async fn two_hundred_buyers_of_a_hundred_things_get_exactly_a_hundred() {
     assert_eq!(app.stock_of("TEA").await, (100, 0));
     cluster.end().await;
 }
+
+/// What an operator makes of a stock that was looked at.
+fn from_to(expected: i64, stock: i64) -> Value {
+    json!({"merchant_id": "demo", "sku": "TEA", "stock": stock, "expected_stock": expected})
+}
+
+#[tokio::test]
+async fn what_was_sold_since_somebody_looked_does_not_come_back() {
+    let app = TestApp::start().await;
+    let set = async |expected, stock| app.admin_post("/admin/skus", from_to(expected, stock)).await;
+    assert_eq!(set(5, 10).await.problem(409), "STOCK_CHANGED");
+    let page = app.admin_get("/admin/skus?merchant_id=demo&limit=100").await.expect(200);
+    assert!(
+        page.body["data"].as_array().expect("a page").iter().all(|row| row["sku"] != "TEA"),
+        "{}",
+        page.text
+    );
+
+    set(0, 10).await.expect(200);
+    set(0, 10).await.expect(200);
+    set(10, 20).await.expect(200);
+    app.paid_order("A1", order("A1", &[("TEA", 4)])).await;
+    assert_eq!(app.stock_of("TEA").await, (16, 0), "sold");
+
+    let repeated = set(10, 20).await;
+    assert_eq!(repeated.problem(409), "STOCK_CHANGED");
+    assert!(repeated.text.contains("is 16 by now"), "{}", repeated.text);
+    assert_eq!(app.stock_of("TEA").await, (16, 0), "what was sold stays sold");
+    let logged = app.count_where("admin_log", "action = 'skus.set'").await;
+    assert_eq!(logged, 3, "what was refused was not done");
+
+    // Of those who looked at the same stock, one sets it.
+    let wishes = join_all((0..8).map(|n| set(16, 100 + n))).await;
+    assert_eq!((count_of(&wishes, 200), count_of(&wishes, 409)), (1, 7));
+    app.assert_invariants().await;
+    app.end().await;
+}

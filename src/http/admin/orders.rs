@@ -68,16 +68,13 @@ pub(in crate::http) struct WhoseParams {
     pub(super) merchant_id: Option<MerchantId>,
 }
 
-/// The order that a number means.
+/// The order that a number means, of that merchant where one is named.
 pub(super) async fn key_of(
     edge: &Edge,
     order_no: OrderNo,
     merchant_id: Option<MerchantId>,
 ) -> Result<OrderKey, Problem> {
-    if let Some(merchant_id) = merchant_id {
-        return Ok(OrderKey { merchant_id, order_no });
-    }
-    let mut keys = orders::list_of_number(&edge.app, &order_no).await?;
+    let mut keys = orders::list_of_number(&edge.app, &order_no, merchant_id.as_ref()).await?;
     match (keys.pop(), keys.is_empty()) {
         (None, _) => Err(orders::OrderError::NotFound.into()),
         (Some(key), true) => Ok(key),

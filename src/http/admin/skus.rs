@@ -12,7 +12,7 @@ use super::super::extract::{self, Params};
 use super::super::views::{Page, PageParams};
 use super::{Reason, entry};
 use crate::ids::{MerchantId, Sku};
-use crate::merchants::{self, SkuStock};
+use crate::merchants::{self, NewStock, SkuStock};
 use crate::money::MAX_MINOR;
 
 /// How many of a thing there are.
@@ -26,6 +26,11 @@ pub(in crate::http) struct SkuBody {
     /// How many, those held for pending orders included.
     #[schema(minimum = 0, maximum = 1_000_000_000_000_i64)]
     stock: i64,
+    /// How many there were when this was decided: where others were sold since, nothing is changed. A repeat is answered
+    /// like its first call as long as nothing else happened. Left out, whatever there is by now is overwritten, also by a
+    /// repeat.
+    #[schema(minimum = 0, maximum = 1_000_000_000_000_i64)]
+    expected_stock: Option<i64>,
     /// Why.
     reason: Option<Reason>,
 }
@@ -37,7 +42,7 @@ pub(in crate::http) struct SkuBody {
     responses(
         (status = 200, body = SkuStock),
         (status = 404, body = Problem, description = "`NOT_FOUND`: no such merchant"),
-        (status = 409, body = Problem, description = "`STOCK_BELOW_HELD`"),
+        (status = 409, body = Problem, description = "`STOCK_CHANGED`, `STOCK_BELOW_HELD`: nothing was changed"),
         (status = 422, body = Problem, description = "`VALIDATION_FAILED`"),
     ))]
 pub(in crate::http) async fn set(
@@ -45,13 +50,18 @@ pub(in crate::http) async fn set(
     Operator(admin): Operator,
     extract::Json(body): extract::Json<SkuBody>,
 ) -> Result<Json<SkuStock>, Problem> {
-    if !(0..=MAX_MINOR).contains(&body.stock) {
-        return Err(Problem::invalid("stock", "expected a whole number from 0 to 1000000000000"));
+    let numbers = [("stock", Some(body.stock)), ("expected_stock", body.expected_stock)];
+    let is_wrong = |number: Option<i64>| number.is_some_and(|number| !(0..=MAX_MINOR).contains(&number));
+    if let Some((field, _)) = numbers.into_iter().find(|(_, number)| is_wrong(*number)) {
+        return Err(Problem::invalid(field, "expected a whole number from 0 to 1000000000000"));
     }
-    let SkuBody { merchant_id, sku, stock, reason } = body;
+    let SkuBody { merchant_id, sku, stock, expected_stock: expected, reason } = body;
     let entry = entry(admin, "skus.set", format!("{merchant_id}/{sku} = {stock}"), reason);
+    let wished = NewStock { stock, expected };
     let set = edge
-        .owned(|app| async move { merchants::set_stock(&app, &merchant_id, &sku, stock, Some(&entry)).await })
+        .owned(
+            |app| async move { merchants::set_stock(&app, &merchant_id, &sku, wished, Some(&entry)).await },
+        )
         .await?;
     Ok(Json(set))
 }
