@@ -64,14 +64,19 @@ pub enum DbError {
 impl From<sqlx::Error> for DbError {
     fn from(error: sqlx::Error) -> Self {
         if let sqlx::Error::Database(refusal) = &error {
+            // Also to whoever only wanted to come in: nothing was tried.
+            if ends_the_session(refusal.as_ref()) {
+                return Self::Unavailable(error);
+            }
             return match refusal.code().as_deref() {
                 // Serialization failure, deadlock, lock timeout.
                 Some("40001" | "40P01" | "55P03") => Self::Contended(error),
-                // Shutting down, crashed, starting, too many clients, a full disk, cancelled by statement_timeout, idle for
-                // too long or in a transaction for too long, read-only since another server took its place.
+                // Shutting down, crashed, starting, too many clients, a full disk or no memory, a disk that fails, cancelled by
+                // statement_timeout, idle for too long or in a transaction for too long, read-only since another server took
+                // its place.
                 Some(
-                    "57P01" | "57P02" | "57P03" | "57P05" | "53300" | "53100" | "53000" | "57014" | "25P03"
-                    | "25P04" | "25006",
+                    "57P01" | "57P02" | "57P03" | "57P05" | "53300" | "53100" | "53200" | "53000" | "58030"
+                    | "57014" | "25P03" | "25P04" | "25006",
                 ) => Self::Unavailable(error),
                 _ => match refusal.constraint() {
                     Some(name) => Self::Constraint { name: name.to_owned(), source: error },
@@ -165,12 +170,14 @@ pub struct Db {
 fn is_dead(error: &sqlx::Error) -> bool {
     match error {
         sqlx::Error::Io(_) | sqlx::Error::Protocol(_) => true,
-        sqlx::Error::Database(refusal) => {
-            ends_the_session(refusal.as_ref())
-                || matches!(refusal.code().as_deref(), Some("57P01" | "57P02" | "25006"))
-        }
+        sqlx::Error::Database(refusal) => ends_the_session(refusal.as_ref()) || is_misled(error),
         _ => false,
     }
+}
+
+/// Whether it leads to a server that is not in charge any more.
+fn is_misled(error: &sqlx::Error) -> bool {
+    matches!(error, sqlx::Error::Database(refusal) if refusal.code().as_deref() == Some("25006"))
 }
 
 /// Whether the server closes the connection behind what it says.
@@ -330,6 +337,11 @@ impl Drop for Conn {
 }
 
 impl Conn {
+    /// Whether whoever has it may hold on to it between two uses.
+    pub(crate) fn may_stay(&self) -> bool {
+        self.inner.as_ref().is_some_and(InUse::may_stay)
+    }
+
     /// Rings [`Db::bell`], behind a statement that committed by itself.
     pub(crate) fn ring(&self) {
         self.bell.notify_one();
@@ -357,11 +369,12 @@ impl Conn {
                 "no answer before the deadline",
             ))
         })?;
-        *is_mid_flight = outcome.as_ref().err().is_some_and(is_dead);
-        if *is_mid_flight {
-            health.died();
-        } else {
-            health.answered();
+        let error = outcome.as_ref().err();
+        *is_mid_flight = error.is_some_and(is_dead);
+        match error {
+            Some(error) if is_misled(error) => health.misled(),
+            Some(error) if is_dead(error) => health.died(),
+            Some(_) | None => health.answered(),
         }
         outcome
     }

@@ -345,7 +345,8 @@ async fn settle<C: Command>(db: &Db, conn: &mut Option<Conn>, batch: Vec<Waiting
     metrics::histogram!("payonce_batch_seconds", "kind" => C::NAME).record(started.elapsed());
     match carried_out {
         Ok(outcomes) => {
-            *conn = Some(in_use);
+            // One lane after the other may never come to rest, and there are more of them than places.
+            *conn = Some(in_use).filter(Conn::may_stay);
             ring::<C>(db);
             for (answer, outcome) in answers.into_iter().zip(outcomes) {
                 answer.send(Ok(outcome)).ok();

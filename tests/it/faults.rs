@@ -1,15 +1,20 @@
 //! The sandbox's faults, each used by a story: those that have no story elsewhere are told here.
 
+use std::path::Path;
 use std::time::Duration;
 
 use payonce::channels::sandbox::{AdapterSettings, FaultKind, FaultOp, SandboxChannel};
 use payonce::channels::{CallError, Channel, PayoutCall, PayoutState};
+use payonce::config::DatabaseConfig;
+use payonce::ids::Ids;
+use payonce::infra::clock::Clock;
+use payonce::infra::db::{Db, DbError};
 use payonce::money::Money;
 use serde_json::{Value, json};
-use sqlx::Executor;
+use sqlx::{AssertSqlSafe, Connection, Executor, PgConnection};
 
 use crate::support::app::SANDBOX_SECRET;
-use crate::support::{TestApp, minutes, seconds};
+use crate::support::{TestApp, minutes, seconds, stores};
 use crate::tidy::source::story;
 
 /// Where each fault of each operation is told: the file and the test.
@@ -324,5 +329,66 @@ async fn a_server_that_takes_no_writes_is_tried_again_and_is_well_after_it() {
     owner.execute(promote).await.expect("promoted");
     let order = app.post("/orders", order).await;
     assert_eq!(order.status, 201, "connections to the old primary are not used again: {}", order.text);
+    app.end().await;
+}
+
+#[tokio::test]
+async fn a_standby_that_has_the_name_of_its_primary_is_asked_nothing_until_it_is_promoted() {
+    let mut postgres = stores::private_postgres().await;
+    let acquire_deadline = Duration::from_secs(1);
+    let config = DatabaseConfig { acquire_deadline, ..stores::database_config(&postgres.url()) };
+    let db = Db::new(&config, Ids::random(Clock::system())).expect("a pool");
+    let mut outside = PgConnection::connect(&postgres.socket_url()).await.expect("connect");
+    let data: String =
+        sqlx::query_scalar("SHOW data_directory").fetch_one(&mut outside).await.expect("a path");
+    assert!(db.answers().await);
+
+    postgres.stop().await.expect("stopped");
+    std::fs::write(Path::new(&data).join("standby.signal"), "").expect("written");
+    postgres.restart().await.expect("a standby");
+    let mut outside = PgConnection::connect(&postgres.socket_url()).await.expect("connect");
+    let read = sqlx::query_scalar::<_, i64>("SELECT count(*) FROM orders").fetch_one(&mut outside).await;
+    assert_eq!(read.expect("it answers whoever asks"), 0);
+    assert!(!db.answers().await, "the connection from before is gone");
+    for _ in 0..2 {
+        let refused = db.conn().await.map(drop);
+        assert!(matches!(refused, Err(DbError::Unavailable(_))), "{refused:?}");
+    }
+
+    outside.execute("SELECT pg_promote()").await.expect("promoted");
+    assert!(db.answers().await);
+    db.close().await;
+}
+
+#[tokio::test]
+async fn a_server_that_lets_nobody_in_is_waited_for_like_one_that_is_away() {
+    let app = TestApp::start().await;
+    app.order("F1").await;
+    let name: String = sqlx::query_scalar("SELECT current_database()")
+        .fetch_one(&mut app.direct_connection().await)
+        .await
+        .expect("a name");
+    // From another database: it may be forbidden to come into that one, and not whoever is in it.
+    let url = stores::shared().await.postgres.socket_url();
+    let mut beside = PgConnection::connect(&url).await.expect("connect");
+    let close = format!(
+        "ALTER DATABASE {name} ALLOW_CONNECTIONS false;
+         SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE datname = '{name}'"
+    );
+    sqlx::raw_sql(AssertSqlSafe(close)).execute(&mut beside).await.expect("closed");
+    let order = json!({"order_no": "F2", "user_id": "u1", "currency": "CNY", "amount": 1990});
+    let sku = json!({"merchant_id": "demo", "sku": "TEA", "stock": 1});
+    // What shares a connection with others, and what takes one of its own.
+    for refused in [app.post("/orders", order.clone()).await, app.admin_post("/admin/skus", sku).await] {
+        assert_eq!(
+            refused.problem(503),
+            "DATABASE_UNAVAILABLE",
+            "nothing was tried, and it may be tried again"
+        );
+    }
+
+    let open = format!("ALTER DATABASE {name} ALLOW_CONNECTIONS true");
+    sqlx::raw_sql(AssertSqlSafe(open)).execute(&mut beside).await.expect("open");
+    app.post("/orders", order).await.expect(201);
     app.end().await;
 }

@@ -1,5 +1,6 @@
 //! Group commit: what many callers ask for at once is done by one statement, and means what it means alone.
 
+use std::sync::atomic::{AtomicBool, AtomicI64, Ordering};
 use std::time::{Duration, Instant};
 
 use futures_util::future::join_all;
@@ -118,14 +119,18 @@ async fn db(max_batch: usize) -> (Db, String) {
     let url = stores::fresh_database().await;
     let statement_deadline = Duration::from_secs(5);
     let config = DatabaseConfig { max_batch, statement_deadline, ..stores::database_config(&url) };
+    (with_tables(config, &url).await, url)
+}
+
+async fn with_tables(config: DatabaseConfig, url: &str) -> Db {
     let db = Db::new(&config, Ids::random(Clock::system())).expect("a pool");
     for table in [
         "CREATE TABLE notes (id bigint PRIMARY KEY, name text NOT NULL)",
         "CREATE TABLE counters (name text PRIMARY KEY, count bigint NOT NULL)",
     ] {
-        stores::as_owner(&url, table).await;
+        stores::as_owner(url, table).await;
     }
-    (db, url)
+    db
 }
 
 /// What stands in the table, seen from outside.
@@ -306,4 +311,39 @@ async fn whoever_comes_when_too_many_wait_is_turned_away_at_once() {
     let slow_ended = slow.await.expect("no panic");
     assert!(turned_away.iter().any(|at| *at < slow_ended), "some were turned away while it went on");
     assert_eq!(ids(&url).await.len(), written, "what was turned away was not written");
+}
+
+#[tokio::test]
+async fn lanes_that_are_always_busy_leave_room_for_others() {
+    let url = stores::fresh_database().await;
+    let acquire_deadline = Duration::from_secs(1);
+    let config = DatabaseConfig { pool_size: 2, acquire_deadline, ..stores::database_config(&url) };
+    let db = with_tables(config, &url).await;
+    let next = AtomicI64::new(0);
+    let next_note = || Note::new(next.fetch_add(1, Ordering::Relaxed));
+    let is_over = AtomicBool::new(false);
+    // Each lane has a place for itself, and never comes to rest.
+    let one = async {
+        while !is_over.load(Ordering::Relaxed) {
+            db.gather(next_note()).await.expect("noted");
+        }
+    };
+    let other = async {
+        while !is_over.load(Ordering::Relaxed) {
+            db.gather(Beside(next_note())).await.expect("noted");
+        }
+    };
+    let outsider = async {
+        let mut waited = Vec::new();
+        for _ in 0..20 {
+            let since = Instant::now();
+            waited.push(db.conn().await.map(|_| since.elapsed()));
+            tokio::time::sleep(Duration::from_millis(10)).await;
+        }
+        is_over.store(true, Ordering::Relaxed);
+        waited
+    };
+    let ((), (), waited) = tokio::join!(one, other, outsider);
+    assert!(waited.iter().all(Result::is_ok), "{waited:?}");
+    assert_eq!(ids(&url).await.len(), usize::try_from(next.load(Ordering::Relaxed)).expect("few"));
 }

@@ -15,8 +15,9 @@ use tokio::time::timeout;
 /// How long after its last answer a connection is trusted: to test each would cost 18 % of the throughput, and one that died
 /// under load shows as an error that is tried again.
 const TRUSTED_FOR: Duration = Duration::from_secs(1);
-/// How long one that is tested may take to answer.
-const ANSWERS_WITHIN: Duration = Duration::from_secs(1);
+/// How long one that is tested may take to answer, a quarter of the wait for a connection at most: whoever asks needs the rest
+/// to open another one.
+const ANSWERS_WITHIN: Duration = Duration::from_millis(500);
 
 /// All of them. Clones are the same.
 #[derive(Clone, Debug)]
@@ -29,9 +30,17 @@ struct Inside {
     places: Arc<Semaphore>,
     /// The one that came back last is the last one here.
     kept: Mutex<VecDeque<Kept>>,
-    /// When one last died under a statement. The others have most likely died with it, at a failover or a restart, so each
-    /// one that last answered before then is tested before it is used.
-    died_at: Mutex<Option<Instant>>,
+    losses: Mutex<Losses>,
+}
+
+/// When connections were last lost.
+#[derive(Clone, Copy, Debug, Default)]
+struct Losses {
+    /// Under a statement. The others have most likely died with it, at a failover or a restart, so each one that last
+    /// answered before then is tested before it is used.
+    died_at: Option<Instant>,
+    /// To a server that is not in charge any more, and answers all the same: whatever was opened before leads there too.
+    misled_at: Option<Instant>,
 }
 
 #[derive(Debug)]
@@ -60,7 +69,7 @@ impl Connections {
     /// So many at once, which the pool opens.
     pub(super) fn of(pool: PgPool, count: u32) -> Self {
         let places = Arc::new(Semaphore::new(count as usize));
-        Self(Arc::new(Inside { pool, count, places, kept: Mutex::default(), died_at: Mutex::default() }))
+        Self(Arc::new(Inside { pool, count, places, kept: Mutex::default(), losses: Mutex::default() }))
     }
 
     pub(super) fn pool(&self) -> &PgPool {
@@ -91,14 +100,27 @@ impl Connections {
     /// without a word that takes its time each.
     async fn one_that_is_well(&self) -> Option<Kept> {
         let mut kept = self.kept().pop_back()?;
-        let is_well = self.trusts(&kept)
-            || timeout(ANSWERS_WITHIN, kept.conn.ping()).await.is_ok_and(|answer| answer.is_ok());
+        let within = ANSWERS_WITHIN.min(self.pool().options().get_acquire_timeout() / 4);
+        let is_well =
+            self.trusts(&kept) || timeout(within, kept.conn.ping()).await.is_ok_and(|answer| answer.is_ok());
         is_well.then_some(kept)
     }
 
     fn trusts(&self, kept: &Kept) -> bool {
-        let died_at = *self.0.died_at.lock().unwrap_or_else(PoisonError::into_inner);
+        let died_at = self.losses().died_at;
         kept.answered_at.elapsed() < TRUSTED_FOR && died_at.is_none_or(|died_at| kept.answered_at > died_at)
+    }
+
+    /// Whether nobody is to have it again.
+    fn is_done_with(&self, conn: &Kept) -> bool {
+        let longest = self.pool().options().get_max_lifetime();
+        self.pool().is_closed()
+            || longest.is_some_and(|longest| conn.opened_at.elapsed() > longest)
+            || self.losses().misled_at.is_some_and(|misled_at| conn.opened_at <= misled_at)
+    }
+
+    fn losses(&self) -> MutexGuard<'_, Losses> {
+        self.0.losses.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     fn kept(&self) -> MutexGuard<'_, VecDeque<Kept>> {
@@ -107,15 +129,14 @@ impl Connections {
 
     /// Keeps it, and closes what is old or was needed by nobody for long.
     fn keep(&self, conn: Kept) {
-        let options = self.pool().options();
-        let is_over =
-            |since: Instant, longest: Option<Duration>| longest.is_some_and(|most| since.elapsed() > most);
+        let longest = self.pool().options().get_idle_timeout();
         let mut kept = self.kept();
-        if self.pool().is_closed() || is_over(conn.opened_at, options.get_max_lifetime()) {
+        if self.is_done_with(&conn) {
             return;
         }
         kept.push_back(conn);
-        if kept.front().is_some_and(|first| is_over(first.answered_at, options.get_idle_timeout())) {
+        let is_idle = |first: &Kept| longest.is_some_and(|longest| first.answered_at.elapsed() > longest);
+        if kept.front().is_some_and(is_idle) {
             kept.pop_front();
         }
     }
@@ -137,6 +158,12 @@ impl InUse {
     /// Closes its socket, so that the server rolls back what was open.
     pub(super) fn give_up(mut self) {
         self.conn = None;
+    }
+
+    /// Whether it may be held on to without being in use: nobody waits for its place, and it is neither old nor misleading.
+    pub(super) fn may_stay(&self) -> bool {
+        self.all.0.places.available_permits() > 0
+            && self.conn.as_ref().is_some_and(|conn| !self.all.is_done_with(conn))
     }
 
     /// The connection itself, and what is to be told of its answers.
@@ -162,6 +189,13 @@ impl Health<'_> {
 
     /// It died under a statement: those that are kept are tested from here on.
     pub(super) fn died(self) {
-        *self.all.0.died_at.lock().unwrap_or_else(PoisonError::into_inner) = Some(Instant::now());
+        self.all.losses().died_at = Some(Instant::now());
+    }
+
+    /// It leads to a server that is not in charge: none of those that are kept is used again.
+    pub(super) fn misled(self) {
+        let mut kept = self.all.kept();
+        self.all.losses().misled_at = Some(Instant::now());
+        kept.clear();
     }
 }
