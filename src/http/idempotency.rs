@@ -36,8 +36,8 @@ const MAX_KEY: usize = 255;
 pub(super) struct IdempotencyKey {
     /// Your name of this request, quoted or bare, unique among all of your requests of 72 hours by this kind of
     /// credential. The same request (method, path and body) with the same key gets the first answer again, byte for
-    /// byte, with `Idempotent-Replayed: true`; only 2xx and 402 are kept, and for a publishable key only with the link
-    /// that it made.
+    /// byte, with `Idempotent-Replayed: true`; only 2xx and 402 are kept, and for a publishable key only with the
+    /// attempt that it made: its link, or the channel's refusal.
     #[param(
         rename = "Idempotency-Key",
         required = false,

@@ -11,7 +11,7 @@ use super::store::{self, FindFacts, Publish};
 use crate::app::App;
 use crate::channels::{CallError, Channel, CreatedTrade, NewTrade, Refusal, TradeState};
 use crate::compensation::{Action, Drive, Update, spill_if_lost};
-use crate::idempotency::Keep;
+use crate::idempotency::{Keep, Kept};
 use crate::ids::MerchantId;
 use crate::infra::crash::effect;
 use crate::infra::db::{Conn, DbError};
@@ -56,6 +56,8 @@ pub(crate) async fn list_attempts(conn: &mut Conn, key: &OrderKey) -> Result<Vec
 pub(super) enum Linked {
     /// It has its link.
     Paying(Box<PayUrl>),
+    /// It was refused before: by a call beside this one, or by this one, whose commit's answer was lost.
+    Refused(Refusal),
     /// It, or its order, moved meanwhile: look again.
     Moved,
 }
@@ -119,14 +121,10 @@ async fn fail_unless_paid(
         }
         Ok(state) => {
             let kept = keep.map(|keep| keep.row(Err(refusal.clone())));
-            let mut conn = app.db.conn().await?;
-            let is_ended = effect!(
-                "pay.refuse",
-                store::set_failed(&mut conn, &attempt, &refusal, kept.as_ref(), app.now()).await
-            )?;
-            drop(conn);
-            if is_ended {
-                return Err(PayError::ChannelRefused(refusal));
+            let failed = app.db.retrying(|| fail(app, &attempt, &refusal, kept.as_ref())).await?;
+            let Some(stands) = failed else { return Err(PayError::ChannelRefused(refusal)) };
+            if let Some(before) = stands.refusal() {
+                return Ok(Linked::Refused(before));
             }
             // Its link may have been published in this moment: nobody is to be sent to a trade that is closed.
             if state == TradeState::Closed {
@@ -137,6 +135,22 @@ async fn fail_unless_paid(
         // Also a refusal to answer: it says nothing about the money.
         Err(error) => Err(leave_to_task(app, &attempt, Action::DrivePayOrder, &error).await?),
     }
+}
+
+/// Ends an attempt that was refused; gives it as it stands where it had moved already.
+async fn fail(
+    app: &App,
+    attempt: &Attempt,
+    refusal: &Refusal,
+    kept: Option<&Kept>,
+) -> Result<Option<Attempt>, DbError> {
+    let mut conn = app.db.conn().await?;
+    let is_ours =
+        effect!("pay.refuse", store::set_failed(&mut conn, attempt, refusal, kept, app.now()).await)?;
+    if is_ours {
+        return Ok(None);
+    }
+    store::find(&mut conn, attempt.pay_order_id.as_str()).await
 }
 
 /// Where a link comes from: one that was put aside already is not put aside again, its task keeps it.

@@ -2,7 +2,7 @@
 
 use time::OffsetDateTime;
 
-use crate::channels::TradeRef;
+use crate::channels::{Refusal, TradeRef};
 use crate::ids::{MerchantId, OrderNo, PayOrderId, UserId};
 use crate::infra::db::DbError;
 use crate::infra::words::words;
@@ -130,6 +130,14 @@ impl Attempt {
             money: self.money()?,
             expires_at: self.expires_at,
         })
+    }
+
+    /// What its channel said, where it was refused.
+    #[must_use]
+    pub fn refusal(&self) -> Option<Refusal> {
+        let said = |words: &Option<String>| words.clone().unwrap_or_default();
+        let is_refused = self.status == PayStatus::Failed;
+        is_refused.then(|| Refusal { code: said(&self.channel_code), message: said(&self.channel_message) })
     }
 }
 

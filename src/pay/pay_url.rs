@@ -138,19 +138,24 @@ pub async fn pay_url(
     app.db.retrying(|| look_then_make(app, Asked { request, keep, lock: None })).await
 }
 
-/// Answers with a link that stood already. A browser gets it again without its being kept: anybody may know the key
-/// of browsers, and could fill the table.
-async fn give(app: &App, asked: Asked<'_>, link: PayUrl) -> Result<PayUrl, PayError> {
+/// Answers with what stood already: a link, or the refusal of a call beside this one. A browser gets it again without its
+/// being kept: anybody may know the key of browsers, and could fill the table.
+async fn give(app: &App, asked: Asked<'_>, outcome: Outcome) -> Result<PayUrl, PayError> {
     if let Some(keep) = asked.keep.filter(|_| !asked.request.is_payer_checked) {
-        Box::pin(keep_alone(app, keep, &link)).await?;
+        Box::pin(keep_alone(app, keep, &asked.request.order_no, &outcome)).await?;
     }
-    Ok(link)
+    outcome.map_err(PayError::ChannelRefused)
 }
 
 /// There is no effect to keep this answer with.
-async fn keep_alone(app: &App, keep: &Keep<Outcome>, link: &PayUrl) -> Result<(), PayError> {
-    let row = keep.row(Ok(link.clone()));
-    let (mut conn, order_no) = (app.db.conn().await?, Some(link.order_no.as_str()));
+async fn keep_alone(
+    app: &App,
+    keep: &Keep<Outcome>,
+    order_no: &OrderNo,
+    outcome: &Outcome,
+) -> Result<(), PayError> {
+    let row = keep.row(outcome.clone());
+    let (mut conn, order_no) = (app.db.conn().await?, Some(order_no.as_str()));
     Ok(effect!("pay.keep", idempotency::insert(&mut conn, &row, order_no, app.now()).await)?)
 }
 
@@ -158,17 +163,17 @@ async fn look_then_make(app: &App, asked: Asked<'_>) -> Result<PayUrl, PayError>
     let request = asked.request;
     let facts = find_or_make_order(app, request).await?;
     if let Step::Answer(link) = decide(&facts, request, app.now())? {
-        return give(app, asked, link).await;
+        return give(app, asked, Ok(link)).await;
     }
     let look = || settled(app, request);
     match app.locks.acquire_unless(Scene::GeneratePayUrl, &request.key().lock_key(), look).await {
         Ok(Turn::Ours(lock)) => make(app, Asked { lock: Some(&lock), ..asked }, facts).await,
-        Ok(Turn::Settled(link)) => give(app, asked, link?).await,
+        Ok(Turn::Settled(link)) => give(app, asked, Ok(link?)).await,
         Err(busy) => {
             // One last look: the winner's answer is usually there.
             let facts = find(app, request).await?.ok_or(PayError::OrderNotFound)?;
             match decide(&facts, request, app.now())? {
-                Step::Answer(link) => give(app, asked, link).await,
+                Step::Answer(link) => give(app, asked, Ok(link)).await,
                 // The channel is being asked for this very link, or its asker died: the answer is waited for,
                 // or got, as without any lock.
                 Step::DriveOn(_) => make(app, asked, facts).await,
@@ -235,7 +240,7 @@ async fn make(app: &App, asked: Asked<'_>, mut facts: Facts) -> Result<PayUrl, P
             room = Some(place.ok_or(PayError::ChannelUnavailable)?);
         }
         match step {
-            Step::Answer(link) => return give(app, asked, link).await,
+            Step::Answer(link) => return give(app, asked, Ok(link)).await,
             Step::Begin => {
                 let attempt = new_attempt(app, request, &facts);
                 if begin(app, &attempt, &facts).await?
@@ -349,15 +354,22 @@ async fn link_of(
     attempt: Attempt,
     facts: &Facts,
 ) -> Result<Option<PayUrl>, PayError> {
-    asked.lock.map_or(Ok(()), LockGuard::still_held)?;
-    match make_link(app, attempt, facts.order.expires_at, asked.keep).await? {
+    let made = match attempt.refusal() {
+        Some(refusal) => Linked::Refused(refusal),
+        None => {
+            asked.lock.map_or(Ok(()), LockGuard::still_held)?;
+            make_link(app, attempt, facts.order.expires_at, asked.keep).await?
+        }
+    };
+    match made {
         Linked::Paying(link) => Ok(Some(*link)),
+        Linked::Refused(refusal) => give(app, asked, Err(refusal)).await.map(Some),
         Linked::Moved => Ok(None),
     }
 }
 
 /// Takes over an attempt without a link. While another instance is calling the channel for it, that call is
-/// waited for: its answer is ours too. Whoever holds it for longer than a call can last died, or waits for the
+/// waited for: its answer is ours too, also a refusal, with which the attempt is given. Whoever holds it for longer than a call can last died, or waits for the
 /// lock that we have; the attempt's own number makes a second call safe.
 async fn take_over(app: &App, request: &PayUrlRequest, id: &PayOrderId) -> Result<Option<Attempt>, PayError> {
     let patience = app.config.channels.deadline + Duration::from_secs(1);
@@ -375,13 +387,14 @@ async fn take_over(app: &App, request: &PayUrlRequest, id: &PayOrderId) -> Resul
         let is_ours = effect!("pay.take", compensation::take(&mut conn, &task, now).await)?;
         // Looked at after the taking: whoever made the link took its task away with it.
         let found = store::find(&mut conn, id.as_str()).await?;
-        let Some(attempt) = found.filter(|attempt| attempt.status == PayStatus::Init) else {
+        let Some(attempt) = found else { return Ok(None) };
+        if attempt.status != PayStatus::Init {
             if is_ours {
                 let (action, id) = (task.action, task.subject);
                 effect!("pay.untake", compensation::finish_by_subject(&mut conn, action, id, now).await)?;
             }
-            return Ok(None);
-        };
+            return Ok(Some(attempt).filter(|attempt| attempt.status == PayStatus::Failed));
+        }
         if is_ours || tokio::time::Instant::now() >= wait_until {
             return Ok(Some(attempt));
         }

@@ -23,6 +23,7 @@ mod instances;
 mod judge;
 mod judged;
 mod life;
+mod lost_answers;
 mod metering;
 mod operators;
 mod proxy;

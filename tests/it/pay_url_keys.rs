@@ -152,6 +152,32 @@ async fn of_two_orders_that_race_for_a_key_one_gets_a_link_also_without_redis() 
     cluster.end().await;
 }
 
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_refusal_that_is_waited_for_is_ones_own_also_without_redis() {
+    let vars = vec![("CHANNEL_DEADLINE_MS", "5000".to_owned())];
+    let mut cluster = Cluster::start(2, TestOptions { vars, ..TestOptions::default() }).await;
+    cluster.instances[0].redis.as_mut().expect("its own").kill().await.expect("killed");
+    let (here, there) = (cluster.turn(0), cluster.turn(1));
+    here.order("A1").await;
+    here.fault(FaultOp::Create, FaultKind::Refuse, 1, None).await;
+    // The channel is asked what it knows of the attempt before that fails.
+    here.watch_calls(FaultOp::Query, 1_000).await;
+    let body = link_of("A1");
+    let elsewhere = async |key| {
+        here.begun_attempt_of("A1").await;
+        there.post_keyed("/pay/url", key, &body).await
+    };
+    let (first, same, other) =
+        tokio::join!(here.post_keyed("/pay/url", "k", &body), elsewhere("k"), elsewhere("another"));
+    for refused in [&first, &same, &other] {
+        assert_eq!((refused.status, refused.text_of("code")), (402, "CHANNEL_REFUSED"), "{}", refused.text);
+    }
+    assert_replayed(&first, &same);
+    assert_eq!(here.attempt_statuses("A1").await, ["FAILED"], "of one call");
+    assert_replayed(&other, &here.post_keyed("/pay/url", "another", &body).await);
+    cluster.end().await;
+}
+
 #[test]
 fn a_link_that_a_crash_swallowed_is_given_by_the_next_instance() {
     let runtime = tokio::runtime::Runtime::new().expect("a runtime");

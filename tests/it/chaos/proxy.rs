@@ -17,7 +17,7 @@ use self::commits::Exchanges;
 use crate::support::Chance;
 
 mod commits;
-mod tests;
+pub mod tests;
 
 /// Shortest trouble that lasts. The longest is longer than the service waits for an answer.
 const SHORTEST: Duration = Duration::from_millis(500);

@@ -1,0 +1,174 @@
+//! Whoever did something is told so although the answer to the commit was lost, and it is done once.
+
+use payonce::channels::sandbox::{FaultKind, FaultOp};
+use serde_json::json;
+
+use super::proxy::Proxy;
+use super::proxy::tests::database;
+use crate::support::statements::sandbox_csv;
+use crate::support::{TestApp, TestOptions, stores};
+
+/// A service behind a wire that leads to its database, and the database's own URL.
+async fn behind_a_wire() -> (TestApp, Proxy, String) {
+    let (url, port) = database().await;
+    let wire = Proxy::before_postgres(port).await;
+    let database_url = Some(wire.before_url(&url, port));
+    let app = TestApp::start_with(TestOptions { database_url, ..TestOptions::default() }).await;
+    (app, wire, url)
+}
+
+#[tokio::test]
+async fn who_made_a_withdrawal_is_told_so_although_the_answer_to_its_commit_was_lost() {
+    let (app, wire, url) = behind_a_wire().await;
+    app.top_up("T-u1", "u1", 1_000).await;
+    let withdrawal = json!({"withdrawal_no": "W1", "user_id": "u1", "amount": 600, "currency": "CNY",
+                            "channel": "sandbox", "account": "u@example.com"});
+    wire.lose_answers(1);
+    let made = app.post("/withdrawals", withdrawal.clone()).await.expect(201);
+    assert_eq!(wire.met().lost, 1);
+    assert_eq!(app.post("/withdrawals", withdrawal).await.expect(200).body, made.body);
+    assert_eq!(app.cny_of("u1").await, (400, 600), "once");
+    app.run_until_idle().await;
+    app.end().await;
+    stores::drop_database(&url).await;
+}
+
+#[tokio::test]
+async fn who_made_an_order_is_told_so_although_the_answer_to_its_commit_was_lost() {
+    let (app, wire, url) = behind_a_wire().await;
+    for (times, number) in [(1, Some("A1")), (2, None)] {
+        let mut order = json!({"user_id": "u1", "currency": "CNY", "amount": 1_990});
+        if let Some(number) = number {
+            order["order_no"] = json!(number);
+        }
+        wire.lose_answers(1);
+        let made = app.post("/orders", order.clone()).await.expect(201);
+        assert_eq!(wire.met().lost, times);
+        order["order_no"] = made.body["order_no"].clone();
+        assert_eq!(app.post("/orders", order).await.expect(200).body, made.body);
+        let timers = async || app.redis_command::<usize>(&["ZCARD", "delay:order_timeout"]).await;
+        app.eventually("its timer is set", async || timers().await == times).await;
+    }
+    assert_eq!(app.count("orders").await, 2, "each once");
+    app.end().await;
+    stores::drop_database(&url).await;
+}
+
+#[tokio::test]
+async fn an_operator_who_decided_is_told_so_although_the_answer_to_the_commit_was_lost() {
+    let (app, wire, url) = behind_a_wire().await;
+    app.sql("UPDATE merchants SET refund_approval_above = 500 WHERE merchant_id = 'demo'").await;
+    app.paid("A").await;
+    for (lost, refund_no, verb, status) in [(1, "R1", "approve", "PENDING"), (2, "R2", "reject", "FAILED")] {
+        let refund = json!({"refund_no": refund_no, "order_no": "A", "amount": 600});
+        app.post("/refunds", refund).await.expect(201);
+        wire.lose_answers(1);
+        let path = format!("/admin/refunds/{refund_no}/{verb}");
+        let decided = app.admin_post(&path, json!({"reason": "the story wants it"})).await.expect(200);
+        assert_eq!((decided.text_of("status"), wire.met().lost), (status, lost));
+    }
+    let key = app.merchant("holder", "hold").await;
+    app.late_money_as(&key, "B").await;
+    app.run_until_idle().await;
+    let held = app.open_exception().await;
+    wire.lose_answers(1);
+    let resolved = app.resolve(&held, "REFUND").await.expect(200);
+    assert_eq!((resolved.text_of("status"), wire.met().lost), ("RESOLVED", 3));
+    app.run_until_idle().await;
+    assert_eq!(app.refunded("A").await, ("PARTIALLY_REFUNDED".into(), 600));
+    assert_eq!(app.stray().await["status"], "REFUNDED");
+    let logged = "action IN ('refunds.approve', 'refunds.reject', 'exceptions.resolve')";
+    assert_eq!(app.count_where("admin_log", logged).await, 3, "each once");
+    app.end().await;
+    stores::drop_database(&url).await;
+}
+
+#[tokio::test]
+async fn an_operator_gets_a_new_merchants_keys_and_is_told_of_a_difference_although_answers_to_commits_were_lost()
+ {
+    let (app, wire, url) = behind_a_wire().await;
+    let shop = json!({"merchant_id": "shop", "name": "Shop"});
+    wire.lose_answers(1);
+    let made = app.admin_post("/admin/merchants", shop.clone()).await.expect(201);
+    assert_eq!(wire.met().lost, 1);
+    app.order_to_pay_as(made.text_of("secret_key"), "A").await;
+    assert_eq!(app.admin_post("/admin/merchants", shop).await.problem(409), "MERCHANT_EXISTS");
+    for (lost, what) in [(2, "keys"), (3, "notify-secret")] {
+        wire.lose_answers(1);
+        let body = json!({"reason": "they are known", "overlap_seconds": 0});
+        let rotated = app.admin_post(&format!("/admin/merchants/shop/{what}"), body).await.expect(201);
+        assert_eq!(wire.met().lost, lost);
+        if what == "keys" {
+            app.order_to_pay_as(rotated.text_of("secret_key"), "C").await;
+        }
+    }
+
+    let day = app.wait_for_ten();
+    app.paid("B").await;
+    app.sleep_over();
+    let mut lines = app.book_lines(day).await;
+    lines[0].amount -= 1;
+    let run = app.reconcile_file("sandbox", day, sandbox_csv(day, &lines).as_bytes()).await;
+    let item = app.differences(&run).await.remove(0);
+    assert_eq!((&item["class"], &item["status"]), (&json!("AMOUNT_DIFFERS"), &json!("ESCALATED")));
+    let dismiss = format!("/admin/reconciliation-items/{}/dismiss", item["item_id"].as_str().expect("an id"));
+    wire.lose_answers(1);
+    for lost in [4, 4] {
+        let dismissed = app.admin_post(&dismiss, json!({"reason": "put right by hand"})).await.expect(200);
+        assert_eq!((dismissed.text_of("status"), wire.met().lost), ("DISMISSED", lost));
+    }
+    // Nobody else is told that it was their doing.
+    app.sql("UPDATE reconciliation_items SET decided_by = 'somebody else'").await;
+    let other = app.admin_post(&dismiss, json!({"reason": "put right by hand"})).await;
+    assert_eq!(other.problem(409), "DIFFERENCE_NOT_WAITING");
+    let logged = "action LIKE 'merchants.%' OR action = 'reconciliations.dismiss'";
+    assert_eq!(app.count_where("admin_log", logged).await, 4, "each once");
+    app.end().await;
+    stores::drop_database(&url).await;
+}
+
+#[tokio::test]
+async fn who_settled_an_order_is_told_so_although_the_answer_to_its_commit_was_lost() {
+    let (app, wire, url) = behind_a_wire().await;
+    app.rebate_rule(None, "0.05").await;
+    app.plain_paid_order("A1").await;
+    wire.lose_answers(1);
+    let settled = app.settle("A1").await.expect(201);
+    assert_eq!(wire.met().lost, 1);
+    assert_eq!(app.settle("A1").await.expect(200).body, settled.body);
+    assert_eq!((app.count("settlements").await, app.cny_of("u1").await), (1, (99, 0)), "once");
+    app.end().await;
+    stores::drop_database(&url).await;
+}
+
+#[tokio::test]
+async fn who_was_refused_a_link_is_told_so_and_nothing_else_is_begun_although_the_answer_to_its_commit_was_lost()
+ {
+    let (app, wire, url) = behind_a_wire().await;
+    let link = |order_no| json!({"order_no": order_no, "payer_id": "u1", "channel": "sandbox"});
+    app.watch_calls(FaultOp::Query, 300).await;
+    for (asked, order_no) in [(1, "A1"), (2, "A2")] {
+        app.order(order_no).await;
+        app.fault(FaultOp::Create, FaultKind::Refuse, 1, None).await;
+        // The channel is asked what it knows of the attempt before that fails.
+        let lose_the_next = async {
+            app.eventually("it is asked", async || app.calls_of(FaultOp::Query).await == asked).await;
+            wire.lose_answers(1);
+        };
+        let body = link(order_no);
+        let refused = async {
+            match order_no {
+                "A1" => app.post("/pay/url", body.clone()).await,
+                _ => app.post_keyed("/pay/url", "k", &body).await,
+            }
+        };
+        let (refused, ()) = tokio::join!(refused, lose_the_next);
+        assert_eq!(refused.problem(402), "CHANNEL_REFUSED");
+        assert_eq!(wire.met().lost, usize::try_from(asked).expect("few"));
+        assert_eq!(app.attempt_statuses(order_no).await, ["FAILED"], "and no other is begun");
+    }
+    let again = app.post_keyed("/pay/url", "k", &link("A2")).await;
+    assert_eq!((again.status, again.text_of("code"), again.is_replayed()), (402, "CHANNEL_REFUSED", true));
+    app.end().await;
+    stores::drop_database(&url).await;
+}
