@@ -261,7 +261,7 @@ async fn without_redis_calls_fail_at_once_and_no_request_does() {
 
 #[tokio::test]
 async fn with_redis_hung_requests_are_a_little_slower_and_none_fails() {
-    let mut app = TestApp::start().await;
+    let mut app = TestApp::start_with(TestOptions::default().soon_without_redis()).await;
     let redis = app.instance.app.redis.clone();
     assert!(ping(&redis).await.0.is_ok());
     app.redis.as_mut().expect("its own").pause().await.expect("paused");

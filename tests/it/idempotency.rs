@@ -1,7 +1,5 @@
 //! `Idempotency-Key`: one effect for one key, and the first answer again, byte for byte.
 
-use std::time::Duration;
-
 use futures_util::future::join_all;
 use payonce::channels::sandbox::{FaultKind, FaultOp};
 use payonce::infra::duty::Batch;
@@ -108,9 +106,10 @@ async fn while_the_first_runs_a_repeat_elsewhere_is_told_so() {
         .expect("held");
 
     let (first, refused) = tokio::join!(here.post_keyed("/orders", "k", &body), async {
-        while here.redis_command::<i64>(&["EXISTS", "lock:REQUEST:demo:k"]).await == 0 {
-            tokio::time::sleep(Duration::from_millis(5)).await;
-        }
+        here.eventually("its key is locked", async || {
+            here.redis_command::<i64>(&["EXISTS", "lock:REQUEST:demo:k"]).await == 1
+        })
+        .await;
         let refused = there.post_keyed("/orders", "k", &body).await;
         sqlx::raw_sql("COMMIT").execute(&mut hold).await.expect("released");
         refused

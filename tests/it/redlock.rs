@@ -201,8 +201,7 @@ async fn grants_that_come_too_late_are_given_back_and_the_work_goes_on_without()
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn nodes_that_forget_a_lock_and_grant_it_again_have_no_double_effect() {
     let (nodes, url) = quorum_of(3).await;
-    let vars = [double_grant::vars(), vec![("REDIS_ANSWER_MS", "1000".to_owned())]].concat();
-    let options = TestOptions { redis_url: Some(url), vars, ..TestOptions::default() };
+    let options = TestOptions { redis_url: Some(url), vars: double_grant::vars(), ..TestOptions::default() };
     let cluster = Cluster::start(2, options).await;
     let mut clock_jumps = false;
     double_grant::has_one_effect(cluster.first(), cluster.turn(1), async || {

@@ -12,10 +12,14 @@ use crate::support::{Chance, Cluster, Reply, TestApp, TestOptions};
 
 const STORM: usize = 500;
 
-async fn start() -> Cluster {
+fn options() -> TestOptions {
     // The deadline of production: five hundred requests of a debug build keep a call waiting for a while.
     let vars = vec![("CHANNEL_DEADLINE_MS", "5000".to_owned())];
-    Cluster::start(4, TestOptions { vars, ..TestOptions::default() }).await
+    TestOptions { vars, ..TestOptions::default() }
+}
+
+async fn start() -> Cluster {
+    Cluster::start(4, options()).await
 }
 
 async fn kill_redis(cluster: &mut Cluster) {
@@ -232,7 +236,7 @@ async fn payers_who_quarrel_over_an_order_never_have_two_live_attempts() {
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn while_redis_hangs_every_request_is_answered_in_time() {
-    let mut cluster = start().await;
+    let mut cluster = Cluster::start(4, options().soon_without_redis()).await;
     cluster.first().order("A1").await;
     cluster.first().watch_calls(FaultOp::Create, 0).await;
     cluster.instances[0].redis.as_mut().expect("its own").pause().await.expect("paused");
@@ -253,7 +257,7 @@ async fn while_redis_hangs_every_request_is_answered_in_time() {
 
 #[tokio::test]
 async fn a_lock_that_a_hung_redis_grants_too_late_is_in_nobodys_way() {
-    let mut cluster = Cluster::start(2, TestOptions::default()).await;
+    let mut cluster = Cluster::start(2, TestOptions::default().soon_without_redis()).await;
     cluster.first().order_to_pay("A0").await;
     cluster.first().close("A0").await.expect(200);
     cluster.first().order("A1").await;

@@ -337,7 +337,7 @@ async fn connections_that_die_under_a_storm_of_callbacks_lose_nothing() {
 
 #[tokio::test]
 async fn callbacks_do_not_need_redis() {
-    let mut app = TestApp::start().await;
+    let mut app = TestApp::start_with(TestOptions::default().soon_without_redis()).await;
     let mut ids = Vec::new();
     for index in 0..4 {
         ids.push(app.order_to_pay(&format!("W15-{index}")).await);
