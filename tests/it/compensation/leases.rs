@@ -9,7 +9,7 @@ use payonce::drive;
 use payonce::infra::duty::Batch;
 use serde_json::json;
 
-use super::{patient, tries, waiting_refund};
+use super::{leasing_for, patient, tries, waiting_refund};
 use crate::support::TestApp;
 
 /// A worker of the lane that somebody waits for.
@@ -24,13 +24,13 @@ async fn a_worker_keeps_its_leases_while_it_waits_for_something_else() {
     // The end of a task with nothing to do takes three leases to be written.
     app.sql(
         "CREATE FUNCTION story_waits() RETURNS trigger LANGUAGE plpgsql AS
-         'BEGIN PERFORM pg_sleep(3); RETURN NEW; END';
+         'BEGIN PERFORM pg_sleep(7.5); RETURN NEW; END';
          CREATE TRIGGER story_waits BEFORE UPDATE ON compensations FOR EACH ROW
          WHEN (NEW.status = 'DONE' AND NEW.subject = 'po_nothing') EXECUTE FUNCTION story_waits()",
     )
     .await;
     waiting_refund(&app, "K1").await;
-    app.fault(FaultOp::Refund, FaultKind::Delay, 1, Some(3_500)).await;
+    app.fault(FaultOp::Refund, FaultKind::Delay, 1, Some(8_500)).await;
     app.sql(
         "INSERT INTO compensations (kind, action, subject, attempts, due_at, created_at, updated_at)
          VALUES ('REDO_BUSINESS', 'DRIVE_PAY_ORDER', 'po_nothing', 1, now(), now(), now())",
@@ -52,7 +52,7 @@ async fn a_worker_keeps_its_leases_while_it_waits_for_something_else() {
 async fn a_task_whose_lease_ran_out_is_taken_over_by_one_worker_and_its_first_one_ends_nothing() {
     let app = patient().await;
     waiting_refund(&app, "K2").await;
-    app.fault(FaultOp::Refund, FaultKind::Delay, 2, Some(2_500)).await;
+    app.fault(FaultOp::Refund, FaultKind::Delay, 2, Some(6_500)).await;
     let overslept = worker(&app);
     app.eventually("the first one has it", async || tries(&app).await == 1).await;
     app.sql("UPDATE compensations SET due_at = now() - interval '1 s' WHERE action = 'DRIVE_REFUND'").await;
@@ -73,7 +73,7 @@ async fn a_task_whose_lease_ran_out_is_taken_over_by_one_worker_and_its_first_on
 async fn who_overslept_ends_nothing_of_who_took_the_task_after_a_person_revived_it() {
     let app = patient().await;
     waiting_refund(&app, "K3").await;
-    app.fault(FaultOp::Refund, FaultKind::Delay, 1, Some(2_500)).await;
+    app.fault(FaultOp::Refund, FaultKind::Delay, 1, Some(6_500)).await;
     let overslept = worker(&app);
     app.eventually("the first one has it", async || tries(&app).await == 1).await;
     app.admin_post("/admin/lanes/REALTIME/pause", json!({"reason": "for the other one"})).await.expect(200);
@@ -94,7 +94,7 @@ async fn a_lease_is_kept_while_another_ones_row_is_locked_for_long() {
     app.paid("K5").await;
     waiting_refund(&app, "K4").await;
     app.post("/refunds", json!({"refund_no": "K5", "order_no": "K5"})).await.expect(201);
-    app.fault(FaultOp::Refund, FaultKind::Delay, 2, Some(3_500)).await;
+    app.fault(FaultOp::Refund, FaultKind::Delay, 2, Some(8_500)).await;
     let slow = worker(&app);
     let flying = "action = 'DRIVE_REFUND' AND status = 'RUNNING'";
     app.eventually("both are in the air", async || app.count_where("compensations", flying).await == 2).await;
@@ -104,7 +104,7 @@ async fn a_lease_is_kept_while_another_ones_row_is_locked_for_long() {
         "BEGIN; SELECT FROM compensations WHERE action = 'DRIVE_REFUND' ORDER BY id LIMIT 1 FOR UPDATE";
     sqlx::raw_sql(lock).execute(&mut locking).await.expect("locked");
     let unlocked = tokio::spawn(async move {
-        tokio::time::sleep(Duration::from_secs(3)).await;
+        tokio::time::sleep(Duration::from_millis(7_500)).await;
         sqlx::raw_sql("COMMIT").execute(&mut locking).await.expect("unlocked");
     });
     while !unlocked.is_finished() {
@@ -125,7 +125,7 @@ async fn a_lease_is_kept_while_another_ones_row_is_locked_for_long() {
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn renewals_and_ends_of_the_same_tasks_never_wait_for_each_other_in_a_circle() {
-    let app = patient().await;
+    let app = leasing_for(1_000).await;
     const COUNT: usize = 60;
     for number in 0..COUNT {
         app.paid(&format!("D{number}")).await;
