@@ -172,8 +172,8 @@ impl Story {
             }
             Self::Late | Self::LateAndSilent | Self::SlowTask => late(shop, service, number).await,
             Self::ExpireOnBroker | Self::HopOnBroker => {
-                // Four seconds but for a moment: two on one queue, one on the next.
-                let life = if matches!(self, Self::HopOnBroker) { 4 } else { 1 };
+                // Eight seconds but for a moment: four on one queue, then most of what is left on the next.
+                let life = if matches!(self, Self::HopOnBroker) { 8 } else { 1 };
                 service.post("/orders", &order(number, life)).await?;
                 service.until("its end", async || self.has_ended(shop, number).await).await
             }
