@@ -7,6 +7,8 @@ use futures_util::future::join_all;
 use payonce::channels::sandbox::FaultOp;
 use serde_json::json;
 use sqlx::{Connection, PgConnection};
+use tokio::sync::Semaphore;
+use tokio::time::timeout;
 
 use crate::support::{Chance, Cluster, Reply, TestApp, TestOptions};
 
@@ -167,17 +169,21 @@ async fn an_order_that_somebody_holds_does_not_hold_up_the_others() {
         let hold = "SELECT 1 FROM orders WHERE order_no = $1 FOR UPDATE";
         sqlx::query(hold).bind(format!("{round}7")).execute(&mut *held).await.expect("held");
 
+        let answered = Semaphore::new(0);
         let letting_go = async {
-            // Half of what a command alone would wait for.
-            tokio::time::sleep(Duration::from_secs(1)).await;
+            // Once the others are answered, or a command alone would wait no longer.
+            timeout(Duration::from_secs(2), answered.acquire_many(19)).await.ok();
             held.rollback().await.expect("let go");
             Instant::now()
         };
         let asking = (0..20).map(|n| {
-            let (app, head_start) = (&app, Duration::from_millis(if n == 7 { 0 } else { head_start_ms }));
+            let (app, answered) = (&app, &answered);
+            let head_start = Duration::from_millis(if n == 7 { 0 } else { head_start_ms });
             async move {
                 tokio::time::sleep(head_start).await;
-                (app.pay_url(&format!("{round}{n}")).await, Instant::now())
+                let (reply, answered_at) = (app.pay_url(&format!("{round}{n}")).await, Instant::now());
+                answered.add_permits(usize::from(n != 7));
+                (reply, answered_at)
             }
         });
         let (let_go_at, replies) = tokio::join!(letting_go, join_all(asking));
