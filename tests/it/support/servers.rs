@@ -30,9 +30,13 @@ impl Watched {
             ..RedisOptions::default()
         };
         let replica = RedisServer::start_with(&dir.join("replica"), &options).await.expect("a replica");
+        // After split votes they rest for twice as long; a promotion is noticed after a second.
+        let patience = ["sentinel failover-timeout shop 1500".to_owned()];
+        let target = (master.port(), master.password());
         let mut sentinels = Vec::new();
         for name in ["s1", "s2", "s3"] {
-            let sentinel = SentinelServer::start(&dir.join(name), "shop", &master, 2).await;
+            let dir = dir.join(name);
+            let sentinel = SentinelServer::start_with(&dir, "shop", target, 2, &patience).await;
             sentinels.push(sentinel.expect("a sentinel"));
         }
         let watched = Self { master, replica, sentinels };
