@@ -221,7 +221,7 @@ async fn a_channel_that_hangs_takes_no_place_from_anybody_else() {
     const FEW: usize = 4;
     // As many as may wait for one channel.
     const WAITING: usize = 4 * FEW;
-    let (shop, service) = slow_shop(FEW, 6_000).await;
+    let (shop, service) = slow_shop(FEW, 8_000).await;
     for number in 0..=WAITING {
         service.post("/orders", &order(&format!("slow-{number}"))).await.expect("it lives").expect(201);
     }
@@ -308,12 +308,12 @@ async fn whoever_is_turned_away_is_answered_like_anybody_else() {
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_crowd_that_asks_for_the_same_takes_the_place_of_one() {
-    let (shop, service) = slow_shop(16, 1_500).await;
+    let (shop, service) = slow_shop(16, 4_500).await;
     service.post("/orders", &order("A1")).await.expect("it lives").expect(201);
     let link = link_of("A1");
     // No more at once than there are places, and all of them within the time that the first one waits.
     let crowd = (0..64).map(async |number| {
-        sleep(Duration::from_millis(number / 8 * 50)).await;
+        sleep(Duration::from_millis(number / 8 * 400)).await;
         service.ask_once(Method::POST, "/pay/url", SECRET_KEY, Some(&link)).await
     });
     for reply in join_all(crowd).await {
