@@ -178,9 +178,14 @@ async fn a_stop_fails_readiness_first_answers_what_is_under_way_and_then_refuses
 
     let asked = Instant::now();
     let stopping = tokio::spawn(instance.stop());
-    tokio::time::sleep(Duration::from_millis(150)).await;
-    let state =
-        Reply::of(http.get(format!("{url}/readyz")).send().await.expect("still served")).await.expect(503);
+    // Connections are refused half a second later, so nothing is slept away.
+    let readiness =
+        async || Reply::of(http.get(format!("{url}/readyz")).send().await.expect("still served")).await;
+    let mut state = readiness().await;
+    while state.status == 200 {
+        state = readiness().await;
+    }
+    let state = state.expect(503);
     assert_eq!((&state.body["status"], &state.body["stopping"]), (&json!("unavailable"), &json!(true)));
     post("/orders", json!({"order_no": "S2", "user_id": "u1", "currency": "CNY", "amount": 1}))
         .await
