@@ -6,11 +6,16 @@ use std::{
     os::unix::process::CommandExt,
     path::{Path, PathBuf},
     process::{Child, Command, Stdio},
-    sync::{LazyLock, mpsc},
+    sync::{
+        LazyLock,
+        atomic::{AtomicU16, Ordering},
+        mpsc,
+    },
     thread,
     time::{Duration, Instant},
 };
 
+use rand::Rng;
 use tokio::sync::oneshot;
 
 use super::{
@@ -270,11 +275,28 @@ impl LogMark {
     }
 }
 
-/// A free port on loopback: the wanted one if nobody listens there, otherwise one of the system's choice.
+/// A free port on loopback: the wanted one if nobody listens there, otherwise one that no client is given for its end of a
+/// connection, so that a server that starts again finds its own free. Where there is none, one of the system's choice.
 pub(crate) fn free_port(wanted: Option<u16>) -> Result<u16, LocalError> {
-    let bind = |port| std::net::TcpListener::bind(("127.0.0.1", port))?.local_addr();
-    let address = wanted.map(bind).and_then(Result::ok).map_or_else(|| bind(0), Ok);
+    let bind = |port: u16| std::net::TcpListener::bind(("127.0.0.1", port))?.local_addr();
+    let free = wanted.into_iter().chain(ports_of_servers()).find_map(|port| bind(port).ok());
+    let address = free.map_or_else(|| bind(0), Ok);
     Ok(address.map_err(LocalError::io("find a free port on 127.0.0.1"))?.port())
+}
+
+/// Some ports below the ephemeral ones, nothing where those begin further down. Each comes once before any comes again,
+/// and two processes begin at different ones.
+fn ports_of_servers() -> impl Iterator<Item = u16> {
+    /// Ten thousand, of which `.ci/run` takes none for its own.
+    const FIRST: u16 = 10_000;
+    const COUNT: u16 = 10_000;
+    const TRIES: usize = 100;
+    static NEXT: LazyLock<AtomicU16> = LazyLock::new(|| AtomicU16::new(rand::rng().random()));
+    let range = fs::read_to_string("/proc/sys/net/ipv4/ip_local_port_range").unwrap_or_default();
+    let first_ephemeral = range.split_whitespace().next().and_then(|first| first.parse::<u16>().ok());
+    let has_room = first_ephemeral.is_some_and(|first| first >= FIRST + COUNT);
+    let ports = std::iter::repeat_with(|| FIRST + NEXT.fetch_add(1, Ordering::Relaxed) % COUNT);
+    ports.take(if has_room { TRIES } else { 0 })
 }
 
 type Job = (Command, oneshot::Sender<io::Result<Child>>);
