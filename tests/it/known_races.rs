@@ -3,13 +3,14 @@
 
 use std::time::Duration;
 
+use futures_util::future::select_all;
 use payonce::channels::Channel;
 use payonce::channels::sandbox::{AdapterSettings, FaultKind, FaultOp, SandboxChannel, signature};
 use payonce::config::{Config, Env, Strictness};
 use serde_json::{Value, json};
 use sqlx::Connection;
 
-use crate::support::{TestApp, TestOptions, minutes, seconds};
+use crate::support::{TestApp, TestOptions, hang_up_once, minutes, seconds, until_waiting};
 use crate::tidy::source::story;
 
 /// A race, where it was seen, its stories, and the route of the feature that it still waits for.
@@ -255,13 +256,8 @@ async fn a_hold_on_stock_does_not_leak_when_the_client_disconnects() {
     let mut other = app.direct_connection().await;
     let mut lock = other.begin().await.expect("a transaction");
     sqlx::query("SELECT 1 FROM skus FOR UPDATE").execute(&mut *lock).await.expect("the lock");
-    let orders = ["K2", "K3", "K4"].map(order_of_tea);
-    let impatient = orders.map(|order| {
-        let asked = app.post("/orders", order);
-        async { tokio::time::timeout(Duration::from_millis(200), asked).await.is_err() }
-    });
-    let gone = futures_util::future::join_all(impatient).await;
-    assert_eq!(gone, [true; 3], "they hung up");
+    let asking = ["K2", "K3", "K4"].map(|order_no| Box::pin(app.post("/orders", order_of_tea(order_no))));
+    hang_up_once(until_waiting(&app, 3), select_all(asking)).await;
     lock.rollback().await.expect("the end of the lock");
     app.eventually("the work goes on without them", async || app.stock_of("TEA").await == (5, 3)).await;
 

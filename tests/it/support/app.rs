@@ -429,6 +429,15 @@ pub async fn until_waiting(app: &TestApp, sessions: i64) {
     }
 }
 
+/// Asks, and hangs up as soon as something of it is seen; gives that.
+pub async fn hang_up_once<T>(seen: impl Future<Output = T>, asking: impl Future) -> T {
+    tokio::select! {
+        biased;
+        seen = seen => seen,
+        _ = asking => panic!("it was answered before anybody hung up"),
+    }
+}
+
 /// A figure of `/metrics`, of the series with all these labels; nothing counted yet is zero. The figures are
 /// the process's, so other stories count too: compare before and after, and expect "at least".
 pub async fn metric(app: &TestApp, name: &str, labels: &[(&str, &str)]) -> f64 {

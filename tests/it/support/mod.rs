@@ -32,7 +32,8 @@ pub mod usage;
 mod worker;
 
 pub use app::{
-    OPERATOR, PUBLISHABLE_KEY, SANDBOX_SECRET, SECRET_KEY, TestApp, TestOptions, metric, until_waiting,
+    OPERATOR, PUBLISHABLE_KEY, SANDBOX_SECRET, SECRET_KEY, TestApp, TestOptions, hang_up_once, metric,
+    until_waiting,
 };
 pub use chance::Chance;
 pub use cluster::Cluster;
