@@ -9,9 +9,9 @@ use sqlx::Connection;
 
 use super::statements;
 use super::stories::SILENCE_MS;
-use crate::support::TestApp;
 use crate::support::refunding::told_of_refund;
 use crate::support::service::{Gone, OPERATOR_OF_PROCESS, Service, Shop};
+use crate::support::{TestApp, until_waiting};
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Money {
@@ -151,6 +151,13 @@ impl Money {
                 let hold = "SELECT 1 FROM orders WHERE order_no = $1 FOR UPDATE";
                 sqlx::query(hold).bind(number).execute(&mut *held).await.expect("the row is held");
                 let begun = begin_run(service).await;
+                if begun.is_ok() && !self.has_ended(&shop.app, number).await {
+                    tokio::select! {
+                        () = until_waiting(&shop.app, 1) => {}
+                        // It may be dead before anybody looks.
+                        _ = service.until("its death", async || false) => {}
+                    }
+                }
                 tokio::time::sleep(Duration::from_secs(1)).await;
                 held.rollback().await.expect("the row is free");
                 begun?;

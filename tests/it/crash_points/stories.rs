@@ -11,8 +11,8 @@ use tokio::time::sleep;
 use super::metering::Metering;
 use super::money::Money;
 use super::telling::Telling;
-use crate::support::SECRET_KEY;
 use crate::support::service::{Gone, OPERATOR_OF_PROCESS, Service, Shop};
+use crate::support::{SECRET_KEY, until_waiting};
 
 /// Longer than anybody waits for a channel here.
 pub(super) const SILENCE_MS: u32 = 1_200;
@@ -440,7 +440,7 @@ async fn paid_while_asked_for(shop: &Shop, service: &Service, number: &str) -> R
     let ask = link(number);
     let asked = service.ask_once(Method::POST, "/pay/url", SECRET_KEY, Some(&ask));
     let paid = async {
-        sleep(Duration::from_millis(100)).await;
+        until_waiting(&shop.app, 1).await;
         pay(shop, number).await;
         service.until("it is paid", async || shop.app.status_of(number).await == "PAID").await?;
         held.commit().await.expect("the row is free");
