@@ -15,31 +15,37 @@ fn yesterday() -> Date {
     Clock::system().now().date().previous_day().expect("a day")
 }
 
-/// Money that the channel took yesterday for an order that was closed, and that nobody was told of.
-async fn lost_money(app: &TestApp, number: &str) {
+/// The day on which the channel took the lost money of a story: yesterday when that began, whatever day it is by now.
+async fn day_of(app: &TestApp, number: &str) -> Date {
+    let day = "SELECT (payment.paid_at AT TIME ZONE 'UTC')::date
+               FROM sandbox.payments AS payment JOIN pay_orders USING (pay_order_id)
+               WHERE order_no IN ($1, $2)";
+    let day = sqlx::query_scalar(day).bind(number).bind(format!("L-{number}"));
+    day.fetch_one(app.instance.app.db.pool()).await.expect("a day")
+}
+
+/// Money that the channel took on that day for an order that was closed, and that nobody was told of.
+async fn lost_money(app: &TestApp, number: &str, day: Date) {
     let id = app.order_to_pay(number).await;
     app.close(number).await.expect(200);
     app.sandbox_pay(&id, json!({"force": true, "notify": false})).await.expect(200);
-    app.sql(&format!(
-        "UPDATE sandbox.payments SET paid_at = '{} 12:00Z' WHERE pay_order_id = '{id}'",
-        yesterday()
-    ))
-    .await;
+    app.sql(&format!("UPDATE sandbox.payments SET paid_at = '{day} 12:00Z' WHERE pay_order_id = '{id}'"))
+        .await;
 }
 
-async fn upload(service: &Service, file: &str) -> Result<(), Gone> {
-    let path = format!("/admin/reconciliations/upload?channel=sandbox&day={}&reason=a+story", yesterday());
+async fn upload(service: &Service, day: Date, file: &str) -> Result<(), Gone> {
+    let path = format!("/admin/reconciliations/upload?channel=sandbox&day={day}&reason=a+story");
     let uploaded = service.post_bytes(&path, OPERATOR_OF_PROCESS, file.as_bytes()).await?;
     assert_eq!(uploaded.status, 200, "{}", uploaded.text);
     Ok(())
 }
 
-/// A top-up that the channel knows nothing of, by a callback of yesterday, and that was spent on usage.
-async fn spent_money(app: &TestApp, number: &str) {
+/// A top-up that the channel knows nothing of, by a callback of that day, and that was spent on usage.
+async fn spent_money(app: &TestApp, number: &str, day: Date) {
     let (pay_order_id, user_id) =
         (app.top_up_to_pay(number, &format!("u-{number}"), 990).await, format!("u-{number}"));
     let mut callback = app.success(&format!("e-{number}"), &pay_order_id, &format!("t-{number}"), 990);
-    callback["paid_at"] = json!(format!("{}T12:00:00Z", yesterday()));
+    callback["paid_at"] = json!(format!("{day}T12:00:00Z"));
     app.deliver(&callback).await;
     app.tokens_with("1", json!({"allow_compensating_charge": true})).await.expect(200);
     let hold_id = app.held(number, &user_id, 500).await;
@@ -47,11 +53,11 @@ async fn spent_money(app: &TestApp, number: &str) {
 }
 
 /// The same, charged, and found by the channel after all.
-async fn charged_money(app: &TestApp, number: &str) {
+async fn charged_money(app: &TestApp, number: &str, day: Date) {
     // A statement with nothing in it would be refused.
-    lost_money(app, &format!("L-{number}")).await;
-    spent_money(app, number).await;
-    let run = app.reconcile(yesterday()).await;
+    lost_money(app, &format!("L-{number}"), day).await;
+    spent_money(app, number, day).await;
+    let run = app.reconcile(day).await;
     let items = app.differences(&run).await;
     let item = items.iter().find(|item| item["order_no"] == number).expect("a difference");
     app.decide(item, "approve").await.expect(200);
@@ -113,36 +119,38 @@ async fn old_days(app: &TestApp, number: &str) {
 }
 
 pub async fn prepare(story: Money, app: &TestApp, number: &str) {
+    let day = yesterday();
     match story {
         Money::OldStatement => old_days(app, number).await,
         Money::ApproveADifference => {
-            lost_money(app, number).await;
-            app.reconcile(yesterday()).await;
+            lost_money(app, number, day).await;
+            app.reconcile(day).await;
         }
         Money::Stumble => {
-            lost_money(app, number).await;
+            lost_money(app, number, day).await;
             stumble_once(app).await;
         }
-        Money::GiveBackACharge => charged_money(app, number).await,
+        Money::GiveBackACharge => charged_money(app, number, day).await,
         Money::CompensatingCharge => {
-            lost_money(app, &format!("L-{number}")).await;
-            spent_money(app, number).await;
+            lost_money(app, &format!("L-{number}"), day).await;
+            spent_money(app, number, day).await;
         }
-        _ => lost_money(app, number).await,
+        _ => lost_money(app, number, day).await,
     }
 }
 
 pub async fn tell(story: Money, app: &TestApp, service: &Service, number: &str) -> Result<(), Gone> {
-    let day = yesterday();
     let ask = async |path: &str, body: serde_json::Value| {
         service.ask(Method::POST, path, OPERATOR_OF_PROCESS, Some(&body)).await
     };
     match story {
         Money::UploadAStatement => {
-            upload(service, &sandbox_csv(day, &app.book_lines(day).await)).await?;
+            let day = day_of(app, number).await;
+            upload(service, day, &sandbox_csv(day, &app.book_lines(day).await)).await?;
         }
         Money::Reconcile | Money::CompensatingCharge | Money::Stumble => {
-            let body = json!({"channel": "sandbox", "day": day.to_string(), "reason": "the story wants it"});
+            let day = day_of(app, number).await.to_string();
+            let body = json!({"channel": "sandbox", "day": day, "reason": "the story wants it"});
             let begun = ask("/admin/reconciliations", body).await?;
             assert_eq!(begun.status, 200, "{}", begun.text);
         }
