@@ -91,7 +91,8 @@ pub struct DatabaseConfig {
     pub statement_deadline: Duration,
 }
 
-/// Connections at least: under load each kind of gathered command keeps one, and the rest of the service needs some.
+/// Connections at least: under load each kind of gathered command keeps one as long as there are others, and the rest of the
+/// service needs some.
 pub const LEAST_POOL: u32 = 8;
 
 impl DatabaseConfig {
@@ -305,6 +306,12 @@ pub struct ChannelsConfig {
 }
 
 impl ChannelsConfig {
+    /// How long a call that nobody waits for any more may still be on its way to the channel, or at work there.
+    #[must_use]
+    pub fn settles_within(&self) -> Duration {
+        12 * self.deadline
+    }
+
     fn read(env: &Env) -> Result<Self, ConfigError> {
         Ok(Self {
             deadline: env.millis("CHANNEL_DEADLINE_MS", 50, 10_000)?,

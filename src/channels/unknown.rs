@@ -12,11 +12,13 @@ pub enum Answerer {
 }
 
 /// Asks; makes the call again under the same number where the channel never saw it. A refusal then may only mean "done
-/// already", so it counts when the channel still knows of none. A refusal to answer a question is no result.
+/// already", so it counts when the channel still knows of none, and no earlier call can be on its way any more
+/// (`has_settled`): one that comes late might be carried out behind it. A refusal to answer a question is no result.
 pub async fn ask_redo_ask<S, Q, C>(
     ask: impl Fn() -> Q,
     redo: impl FnOnce() -> C,
     is_unseen: impl Fn(&S) -> bool,
+    has_settled: bool,
 ) -> (Answerer, Result<S, CallError>)
 where
     Q: Future<Output = Result<S, CallError>>,
@@ -26,7 +28,10 @@ where
         Ok(state) if is_unseen(&state) => {}
         known => return (Answerer::Query, known),
     }
-    make_then_ask(redo, ask, is_unseen).await
+    match make_then_ask(redo, ask, is_unseen).await {
+        (answerer, refused) if !has_settled => (answerer, no_refusal(refused)),
+        told => told,
+    }
 }
 
 /// Makes the call. A refusal counts when the channel knows of none: it may only mean "done already".
@@ -81,13 +86,17 @@ mod tests {
 
     /// Gives who answered, what, and how many calls were made.
     async fn play(answers: Vec<Told>, call: Told) -> (Answerer, Told, usize) {
+        play_when(true, answers, call).await
+    }
+
+    async fn play_when(has_settled: bool, answers: Vec<Told>, call: Told) -> (Answerer, Told, usize) {
         let (answers, calls) = (RefCell::new(answers.into_iter()), RefCell::new(0));
         let ask = || async { answers.borrow_mut().next().unwrap_or_else(silent) };
         let redo = || async {
             *calls.borrow_mut() += 1;
             call
         };
-        let (answerer, told) = ask_redo_ask(ask, redo, |state| *state == State::Unseen).await;
+        let (answerer, told) = ask_redo_ask(ask, redo, |state| *state == State::Unseen, has_settled).await;
         let count = *calls.borrow();
         (answerer, told, count)
     }
@@ -117,5 +126,10 @@ mod tests {
         assert!(matches!(told, (Answerer::Call, Err(CallError::Refused(_)), 1)));
         let told = play(vec![Ok(State::Unseen), silent()], refused()).await;
         assert!(matches!(told, (Answerer::Query, Err(CallError::Silent(_)), 1)));
+        let told = play_when(false, vec![Ok(State::Unseen), Ok(State::Unseen)], refused()).await;
+        assert!(
+            matches!(told, (Answerer::Call, Err(CallError::Silent(_)), 1)),
+            "an earlier call may come late"
+        );
     }
 }

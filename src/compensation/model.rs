@@ -140,6 +140,9 @@ pub struct Task {
     pub attempts: i32,
     /// When it was written.
     pub created_at: OffsetDateTime,
+    /// When it was last touched before it was taken: whoever had it before has made no call since, but for one that was under
+    /// way when they died.
+    pub touched_at: OffsetDateTime,
     /// What an update is to write: JSON, if all is well.
     pub payload: Option<String>,
     /// Whether it was taken as it was written: nobody has had it before.

@@ -341,6 +341,7 @@ mod tests {
             claim: 1,
             created_at: now,
             was_due_at: now,
+            was_touched_at: now,
             payload: None,
         }
     }

@@ -16,8 +16,9 @@ const PATIENCE: Duration = Duration::from_secs(10);
 const OLDEST: i32 = 150_000;
 
 /// Every check that needs a connection.
-const NEEDING_IT: [&str; 6] = [
+const NEEDING_IT: [&str; 7] = [
     "database.version",
+    "database.primary",
     "database.schema",
     "database.role",
     "database.durability",
@@ -39,6 +40,7 @@ pub(super) async fn examine(settings: &Settings, instances: u32) -> Vec<Finding>
     vec![
         Finding::fine("database.reachable", format!("as {} in {}", facts.user_name, facts.database_name)),
         version(&facts),
+        primary(&facts),
         schema(&facts),
         role(&facts),
         durability(&facts),
@@ -74,6 +76,14 @@ fn version(facts: &Facts) -> Finding {
     }
     let found = format!("{}; expected 15 or later", facts.version);
     Finding::wrong("database.version", found, "apt-get install postgresql-17, then pg_upgradecluster")
+}
+
+fn primary(facts: &Facts) -> Finding {
+    if facts.is_standby {
+        let line = "set DATABASE_URL to the primary, or promote this one: psql \"$DATABASE_URL\" -c 'SELECT pg_promote()'";
+        return Finding::wrong("database.primary", "it is a standby, which takes nothing", line);
+    }
+    Finding::fine("database.primary", "it is in charge")
 }
 
 fn schema(facts: &Facts) -> Finding {

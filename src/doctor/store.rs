@@ -12,6 +12,7 @@ pub(super) struct Facts {
     pub(super) database_name: String,
     pub(super) version: String,
     pub(super) version_num: i32,
+    pub(super) is_standby: bool,
     pub(super) max_connections: i32,
     pub(super) reserved_connections: i32,
     /// Settings by name.
@@ -49,6 +50,7 @@ impl Probe {
             "SELECT current_user::text AS user_name, current_database()::text AS database_name,
                     current_setting('server_version') AS version,
                     current_setting('server_version_num')::int AS version_num,
+                    pg_is_in_recovery() AS is_standby,
                     current_setting('max_connections')::int AS max_connections,
                     current_setting('superuser_reserved_connections')::int AS reserved,
                     to_regrole('payonce_service') IS NOT NULL AS has_role,
@@ -66,6 +68,7 @@ impl Probe {
             database_name: row.try_get("database_name")?,
             version: row.try_get("version")?,
             version_num: row.try_get("version_num")?,
+            is_standby: row.try_get("is_standby")?,
             max_connections: row.try_get("max_connections")?,
             reserved_connections: row.try_get("reserved")?,
             has_role: row.try_get("has_role")?,
@@ -83,12 +86,9 @@ impl Probe {
     }
 
     async fn durability(&mut self) -> Result<Vec<(String, String)>, sqlx::Error> {
-        sqlx::query_as(
-            "SELECT name, setting FROM pg_settings
-             WHERE name IN ('fsync', 'full_page_writes', 'synchronous_commit') ORDER BY name",
-        )
-        .fetch_all(&mut self.0)
-        .await
+        let statement = "SELECT name, setting FROM pg_settings
+                         WHERE name IN ('fsync', 'full_page_writes', 'synchronous_commit') ORDER BY name";
+        sqlx::query_as(statement).fetch_all(&mut self.0).await
     }
 
     async fn migrations(&mut self, facts: &mut Facts) -> Result<(), sqlx::Error> {
@@ -96,8 +96,8 @@ impl Probe {
         let is_there: bool = sqlx::query_scalar(statement).fetch_one(&mut self.0).await?;
         let mut applied: Vec<i64> = Vec::new();
         if is_there {
-            let statement = "SELECT version FROM _sqlx_migrations WHERE success";
-            applied = sqlx::query_scalar(statement).fetch_all(&mut self.0).await?;
+            let versions = sqlx::query_scalar("SELECT version FROM _sqlx_migrations WHERE success");
+            applied = versions.fetch_all(&mut self.0).await?;
         }
         let ours = sqlx::migrate!();
         let missing = ours.iter().filter(|migration| !applied.contains(&migration.version));

@@ -11,6 +11,9 @@ use axum::response::{IntoResponse, Response};
 use serde::Serialize;
 
 use super::Edge;
+use super::error::Problem;
+use crate::app::App;
+use crate::infra::redis::Standing;
 use crate::infra::telemetry;
 
 /// Whether this instance takes new work. A stop turns it off before anything else.
@@ -73,20 +76,34 @@ pub(super) async fn livez() -> &'static str {
     "ok"
 }
 
+/// What was found of what others run.
+#[derive(Clone, Debug)]
+pub struct Looked {
+    database: bool,
+    redis: Standing,
+    broker: Option<bool>,
+}
+
+/// Anybody may ask, any number of times: one look at a time is taken, for all who ask meanwhile.
+async fn look(app: App) -> Looked {
+    const PATIENCE: Duration = Duration::from_millis(800);
+    let (database, redis, broker) = tokio::join!(
+        async { tokio::time::timeout(PATIENCE, app.db.answers()).await.unwrap_or(false) },
+        app.redis.standing(),
+        async {
+            let amqp = app.amqp.as_ref()?;
+            Some(tokio::time::timeout(PATIENCE, amqp.answers()).await.unwrap_or(false))
+        },
+    );
+    Looked { database, redis, broker }
+}
+
 /// Says whether the instance takes work, with the state of each dependency.
 #[utoipa::path(get, path = "/readyz", tag = "health", responses(
     (status = 200, body = Ready, description = "Takes work; `degraded` while Redis or RabbitMQ is away, or refuses a queue"),
     (status = 503, body = Ready, description = "Takes no work")))]
-pub(super) async fn readyz(State(edge): State<Edge>) -> Response {
-    const PATIENCE: Duration = Duration::from_millis(800);
-    let (database, redis, broker) = tokio::join!(
-        async { tokio::time::timeout(PATIENCE, edge.app.db.answers()).await.unwrap_or(false) },
-        edge.app.redis.standing(),
-        async {
-            let amqp = edge.app.amqp.as_ref()?;
-            Some(tokio::time::timeout(PATIENCE, amqp.answers()).await.unwrap_or(false))
-        },
-    );
+pub(super) async fn readyz(State(edge): State<Edge>) -> Result<Response, Problem> {
+    let Looked { database, redis, broker } = edge.looks.join((), || look(edge.app.clone())).await?;
     let usage_reports = edge.app.usage_reports.as_ref().map(|mailbox| !mailbox.is_refused());
     let stopping = !edge.readiness.is_on();
     let is_whole = redis.is_up() && broker != Some(false) && usage_reports != Some(false);
@@ -108,7 +125,7 @@ pub(super) async fn readyz(State(edge): State<Edge>) -> Response {
         usage_reports: usage_reports.map(word),
         stopping,
     };
-    (code, Json(ready)).into_response()
+    Ok((code, Json(ready)).into_response())
 }
 
 /// The process's figures, for Prometheus.

@@ -46,7 +46,7 @@ mod within;
 
 pub(crate) use admin::Reason;
 pub use door::Door;
-pub use health::Readiness;
+pub use health::{Looked, Readiness};
 pub use openapi::document;
 pub use overload::Places;
 pub use router::router;
@@ -75,6 +75,8 @@ pub struct EdgeInside {
     pub callbacks: Flights<Incoming, Taken>,
     /// The audit under way: one at a time, whoever asks meanwhile gets its report.
     pub audits: Flights<(), Result<AuditReport, Arc<DbError>>>,
+    /// The look under way at what others run.
+    pub looks: Flights<(), Looked>,
     /// Where requests under way are counted.
     pub places: Places,
     /// Whether this instance takes new work.
@@ -91,7 +93,8 @@ impl Edge {
             pay_urls: Flights::new(tasks.clone()),
             settlements: Flights::new(tasks.clone()),
             audits: Flights::new(tasks.with_deadline(AUDIT_DEADLINE)),
-            callbacks: Flights::new(tasks),
+            callbacks: Flights::new(tasks.clone()),
+            looks: Flights::new(tasks),
             places: Places::new(app.config.http.max_requests),
             readiness,
             app,

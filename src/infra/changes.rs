@@ -19,7 +19,8 @@ impl Changes {
         self.waiters.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// A bell that rings at the next change of `key`. Subscribe first, then look, then wait.
+    /// A bell that rings at the next change of `key`, and never again: as long as it has not rung, it can be waited for any
+    /// number of times. Subscribe first, then look, then wait.
     #[must_use]
     pub fn subscribe(&self, key: &str) -> Arc<Notify> {
         let mut waiters = self.waiters();

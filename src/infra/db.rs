@@ -64,16 +64,15 @@ pub enum DbError {
 impl From<sqlx::Error> for DbError {
     fn from(error: sqlx::Error) -> Self {
         if let sqlx::Error::Database(refusal) = &error {
-            // Also to whoever only wanted to come in: nothing was tried.
+            // Shut down, crashed, starting, or who wanted to come in may not: nothing was tried.
             if ends_the_session(refusal.as_ref()) {
                 return Self::Unavailable(error);
             }
             return match refusal.code().as_deref() {
                 // Serialization failure, deadlock, lock timeout.
                 Some("40001" | "40P01" | "55P03") => Self::Contended(error),
-                // Shutting down, crashed, starting, too many clients, a full disk or no memory, a disk that fails, cancelled by
-                // statement_timeout, idle for too long or in a transaction for too long, read-only since another server took
-                // its place.
+                // The same where a proxy passes it on, too many clients, a full disk or no memory, a disk that fails,
+                // cancelled by statement_timeout, idle for too long, read-only since another server took its place.
                 Some(
                     "57P01" | "57P02" | "57P03" | "57P05" | "53300" | "53100" | "53200" | "53000" | "58030"
                     | "57014" | "25P03" | "25P04" | "25006",
@@ -139,7 +138,14 @@ impl DbError {
             Self::Contended(_) => true,
             Self::Unavailable(sqlx::Error::PoolTimedOut | sqlx::Error::PoolClosed) => false,
             Self::Unavailable(sqlx::Error::Io(error)) => error.kind() != std::io::ErrorKind::TimedOut,
-            Self::Unavailable(error @ sqlx::Error::Database(_)) => is_dead(error),
+            // Whoever may not come in is not let in at once either.
+            Self::Unavailable(error @ sqlx::Error::Database(refusal)) => {
+                let code = refusal.code();
+                let is_login = ["28", "3D"]
+                    .iter()
+                    .any(|class| code.as_ref().is_some_and(|code| code.starts_with(class)));
+                is_dead(error) && !is_login
+            }
             _ => false,
         }
     }

@@ -13,7 +13,7 @@ use crate::infra::crash::effect;
 pub struct NewStock {
     /// So many.
     pub stock: i64,
-    /// Only where there are so many by now, or as many as are wished for: nothing that was sold since comes back.
+    /// Only where there are so many by now: what was sold meanwhile is not overwritten.
     pub expected: Option<i64>,
 }
 

@@ -176,7 +176,7 @@ pub(super) async fn save_stock(
     let set = sqlx::query_as!(
         SkuStock,
         "UPDATE skus SET stock = $3, updated_at = $5
-         WHERE merchant_id = $1 AND sku = $2 AND ($4::bigint IS NULL OR stock IN ($4, $3))
+         WHERE merchant_id = $1 AND sku = $2 AND ($4::bigint IS NULL OR stock = $4)
          RETURNING merchant_id, sku, stock, lock_stock",
         merchant_id.as_str(),
         sku.as_str(),

@@ -137,7 +137,7 @@ async fn fail_unless_paid(
     }
 }
 
-/// Ends an attempt that was refused; gives it as it stands where it had moved already.
+/// Ends an attempt that was refused; gives it as it stands where it has moved already.
 async fn fail(
     app: &App,
     attempt: &Attempt,
@@ -150,7 +150,8 @@ async fn fail(
     if is_ours {
         return Ok(None);
     }
-    store::find(&mut conn, attempt.pay_order_id.as_str()).await
+    let found = store::find(&mut conn, attempt.pay_order_id.as_str()).await?;
+    found.map(Some).ok_or(DbError::UnexpectedRows(0))
 }
 
 /// Where a link comes from: one that was put aside already is not put aside again, its task keeps it.

@@ -132,12 +132,13 @@ impl Attempt {
         })
     }
 
-    /// What its channel said, where it was refused.
+    /// What its channel said, where it refused to make a link; an attempt may also have failed by a wrong payment, or because
+    /// its buyer declined.
     #[must_use]
     pub fn refusal(&self) -> Option<Refusal> {
-        let said = |words: &Option<String>| words.clone().unwrap_or_default();
-        let is_refused = self.status == PayStatus::Failed;
-        is_refused.then(|| Refusal { code: said(&self.channel_code), message: said(&self.channel_message) })
+        let is_refused = self.status == PayStatus::Failed && self.pay_url.is_none();
+        let code = self.channel_code.clone().filter(|_| is_refused)?;
+        Some(Refusal { code, message: self.channel_message.clone().unwrap_or_default() })
     }
 }
 

@@ -369,8 +369,8 @@ async fn link_of(
 }
 
 /// Takes over an attempt without a link. While another instance is calling the channel for it, that call is
-/// waited for: its answer is ours too, also a refusal, with which the attempt is given. Whoever holds it for longer than a call can last died, or waits for the
-/// lock that we have; the attempt's own number makes a second call safe.
+/// waited for: its answer is ours too, also a refusal, with which the attempt is given. Whoever holds it for longer than
+/// a call can last died, or waits for the lock that we have; the attempt's own number makes a second call safe.
 async fn take_over(app: &App, request: &PayUrlRequest, id: &PayOrderId) -> Result<Option<Attempt>, PayError> {
     let patience = app.config.channels.deadline + Duration::from_secs(1);
     let wait_until = tokio::time::Instant::now() + patience;
@@ -393,7 +393,7 @@ async fn take_over(app: &App, request: &PayUrlRequest, id: &PayOrderId) -> Resul
                 let (action, id) = (task.action, task.subject);
                 effect!("pay.untake", compensation::finish_by_subject(&mut conn, action, id, now).await)?;
             }
-            return Ok(Some(attempt).filter(|attempt| attempt.status == PayStatus::Failed));
+            return Ok(Some(attempt).filter(|attempt| attempt.refusal().is_some()));
         }
         if is_ours || tokio::time::Instant::now() >= wait_until {
             return Ok(Some(attempt));

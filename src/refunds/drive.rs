@@ -10,7 +10,7 @@ use super::result::{RefundReport, Source, apply_result};
 use super::store::{Begin, Facts, FindFacts, FindHeld};
 use crate::app::App;
 use crate::channels::{self, Answerer, CallError, Channel, RefundCall, RefundState, Refusal, TradeRef};
-use crate::compensation::{self, Action, Drive, Hold, NewTask, Task, Update, spill_if_lost};
+use crate::compensation::{self, Action, Drive, NewTask, Task, Update, spill_if_lost};
 use crate::infra::crash::effect;
 use crate::infra::db::{DbError, Tx};
 use crate::pay::{self, PayError};
@@ -57,7 +57,7 @@ pub async fn drive(app: &App, task: &Task) -> Result<Drive, PayError> {
     };
     let (answerer, state) = match facts.status {
         RefundStatus::Processing if is_first => make_and_ask(channel.as_ref(), &call).await,
-        RefundStatus::Processing => ask_redo_ask(app, task.hold, channel.as_ref(), &call).await,
+        RefundStatus::Processing => ask_redo_ask(app, task, channel.as_ref(), &call).await,
         RefundStatus::Pending => {
             return Ok(Drive::Again("it was let go in this moment, or another worker has it".into()));
         }
@@ -147,16 +147,17 @@ async fn make_and_ask(
 /// A refund whose result is unknown. It is asked for again by whoever still has its task then.
 async fn ask_redo_ask(
     app: &App,
-    hold: Hold,
+    task: &Task,
     channel: &dyn Channel,
     call: &RefundCall,
 ) -> (Answerer, Result<RefundState, CallError>) {
     let ask = || channel.query_refund(call);
     let redo = || async {
-        compensation::may_call(&app.db, hold, app.now()).await?;
+        compensation::may_call(&app.db, task.hold, app.now()).await?;
         effect!("refunds.remake", channel.refund(call).await)
     };
-    channels::ask_redo_ask(ask, redo, |state| *state == RefundState::Unseen).await
+    let has_settled = task.touched_at + app.config.channels.settles_within() <= app.now();
+    channels::ask_redo_ask(ask, redo, |state| *state == RefundState::Unseen, has_settled).await
 }
 
 /// Money of a trade whose name cannot be one of ours: no channel call can name it, so a person must see to it.

@@ -3,7 +3,8 @@
 use std::fmt;
 use std::str::FromStr;
 
-/// Longest name, and more: a channel, and the ids of an event and of its payment, of 256 bytes each, every byte escaped.
+/// Longest name, and more: a channel's short one, and the ids of an event and of its payment, of 256 bytes each, every byte
+/// escaped.
 const MAX_LEN: usize = 2048;
 
 /// A callback by channel and event, as `channel:event`. What is not a letter, a digit, `_`, `.` or `-` is escaped as

@@ -43,7 +43,7 @@ pub async fn drive(app: &App, task: &Task) -> Result<Drive, WithdrawalError> {
             }
             pay_and_ask(channel.as_ref(), &call).await
         }
-        WithdrawalStatus::Paying => ask_redo_ask(app, task.hold, channel.as_ref(), &call).await,
+        WithdrawalStatus::Paying => ask_redo_ask(app, task, channel.as_ref(), &call).await,
         // Written only together with what follows them, or at the end.
         WithdrawalStatus::Created
         | WithdrawalStatus::Reversing
@@ -127,16 +127,17 @@ async fn pay_and_ask(channel: &dyn Channel, call: &PayoutCall) -> Result<PayoutS
 /// A payout whose result is unknown. It is asked for again by whoever still has its task then.
 async fn ask_redo_ask(
     app: &App,
-    hold: Hold,
+    task: &Task,
     channel: &dyn Channel,
     call: &PayoutCall,
 ) -> Result<PayoutState, CallError> {
     let ask = || channel.query_payout(call);
     let redo = || async {
-        compensation::may_call(&app.db, hold, app.now()).await?;
+        compensation::may_call(&app.db, task.hold, app.now()).await?;
         effect!("withdrawals.repay", channel.payout(call).await)
     };
-    channels::ask_redo_ask(ask, redo, |state| *state == PayoutState::Unseen).await.1
+    let has_settled = task.touched_at + app.config.channels.settles_within() <= app.now();
+    channels::ask_redo_ask(ask, redo, |state| *state == PayoutState::Unseen, has_settled).await.1
 }
 
 /// Writes down that a payout was made, as the channel has answered; gives whether that stands there now.

@@ -23,7 +23,7 @@ mod instances;
 mod judge;
 mod judged;
 mod life;
-mod lost_answers;
+pub mod lost_answers;
 mod metering;
 mod operators;
 mod proxy;

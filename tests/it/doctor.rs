@@ -67,6 +67,7 @@ async fn nothing_is_wrong_where_nothing_is_wrong() {
     for check in [
         "config.SANDBOX_SECRET",
         "database.version",
+        "database.primary",
         "database.schema",
         "database.role",
         "database.durability",
@@ -248,6 +249,10 @@ async fn a_cluster_that_forgets_and_has_no_role_is_named() {
     assert_eq!(run(&["migrate"], &right).await.status.code(), Some(0));
     let (_, report) = examine(&right, &[]).await;
     assert_eq!(wrong(&report), ["database.durability"], "the role is mended: {report:#}");
+
+    stores::make_standby(&mut postgres).await;
+    let (_, report) = examine(&right, &[]).await;
+    assert!(wrong(&report).contains(&"database.primary"), "{report:#}");
     postgres.stop().await.expect("stopped");
 }
 

@@ -3,11 +3,13 @@
 use std::collections::BTreeSet;
 use std::time::{Duration, Instant};
 
+use futures_util::future::join_all;
 use payonce::channels::sandbox::{FaultKind, FaultOp};
 use payonce::infra::http_client;
 use reqwest::Method;
 use serde_json::json;
 
+use crate::chaos::lost_answers::behind_a_wire;
 use crate::support::routes::{ROUTES, Route};
 use crate::support::{Reply, SECRET_KEY, TestApp, TestOptions, stores};
 
@@ -225,4 +227,17 @@ async fn a_waiting_request_is_answered_at_once_when_the_service_stops() {
     assert!(asked.elapsed() < Duration::from_secs(3), "{:?}", asked.elapsed());
     drop(redis);
     stores::drop_database(&database_url).await;
+}
+
+#[tokio::test]
+async fn a_crowd_that_asks_how_things_stand_costs_one_look_at_a_time() {
+    let (app, wire, url) = behind_a_wire().await;
+    app.get("/readyz").await.expect(200);
+    // A look takes a while, and connections that have yet to be opened take longer than anybody waits for it.
+    wire.delay(Duration::from_millis(100));
+    let crowd = join_all((0..200).map(|_| app.get("/readyz"))).await;
+    assert!(crowd.iter().all(|ready| ready.status == 200), "they wait for one another");
+    wire.heal();
+    app.end().await;
+    stores::drop_database(&url).await;
 }

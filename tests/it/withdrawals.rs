@@ -5,7 +5,7 @@ use payonce::channels::sandbox::{FaultKind, FaultOp};
 use reqwest::Method;
 use serde_json::{Value, json};
 
-use crate::support::{TestApp, TestOptions, minutes};
+use crate::support::{TestApp, TestOptions, minutes, seconds};
 
 /// A withdrawal of `amount` CNY of a user.
 fn withdrawal(withdrawal_no: &str, user_id: &str, amount: i64) -> Value {
@@ -88,6 +88,40 @@ async fn a_final_refusal_gives_everything_back() {
     app.post("/withdrawals", withdrawal("W2", "u1", 600)).await.expect(201);
     app.run_until_idle().await;
     assert_eq!(app.find_withdrawal("W2").await["status"], "SUCCEEDED");
+    app.assert_books_balance().await;
+}
+
+#[tokio::test]
+async fn a_refusal_behind_a_silence_gives_nothing_back_that_may_still_go_out() {
+    let app = TestApp::start().await;
+    app.top_up("T-u1", "u1", 1_000).await;
+    // The call is long on its way, and is carried out when nobody waits for it any more.
+    app.fault(FaultOp::Payout, FaultKind::Delay, 1, Some(3_000)).await;
+    app.post("/withdrawals", withdrawal("W1", "u1", 600)).await.expect(201);
+    app.run_until_idle().await;
+    app.fault(FaultOp::Payout, FaultKind::Refuse, 1, None).await;
+    app.clock.advance(seconds(2));
+    app.run_until_idle().await;
+    assert_eq!(app.find_withdrawal("W1").await["status"], "PAYING", "refused, and perhaps under way");
+    assert_eq!(app.cny_of("u1").await, (400, 600));
+    app.eventually("the first call is carried out", async || app.paid_out().await == (1, 600)).await;
+    app.clock.advance(minutes(1));
+    app.run_until_idle().await;
+    assert_eq!(app.find_withdrawal("W1").await["status"], "SUCCEEDED");
+    assert_eq!(app.cny_of("u1").await, (400, 0));
+    app.assert_books_balance().await;
+
+    // What never arrives has settled some time, and then a refusal counts.
+    app.fault(FaultOp::Payout, FaultKind::TimeoutBefore, 1, Some(1_200)).await;
+    app.post("/withdrawals", withdrawal("W2", "u1", 400)).await.expect(201);
+    app.run_until_idle().await;
+    app.fault(FaultOp::Payout, FaultKind::Refuse, 100, None).await;
+    for _ in 0..6 {
+        app.clock.advance(minutes(1));
+        app.run_until_idle().await;
+    }
+    assert_eq!(app.find_withdrawal("W2").await["status"], "REVERSED");
+    assert_eq!(app.cny_of("u1").await, (400, 0));
     app.assert_books_balance().await;
 }
 

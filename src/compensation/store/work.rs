@@ -19,6 +19,7 @@ pub(in crate::compensation) struct Claimed {
     pub(in crate::compensation) attempts: i32,
     pub(in crate::compensation) created_at: OffsetDateTime,
     pub(in crate::compensation) was_due_at: OffsetDateTime,
+    pub(in crate::compensation) was_touched_at: OffsetDateTime,
     pub(in crate::compensation) payload: Option<String>,
 }
 
@@ -37,6 +38,7 @@ impl Claimed {
             order_no: self.order_no.clone(),
             attempts: self.attempts,
             created_at: self.created_at,
+            touched_at: self.was_touched_at,
             payload: self.payload.clone(),
             is_fresh: false,
         })
@@ -55,6 +57,7 @@ impl From<&Task> for Claimed {
             attempts: task.attempts,
             created_at: task.created_at,
             was_due_at: task.created_at,
+            was_touched_at: task.touched_at,
             payload: task.payload.clone(),
         }
     }
@@ -73,7 +76,7 @@ pub(in crate::compensation) async fn claim_due(
         Claimed,
         r#"WITH due AS MATERIALIZED (
                -- Once: a plan that joined a subquery anew for each row would take another batch each time.
-               SELECT ctid AS place_of_row, due_at FROM compensations
+               SELECT ctid AS place_of_row, due_at, updated_at FROM compensations
                WHERE lane = $3 AND status IN ('READY', 'RUNNING') AND due_at >= $5 AND due_at <= $1
                  AND NOT EXISTS (SELECT 1 FROM compensation_lanes AS resting
                                  WHERE resting.lane = $3 AND resting.paused_at IS NOT NULL)
@@ -90,6 +93,7 @@ pub(in crate::compensation) async fn claim_due(
            WHERE task.ctid = due.place_of_row
            RETURNING task.id, task.claims AS claim, task.action, task.subject, task.merchant_id, task.order_no,
                      task.attempts, task.created_at, due.due_at AS was_due_at,
+                     due.updated_at AS was_touched_at,
                      -- As text: what cannot be read is the failure of its own task, and spoils no claim.
                      task.payload::text"#,
         now,

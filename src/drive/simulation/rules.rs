@@ -110,7 +110,8 @@ fn refund(
     let is_unseen = |state: &RefundState| *state == RefundState::Unseen;
     let told = match call.is_first {
         true => make_then_ask(make, ask, is_unseen).now_or_never(),
-        false => ask_redo_ask(ask, make, is_unseen).now_or_never(),
+        // What was declined is not done by an earlier call that comes late, so nothing has to settle.
+        false => ask_redo_ask(ask, make, is_unseen, true).now_or_never(),
     };
     told.expect(UNHEARD)
 }
@@ -122,7 +123,7 @@ fn payout(books: &mut Channels, call: Call, faults: [Fault; 2]) -> Result<Payout
     let is_unseen = |state: &PayoutState| *state == PayoutState::Unseen;
     let told = match call.is_first {
         true => make_then_ask(make, ask, is_unseen).now_or_never(),
-        false => ask_redo_ask(ask, make, is_unseen).now_or_never(),
+        false => ask_redo_ask(ask, make, is_unseen, true).now_or_never(),
     };
     told.expect(UNHEARD).1
 }

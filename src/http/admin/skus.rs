@@ -26,9 +26,8 @@ pub(in crate::http) struct SkuBody {
     /// How many, those held for pending orders included.
     #[schema(minimum = 0, maximum = 1_000_000_000_000_i64)]
     stock: i64,
-    /// How many there were when this was decided: where others were sold since, nothing is changed. A repeat is answered
-    /// like its first call as long as nothing else happened. Left out, whatever there is by now is overwritten, also by a
-    /// repeat.
+    /// How many there were when this was decided: where there are more or fewer by now, nothing is changed, and the answer says
+    /// how many. Left out, whatever there is by now is overwritten, also by a repeat.
     #[schema(minimum = 0, maximum = 1_000_000_000_000_i64)]
     expected_stock: Option<i64>,
     /// Why.

@@ -1,6 +1,6 @@
 //! RabbitMQ: one shared connection that is made anew when it broke, with a pause that grows while it fails.
 //!
-//! Always true: asking for a channel ends within `CHANNEL_WITHIN`, and while the broker is away it ends at
+//! Always true: asking for a channel ends within twice `CHANNEL_WITHIN`, and while the broker is away it ends at
 //! once; every other exchange has a deadline too. However long a broker keeps silent, it costs one connection.
 //! Nothing that must survive is only there: what cannot be sent is found by a sweep over the database.
 
@@ -11,6 +11,7 @@ use std::time::Duration;
 
 use lapin::Channel;
 use lapin::uri::AMQPUri;
+use reqwest::Url;
 use secrecy::{ExposeSecret, SecretString};
 use tokio::sync::Mutex;
 
@@ -94,6 +95,12 @@ impl Amqp {
     pub fn new(url: &SecretString) -> Result<Self, BadAddress> {
         let mut uri: AMQPUri = url.expose_secret().parse().map_err(BadAddress)?;
         uri.query.heartbeat.get_or_insert(HEARTBEAT_SECS);
+        // The parser takes an address of IPv6 for none, and would go to this machine.
+        let known = Url::parse(url.expose_secret()).ok();
+        let literal = known.as_ref().and_then(Url::host_str).and_then(|host| host.strip_prefix('['));
+        if let Some(address) = literal.and_then(|literal| literal.strip_suffix(']')) {
+            address.clone_into(&mut uri.authority.host);
+        }
         Ok(Self(Arc::new(Inside { uri, link: Mutex::default() })))
     }
 
@@ -108,7 +115,9 @@ impl Amqp {
 
     /// A channel of its own on the shared connection.
     async fn channel(&self) -> Result<Line, AmqpDown> {
-        let mut link = self.0.link.lock().await;
+        // Whoever has it may need as long for a channel of their own.
+        let turn = tokio::time::timeout(CHANNEL_WITHIN, self.0.link.lock()).await;
+        let mut link = turn.map_err(|_| AmqpDown::Silent(None))?;
         if link.is_left_alone() {
             return Err(AmqpDown::LeftAlone);
         }
@@ -177,4 +186,22 @@ where
     AmqpDown: From<E>,
 {
     Ok(tokio::time::timeout(within, exchange).await.map_err(|_| AmqpDown::Silent(connection))??)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_broker_is_looked_for_where_its_url_says() {
+        for (url, host) in [
+            ("amqp://user:password@[fd00::5]:5673/vhost", "fd00::5"),
+            ("amqps://user:password@192.0.2.5:5673/vhost", "192.0.2.5"),
+            ("amqp://user:password@broker.example:5673", "broker.example"),
+        ] {
+            let amqp = Amqp::new(&url.into()).unwrap();
+            let authority = &amqp.0.uri.authority;
+            assert_eq!((authority.host.as_str(), authority.port), (host, 5673), "{url}");
+        }
+    }
 }

@@ -8,7 +8,7 @@ use std::collections::VecDeque;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
-use sqlx::{Connection, PgConnection, PgPool};
+use sqlx::{Connection, Executor, PgConnection, PgPool, Row};
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 use tokio::time::timeout;
 
@@ -18,7 +18,6 @@ const TRUSTED_FOR: Duration = Duration::from_secs(1);
 /// How long one that is tested may take to answer, a quarter of the wait for a connection at most: whoever asks needs the rest
 /// to open another one.
 const ANSWERS_WITHIN: Duration = Duration::from_millis(500);
-
 /// All of them. Clones are the same.
 #[derive(Clone, Debug)]
 pub(super) struct Connections(Arc<Inside>);
@@ -61,6 +60,7 @@ pub(super) struct InUse {
 
 /// What is known of a connection by its answers.
 pub(super) struct Health<'a> {
+    opened_at: Instant,
     answered_at: &'a mut Instant,
     all: &'a Connections,
 }
@@ -89,7 +89,8 @@ impl Connections {
             Some(kept) => kept,
             None => {
                 // Boxed: it takes 4 KiB, which every piece of work that asks for one would be moved about with.
-                let conn = Box::pin(self.pool().acquire()).await?.detach();
+                let mut conn = Box::pin(self.pool().acquire()).await?.detach();
+                Box::pin(refuse_a_standby(&mut conn)).await?;
                 Kept { conn, opened_at: Instant::now(), answered_at: Instant::now() }
             }
         };
@@ -154,6 +155,15 @@ impl Connections {
     }
 }
 
+/// A server that is a copy of another one: after a failover the old name may still lead there, and what it tells is over.
+async fn refuse_a_standby(conn: &mut PgConnection) -> Result<(), sqlx::Error> {
+    let asked = sqlx::raw_sql("SELECT pg_is_in_recovery()");
+    if conn.fetch_one(asked).await?.try_get(0)? {
+        return Err(sqlx::Error::Protocol("this server is a standby, and not in charge".to_owned()));
+    }
+    Ok(())
+}
+
 impl InUse {
     /// Closes its socket, so that the server rolls back what was open.
     pub(super) fn give_up(mut self) {
@@ -168,8 +178,8 @@ impl InUse {
 
     /// The connection itself, and what is to be told of its answers.
     pub(super) fn parts(&mut self) -> Option<(&mut PgConnection, Health<'_>)> {
-        let Kept { conn, answered_at, .. } = self.conn.as_mut()?;
-        Some((conn, Health { answered_at, all: &self.all }))
+        let Kept { conn, opened_at, answered_at } = self.conn.as_mut()?;
+        Some((conn, Health { opened_at: *opened_at, answered_at, all: &self.all }))
     }
 }
 
@@ -192,10 +202,14 @@ impl Health<'_> {
         self.all.losses().died_at = Some(Instant::now());
     }
 
-    /// It leads to a server that is not in charge: none of those that are kept is used again.
+    /// It leads to a server that is not in charge: nobody has one again that was opened before. That is known already where it
+    /// was opened before it was last found.
     pub(super) fn misled(self) {
         let mut kept = self.all.kept();
-        self.all.losses().misled_at = Some(Instant::now());
-        kept.clear();
+        let mut losses = self.all.losses();
+        if losses.misled_at.is_none_or(|misled_at| self.opened_at > misled_at) {
+            losses.misled_at = Some(Instant::now());
+            kept.clear();
+        }
     }
 }

@@ -1,8 +1,8 @@
 //! How sessions begin, and what they are set to.
 
 use secrecy::ExposeSecret;
+use sqlx::PgPool;
 use sqlx::postgres::{PgConnectOptions, PgPoolOptions};
-use sqlx::{Executor, PgConnection, PgPool, Row};
 
 use super::clock;
 use super::role::RunAs;
@@ -45,20 +45,10 @@ pub(super) fn open(run_as: RunAs, config: &DatabaseConfig, clock: Clock) -> Resu
         .after_connect(move |conn, _| {
             let clock = clock.clone();
             Box::pin(async move {
-                refuse_a_standby(conn).await?;
                 run_as.take_role(conn).await?;
                 clock::tell(clock::follow(&clock, conn).await?);
                 Ok(())
             })
         })
         .connect_lazy_with(options))
-}
-
-/// A server that is a copy of another one: after a failover the old name may still lead there, and what it tells is over.
-async fn refuse_a_standby(conn: &mut PgConnection) -> Result<(), sqlx::Error> {
-    let asked = sqlx::raw_sql("SELECT pg_is_in_recovery()");
-    if conn.fetch_one(asked).await?.try_get(0)? {
-        return Err(sqlx::Error::Protocol("this server is a standby, and not in charge".to_owned()));
-    }
-    Ok(())
 }

@@ -79,6 +79,7 @@ fn hand_out(
             order_no: refund.order_no.clone(),
             attempts: 1,
             created_at: now,
+            touched_at: now,
             payload: None,
             is_fresh: true,
         });

@@ -9,7 +9,7 @@ use crate::support::statements::sandbox_csv;
 use crate::support::{TestApp, TestOptions, stores};
 
 /// A service behind a wire that leads to its database, and the database's own URL.
-async fn behind_a_wire() -> (TestApp, Proxy, String) {
+pub async fn behind_a_wire() -> (TestApp, Proxy, String) {
     let (url, port) = database().await;
     let wire = Proxy::before_postgres(port).await;
     let database_url = Some(wire.before_url(&url, port));

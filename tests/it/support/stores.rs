@@ -148,6 +148,15 @@ pub async fn private_postgres_with(options: Options) -> PostgresServer {
     server
 }
 
+/// Makes a standby of a server: it answers whoever reads, and takes nothing until it is promoted.
+pub async fn make_standby(postgres: &mut PostgresServer) {
+    let mut conn = PgConnection::connect(&postgres.socket_url()).await.expect("connect");
+    let data: String = sqlx::query_scalar("SHOW data_directory").fetch_one(&mut conn).await.expect("a path");
+    postgres.stop().await.expect("stopped");
+    std::fs::write(Path::new(&data).join("standby.signal"), "").expect("written");
+    postgres.restart().await.expect("a standby");
+}
+
 /// Says one command to a Redis, past the service's own client.
 pub async fn tell_redis<T: redis::FromRedisValue>(url: &str, words: &[&str]) -> T {
     try_to_tell_redis(url, words).await.expect("an answer")

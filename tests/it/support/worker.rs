@@ -31,6 +31,8 @@ impl TestApp {
             order_no: row.get("order_no"),
             attempts: row.get("attempts"),
             created_at: row.get("created_at"),
+            // They have been for long.
+            touched_at: self.clock.now() - Duration::from_secs(86_400),
             payload: None,
             is_fresh: false,
         }
