@@ -133,7 +133,7 @@ async fn ask_about_refund(app: &App, channel: &dyn Channel, item: &Item) -> Resu
 }
 
 async fn ask_about_payout(app: &App, channel: &dyn Channel, item: &Item) -> Result<Done, DutyError> {
-    let Some((call, is_under_way)) = withdrawals::call_of(app, &item.our_id).await? else {
+    let Some(call) = withdrawals::call_of(app, &item.our_id).await? else {
         return Ok(still("it is no withdrawal of ours"));
     };
     let state = match channel.query_payout(&call).await {
@@ -144,7 +144,8 @@ async fn ask_about_payout(app: &App, channel: &dyn Channel, item: &Item) -> Resu
         (Class::MissingThere, PayoutState::Succeeded { channel_payout_id }) => {
             Ok(Done::Explained(format!("the channel confirms it as {channel_payout_id}")))
         }
-        (Class::StatusDiffers, PayoutState::Succeeded { channel_payout_id }) if is_under_way => {
+        // Of one whose money was given back, whoever notes that shows it to a person.
+        (Class::StatusDiffers, PayoutState::Succeeded { channel_payout_id }) => {
             let stands = withdrawals::note_made(app, &item.our_id, channel_payout_id.clone()).await?;
             let said = "the channel says that it was made";
             Ok(if stands { Done::Applied(said.to_owned()) } else { still(said) })

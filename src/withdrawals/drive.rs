@@ -62,14 +62,13 @@ pub async fn drive(app: &App, task: &Task) -> Result<Drive, WithdrawalError> {
     }
 }
 
-/// What a channel is asked about a withdrawal with, and whether it is under way; `None` for what is none of ours.
+/// What a channel is asked about a withdrawal with; `None` for what is none of ours.
 ///
 /// # Errors
 /// When the database cannot be reached.
-pub async fn call_of(app: &App, withdrawal_id: &str) -> Result<Option<(PayoutCall, bool)>, DbError> {
+pub async fn call_of(app: &App, withdrawal_id: &str) -> Result<Option<PayoutCall>, DbError> {
     let found = store::find(&mut app.db.conn().await?, withdrawal_id).await?;
-    let Some(withdrawal) = found else { return Ok(None) };
-    Ok(Some((call(&withdrawal)?, !withdrawal.status.is_end())))
+    found.as_ref().map(call).transpose()
 }
 
 fn call(withdrawal: &Withdrawal) -> Result<PayoutCall, DbError> {

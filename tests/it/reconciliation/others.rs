@@ -191,6 +191,34 @@ async fn a_payout_that_was_made_and_whose_answer_was_lost_is_asked_about_and_end
 }
 
 #[tokio::test]
+async fn a_payout_that_was_given_back_and_that_its_channel_made_after_all_is_shown_to_a_person() {
+    let app = start("safe").await;
+    let day = app.wait_for_ten();
+    app.top_up("T", "u1", 500).await;
+    app.fault(FaultOp::Payout, FaultKind::Refuse, 1, None).await;
+    withdraw(&app).await;
+    app.run_until_idle().await;
+    let withdrawal = async || app.get("/withdrawals/W").await.expect(200);
+    assert_eq!(withdrawal().await.text_of("status"), "REVERSED");
+    app.sql(
+        "INSERT INTO sandbox.payouts (payout_id, account, amount, currency, paid_out_at, created_at, updated_at)
+         SELECT withdrawal_id, account, amount, currency, updated_at, updated_at, updated_at FROM withdrawals",
+    )
+    .await;
+    app.sleep_over();
+    let run = app.reconcile(day).await;
+    assert_explained(&run);
+    assert_eq!(run["differences"], json!({"STATUS_DIFFERS ESCALATED": 1}), "{run:#}");
+    let open = app.exceptions("status=OPEN").await;
+    let told = open.iter().find(|one| one["kind"] == "CONTRADICTION").expect("the user has it twice");
+    let detail = told["detail"].as_str().expect("text");
+    assert!(open.len() == 2 && detail.contains("user u1 has so much twice"), "{open:#?}");
+    assert_eq!((withdrawal().await.text_of("status"), app.cny_of("u1").await), ("REVERSED", (500, 0)));
+    app.run_until_idle().await;
+    app.end().await;
+}
+
+#[tokio::test]
 async fn a_payment_that_is_listed_for_another_order_is_shown_to_a_person() {
     let app = start("all").await;
     let day = app.wait_for_ten();
