@@ -102,7 +102,8 @@ async fn apply_answer(app: &App, refund_id: &str) -> Result<Applied, DbError> {
 }
 
 /// Applies a result; one that contradicts what is known, with what the channel says behind it. Nothing where a callback tells
-/// of a failure before the end: then nothing moved, and the channel is asked first.
+/// of a failure before the end, or what was asked about has been let go meanwhile: then nothing moved, and the channel is asked
+/// first.
 async fn apply_plainly(app: &App, report: &RefundReport<'_>) -> Result<Option<Applied>, DbError> {
     let applied = app.db.retrying(|| apply_once(app, report, None)).await?;
     if applied != Some(Applied::Contradiction) {
@@ -118,7 +119,7 @@ async fn apply_plainly(app: &App, report: &RefundReport<'_>) -> Result<Option<Ap
 
 /// Applies a result. One that says of a failed refund, or of one that waits for an approval, that it was made, or that one
 /// failed which was made, is written only with what the channel says by now (`truth`); a failure before the end that a callback
-/// tells, or that was asked about before it was let go, is not written.
+/// tells, or whatever was asked about before it was let go and has failed, is not written.
 pub(super) async fn apply_once(
     app: &App,
     report: &RefundReport<'_>,
@@ -226,6 +227,8 @@ async fn apply_in_tx(
     let to = match next(&refund, event, report.source) {
         // What was asked about has been let go since, and may be made in this moment: whoever does so asks, too.
         Next::Moves(RefundStatus::Failed) if truth.is_some() => return Ok(None),
+        // Told to have been made, and taken back since: the channel's answer counts.
+        Next::Moves(_) if truth == Some(Truth::TakenBack) => return Ok(None),
         Next::Moves(to) => to,
         Next::Stays => {
             contradiction::note_agreement_in_tx(tx, &refund, truth, now).await?;

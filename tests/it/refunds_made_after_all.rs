@@ -3,9 +3,10 @@
 
 use payonce::channels::sandbox::{FaultKind, FaultOp};
 use serde_json::{Value, json};
+use sqlx::Executor;
 
 use crate::support::refunding::told_of_refund;
-use crate::support::{Reply, TestApp, minutes};
+use crate::support::{Reply, TestApp, TestOptions, minutes, until_waiting};
 
 /// A refund of so much of a new order of 1,990 that its channel refused and then made after all, as it tells us: its id, and
 /// the pay order that it gives back.
@@ -143,6 +144,33 @@ async fn what_was_made_although_nobody_had_approved_it_has_gone_also_where_it_is
     let left =
         "1000 minor units are left of what was paid: refunds of 990 that stand FAILED were made after all";
     assert_exceeds(&app, "A", 1_990, left).await;
+    app.end().await;
+}
+
+#[tokio::test]
+async fn what_was_taken_back_is_not_made_although_somebody_approves_it_while_the_channel_is_asked() {
+    let vars = vec![("CHANNEL_DEADLINE_MS", "10000".to_owned())];
+    let app = TestApp::start_with(TestOptions { vars, ..TestOptions::default() }).await;
+    app.sql("UPDATE merchants SET refund_approval_above = 500 WHERE merchant_id = 'demo'").await;
+    let attempt = app.paid("A").await;
+    assert_eq!(ask(&app, "R", "A", 990).await.expect(201).text_of("status"), "AWAITING_APPROVAL");
+    let refund_id = app.refund_id("R").await;
+    app.sandbox_makes_after_all(&refund_id, &attempt).await;
+    app.sandbox_takes_back(&refund_id).await;
+
+    let mut holding = app.direct_connection().await;
+    holding.execute("BEGIN; LOCK TABLE sandbox.refunds").await.expect("the channel's books are held");
+    let meanwhile = async {
+        until_waiting(&app, 1).await;
+        app.admin_post("/admin/refunds/R/approve", json!({"reason": "the story wants it"})).await.expect(200);
+        holding.execute("COMMIT").await.expect("the channel answers");
+    };
+    tokio::join!(app.tell_refund("made", &refund_id, &attempt, 990, "SUCCEEDED"), meanwhile);
+    assert_eq!(app.find_refund("R").await["status"], "FAILED");
+    app.run_until_idle().await;
+    assert_eq!(app.refunded("A").await, ("PAID".to_owned(), 0));
+    assert!(app.exceptions("status=OPEN").await.is_empty());
+    app.assert_books_agree_both_ways().await;
     app.end().await;
 }
 
