@@ -115,6 +115,15 @@ text_id! {
     ReconciliationItemId = "ri_06H8K2M4N6P8R0T2V4X6Z8B0D2",
 }
 
+impl RefundId {
+    /// Whether a number that a channel names has the form of ours: others may give money back out of the same account.
+    #[must_use]
+    pub fn is_formed(text: &str) -> bool {
+        let rest = text.strip_prefix("rf_").map(str::as_bytes);
+        rest.is_some_and(|rest| rest.len() == 26 && rest.iter().all(|byte| ALPHABET.contains(byte)))
+    }
+}
+
 /// The source of identifiers and of chance; a seeded one repeats itself in tests.
 #[derive(Clone, Debug)]
 pub struct Ids {
@@ -239,10 +248,11 @@ impl Ids {
     }
 }
 
+const ALPHABET: &[u8; 32] = b"0123456789ABCDEFGHJKMNPQRSTVWXYZ";
+
 /// Crockford's base 32: no letters that are mistaken for digits, and the order of the bytes is kept.
 #[must_use]
 pub fn base32(bytes: &[u8]) -> String {
-    const ALPHABET: &[u8; 32] = b"0123456789ABCDEFGHJKMNPQRSTVWXYZ";
     let mut text = String::with_capacity(bytes.len().div_ceil(5) * 8);
     let (mut pending, mut bits) = (0u32, 0u32);
     for byte in bytes {
@@ -275,6 +285,15 @@ mod tests {
         assert_eq!(first.as_str().len(), 29);
         assert!(first.as_str().bytes().all(|b| b.is_ascii_alphanumeric() || b == b'_'));
         assert!(first < second, "{first} then {second}");
+    }
+
+    #[test]
+    fn a_refund_of_ours_is_known_by_its_form() {
+        let id = Ids::seeded(Clock::system(), 7).refund();
+        assert!(RefundId::is_formed(id.as_str()), "{id}");
+        for other in ["", "rf_", "rf_nobody", "R-1", &id.as_str().replace("rf_", "po_"), &format!("{id}0")] {
+            assert!(!RefundId::is_formed(other), "{other}");
+        }
     }
 
     #[test]

@@ -24,8 +24,7 @@ pub(super) async fn replay(app: &App, task: &Task) -> Result<Drive, Box<dyn Erro
             Ok(refunds::replay(app, &refund_id, channel_refund_id).await?)
         }
         Update::PayoutMade { withdrawal_id, channel_payout_id } => {
-            withdrawals::note_made(app, &withdrawal_id, channel_payout_id).await?;
-            Ok(Drive::Done)
+            Ok(withdrawals::replay(app, &withdrawal_id, channel_payout_id).await?)
         }
     }
 }

@@ -12,7 +12,7 @@ words! {
         AmountMismatch = "AMOUNT_MISMATCH",
         /// Money that no order accepts waits for a decision.
         StrayMoney = "STRAY_MONEY",
-        /// Money for a pay order that nobody knows.
+        /// Money for a pay order, or of a refund or a payout, that nobody knows.
         UnknownOrder = "UNKNOWN_ORDER",
         /// A signed callback speaks for another account than the configured one.
         WrongAccount = "WRONG_ACCOUNT",

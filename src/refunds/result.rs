@@ -17,6 +17,7 @@ use crate::app::App;
 use crate::channels::{Answerer, RefundState};
 use crate::compensation::{self, Action, Hold};
 use crate::exceptions::{self, ExceptionKind, NewException};
+use crate::ids::RefundId;
 use crate::infra::crash::effect;
 use crate::infra::db::{DbError, Tx};
 use crate::ledger;
@@ -60,7 +61,7 @@ pub struct Claim<'a> {
 pub enum Applied {
     /// It moved the refund, or the refund stood there already.
     Yes,
-    /// Nobody knows that refund.
+    /// Nobody knows that refund. An exception is open where it was made, and its number has the form of ours.
     Unknown,
     /// It claims another channel, amount or currency than the refund's: nothing moved, an exception is open.
     Mismatch,
@@ -217,6 +218,7 @@ async fn apply_in_tx(
         RefundState::Processing | RefundState::Unseen => return Ok(Some(Applied::Yes)),
     };
     let Some((refund, collected)) = lock_with_refund(tx, report.refund_id).await? else {
+        show_unknown_in_tx(app, tx, report).await?;
         return Ok(Some(Applied::Unknown));
     };
     if !report.fits(&refund, &collected) {
@@ -318,14 +320,12 @@ async fn open_mismatch_in_tx(
     report: &RefundReport<'_>,
     refund: &Refund,
 ) -> Result<(), DbError> {
-    let claimed = match report.source {
-        Source::Callback(Claim { channel, money: Some(money) }) => format!("{channel} says {money}"),
-        Source::Callback(Claim { channel, money: None }) => format!("{channel} speaks of it"),
-        Source::Call(_) | Source::Query => String::new(),
-    };
     let detail = format!(
-        "a callback does not fit refund {} of {} {} (minor units): {claimed}",
-        refund.refund_no, refund.amount, refund.currency
+        "a callback does not fit refund {} of {} {} (minor units): {}",
+        refund.refund_no,
+        refund.amount,
+        refund.currency,
+        claimed(report.source)
     );
     let exception = NewException {
         kind: ExceptionKind::AmountMismatch,
@@ -335,4 +335,34 @@ async fn open_mismatch_in_tx(
         detail: &detail,
     };
     exceptions::open_in_tx(tx, &app.ids, &exception, app.now()).await
+}
+
+/// Money went back under a number of ours of which the database knows nothing (any more): it may be asked for once more.
+async fn show_unknown_in_tx(app: &App, tx: &mut Tx, report: &RefundReport<'_>) -> Result<(), DbError> {
+    let RefundState::Succeeded { channel_refund_id } = report.state else { return Ok(()) };
+    if !RefundId::is_formed(report.refund_id) {
+        return Ok(());
+    }
+    let detail = format!(
+        "refund {} was made as {channel_refund_id}, and it is not here, or the payment that it gives back is not: {}",
+        report.refund_id,
+        claimed(report.source)
+    );
+    let exception = NewException {
+        kind: ExceptionKind::UnknownOrder,
+        merchant_id: None,
+        order_no: None,
+        subject: report.refund_id,
+        detail: &detail,
+    };
+    exceptions::open_in_tx(tx, &app.ids, &exception, app.now()).await
+}
+
+/// What is said of a refund, for people.
+fn claimed(source: Source<'_>) -> String {
+    match source {
+        Source::Callback(Claim { channel, money: Some(money) }) => format!("{channel} says {money}"),
+        Source::Callback(Claim { channel, money: None }) => format!("{channel} speaks of it"),
+        Source::Call(_) | Source::Query => "its channel has answered so".to_owned(),
+    }
 }

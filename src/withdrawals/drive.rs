@@ -24,6 +24,27 @@ enum End {
     Refused(Refusal, Hold),
 }
 
+/// What the writing of an end came to.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Written {
+    /// The withdrawal has come to that end, now or before.
+    Stands,
+    /// It has come to another end, or is not here, and a person is shown what was made; or somebody else has its task.
+    Otherwise,
+    /// It is not under way (any more), as where a standby took over that had not heard of it.
+    NotBegun,
+}
+
+impl Written {
+    /// What it means for a task. Who begins once more does so under the same number, which moves money once.
+    fn drive(self) -> Drive {
+        match self {
+            Self::Stands | Self::Otherwise => Drive::Done,
+            Self::NotBegun => Drive::Again("it has ended, and has not begun here".to_owned()),
+        }
+    }
+}
+
 /// Drives the withdrawal of a task a step further.
 ///
 /// # Errors
@@ -148,7 +169,19 @@ pub async fn note_made(
     withdrawal_id: &str,
     channel_payout_id: String,
 ) -> Result<bool, WithdrawalError> {
-    Ok(write_end(app, withdrawal_id, &End::Made(channel_payout_id)).await?)
+    Ok(write_end(app, withdrawal_id, &End::Made(channel_payout_id)).await? == Written::Stands)
+}
+
+/// The same, as the channel had answered when it could not be written.
+///
+/// # Errors
+/// When the database is away: the task tries again.
+pub async fn replay(
+    app: &App,
+    withdrawal_id: &str,
+    channel_payout_id: String,
+) -> Result<Drive, WithdrawalError> {
+    Ok(write_end(app, withdrawal_id, &End::Made(channel_payout_id)).await?.drive())
 }
 
 /// Writes the end; one that is there already stays. One that was made and cannot be written is put aside.
@@ -162,11 +195,10 @@ async fn finish(app: &App, withdrawal_id: &str, end: &End) -> Result<Drive, With
         End::Refused(..) => None,
     };
     spill_if_lost(&app.redis, &finished, made).await;
-    finished?;
-    Ok(Drive::Done)
+    Ok(finished?.drive())
 }
 
-async fn write_end(app: &App, withdrawal_id: &str, end: &End) -> Result<bool, DbError> {
+async fn write_end(app: &App, withdrawal_id: &str, end: &End) -> Result<Written, DbError> {
     app.db
         .retrying(|| async {
             let mut tx = app.db.begin().await?;
@@ -176,25 +208,30 @@ async fn write_end(app: &App, withdrawal_id: &str, end: &End) -> Result<bool, Db
         .await
 }
 
-/// Gives whether the withdrawal has come to that end, now or before.
 async fn finish_in_tx(
     app: &App,
     tx: &mut Tx,
     withdrawal_id: &str,
     end: &End,
     now: OffsetDateTime,
-) -> Result<bool, DbError> {
-    let Some(withdrawal) = store::lock(tx, withdrawal_id).await? else { return Ok(false) };
+) -> Result<Written, DbError> {
+    let Some(withdrawal) = store::lock(tx, withdrawal_id).await? else {
+        if let End::Made(channel_payout_id) = end {
+            show_unknown_in_tx(app, tx, withdrawal_id, channel_payout_id, now).await?;
+        }
+        return Ok(Written::Otherwise);
+    };
     match (withdrawal.status, end) {
         (WithdrawalStatus::Paying, _) => {}
+        (WithdrawalStatus::Created | WithdrawalStatus::Debited, _) => return Ok(Written::NotBegun),
         (WithdrawalStatus::Reversed, End::Made(channel_payout_id)) => {
             open_contradiction_in_tx(app, tx, &withdrawal, channel_payout_id, now).await?;
-            return Ok(false);
+            return Ok(Written::Otherwise);
         }
         (WithdrawalStatus::Succeeded, End::Made(_)) | (WithdrawalStatus::Reversed, End::Refused(..)) => {
-            return Ok(true);
+            return Ok(Written::Stands);
         }
-        _ => return Ok(false),
+        _ => return Ok(Written::Otherwise),
     }
     let (status, failure) = match end {
         End::Made(channel_payout_id) => {
@@ -202,7 +239,9 @@ async fn finish_in_tx(
             (WithdrawalStatus::Succeeded, None)
         }
         // Whoever has the task by now may have made it since.
-        End::Refused(_, hold) if !compensation::is_held_in_tx(tx, *hold).await? => return Ok(false),
+        End::Refused(_, hold) if !compensation::is_held_in_tx(tx, *hold).await? => {
+            return Ok(Written::Otherwise);
+        }
         End::Refused(refusal, _) => {
             let failure = refusal.to_string();
             give_back_in_tx(tx, &withdrawal, &failure, now).await?;
@@ -219,7 +258,7 @@ async fn finish_in_tx(
         failure,
     };
     outbox::append_in_tx(tx, Some(withdrawal.merchant_id.as_str()), None, &event, now).await?;
-    Ok(true)
+    Ok(Written::Stands)
 }
 
 async fn succeed_in_tx(
@@ -271,6 +310,24 @@ async fn open_contradiction_in_tx(
         order_no: None,
         subject: withdrawal.withdrawal_id.as_str(),
         detail: &detail,
+    };
+    exceptions::open_in_tx(tx, &app.ids, &exception, now).await
+}
+
+/// Money went out under a number of ours of which the database knows nothing any more: it may be asked for once more.
+async fn show_unknown_in_tx(
+    app: &App,
+    tx: &mut Tx,
+    withdrawal_id: &str,
+    channel_payout_id: &str,
+    now: OffsetDateTime,
+) -> Result<(), DbError> {
+    let exception = NewException {
+        kind: ExceptionKind::UnknownOrder,
+        merchant_id: None,
+        order_no: None,
+        subject: withdrawal_id,
+        detail: &format!("withdrawal {withdrawal_id} was made as {channel_payout_id}, and is not here"),
     };
     exceptions::open_in_tx(tx, &app.ids, &exception, now).await
 }

@@ -16,7 +16,7 @@ mod store;
 
 pub use create::{Created, create};
 pub(crate) use drive::drive_on_in_tx;
-pub use drive::{call_of, drive, note_made};
+pub use drive::{call_of, drive, note_made, replay};
 pub use error::WithdrawalError;
 pub use find::find;
 pub use model::{

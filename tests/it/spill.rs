@@ -4,7 +4,7 @@ use payonce::channels::sandbox::{FaultKind, FaultOp};
 use payonce::compensation::Lane;
 use serde_json::{Value, json};
 
-use crate::support::{TestApp, TestOptions, seconds};
+use crate::support::{TestApp, TestOptions, minutes, seconds};
 
 /// From here on a write fails as if the server were gone, until [`heal`].
 async fn break_writes(app: &TestApp, table: &str, condition: &str) {
@@ -122,6 +122,65 @@ async fn with_redis_gone_too_the_task_asks_the_channel_and_nothing_is_lost() {
     app.run_until_idle().await;
     assert_eq!(status(&app).await, "SUCCEEDED");
     assert_eq!((app.cny_of("u1").await, app.count("sandbox.payouts").await), ((400, 0), 1));
+    app.end().await;
+}
+
+async fn put_aside(app: &TestApp, update: &Value) {
+    let entry = update.to_string();
+    let _: String = app.redis_command(&["XADD", "spill:updates", "*", "entry", &entry]).await;
+}
+
+#[tokio::test]
+async fn what_was_made_and_is_not_here_any_more_is_shown_to_a_person() {
+    let app = TestApp::start().await;
+    // As where a replica was promoted that lacked the last commits.
+    let (refund, payout) = (app.instance.app.ids.refund(), app.instance.app.ids.withdrawal());
+    put_aside(&app, &json!({"what": "REFUND_MADE", "refund_id": refund, "channel_refund_id": "R"})).await;
+    put_aside(&app, &json!({"what": "PAYOUT_MADE", "withdrawal_id": payout, "channel_payout_id": "P"})).await;
+    app.run_until_idle().await;
+    let open = app.exceptions("status=OPEN").await;
+    for (id, number) in [(refund.as_str(), "R"), (payout.as_str(), "P")] {
+        let shown = open.iter().find(|one| one["subject"] == id).expect("a person must hear of it");
+        let detail = shown["detail"].as_str().expect("text");
+        assert!(shown["kind"] == "UNKNOWN_ORDER" && detail.contains(&format!("as {number},")), "{shown}");
+        app.resolve(shown, "NONE").await.expect(200);
+    }
+    assert_eq!((open.len(), app.count_where("compensations", UPDATE_DONE).await), (2, 2));
+    app.end().await;
+}
+
+#[tokio::test]
+async fn a_payout_that_was_made_and_has_not_begun_here_any_more_is_asked_for_under_its_number_and_ends() {
+    let app = TestApp::start().await;
+    withdraw(&app).await;
+    app.sql(
+        "INSERT INTO sandbox.payouts (payout_id, account, amount, currency, paid_out_at, created_at, updated_at)
+         SELECT withdrawal_id, account, amount, currency, created_at, created_at, created_at FROM withdrawals;
+         UPDATE compensations SET due_at = due_at + interval '1 h' WHERE action = 'DRIVE_WITHDRAWAL'",
+    )
+    .await;
+    let id: String = sqlx::query_scalar("SELECT withdrawal_id FROM withdrawals")
+        .fetch_one(&mut app.direct_connection().await)
+        .await
+        .expect("its id");
+    let number = format!("so_{id}");
+    put_aside(&app, &json!({"what": "PAYOUT_MADE", "withdrawal_id": id, "channel_payout_id": number})).await;
+    app.run_until_idle().await;
+    assert_eq!(
+        (status(&app).await, app.count_where("compensations", UPDATE_DONE).await),
+        (json!("DEBITED"), 0)
+    );
+    // Its task first, then what waits for it.
+    for _ in 0..2 {
+        app.clock.advance(minutes(61));
+        app.run_until_idle().await;
+    }
+    assert_eq!(
+        (status(&app).await, app.count_where("compensations", UPDATE_DONE).await),
+        (json!("SUCCEEDED"), 1)
+    );
+    assert_eq!((app.cny_of("u1").await, app.count("sandbox.payouts").await), ((400, 0), 1));
+    assert!(app.exceptions("status=OPEN").await.is_empty());
     app.end().await;
 }
 

@@ -434,3 +434,26 @@ async fn callbacks_of_refunds_and_of_nothing_that_we_know_are_acknowledged() {
     assert_eq!(order["stray_payments"][0]["status"], "REFUNDED");
     app.end().await;
 }
+
+#[tokio::test]
+async fn a_refund_that_was_made_under_a_number_of_ours_and_is_not_here_is_shown_to_a_person() {
+    let app = TestApp::start().await;
+    let id = app.instance.app.ids.refund();
+    for event in ["e1", "e1", "e2"] {
+        app.deliver(&app.refund_notice(event, id.as_str(), "SUCCEEDED")).await;
+        assert_eq!(app.verdict_of(event).await.as_deref(), Some("RECORDED"));
+    }
+    let shown = app.open_exception().await;
+    assert_eq!((&shown["kind"], &shown["subject"]), (&json!("UNKNOWN_ORDER"), &json!(id)));
+    let detail = shown["detail"].as_str().expect("text");
+    assert!(detail.ends_with("sandbox says 1990 CNY (minor units)"), "{detail}");
+    app.resolve(&shown, "NONE").await.expect(200);
+
+    // Nothing went back, or it is another service's on the same account.
+    let failed = app.instance.app.ids.refund();
+    for (event, id, status) in [("e3", failed.as_str(), "FAILED"), ("e4", "rf_theirs", "SUCCEEDED")] {
+        app.deliver(&app.refund_notice(event, id, status)).await;
+    }
+    assert!(app.exceptions("status=OPEN").await.is_empty());
+    app.end().await;
+}
