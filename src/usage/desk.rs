@@ -154,7 +154,7 @@ impl Desk {
     }
 
     /// Hears of usage: its maximum counts, in whatever order it comes, and each message once. What passes the estimate
-    /// is set aside too, as far as there is something; where that is not all, the report is heard all the same, and the
+    /// is taken too, as far as quota and balance go; where that is not all, the report is heard all the same, and the
     /// work should stop, until a repeat finds what it takes. That is announced too, because who reports by the broker has
     /// no answer: once, and again after all of it was there in between. Of a hold that ran out it is heard too, and counts
     /// when that is confirmed, but nothing is set aside.
@@ -319,10 +319,7 @@ impl Desk {
     fn extend(&mut self, hold: &mut Hold) -> Result<(), Refusal> {
         let used = hold.units.unwrap_or(0);
         let counted = hold.reserve(used).max(hold.counted_units);
-        let counts = self.check_quota(hold, counted);
-        if counts.is_ok() {
-            self.count(hold, counted);
-        }
+        let counts = self.count_more(hold, counted);
         let extended = counts.and(self.set_aside_more(hold, used));
         match extended {
             Err(Refusal::InsufficientBalance) => self.announce_exhaustion(hold, "INSUFFICIENT_BALANCE"),
@@ -332,6 +329,20 @@ impl Desk {
             Ok(()) => hold.recoveries += i32::from(std::mem::take(&mut hold.exhausted)),
         }
         extended
+    }
+
+    /// As far as the quota goes: what was used is left to nobody else.
+    fn count_more(&mut self, hold: &mut Hold, counted: i64) -> Result<(), Refusal> {
+        match self.check_quota(hold, counted) {
+            Err(Refusal::QuotaExceeded(left)) => {
+                self.count(hold, hold.counted_units + left);
+                Err(Refusal::QuotaExceeded(0))
+            }
+            counts => {
+                self.count(hold, counted);
+                counts
+            }
+        }
     }
 
     /// As far as there is something: it is for work that was done, and is charged in the end. What would be left to be

@@ -5,7 +5,7 @@ use sqlx::{Executor, raw_sql};
 use time::{Date, Month};
 
 use crate::support::metering::{hold, hold_with};
-use crate::support::{TestApp, seconds};
+use crate::support::{TestApp, minutes, seconds};
 
 /// What is used of the only cycle.
 async fn used(app: &TestApp) -> i64 {
@@ -107,5 +107,38 @@ async fn a_report_within_what_a_hold_counts_for_leaves_its_cycle_alone() {
     }
     assert_eq!(app.told("usage.hold_exhausted").await, 1);
     assert_eq!(used(&app).await, 100);
+    app.end().await;
+}
+
+#[tokio::test]
+async fn what_is_reported_beyond_a_quota_leaves_nothing_of_it_to_others() {
+    let app = TestApp::start().await;
+    app.top_up("T", "u1", 5_000).await;
+    app.tokens_with("1", json!({"cycle_quota": 1_000})).await.expect(200);
+    let one = app.held("k1", "u1", 100).await;
+    app.report(&one, "m1", 700).await.expect(200);
+    assert_eq!(used(&app).await, 700);
+    for _ in 0..2 {
+        let refused = app.report(&one, "m2", 1_200).await;
+        assert_eq!(refused.problem(422), "QUOTA_EXCEEDED");
+        assert!(refused.text_of("detail").starts_with("0 units are left"), "{}", refused.text);
+        assert_eq!(used(&app).await, 1_000, "as far as it goes, and once");
+    }
+    for units in [300, 1] {
+        assert_eq!(app.post("/usage/holds", hold("k2", "u1", units)).await.problem(422), "QUOTA_EXCEEDED");
+    }
+
+    // An end gives back what it counted for, also where that was less than what was reported.
+    app.release(&one).await.expect(200);
+    assert_eq!(used(&app).await, 0);
+    let two = app.held("k2", "u1", 300).await;
+    assert_eq!(app.report(&two, "m1", 1_300).await.problem(422), "QUOTA_EXCEEDED");
+    assert_eq!(used(&app).await, 1_000);
+    app.clock.advance(minutes(16));
+    app.run_until_idle().await;
+    assert_eq!(used(&app).await, 0);
+    // What is charged counts, also beyond it.
+    app.confirm(&two, None).await.expect(200);
+    assert_eq!(used(&app).await, 1_300);
     app.end().await;
 }

@@ -243,11 +243,11 @@ impl Books {
         }
         let used = self.used.entry((hold.user, hold.product)).or_default();
         let more = hold.quota.map_or(0, |_| (count(hold.product, reported) - hold.counted).max(0));
-        let has_room = more == 0 || hold.quota.is_none_or(|quota| *used + more <= quota);
-        if has_room {
-            *used += more;
-            hold.counted += more;
-        }
+        // As far as the quota goes.
+        let room = hold.quota.map_or(0, |quota| (quota - *used).max(0));
+        let has_room = more <= room;
+        *used += more.min(room);
+        hold.counted += more.min(room);
         let dearer = (ceil(cost(hold.product, reported)) - hold.held).max(0);
         // What there is of it, where that is not all.
         let aside = dearer.min(self.available[hold.user]);
