@@ -20,9 +20,12 @@ use crate::infra::amqp::{Fate, Letter, Mailbox};
 use crate::infra::crash::effect;
 use crate::infra::db::DbError;
 use crate::infra::duty::{Batch, DutyError};
+use crate::infra::text::cut;
 
 /// Messages of one batch.
 const BATCH: usize = 500;
+/// Characters that are kept of what is wrong with a message which cannot be read: it has a stranger's words.
+const LONGEST_FAULT: usize = 300;
 
 /// A message as it travels.
 #[derive(Debug, Deserialize)]
@@ -34,6 +37,13 @@ struct Message {
     cumulative_units: Units,
     #[serde(default, rename = "final")]
     is_final: bool,
+}
+
+/// Whose a message is, whatever else it says.
+#[derive(Debug, Deserialize)]
+struct Named {
+    merchant_id: MerchantId,
+    hold_id: HoldId,
 }
 
 /// Does what the messages say that are there; nothing without a broker.
@@ -75,10 +85,7 @@ async fn work_off(app: &App, mailbox: &Mailbox, letters: Vec<Letter>) -> Result<
 async fn read(app: &App, letter: &Letter) -> Fate {
     let message = match serde_json::from_slice::<Message>(&letter.body) {
         Ok(message) => message,
-        Err(error) => {
-            tracing::error!(%error, "a report of usage cannot be read and was set aside for a person");
-            return Fate::Dead;
-        }
+        Err(error) => return set_unread_aside(app, letter, &error).await,
     };
     match apply(app, &message).await {
         Ok(()) => Fate::Done,
@@ -92,15 +99,29 @@ async fn read(app: &App, letter: &Letter) -> Fate {
             tracing::warn!(%error, "a report of usage waits for the database");
             Fate::Again
         }
-        Err(refusal) => set_aside(app, &message, &refusal).await,
+        Err(refusal) => set_refused_aside(app, message, &refusal).await,
     }
+}
+
+/// Its hold may be named all the same.
+async fn set_unread_aside(app: &App, letter: &Letter, error: &serde_json::Error) -> Fate {
+    let named: Option<Named> = serde_json::from_slice(&letter.body).ok();
+    let fault = cut(&error.to_string(), LONGEST_FAULT);
+    set_aside(app, named.as_ref(), &format!("a report cannot be read and was set aside: {fault}")).await
+}
+
+async fn set_refused_aside(app: &App, message: Message, refusal: &UsageError) -> Fate {
+    let Message { merchant_id, hold_id, message_id, cumulative_units, is_final } = message;
+    let (what, units) = (if is_final { "final report" } else { "report" }, cumulative_units.count());
+    let detail = format!("the {what} {message_id} of {units} units was refused and set aside: {refusal}");
+    set_aside(app, Some(&Named { merchant_id, hold_id }), &detail).await
 }
 
 /// Leaves a message to a person, who is told before it leaves the queue: behind a last report that is refused nobody else
 /// charges its user.
-async fn set_aside(app: &App, message: &Message, refusal: &UsageError) -> Fate {
-    let hold_id = message.hold_id.as_str();
-    match show(app, message, refusal).await {
+async fn set_aside(app: &App, named: Option<&Named>, detail: &str) -> Fate {
+    let hold_id = named.map(|named| named.hold_id.as_str());
+    match show(app, named, detail).await {
         Err(error) if may_pass(&error) => {
             tracing::warn!(%error, "a refused report of usage waits for the database");
             return Fate::Again;
@@ -108,25 +129,23 @@ async fn set_aside(app: &App, message: &Message, refusal: &UsageError) -> Fate {
         Err(error) => tracing::error!(hold.id = hold_id, %error, "no exception of a refused report of usage"),
         Ok(()) => {}
     }
-    tracing::error!(hold.id = hold_id, %refusal, "a report of usage was set aside for a person");
+    tracing::error!(hold.id = hold_id, detail, "a report of usage was set aside for a person");
     Fate::Dead
 }
 
 /// Opens the exception of its hold, unless one is open. What names no hold of its merchant is shown to nobody.
-async fn show(app: &App, message: &Message, refusal: &UsageError) -> Result<(), DbError> {
-    let Message { merchant_id, hold_id, message_id, cumulative_units, is_final } = message;
+async fn show(app: &App, named: Option<&Named>, detail: &str) -> Result<(), DbError> {
+    let Some(Named { merchant_id, hold_id }) = named else { return Ok(()) };
     let hold = store::find(&mut app.db.conn().await?, hold_id).await?;
     if hold.is_none_or(|hold| hold.merchant_id != *merchant_id) {
         return Ok(());
     }
-    let (what, units) = (if *is_final { "final report" } else { "report" }, cumulative_units.count());
-    let detail = format!("the {what} {message_id} of {units} units was refused and set aside: {refusal}");
     let exception = NewException {
         kind: ExceptionKind::UsageReportRefused,
         merchant_id: Some(merchant_id.as_str()),
         order_no: None,
         subject: hold_id.as_str(),
-        detail: &detail,
+        detail,
     };
     let mut tx = app.db.begin().await?;
     let opened = exceptions::open_in_tx(&mut tx, &app.ids, &exception, app.now()).await;

@@ -143,11 +143,12 @@ async fn what_can_never_be_done_goes_to_a_person_and_holds_nobody_up() {
     let app = start(&broker).await;
     let (id, released) = (app.held("k1", "u1", 300).await, app.held("k2", "u1", 300).await);
     app.release(&released).await.expect(200);
+    let unread = app.held("k3", "u1", 300).await;
     let queue = format!("{}.usage.report", broker.prefix);
     for poison in [&b"not json"[..], b"", b"{}", b"[1]", b"\xff\xfe"] {
         send_letter(&broker.url, &queue, poison).await;
     }
-    tell(&broker, &message(&id, "m1", -1)).await;
+    tell(&broker, &message(&unread, "m1", -1)).await;
     tell(&broker, &message("uh_nothing", "m1", 1)).await;
     tell(&broker, &final_message(&released, "m1", 1)).await;
     let mut strange = message(&id, "m1", 1);
@@ -163,7 +164,7 @@ async fn what_can_never_be_done_goes_to_a_person_and_holds_nobody_up() {
     tell(&broker, &message(&id, "m9", 251)).await;
     until(&app, "the others wait for a person", async || waiting(&broker, "usage.report.dead").await == 11)
         .await;
-    assert_eq!(app.cny_of("u1").await, (750, 0));
+    assert_eq!(app.cny_of("u1").await, (450, 300));
     // One for each hold, of the first that was refused; what names no hold of its merchant has none.
     let shown = app.exceptions("status=OPEN").await;
     let of = |hold_id: &str| {
@@ -171,9 +172,53 @@ async fn what_can_never_be_done_goes_to_a_person_and_holds_nobody_up() {
         assert_eq!((&found["kind"], &found["merchant_id"]), (&json!("USAGE_REPORT_REFUSED"), &json!("demo")));
         found["detail"].as_str().expect("words").to_owned()
     };
-    assert_eq!(shown.len(), 2, "{shown:#?}");
+    assert_eq!(shown.len(), 3, "{shown:#?}");
     assert!(of(&id).contains("final report m0 of 240 units"), "{}", of(&id));
     assert!(of(&released).contains("final report m1 of 1 units"), "{}", of(&released));
+    assert!(of(&unread).contains("cannot be read"), "{}", of(&unread));
+    broker.clear().await;
+    app.end().await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn what_cannot_be_read_is_shown_to_a_person_where_it_names_a_hold_of_its_merchant() {
+    const TIMES: i64 = 5;
+    let broker = Broker::fresh().await;
+    let app = start(&broker).await;
+    refuse_with(&app, "exceptions", TIMES, "53100").await;
+    let mut named = Vec::new();
+    let faults = [
+        ("cumulative_units", json!(250.0)),
+        ("cumulative_units", json!(1_000_000_000_001_i64)),
+        ("final", json!(null)),
+        ("message_id", json!("")),
+        // The database keeps no such character.
+        ("surprise\0", json!(1)),
+    ];
+    for (n, (field, value)) in faults.into_iter().enumerate() {
+        let id = app.held(&format!("k{n}"), "u1", 100).await;
+        let mut unread = final_message(&id, "m1", 50);
+        unread[field] = value;
+        tell(&broker, &unread).await;
+        named.push(id);
+    }
+    let mut strange = message(&app.held("k9", "u1", 100).await, "m1", -1);
+    strange["merchant_id"] = json!("other");
+    tell(&broker, &strange).await;
+    until(&app, "they wait for a person", async || waiting(&broker, "usage.report.dead").await == 6).await;
+    assert!(mend(&app).await > TIMES, "they came until there was room to tell of them");
+
+    let mut shown = Vec::new();
+    for open in app.exceptions("status=OPEN").await {
+        assert_eq!((&open["kind"], &open["merchant_id"]), (&json!("USAGE_REPORT_REFUSED"), &json!("demo")));
+        let detail = open["detail"].as_str().expect("words");
+        assert!(detail.contains("cannot be read"), "{detail}");
+        shown.push(open["subject"].as_str().expect("a hold").to_owned());
+    }
+    named.sort_unstable();
+    shown.sort_unstable();
+    assert_eq!(shown, named);
+    assert_eq!((app.count("usage_messages").await, app.cny_of("u1").await), (0, (400, 600)));
     broker.clear().await;
     app.end().await;
 }
