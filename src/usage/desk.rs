@@ -157,14 +157,13 @@ impl Desk {
     /// is taken too, as far as quota and balance go; where that is not all, the report is heard all the same, and the
     /// work should stop, until a repeat finds what it takes. That is announced too, because who reports by the broker has
     /// no answer: once, and again after all of it was there in between. Of a hold that ran out it is heard too, and counts
-    /// when that is confirmed, but nothing is set aside.
+    /// when that is confirmed, but nothing is set aside, and a repeat is told so again.
     pub(super) fn report(&mut self, hold: &mut Hold, report: &Report) -> Result<(), Refusal> {
         let units = report.cumulative_units.count();
         let is_known = self.is_known(hold, &report.message_id, ("cumulative_units", units))?;
         match hold.status {
-            HoldStatus::Held => {}
+            HoldStatus::Held | HoldStatus::Expired => {}
             _ if is_known => return Ok(()),
-            HoldStatus::Expired => {}
             HoldStatus::Confirmed | HoldStatus::Released => return Err(Refusal::HoldClosed(hold.status)),
         }
         hold.due_ceil(units).ok_or(Refusal::TooMuch("cumulative_units"))?;

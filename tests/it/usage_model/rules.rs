@@ -223,15 +223,16 @@ impl Books {
 
     fn report(&mut self, index: usize, message: u8, units: i64) -> Answer {
         let hold = &mut self.holds[index];
+        let hears = matches!(hold.status, "HELD" | "EXPIRED");
         if let Some(said) = hold.heard.get(&message) {
             if *said != units {
                 return Err("USAGE_MESSAGE_REUSED");
             }
-            if hold.status != "HELD" {
+            if !hears {
                 return Ok(());
             }
             // It is heard again: what could not be set aside then may be now.
-        } else if !matches!(hold.status, "HELD" | "EXPIRED") {
+        } else if !hears {
             return Err("HOLD_CLOSED");
         }
         hold.heard.insert(message, units);
