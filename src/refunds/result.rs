@@ -340,14 +340,13 @@ async fn open_mismatch_in_tx(
 /// Money went back under a number of ours of which the database knows nothing (any more): it may be asked for once more.
 async fn show_unknown_in_tx(app: &App, tx: &mut Tx, report: &RefundReport<'_>) -> Result<(), DbError> {
     let RefundState::Succeeded { channel_refund_id } = report.state else { return Ok(()) };
-    if !RefundId::is_formed(report.refund_id) {
+    // Of one that is here without the payment that it gives back, its task tells.
+    if !RefundId::is_formed(report.refund_id) || store::find_refund(tx, report.refund_id).await?.is_some() {
         return Ok(());
     }
-    let detail = format!(
-        "refund {} was made as {channel_refund_id}, and it is not here, or the payment that it gives back is not: {}",
-        report.refund_id,
-        claimed(report.source)
-    );
+    let claimed = claimed(report.source);
+    let detail =
+        format!("refund {} was made as {channel_refund_id}, and is not here: {claimed}", report.refund_id);
     let exception = NewException {
         kind: ExceptionKind::UnknownOrder,
         merchant_id: None,
