@@ -306,10 +306,11 @@ pub struct ChannelsConfig {
 }
 
 impl ChannelsConfig {
-    /// How long a call that nobody waits for any more may still be on its way to the channel, or at work there.
+    /// How long a call that nobody waits for any more may still be on its way to the channel, or at work there. Tasks rest
+    /// longer than that soon, also by the longest deadline (120 s behind their seventh try).
     #[must_use]
     pub fn settles_within(&self) -> Duration {
-        12 * self.deadline
+        10 * self.deadline
     }
 
     fn read(env: &Env) -> Result<Self, ConfigError> {

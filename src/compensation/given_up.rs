@@ -37,7 +37,7 @@ async fn give_up_in_tx(
     if let Some(task) = row.task()
         && (crew.has_ended_in_tx)(tx, &task).await?
     {
-        let done = End { hold: row.hold(), again: None, is_untried: false };
+        let done = End { hold: row.hold(), again: None, untried_since: None };
         store::finish(tx, &[done], now).await?;
         return Ok(Some("done"));
     }

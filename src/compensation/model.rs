@@ -140,13 +140,20 @@ pub struct Task {
     pub attempts: i32,
     /// When it was written.
     pub created_at: OffsetDateTime,
-    /// When it was last touched before it was taken: whoever had it before has made no call since, but for one that was under
-    /// way when they died.
+    /// When it was last touched before it was taken: whoever had it before has made no call since.
     pub touched_at: OffsetDateTime,
     /// What an update is to write: JSON, if all is well.
     pub payload: Option<String>,
     /// Whether it was taken as it was written: nobody has had it before.
     pub is_fresh: bool,
+}
+
+impl Task {
+    /// Whether no call can have been made for it for so long.
+    #[must_use]
+    pub fn has_rested(&self, long: std::time::Duration, now: OffsetDateTime) -> bool {
+        self.touched_at + long <= now
+    }
 }
 
 /// A task as operators see it.

@@ -295,7 +295,7 @@ impl<'a> Session<'a> {
         for Landed { row, outcome, slot } in landed {
             holds.push(row.hold());
             let verdict = judge(self.crew, &row, outcome);
-            let is_untried = matches!(&verdict, Verdict::End(end) if end.is_untried);
+            let is_untried = matches!(&verdict, Verdict::End(end) if end.untried_since.is_some());
             self.in_hand -= usize::from(slot.is_some());
             self.ahead += usize::from(slot.is_none() && !is_untried);
             match verdict {

@@ -23,13 +23,13 @@ pub(super) fn judge(crew: &Crew<'_>, row: &Claimed, outcome: Outcome) -> Verdict
     let (error, may_retry) = match outcome {
         Ok(Drive::Done) => {
             count(row, "done");
-            return Verdict::End(End { hold: row.hold(), again: None, is_untried: false });
+            return Verdict::End(End { hold: row.hold(), again: None, untried_since: None });
         }
         Ok(Drive::Untried(why, away)) => {
             count(row, "untried");
             // Behind all that is due by then.
             let again = Some((crew.clock.now() + away, why, None));
-            return Verdict::End(End { hold: row.hold(), again, is_untried: true });
+            return Verdict::End(End { hold: row.hold(), again, untried_since: Some(row.was_touched_at) });
         }
         Ok(Drive::Never(why)) => (why, false),
         Ok(Drive::Again(why)) | Err(why) => (why, true),
@@ -43,7 +43,7 @@ pub(super) fn judge(crew: &Crew<'_>, row: &Claimed, outcome: Outcome) -> Verdict
         Some(pause) => {
             count(row, "again");
             let again = Some((crew.clock.now() + pause, error, lane_after(pause)));
-            Verdict::End(End { hold: row.hold(), again, is_untried: false })
+            Verdict::End(End { hold: row.hold(), again, untried_since: None })
         }
         None => Verdict::GiveUp(error),
     }

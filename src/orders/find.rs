@@ -95,17 +95,17 @@ pub(super) async fn details_in_tx(tx: &mut Tx, key: &OrderKey) -> Result<OrderDe
 pub async fn wait_for_change(app: &App, key: &OrderKey, patience: Duration) -> Result<(), OrderError> {
     let give_up_at = Instant::now() + patience;
     let first = fingerprint(app, key).await?;
-    let mut bell = app.changes.subscribe(&key.member());
+    // Held, so that each lap finds it as long as it has not rung, and no bells are looked through.
+    let _held = app.changes.subscribe(&key.member());
     loop {
+        let bell = app.changes.subscribe(&key.member());
         let rings = bell.notified();
         let is_over = app.changes.is_over() || Instant::now() >= give_up_at;
         if fingerprint(app, key).await? != first || is_over {
             return Ok(());
         }
         let look_again_at = give_up_at.min(Instant::now() + LOOK_EVERY);
-        if tokio::time::timeout_at(look_again_at, rings).await.is_ok() {
-            bell = app.changes.subscribe(&key.member());
-        }
+        let _ = tokio::time::timeout_at(look_again_at, rings).await;
     }
 }
 

@@ -156,7 +156,7 @@ async fn ask_redo_ask(
         compensation::may_call(&app.db, task.hold, app.now()).await?;
         effect!("refunds.remake", channel.refund(call).await)
     };
-    let has_settled = task.touched_at + app.config.channels.settles_within() <= app.now();
+    let has_settled = task.has_rested(app.config.channels.settles_within(), app.now());
     channels::ask_redo_ask(ask, redo, |state| *state == RefundState::Unseen, has_settled).await
 }
 

@@ -8,7 +8,7 @@ use serde_json::{Value, json};
 
 use crate::support::refunding::told_of_refund;
 use crate::support::service::is_full;
-use crate::support::{Cluster, OPERATOR, Reply, TestApp, TestOptions, minutes};
+use crate::support::{Cluster, OPERATOR, Reply, TestApp, TestOptions, minutes, seconds};
 
 /// The second operator of these stories.
 const SECOND: &str = "second-operator-token";
@@ -129,6 +129,27 @@ async fn a_hundred_equal_requests_make_one_refund() {
         assert_eq!(app.gone_back(&paid).await, 700);
         app.end().await;
     }
+}
+
+#[tokio::test]
+async fn a_refusal_behind_a_silence_frees_nothing_that_may_still_go_back() {
+    let app = TestApp::start().await;
+    let paid = app.paid("A").await;
+    // The call is long on its way, and is carried out when nobody waits for it any more.
+    app.fault(FaultOp::Refund, FaultKind::Delay, 1, Some(6_000)).await;
+    app.post("/refunds", refund("R1", "A", 1_990)).await.expect(201);
+    app.run_until_idle().await;
+    app.fault(FaultOp::Refund, FaultKind::Refuse, 1, None).await;
+    app.clock.advance(seconds(2));
+    app.run_until_idle().await;
+    assert_eq!(app.find_refund("R1").await["status"], "PROCESSING", "refused, and perhaps under way");
+    assert!(app.post("/refunds", refund("R2", "A", 1_990)).await.status >= 400, "its money is not free");
+    app.eventually("the first call is carried out", async || app.gone_back(&paid).await == 1_990).await;
+    app.clock.advance(minutes(1));
+    app.run_until_idle().await;
+    assert_eq!(app.find_refund("R1").await["status"], "SUCCEEDED");
+    assert_eq!(app.refunded("A").await, ("REFUNDED".into(), 1_990));
+    app.end().await;
 }
 
 #[tokio::test]

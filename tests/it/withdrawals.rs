@@ -96,7 +96,7 @@ async fn a_refusal_behind_a_silence_gives_nothing_back_that_may_still_go_out() {
     let app = TestApp::start().await;
     app.top_up("T-u1", "u1", 1_000).await;
     // The call is long on its way, and is carried out when nobody waits for it any more.
-    app.fault(FaultOp::Payout, FaultKind::Delay, 1, Some(3_000)).await;
+    app.fault(FaultOp::Payout, FaultKind::Delay, 1, Some(6_000)).await;
     app.post("/withdrawals", withdrawal("W1", "u1", 600)).await.expect(201);
     app.run_until_idle().await;
     app.fault(FaultOp::Payout, FaultKind::Refuse, 1, None).await;

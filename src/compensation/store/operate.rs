@@ -173,7 +173,6 @@ pub(crate) async fn revive_many(
     );
     query.push_bind(lane == Lane::Realtime).push(" THEN ").push_bind(lane.as_str());
     query.push(" ELSE revived.lane END, due_at = ").push_bind(now);
-    query.push(", updated_at = ").push_bind(now);
     // One that a worker took meanwhile stays in its hands.
     query.push(
         " FROM chosen WHERE revived.id = chosen.id
@@ -186,7 +185,7 @@ pub(crate) async fn revive_many(
 }
 
 /// Makes a waiting task due at once, and a dead one alive with all its tries, because somebody waits; nothing for one that is
-/// under way or done. The index of living tasks refuses a second one for the same thing.
+/// under way or done. It counts as touched by its last try, and not by this. The index of living tasks refuses a second one for the same thing.
 pub(crate) async fn revive(
     conn: &mut Conn,
     id: i64,
@@ -196,7 +195,7 @@ pub(crate) async fn revive(
         TaskView,
         r#"UPDATE compensations
            SET status = 'READY', attempts = CASE status WHEN 'DEAD' THEN 0 ELSE attempts END, due_at = $2,
-               lane = 'REALTIME', updated_at = $2
+               lane = 'REALTIME'
            WHERE id = $1 AND status IN ('READY', 'DEAD')
            RETURNING id AS task_id, kind AS "kind: TaskKind", action, subject, merchant_id, order_no,
                      lane AS "lane: Lane", status AS "status: TaskStatus", attempts, due_at, last_error, created_at"#,

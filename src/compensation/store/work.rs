@@ -76,7 +76,10 @@ pub(in crate::compensation) async fn claim_due(
         Claimed,
         r#"WITH due AS MATERIALIZED (
                -- Once: a plan that joined a subquery anew for each row would take another batch each time.
-               SELECT ctid AS place_of_row, due_at, updated_at FROM compensations
+               SELECT ctid AS place_of_row, due_at,
+                      -- Whoever died with it may have made a call until their lease was over.
+                      CASE status WHEN 'RUNNING' THEN due_at ELSE updated_at END AS touched_at
+               FROM compensations
                WHERE lane = $3 AND status IN ('READY', 'RUNNING') AND due_at >= $5 AND due_at <= $1
                  AND NOT EXISTS (SELECT 1 FROM compensation_lanes AS resting
                                  WHERE resting.lane = $3 AND resting.paused_at IS NOT NULL)
@@ -93,7 +96,7 @@ pub(in crate::compensation) async fn claim_due(
            WHERE task.ctid = due.place_of_row
            RETURNING task.id, task.claims AS claim, task.action, task.subject, task.merchant_id, task.order_no,
                      task.attempts, task.created_at, due.due_at AS was_due_at,
-                     due.updated_at AS was_touched_at,
+                     due.touched_at AS "was_touched_at!",
                      -- As text: what cannot be read is the failure of its own task, and spoils no claim.
                      task.payload::text"#,
         now,
@@ -200,8 +203,8 @@ pub(in crate::compensation) struct End {
     pub(in crate::compensation) hold: Hold,
     /// When, why, and where another lane takes it; nothing for a task that is done.
     pub(in crate::compensation) again: Option<(OffsetDateTime, String, Option<Lane>)>,
-    /// The claim counts as no try.
-    pub(in crate::compensation) is_untried: bool,
+    /// The claim counts as no try, and its task as untouched since then.
+    pub(in crate::compensation) untried_since: Option<OffsetDateTime>,
 }
 
 /// Writes down how tries ended, in the order of the tasks.
@@ -220,10 +223,10 @@ pub(in crate::compensation) async fn finish(
         "UPDATE compensations AS task
          SET status = CASE WHEN tried.due_at IS NULL THEN 'DONE' ELSE 'READY' END,
              due_at = coalesce(tried.due_at, task.due_at), last_error = tried.error,
-             attempts = task.attempts - tried.is_untried::integer,
-             lane = coalesce(tried.lane, task.lane), updated_at = $6
-         FROM unnest($1::bigint[], $2::bigint[], $3::timestamptz[], $4::text[], $5::text[], $8::boolean[])
-              AS tried (id, claim, due_at, error, lane, is_untried)
+             attempts = task.attempts - (tried.untried_since IS NOT NULL)::integer,
+             lane = coalesce(tried.lane, task.lane), updated_at = coalesce(tried.untried_since, $6)
+         FROM unnest($1::bigint[], $2::bigint[], $3::timestamptz[], $4::text[], $5::text[], $8::timestamptz[])
+              AS tried (id, claim, due_at, error, lane, untried_since)
          -- A parameter: see above.
          WHERE task.id = tried.id AND task.claims = tried.claim AND task.status = $7",
         &ends.iter().map(|end| end.hold.id).collect::<Vec<_>>(),
@@ -233,7 +236,7 @@ pub(in crate::compensation) async fn finish(
         &lanes as &[Option<String>],
         now,
         TaskStatus::Running.as_str(),
-        &ends.iter().map(|end| end.is_untried).collect::<Vec<_>>(),
+        &ends.iter().map(|end| end.untried_since).collect::<Vec<_>>() as &[Option<OffsetDateTime>],
     )
     .execute(conn)
     .await?;

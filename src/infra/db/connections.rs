@@ -18,6 +18,7 @@ const TRUSTED_FOR: Duration = Duration::from_secs(1);
 /// How long one that is tested may take to answer, a quarter of the wait for a connection at most: whoever asks needs the rest
 /// to open another one.
 const ANSWERS_WITHIN: Duration = Duration::from_millis(500);
+
 /// All of them. Clones are the same.
 #[derive(Clone, Debug)]
 pub(super) struct Connections(Arc<Inside>);

@@ -55,7 +55,7 @@ impl fmt::Debug for Redis {
 }
 
 /// Which servers answer right now.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, Default)]
 pub struct Standing {
     /// Each server; with sentinels only the present master.
     pub nodes: Vec<NodeState>,
