@@ -185,7 +185,8 @@ pub(crate) async fn revive_many(
 }
 
 /// Makes a waiting task due at once, and a dead one alive with all its tries, because somebody waits; nothing for one that is
-/// under way or done. It counts as touched by its last try, and not by this. The index of living tasks refuses a second one for the same thing.
+/// under way or done. It counts as touched by its last try, and not by this. The index of living tasks refuses a second one
+/// for the same thing.
 pub(crate) async fn revive(
     conn: &mut Conn,
     id: i64,
