@@ -123,9 +123,7 @@ impl DbError {
     pub fn blames_the_row(&self) -> bool {
         match self {
             Self::Constraint { .. } => true,
-            Self::Other(sqlx::Error::Database(refusal)) => refusal
-                .code()
-                .is_some_and(|code| ["22", "23", "54"].iter().any(|class| code.starts_with(class))),
+            Self::Other(sqlx::Error::Database(refusal)) => is_of(refusal.as_ref(), &["22", "23", "54"]),
             _ => false,
         }
     }
@@ -140,11 +138,7 @@ impl DbError {
             Self::Unavailable(sqlx::Error::Io(error)) => error.kind() != std::io::ErrorKind::TimedOut,
             // Whoever may not come in is not let in at once either.
             Self::Unavailable(error @ sqlx::Error::Database(refusal)) => {
-                let code = refusal.code();
-                let is_login = ["28", "3D"]
-                    .iter()
-                    .any(|class| code.as_ref().is_some_and(|code| code.starts_with(class)));
-                is_dead(error) && !is_login
+                is_dead(error) && !is_of(refusal.as_ref(), &["28", "3D"])
             }
             _ => false,
         }
@@ -179,6 +173,11 @@ fn is_dead(error: &sqlx::Error) -> bool {
         sqlx::Error::Database(refusal) => ends_the_session(refusal.as_ref()) || is_misled(error),
         _ => false,
     }
+}
+
+/// Whether its code is of one of these classes.
+fn is_of(refusal: &dyn DatabaseError, classes: &[&str]) -> bool {
+    refusal.code().is_some_and(|code| classes.iter().any(|class| code.starts_with(class)))
 }
 
 /// Whether it leads to a server that is not in charge any more.
@@ -379,7 +378,7 @@ impl Conn {
         *is_mid_flight = error.is_some_and(is_dead);
         match error {
             Some(error) if is_misled(error) => health.misled(),
-            Some(error) if is_dead(error) => health.died(),
+            Some(_) if *is_mid_flight => health.died(),
             Some(_) | None => health.answered(),
         }
         outcome

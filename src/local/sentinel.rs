@@ -5,7 +5,7 @@ use std::path::{Path, PathBuf};
 use super::error::LocalError;
 use super::home::Home;
 use super::process::{Lifetime, LogMark, Process, Signal, Spec, free_port};
-use super::redis::{self, RedisServer};
+use super::redis;
 
 /// A sentinel of our own, which watches one master. Stops when dropped.
 #[derive(Debug)]
@@ -15,27 +15,14 @@ pub struct SentinelServer {
 }
 
 impl SentinelServer {
-    /// Starts a sentinel that keeps its files in `dir` and watches `master` under that name. So many sentinels
-    /// must agree that the master is down, which they say after half a second.
+    /// Starts a sentinel that keeps its files in `dir` and watches the master on this port with this password under that
+    /// name, with more lines of `sentinel.conf`. So many sentinels must agree that the master is down, which they say after
+    /// half a second.
     ///
     /// # Errors
     ///
     /// When Redis is missing, or the sentinel does not answer.
     pub async fn start(
-        dir: &Path,
-        name: &str,
-        master: &RedisServer,
-        agreeing: usize,
-    ) -> Result<Self, LocalError> {
-        Self::start_with(dir, name, (master.port(), master.password()), agreeing, &[]).await
-    }
-
-    /// [`start`](Self::start), for a master on this port with this password, and with more lines of `sentinel.conf`.
-    ///
-    /// # Errors
-    ///
-    /// As [`start`](Self::start).
-    pub async fn start_with(
         dir: &Path,
         name: &str,
         master: (u16, &str),

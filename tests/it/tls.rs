@@ -50,7 +50,7 @@ async fn redis_and_its_sentinels_are_reached_over_tls_by_whoever_trusts_their_au
     let redis = RedisServer::start_with(&dir.join("redis"), &options).await.expect("a Redis");
     let config = authority.redis_conf(sentinel_port);
     let watched = (port, redis.password());
-    let sentinel = SentinelServer::start_with(&dir.join("sentinel"), "shop", watched, 1, &config).await;
+    let sentinel = SentinelServer::start(&dir.join("sentinel"), "shop", watched, 1, &config).await;
     let _sentinel = sentinel.expect("a sentinel");
 
     for url in [

@@ -36,7 +36,7 @@ impl Watched {
         let mut sentinels = Vec::new();
         for name in ["s1", "s2", "s3"] {
             let dir = dir.join(name);
-            let sentinel = SentinelServer::start_with(&dir, "shop", target, 2, &patience).await;
+            let sentinel = SentinelServer::start(&dir, "shop", target, 2, &patience).await;
             sentinels.push(sentinel.expect("a sentinel"));
         }
         let watched = Self { master, replica, sentinels };
