@@ -120,14 +120,10 @@ const SALES: [&str; 2] = [
      SELECT account_id, $5, $5
      FROM (VALUES ('CHANNEL:sandbox:CNY'), ('MERCHANT:' || $1 || ':CNY')) AS account (account_id)
      WHERE $2 <> '' AND $3::integer + $4::bigint > 0 ON CONFLICT DO NOTHING",
-    "WITH booked AS (
-         INSERT INTO ledger_transactions (transaction_id, kind, merchant_id, order_no, created_at)
-         SELECT 'PAYMENT:po_' || lpad($2 || g, 26, '0'), 'PAYMENT', $1, $2 || g, $5 FROM generate_series(1, $3) AS g
-     )
-     INSERT INTO ledger_entries (transaction_id, account_id, amount)
-     SELECT 'PAYMENT:po_' || lpad($2 || g, 26, '0'), account_id, amount
-     FROM generate_series(1, $3) AS g,
-          (VALUES ('CHANNEL:sandbox:CNY', $4), ('MERCHANT:' || $1 || ':CNY', -$4)) AS entry (account_id, amount)",
+    "INSERT INTO ledger_transactions (transaction_id, kind, merchant_id, order_no, created_at, account_ids, amounts)
+     SELECT 'PAYMENT:po_' || lpad($2 || g, 26, '0'), 'PAYMENT', $1, $2 || g, $5,
+            ARRAY['CHANNEL:sandbox:CNY', 'MERCHANT:' || $1 || ':CNY'], ARRAY[$4::bigint, -$4::bigint]
+     FROM generate_series(1, $3) AS g",
 ];
 
 /// What was told of paid orders long ago. The last statement of its transaction: until the end of it the trigger that has
@@ -255,16 +251,11 @@ const WALLETS: [&str; 3] = [
      FROM (SELECT 'CHANNEL:sandbox:CNY' AS account_id
            UNION ALL SELECT format('USER_AVAILABLE:%s:u%s:CNY', $1::text, g % 100000) FROM generate_series(1, $3) AS g) AS account
      WHERE $2 <> '' AND $4::bigint > 0 ON CONFLICT DO NOTHING",
-    "WITH booked AS (
-         INSERT INTO ledger_transactions (transaction_id, kind, merchant_id, order_no, created_at)
-         SELECT 'PAYMENT:po_' || lpad($2 || g, 26, '0'), 'PAYMENT', $1, $2 || g, $5 FROM generate_series(1, $3) AS g
-     )
-     INSERT INTO ledger_entries (transaction_id, account_id, amount)
-     SELECT 'PAYMENT:po_' || lpad($2 || g, 26, '0'), account_id, amount
-     FROM generate_series(1, $3) AS g,
-          LATERAL (VALUES ('CHANNEL:sandbox:CNY', $4::bigint),
-                          (format('USER_AVAILABLE:%s:u%s:CNY', $1::text, g % 100000), -$4::bigint))
-                  AS entry (account_id, amount)",
+    "INSERT INTO ledger_transactions (transaction_id, kind, merchant_id, order_no, created_at, account_ids, amounts)
+     SELECT 'PAYMENT:po_' || lpad($2 || g, 26, '0'), 'PAYMENT', $1, $2 || g, $5,
+            ARRAY['CHANNEL:sandbox:CNY', format('USER_AVAILABLE:%s:u%s:CNY', $1::text, g % 100000)],
+            ARRAY[$4::bigint, -$4::bigint]
+     FROM generate_series(1, $3) AS g",
 ];
 /// What every wallet has.
 const WALLET: i64 = 1_000_000_000;

@@ -1,10 +1,11 @@
 //! Ledger: the books, in double entry.
 //!
-//! Always true, and the database's own word (`migrations/0008_ledger.sql`): a transaction's entries sum to zero in each
-//! currency; a business fact is booked once, for its transaction is named after it; what is booked never changes, and
-//! is corrected by a reversal, once; a user's balance is the sum of the entries and never below zero. A booking commits
-//! with the change of state that it books. No payment waits for another one's: only users' balances are kept in place,
-//! every other account's is read together with the movements that [`fold()`] has not added to it yet.
+//! Always true, and the database's own word (`migrations/0061_bookings_whole.sql`): a transaction is one row with all of its
+//! entries, which are of one currency and of one user at most, and sum to zero; a business fact is booked once, for its
+//! transaction is named after it; what is booked never changes, and is corrected by a reversal, once; a user's balance is the
+//! sum of the entries and never below zero. A booking commits with the change of state that it books. No payment waits for
+//! another one's: only users' balances are kept in place, every other account's is read together with the movements that
+//! [`fold()`] has not added to it yet.
 
 mod balances;
 mod books;

@@ -1,5 +1,6 @@
 //! Accounts and postings.
 
+use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;
 
 use crate::infra::words::words;
@@ -176,8 +177,8 @@ pub struct Posting {
     pub(super) reference: String,
     pub(super) merchant_id: Option<String>,
     pub(super) order_no: Option<String>,
-    /// Minor units: a debit is positive, a credit negative.
-    pub(super) entries: Vec<(Account, i64)>,
+    /// Minor units by account: a debit is positive, a credit negative. In the order of the names, a user's last.
+    pub(super) entries: BTreeMap<Account, i64>,
 }
 
 impl Posting {
@@ -185,7 +186,7 @@ impl Posting {
     #[must_use]
     pub fn new(kind: PostingKind, reference: &str) -> Self {
         let reference = reference.to_owned();
-        Self { kind, reference, merchant_id: None, order_no: None, entries: Vec::new() }
+        Self { kind, reference, merchant_id: None, order_no: None, entries: BTreeMap::new() }
     }
 
     /// Whose it is, and of which order, where that is known.
@@ -204,13 +205,10 @@ impl Posting {
         self
     }
 
-    /// An account stands in a booking once.
+    /// An account stands in a booking once, and not with nothing.
     fn add(&mut self, account: Account, amount: i64) {
-        match self.entries.iter_mut().find(|(known, _)| *known == account) {
-            Some((_, sum)) => *sum += amount,
-            None => self.entries.push((account, amount)),
-        }
-        self.entries.retain(|(_, amount)| *amount != 0);
+        *self.entries.entry(account).or_default() += amount;
+        self.entries.retain(|_, amount| *amount != 0);
     }
 
     /// The name under which it is booked.
@@ -220,39 +218,46 @@ impl Posting {
     }
 }
 
-/// Bookings and their entries, column by column, as a set-based statement takes them.
+/// Bookings, column by column, as a set-based statement takes them.
 #[derive(Debug)]
 pub(crate) struct Columns<'a> {
     pub(crate) ids: Vec<String>,
     pub(crate) kinds: Vec<&'static str>,
     pub(crate) merchant_ids: Vec<Option<&'a str>>,
     pub(crate) order_nos: Vec<Option<&'a str>>,
-    /// Of each entry: its booking.
-    pub(crate) entry_of: Vec<String>,
+    /// The entries of each, in the order of their accounts' names: as an array is written, since an array of arrays of several
+    /// lengths is none.
+    pub(crate) account_ids: Vec<String>,
+    pub(crate) amounts: Vec<String>,
+    /// Every account that one of them names, once.
     pub(crate) accounts: Vec<&'a str>,
-    pub(crate) amounts: Vec<i64>,
 }
 
 impl<'a> Columns<'a> {
     /// A posting of nothing is none.
     pub(crate) fn of(postings: &'a [Posting]) -> Self {
         let postings: Vec<&Posting> = postings.iter().filter(|posting| !posting.entries.is_empty()).collect();
-        let ids: Vec<String> = postings.iter().map(|posting| posting.transaction_id()).collect();
-        let entries = || {
-            ids.iter()
-                .zip(&postings)
-                .flat_map(|(id, posting)| posting.entries.iter().map(move |entry| (id, entry)))
-        };
+        let accounts: BTreeSet<&str> =
+            postings.iter().flat_map(|posting| posting.entries.keys().map(Account::as_str)).collect();
         Self {
+            ids: postings.iter().map(|posting| posting.transaction_id()).collect(),
             kinds: postings.iter().map(|posting| posting.kind.as_str()).collect(),
             merchant_ids: postings.iter().map(|posting| posting.merchant_id.as_deref()).collect(),
             order_nos: postings.iter().map(|posting| posting.order_no.as_deref()).collect(),
-            entry_of: entries().map(|(id, _)| id.clone()).collect(),
-            accounts: entries().map(|(_, (account, _))| account.as_str()).collect(),
-            amounts: entries().map(|(_, (_, amount))| *amount).collect(),
-            ids,
+            account_ids: postings.iter().map(|posting| array(posting.entries.keys())).collect(),
+            amounts: postings.iter().map(|posting| array(posting.entries.values())).collect(),
+            accounts: accounts.into_iter().collect(),
         }
     }
+}
+
+/// An array as PostgreSQL reads it: `{"a","b"}`.
+fn array<T: fmt::Display>(elements: impl Iterator<Item = T>) -> String {
+    let quoted = |element: T| {
+        let escaped = element.to_string().replace('\\', r"\\").replace('"', r#"\""#);
+        format!("\"{escaped}\"")
+    };
+    format!("{{{}}}", elements.map(quoted).collect::<Vec<_>>().join(","))
 }
 
 #[cfg(test)]
@@ -277,9 +282,15 @@ mod tests {
             .transfer(one.clone(), other.clone(), 7)
             .transfer(one.clone(), other.clone(), 0)
             .transfer(one, Account::user_receivable("m", "u", cny()), 3);
-        assert_eq!(posting.entries.iter().map(|(_, amount)| amount).sum::<i64>(), 0);
+        assert_eq!(posting.entries.values().sum::<i64>(), 0);
         assert_eq!(posting.entries.len(), 3);
-        assert_eq!(posting.entries[0].1, 10);
+        assert_eq!(posting.entries[&Account::merchant("m", cny())], 10);
         assert_eq!(posting.transaction_id(), "SETTLEMENT:s");
+    }
+
+    #[test]
+    fn an_array_is_read_back_as_it_was_whatever_is_in_it() {
+        assert_eq!(array([10, -7].iter()), r#"{"10","-7"}"#);
+        assert_eq!(array(["a,b", r#"c"d\e}"#].iter()), r#"{"a,b","c\"d\\e}"}"#);
     }
 }

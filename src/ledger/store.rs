@@ -1,4 +1,4 @@
-//! The rows of `accounts`, `ledger_transactions`, `ledger_entries` and `account_movements`.
+//! The rows of `accounts`, `ledger_transactions` and `account_movements`.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -12,7 +12,7 @@ use crate::infra::db::{Conn, DbError, Tx};
 use crate::infra::gather::{column, met};
 use crate::money::Currency;
 
-/// Books all of them in one statement. The trigger on `ledger_entries` checks the sums and moves the balances.
+/// Books all of them in one statement. The trigger on `ledger_transactions` checks the sums and moves the balances.
 pub(super) async fn insert(tx: &mut Tx, new: &Columns<'_>, now: OffsetDateTime) -> Result<(), DbError> {
     let conn: &mut Conn = tx;
     sqlx::query!(
@@ -20,30 +20,24 @@ pub(super) async fn insert(tx: &mut Tx, new: &Columns<'_>, now: OffsetDateTime) 
              INSERT INTO accounts (account_id, created_at, updated_at)
              -- In the order of their names, as by everybody.
              SELECT account_id, $8::timestamptz, $8
-             FROM (SELECT DISTINCT account_id FROM unnest($6::text[]) AS account_id) AS named
+             FROM unnest($7::text[]) AS named (account_id)
              -- To look is cheaper than an insert that comes to nothing. No join: its plan could walk.
              WHERE (SELECT account_id FROM accounts WHERE accounts.account_id = named.account_id) IS NULL
              ORDER BY account_id
              ON CONFLICT (account_id) DO NOTHING
-         ), booked AS (
-             INSERT INTO ledger_transactions (transaction_id, kind, merchant_id, order_no, created_at)
-             SELECT transaction_id, kind, merchant_id, order_no, $8
-             FROM unnest($1::text[], $2::text[], $3::text[], $4::text[])
-                  AS new (transaction_id, kind, merchant_id, order_no)
-             RETURNING transaction_id
          )
-         INSERT INTO ledger_entries (transaction_id, account_id, amount)
-         SELECT transaction_id, account_id, amount
-         FROM unnest($5::text[], $6::text[], $7::bigint[]) AS entry (transaction_id, account_id, amount),
-              -- After the bookings: it is their key that says that a fact is booked already.
-              (SELECT count(*) FROM booked) AS first",
+         INSERT INTO ledger_transactions
+             (transaction_id, kind, merchant_id, order_no, account_ids, amounts, created_at)
+         SELECT transaction_id, kind, merchant_id, order_no, account_ids::text[], amounts::bigint[], $8
+         FROM unnest($1::text[], $2::text[], $3::text[], $4::text[], $5::text[], $6::text[])
+              AS new (transaction_id, kind, merchant_id, order_no, account_ids, amounts)",
         &new.ids,
         &new.kinds as &[&str],
         &new.merchant_ids as &[Option<&str>],
         &new.order_nos as &[Option<&str>],
-        &new.entry_of,
-        &new.accounts as &[&str],
+        &new.account_ids,
         &new.amounts,
+        &new.accounts as &[&str],
         now,
     )
     .execute(conn)
@@ -121,30 +115,23 @@ pub(super) async fn insert_reversals(
     now: OffsetDateTime,
 ) -> Result<(), DbError> {
     let conn: &mut Conn = tx;
-    let entries = sqlx::query!(
-        "WITH reversal AS (
-             INSERT INTO ledger_transactions (transaction_id, kind, merchant_id, order_no, reverses, created_at)
-             SELECT 'REVERSAL:' || booked.transaction_id, 'REVERSAL', merchant_id, order_no, booked.transaction_id, $2
-             FROM unnest($1::text[]) AS wanted (transaction_id)
-             -- Looked up one by one, whatever the planner believes of the tables.
-             CROSS JOIN LATERAL (SELECT * FROM ledger_transactions
-                                 WHERE transaction_id = wanted.transaction_id OFFSET 0) AS booked
-             RETURNING transaction_id, reverses
-         )
-         INSERT INTO ledger_entries (transaction_id, account_id, amount)
-         SELECT reversal.transaction_id, entry.account_id, -entry.amount
-         FROM reversal
-         CROSS JOIN LATERAL (SELECT account_id, amount FROM ledger_entries
-                             WHERE transaction_id = reversal.reverses OFFSET 0) AS entry",
+    let booked = sqlx::query!(
+        "INSERT INTO ledger_transactions
+             (transaction_id, kind, merchant_id, order_no, reverses, account_ids, amounts, created_at)
+         SELECT 'REVERSAL:' || booked.transaction_id, 'REVERSAL', merchant_id, order_no, booked.transaction_id, account_ids,
+                ARRAY(SELECT -amount FROM unnest(amounts) WITH ORDINALITY AS entry (amount, place) ORDER BY place), $2
+         FROM unnest($1::text[]) AS wanted (transaction_id)
+         -- Looked up one by one, whatever the planner believes of the table.
+         CROSS JOIN LATERAL (SELECT * FROM ledger_transactions
+                             WHERE transaction_id = wanted.transaction_id OFFSET 0) AS booked",
         transaction_ids,
         now,
     )
     .execute(conn)
     .await?
     .rows_affected();
-    // Each has two entries at least.
-    let is_whole = entries >= 2 * transaction_ids.len() as u64;
-    if is_whole { Ok(()) } else { Err(DbError::UnexpectedRows(entries)) }
+    let is_whole = booked == transaction_ids.len() as u64;
+    if is_whole { Ok(()) } else { Err(DbError::UnexpectedRows(booked)) }
 }
 
 /// Takes up to `limit` movements out and adds them to their accounts; gives how many there were. Both see the same
@@ -195,7 +182,7 @@ pub(super) async fn list_balances(
     Ok(balances)
 }
 
-/// A page of a user's entries, newest first. Each account's are walked along the index of users' entries.
+/// A page of a user's entries, newest first. Each wallet's bookings are walked along their index.
 pub(super) async fn list_entries(
     conn: &mut Conn,
     merchant_id: &MerchantId,
@@ -204,19 +191,26 @@ pub(super) async fn list_entries(
 ) -> Result<Vec<UserEntry>, DbError> {
     let entries = sqlx::query_as!(
         UserEntry,
-        r#"SELECT entry.entry_id, entry.transaction_id, booked.kind AS "kind!: PostingKind",
-                  account.kind AS "account!: AccountKind", account.currency AS "currency!: Currency",
-                  account.sense * entry.amount AS "amount!", booked.order_no,
-                  booked.created_at AS "created_at!"
-           FROM accounts AS account
+        r#"SELECT entry.entry_id AS "entry_id!", entry.transaction_id AS "transaction_id!",
+                  entry.kind AS "kind!: PostingKind", account.kind AS "account!: AccountKind",
+                  account.currency AS "currency!: Currency", account.sense * entry.amount AS "amount!", entry.order_no,
+                  entry.created_at AS "created_at!"
+           FROM (SELECT DISTINCT format('%s:%s:%s', merchant_id, user_id, currency) AS name FROM accounts
+                 WHERE merchant_id = $1 AND user_id = $2 AND ($3::text IS NULL OR currency = $3)) AS wallet
            CROSS JOIN LATERAL (
-               SELECT entry_id, transaction_id, amount FROM ledger_entries
-               WHERE account_id = account.account_id AND account_id LIKE 'USER\_%' AND entry_id < $4
-               ORDER BY entry_id DESC LIMIT $5
+               SELECT booked.seq * 8 + moved.place AS entry_id, booked.transaction_id, booked.kind, booked.order_no,
+                      booked.created_at, moved.account_id, moved.amount
+               FROM (SELECT * FROM ledger_transactions
+                     WHERE ledger_transactions.wallet = wallet.name AND seq <= $4::bigint / 8
+                     -- Of the last one nothing may be left.
+                     ORDER BY seq DESC LIMIT $5::bigint + 1) AS booked
+               CROSS JOIN LATERAL unnest(account_ids, amounts) WITH ORDINALITY AS moved (account_id, amount, place)
+               WHERE moved.account_id LIKE 'USER\_%'
            ) AS entry
-           -- An outer join, so that it follows the entries: none is without its transaction.
-           LEFT JOIN ledger_transactions AS booked ON booked.transaction_id = entry.transaction_id
-           WHERE account.merchant_id = $1 AND account.user_id = $2 AND ($3::text IS NULL OR account.currency = $3)
+           -- The limit makes it a look-up each.
+           CROSS JOIN LATERAL (SELECT kind, currency, sense FROM accounts
+                               WHERE accounts.account_id = entry.account_id LIMIT 1) AS account
+           WHERE entry.entry_id < $4
            ORDER BY entry.entry_id DESC LIMIT $5"#,
         merchant_id.as_str(),
         user_id.as_str(),
@@ -276,33 +270,29 @@ pub(super) async fn sum_accounts(tx: &mut Tx) -> Result<Vec<TrialRow>, DbError> 
 
 /// A booking with its entries, by account.
 pub(super) async fn find_booking(conn: &mut Conn, id: &str) -> Result<Option<Booking>, DbError> {
-    let rows = sqlx::query!(
+    let row = sqlx::query!(
         r#"SELECT booked.transaction_id, booked.kind AS "kind: PostingKind", booked.merchant_id, booked.order_no,
-                  booked.reverses, reversal.transaction_id AS "reversed_by?", booked.created_at,
-                  entry.account_id, entry.amount
+                  booked.reverses, reversal.transaction_id AS "reversed_by?", booked.created_at, booked.account_ids,
+                  booked.amounts
            FROM ledger_transactions AS booked
-           JOIN ledger_entries AS entry ON entry.transaction_id = booked.transaction_id
            LEFT JOIN ledger_transactions AS reversal
                   ON reversal.transaction_id = 'REVERSAL:' || booked.transaction_id
-           WHERE booked.transaction_id = $1 ORDER BY entry.account_id"#,
+           WHERE booked.transaction_id = $1"#,
         id,
-    )
-    .fetch_all(conn)
-    .await?;
-    let mut booking = None;
-    for row in rows {
-        let (debit, credit) = (row.amount.max(0), (-row.amount).max(0));
-        let booking = booking.get_or_insert_with(|| Booking {
-            transaction_id: row.transaction_id,
-            kind: row.kind,
-            merchant_id: row.merchant_id,
-            order_no: row.order_no,
-            reverses: row.reverses,
-            reversed_by: row.reversed_by,
-            created_at: row.created_at,
-            entries: Vec::new(),
-        });
-        booking.entries.push(BookingEntry { account: row.account_id, debit, credit });
-    }
-    Ok(booking)
+    );
+    let side = |(account, amount): (String, i64)| BookingEntry {
+        account,
+        debit: amount.max(0),
+        credit: (-amount).max(0),
+    };
+    Ok(row.fetch_optional(conn).await?.map(|row| Booking {
+        transaction_id: row.transaction_id,
+        kind: row.kind,
+        merchant_id: row.merchant_id,
+        order_no: row.order_no,
+        reverses: row.reverses,
+        reversed_by: row.reversed_by,
+        created_at: row.created_at,
+        entries: row.account_ids.into_iter().zip(row.amounts).map(side).collect(),
+    }))
 }

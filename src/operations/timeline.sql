@@ -70,9 +70,9 @@ FROM (
          UNION ALL
          SELECT format('SETTLEMENT:%s:%s', $1, $2)) AS bookable (transaction_id)
    -- One by one: a plan that joins them may walk all of them.
-   CROSS JOIN LATERAL (SELECT transaction_id, kind, created_at FROM ledger_transactions
+   CROSS JOIN LATERAL (SELECT * FROM ledger_transactions
                        WHERE ledger_transactions.transaction_id = bookable.transaction_id LIMIT 1) AS booked
-   JOIN ledger_entries AS entry ON entry.transaction_id = booked.transaction_id
+   CROSS JOIN LATERAL unnest(booked.account_ids, booked.amounts) AS entry (account_id, amount)
    GROUP BY booked.transaction_id, booked.kind, booked.created_at)
   UNION ALL
   (SELECT step.at, 7, 2 * id + step.seq, 'TASK', subject, step.event, step.status,

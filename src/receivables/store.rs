@@ -55,7 +55,8 @@ pub(super) async fn find_debt(
 ) -> Result<Option<i64>, DbError> {
     let receivable = debtor.receivable();
     let since = sqlx::query_scalar!(
-        "SELECT entry_id FROM ledger_entries WHERE transaction_id = $1 AND account_id = $2 AND amount > 0",
+        r#"SELECT entry_id AS "entry_id!" FROM ledger_entries
+           WHERE transaction_id = $1 AND account_id = $2 AND amount > 0"#,
         booking,
         receivable.as_str(),
     );
@@ -128,11 +129,10 @@ pub(super) async fn add_recovered(
 
 /// The things by which a person is shown what somebody owes: a hold, or the pay order of a top-up that was charged for.
 pub(super) async fn list_shown(conn: &mut Conn, debtor: Debtor<'_>) -> Result<Vec<String>, DbError> {
-    let receivable = debtor.receivable();
     let subjects = sqlx::query_scalar!(
         r#"SELECT DISTINCT open.subject AS "subject!"
-           FROM ledger_entries AS entry
-           CROSS JOIN LATERAL (SELECT split_part(entry.transaction_id, ':', 2) AS reference) AS booked
+           FROM ledger_transactions AS charge
+           CROSS JOIN LATERAL (SELECT split_part(charge.transaction_id, ':', 2) AS reference) AS booked
            -- Looked up one by one, whatever the planner believes of the tables.
            CROSS JOIN LATERAL (
                SELECT coalesce((SELECT our_id FROM reconciliation_items WHERE item_id = booked.reference),
@@ -140,10 +140,13 @@ pub(super) async fn list_shown(conn: &mut Conn, debtor: Debtor<'_>) -> Result<Ve
            CROSS JOIN LATERAL (
                SELECT exceptions.subject FROM exceptions
                WHERE exceptions.subject = debt.subject AND kind = 'USAGE_SHORTFALL' AND status = 'OPEN' OFFSET 0) AS open
-           WHERE entry.account_id = $1 AND entry.account_id LIKE 'USER\_%' AND entry.amount > 0
-             AND (starts_with(entry.transaction_id, 'USAGE_CHARGE:')
-                  OR starts_with(entry.transaction_id, 'COMPENSATING_CHARGE:'))"#,
-        receivable.as_str(),
+           WHERE charge.wallet = format('%s:%s:%s', $1::text, $2::text, $3::text) AND charge.kind IN ('USAGE_CHARGE', 'COMPENSATING_CHARGE')
+             -- What they owe is the last of its accounts, and has grown.
+             AND starts_with(charge.account_ids[cardinality(charge.account_ids)], 'USER_RECEIVABLE:')
+             AND charge.amounts[cardinality(charge.amounts)] > 0"#,
+        debtor.merchant_id,
+        debtor.user_id,
+        debtor.currency.as_str(),
     )
     .fetch_all(conn)
     .await?;

@@ -26,6 +26,7 @@ use seeds::Seed;
 /// The moment that the world and the seeds are written for.
 const NOW: OffsetDateTime = datetime!(2030-01-01 00:00 UTC);
 
+const BY_HAND: &str = include_str!("audit/by_hand.sql");
 const WORLD: &str = include_str!("audit/world.sql");
 
 /// An empty, migrated database of the test's own.
@@ -39,11 +40,8 @@ async fn database() -> Db {
 async fn world(db: &Db) -> Tx {
     let mut tx = db.begin().await.unwrap();
     // The owner may break what the service must not.
-    run(
-        &mut tx,
-        "SET LOCAL ROLE NONE; SET LOCAL session_replication_role = replica; SET LOCAL lock_timeout = 0",
-    )
-    .await;
+    run(&mut tx, "SET LOCAL ROLE NONE; SET LOCAL lock_timeout = 0").await;
+    run(&mut tx, BY_HAND).await;
     run(&mut tx, WORLD).await;
     tx
 }

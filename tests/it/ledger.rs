@@ -292,24 +292,28 @@ async fn refusal(app: &TestApp, statement: &str) -> String {
 }
 
 const FORBIDDEN: &str = "42501";
+const NO_TABLE: &str = "55000";
 
 #[tokio::test]
 async fn nobody_changes_what_is_booked_not_even_the_owner_of_the_tables() {
     let app = TestApp::start().await;
     app.top_up("D0", "u1", 10).await;
     let (before, sums) = (app.row_counts().await, app.trial_balance().await);
-    for table in ["ledger_transactions", "ledger_entries"] {
-        for statement in [
-            format!("UPDATE {table} SET transaction_id = 'PAYMENT:x'"),
-            format!("DELETE FROM {table}"),
-            format!("TRUNCATE {table}"),
-        ] {
-            assert_eq!(refusal(&app, &statement).await, FORBIDDEN, "{statement}");
-            let mut owner = app.direct_connection().await;
-            let refused = owner.execute(AssertSqlSafe(statement)).await.expect_err("its owner neither");
-            let code = refused.as_database_error().and_then(DatabaseError::code);
-            assert_eq!(code.as_deref(), Some(FORBIDDEN));
-        }
+    for statement in [
+        "UPDATE ledger_transactions SET amounts = '{1,-1}'",
+        "DELETE FROM ledger_transactions",
+        "TRUNCATE ledger_transactions",
+        "UPDATE accounts SET sense = -sense",
+    ] {
+        assert_eq!(refusal(&app, statement).await, FORBIDDEN, "{statement}");
+        let mut owner = app.direct_connection().await;
+        let refused = owner.execute(statement).await.expect_err("its owner neither");
+        let code = refused.as_database_error().and_then(DatabaseError::code);
+        assert_eq!(code.as_deref(), Some(FORBIDDEN));
+    }
+    // Entries are a part of their booking.
+    for statement in ["UPDATE ledger_entries SET amount = 1", "DELETE FROM ledger_entries"] {
+        assert_eq!(refusal(&app, statement).await, NO_TABLE, "{statement}");
     }
     assert_eq!(refusal(&app, "DELETE FROM accounts").await, FORBIDDEN);
     assert_eq!(refusal(&app, "UPDATE accounts SET account_id = account_id").await, FORBIDDEN);
@@ -321,28 +325,27 @@ const CHANNEL: &str = "CHANNEL:sandbox:CNY";
 const MERCHANT: &str = "MERCHANT:demo:CNY";
 const USER: &str = "USER_AVAILABLE:demo:u1:CNY";
 
-/// A statement that adds entries.
-fn entered(id: &str, entries: &[(&str, i64)]) -> String {
-    let row = |(account, amount): &(&str, i64)| format!("('{id}', '{account}', {amount})");
-    let rows: Vec<_> = entries.iter().map(row).collect();
-    format!("INSERT INTO ledger_entries (transaction_id, account_id, amount) VALUES {}", rows.join(", "))
-}
-
 /// A statement that books.
 fn booked(id: &str, entries: &[(&str, i64)]) -> String {
+    let accounts: Vec<_> = entries.iter().map(|(account, _)| *account).collect();
+    let amounts: Vec<_> = entries.iter().map(|(_, amount)| amount.to_string()).collect();
+    booked_as(id, &format!("{{{}}}", accounts.join(",")), &format!("{{{}}}", amounts.join(",")))
+}
+
+/// The same with lists as they are written.
+fn booked_as(id: &str, accounts: &str, amounts: &str) -> String {
     let kind = id.split(':').next().expect("a kind");
     format!(
-        "WITH booked AS (INSERT INTO ledger_transactions (transaction_id, kind, created_at)
-                         VALUES ('{id}', '{kind}', now())) {}",
-        entered(id, entries)
+        "INSERT INTO ledger_transactions (transaction_id, kind, created_at, account_ids, amounts)
+         VALUES ('{id}', '{kind}', now(), '{accounts}', '{amounts}')"
     )
 }
 
 /// A statement that says that it takes a booking back.
 fn reversal(id: &str, of: &str) -> String {
     format!(
-        "INSERT INTO ledger_transactions (transaction_id, kind, reverses, created_at)
-         VALUES ('{id}', 'REVERSAL', '{of}', now())"
+        "INSERT INTO ledger_transactions (transaction_id, kind, reverses, created_at, account_ids, amounts)
+         VALUES ('{id}', 'REVERSAL', '{of}', now(), '{{{CHANNEL},{MERCHANT}}}', '{{-1,1}}')"
     )
 }
 
@@ -350,6 +353,7 @@ fn reversal(id: &str, of: &str) -> String {
 async fn the_database_itself_refuses_what_would_falsify_the_books() {
     let app = TestApp::start().await;
     app.top_up("D1", "u1", 10).await;
+    app.top_up("D3", "u2", 10).await;
     let sale = app.order_to_pay("D2").await;
     app.sandbox_pay(&sale, json!({})).await.expect(200);
     app.run_until_idle().await;
@@ -357,19 +361,28 @@ async fn the_database_itself_refuses_what_would_falsify_the_books() {
 
     let (new, old) = ("PAYOUT:x", format!("PAYMENT:{sale}"));
     let account = "INSERT INTO accounts (account_id, created_at, updated_at) VALUES ('MERCHANT:demo:cny', now(), now())";
-    let unbalanced = "ledger_entries_balance";
+    let (whole, entries_match) = ("ledger_transactions_whole", "ledger_transactions_entries_match");
+    let both = format!("{{{CHANNEL},{USER}}}");
     for (constraint, statement) in [
-        (unbalanced, booked(new, &[(CHANNEL, 1)])),
-        (unbalanced, booked(new, &[(CHANNEL, 2), (USER, -1)])),
-        (unbalanced, booked(new, &[(CHANNEL, 1), ("CHANNEL:sandbox:USD", -1)])),
-        (unbalanced, booked(new, &[(CHANNEL, 1), ("MERCHANT:nobody:CNY", -1)])),
-        // What was booked stays as it is, also by more entries; and none is without its transaction.
-        (unbalanced, entered(&old, &[(USER, 1), ("USER_HELD:demo:u1:CNY", -1)])),
-        ("ledger_entries_pkey", entered(&old, &[(CHANNEL, 1), (MERCHANT, -1)])),
-        (unbalanced, entered("PAYOUT:never", &[(CHANNEL, 1), (MERCHANT, -1)])),
-        ("ledger_transactions_pkey", booked(&old, &[(USER, 1), ("SUSPENSE:sandbox:CNY", -1)])),
-        ("accounts_user_balance_not_negative", booked(new, &[(USER, 11), (CHANNEL, -11)])),
-        ("ledger_entries_amount_is_not_zero", booked(new, &[(USER, 0), (CHANNEL, 0)])),
+        (entries_match, booked(new, &[(CHANNEL, 1)])),
+        (whole, booked(new, &[(CHANNEL, 2), (USER, -1)])),
+        (whole, booked(new, &[(CHANNEL, 1), ("CHANNEL:sandbox:USD", -1)])),
+        (whole, booked(new, &[(CHANNEL, 1), ("MERCHANT:nobody:CNY", -1)])),
+        (whole, booked(new, &[(CHANNEL, 1), ("USER_HELD:demo:nobody:CNY", -1)])),
+        // Each account once, in the order of their names, and of one user at most.
+        (whole, booked(new, &[(CHANNEL, 1), (CHANNEL, -1)])),
+        (whole, booked(new, &[(USER, 1), (CHANNEL, -1)])),
+        (whole, booked(new, &[(USER, 1), ("USER_AVAILABLE:demo:u2:CNY", -1)])),
+        (whole, booked(new, &[(CHANNEL, 1), (MERCHANT, 1), ("SUSPENSE:sandbox:CNY", -1)])),
+        // Two lists that belong together, and nothing that is not known.
+        (entries_match, booked_as(new, &both, "{1,-1,1}")),
+        (entries_match, booked_as(new, &both, "{1,NULL}")),
+        (entries_match, booked_as(new, &format!("{{{CHANNEL},NULL}}"), "{1,-1}")),
+        (entries_match, booked_as(new, &format!("[0:1]={both}"), "[0:1]={1,-1}")),
+        (entries_match, booked_as(new, &format!("{{{both}}}"), "{{1,-1}}")),
+        ("ledger_transactions_pkey", booked(&old, &[(CHANNEL, 1), (USER, -1)])),
+        ("accounts_user_balance_not_negative", booked(new, &[(CHANNEL, -11), (USER, 11)])),
+        ("ledger_transactions_amounts_not_zero", booked(new, &[(CHANNEL, 0), (USER, 0)])),
         ("ledger_transactions_kind_is_known", booked("GIFT:x", &[(CHANNEL, 1), (USER, -1)])),
         ("ledger_transactions_id_names_its_kind", reversal("PAYOUT:x", &old)),
         ("ledger_transactions_reversal_matches", reversal("REVERSAL:again", &old)),
@@ -378,11 +391,6 @@ async fn the_database_itself_refuses_what_would_falsify_the_books() {
     ] {
         assert_eq!(refusal(&app, &statement).await, constraint, "{statement}");
     }
-    let bare = format!(
-        "INSERT INTO ledger_entries (transaction_id, account_id, amount)
-         SELECT transaction_id, '{USER}', 1 FROM ledger_transactions WHERE transaction_id = '{old}'"
-    );
-    assert_eq!(refusal(&app, &bare).await, unbalanced);
     assert_eq!((app.row_counts().await, app.trial_balance().await), (before, sums), "nothing of it stayed");
     app.end().await;
 }

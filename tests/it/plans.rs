@@ -186,14 +186,10 @@ async fn rows_read_to_book(tx: &mut Tx, name: &str, bookings: i32) -> i64 {
     let read = "SELECT seq_tup_read + idx_tup_fetch FROM pg_stat_xact_user_tables WHERE relname = 'accounts'";
     let before: i64 = sqlx::query_scalar(read).fetch_one(&mut **tx).await.expect("a figure");
     let book = format!(
-        "WITH booked AS (
-             INSERT INTO ledger_transactions (transaction_id, kind, created_at)
-             SELECT 'SETTLEMENT:{name}' || g, 'SETTLEMENT', now() FROM generate_series(1, {bookings}) AS g
-         )
-         INSERT INTO ledger_entries (transaction_id, account_id, amount)
-         SELECT 'SETTLEMENT:{name}' || g, account_id, amount FROM generate_series(1, {bookings}) AS g,
-                LATERAL (VALUES ('COMMISSION_EXPENSE:shop:CNY', 1), (format('USER_AVAILABLE:shop:u%s:CNY', g), -1))
-                        AS entry (account_id, amount)"
+        "INSERT INTO ledger_transactions (transaction_id, kind, created_at, account_ids, amounts)
+         SELECT 'SETTLEMENT:{name}' || g, 'SETTLEMENT', now(),
+                ARRAY['COMMISSION_EXPENSE:shop:CNY', format('USER_AVAILABLE:shop:u%s:CNY', g)], '{{1,-1}}'
+         FROM generate_series(1, {bookings}) AS g"
     );
     run(tx, &book).await;
     let after: i64 = sqlx::query_scalar(read).fetch_one(&mut **tx).await.expect("a figure");

@@ -27,6 +27,9 @@ const FORGOTTEN: i64 = 40;
 /// The migration that marks the refunds which were made after all.
 const MADE_AFTER_ALL: i64 = 56;
 
+/// The migration that makes a booking one row.
+const WHOLE: i64 = 61;
+
 /// A healthy world of the version before something: one thing in every state.
 fn world_before(what: &str) -> &'static str {
     let (before, _) = include_str!("audit/world.sql").split_once(what).expect("a line between");
@@ -83,6 +86,57 @@ async fn the_books_open_with_everything_that_was_there_and_go_on_from_it() {
     gone.insert("CHANNEL sandbox CNY".to_owned(), 500);
     gone.insert("SUSPENSE sandbox CNY".to_owned(), -100);
     assert_eq!(app.trial_balance().await, gone);
+    app.end().await;
+    stores::drop_database(&url).await;
+}
+
+/// Every entry, as whoever reads them sees it, those of each account in their order.
+async fn entries(owner: &mut PgConnection) -> Vec<(String, String, i64)> {
+    sqlx::query_as(
+        "SELECT account_id, transaction_id, amount FROM ledger_entries ORDER BY account_id, entry_id",
+    )
+    .fetch_all(owner)
+    .await
+    .expect("entries")
+}
+
+#[tokio::test]
+async fn bookings_come_together_with_all_of_their_entries_in_the_order_that_they_had() {
+    let url = database_before(WHOLE, include_str!("audit/world.sql")).await;
+    let mut owner = PgConnection::connect(&url).await.expect("connect");
+    let before = entries(&mut owner).await;
+    assert!(before.len() > 50, "{before:?}");
+
+    // One without entries is no booking, and is not made one.
+    let hollow = "SET session_replication_role = replica;
+                  INSERT INTO ledger_transactions (transaction_id, kind, created_at) VALUES ('PAYOUT:x', 'PAYOUT', now())";
+    owner.execute(hollow).await.expect("a hollow booking");
+    let refused = sqlx::migrate!().run_direct(None, &mut owner, false).await.expect_err("it is in the way");
+    assert!(refused.to_string().contains("bookings without entries"), "{refused}");
+    assert_eq!(entries(&mut owner).await, before);
+    owner.execute("DELETE FROM ledger_transactions WHERE transaction_id = 'PAYOUT:x'").await.expect("gone");
+    owner.execute("RESET session_replication_role").await.expect("as ever");
+
+    sqlx::migrate!().run_direct(None, &mut owner, false).await.expect("this version");
+    assert_eq!(entries(&mut owner).await, before);
+    let config = stores::database_config(&url);
+    let db = Db::new(&config, Ids::seeded(Clock::system(), 1)).expect("a pool");
+    let report = audit::audit(&db, datetime!(2030-01-01 00:00 UTC)).await.expect("an audit");
+    assert!(report.ok, "{report:#?}");
+    db.close().await;
+
+    // What comes behind it is numbered behind it.
+    let last: i64 = sqlx::query_scalar("SELECT max(entry_id) FROM ledger_entries")
+        .fetch_one(&mut owner)
+        .await
+        .expect("a number");
+    let app =
+        TestApp::start_with(TestOptions { database_url: Some(url.clone()), ..TestOptions::default() }).await;
+    app.top_up("N1", "u1", 10).await;
+    let listed = app.get("/users/u1/entries").await.expect(200).body;
+    let first = listed["data"][0]["entry_id"].as_i64().expect("a number");
+    assert!(first > last, "{listed}, {last}");
+    owner.close().await.expect("close");
     app.end().await;
     stores::drop_database(&url).await;
 }

@@ -18,40 +18,24 @@ const ACCOUNTS: &str = "INSERT INTO accounts (account_id, created_at, updated_at
 
 /// Bookings: what was earned, given back, held and charged. The triggers of the books are on.
 const BOOKED: [&str; 3] = [
-    "WITH booked AS (
-         INSERT INTO ledger_transactions (transaction_id, kind, merchant_id, order_no, created_at)
-         SELECT 'SETTLEMENT:' || $1 || ':' || $2 || g, 'SETTLEMENT', $1, $2 || g, $5
-         FROM generate_series(10, $3, 10) AS g
-     )
-     INSERT INTO ledger_entries (transaction_id, account_id, amount)
-     SELECT 'SETTLEMENT:' || $1 || ':' || $2 || g, account_id, amount
-     FROM generate_series(10, $3, 10) AS g,
-          LATERAL (VALUES ('COMMISSION_EXPENSE:' || $1 || ':CNY', $4::bigint / 10),
-                          (format('USER_AVAILABLE:%s:u%s:CNY', $1::text, g % 100000), -$4::bigint / 10))
-                  AS entry (account_id, amount)",
-    "WITH booked AS (
-         INSERT INTO ledger_transactions (transaction_id, kind, merchant_id, order_no, created_at)
-         SELECT 'REFUND:rf_' || lpad($2 || g, 26, '0'), 'REFUND', $1, $2 || g, $5 FROM generate_series(1, $3, 100) AS g
-     )
-     INSERT INTO ledger_entries (transaction_id, account_id, amount)
-     SELECT 'REFUND:rf_' || lpad($2 || g, 26, '0'), account_id, amount
-     FROM generate_series(1, $3, 100) AS g,
-          (VALUES ('MERCHANT:' || $1 || ':CNY', $4::bigint), ('CHANNEL:sandbox:CNY', -$4::bigint))
-          AS entry (account_id, amount)",
-    "WITH booked AS (
-         INSERT INTO ledger_transactions (transaction_id, kind, merchant_id, created_at)
-         SELECT kind || ':uh_' || lpad($2 || g, 26, '0'), kind, $1, $5
-         FROM generate_series(1, $3 / 10) AS g, (VALUES ('USAGE_HOLD'), ('USAGE_CHARGE')) AS step (kind)
-     )
-     INSERT INTO ledger_entries (transaction_id, account_id, amount)
-     SELECT kind || ':uh_' || lpad($2 || g, 26, '0'), account_id, amount
+    "INSERT INTO ledger_transactions (transaction_id, kind, merchant_id, order_no, created_at, account_ids, amounts)
+     SELECT 'SETTLEMENT:' || $1 || ':' || $2 || g, 'SETTLEMENT', $1, $2 || g, $5,
+            ARRAY['COMMISSION_EXPENSE:' || $1 || ':CNY', format('USER_AVAILABLE:%s:u%s:CNY', $1::text, g % 100000)],
+            ARRAY[$4::bigint / 10, -$4::bigint / 10]
+     FROM generate_series(10, $3, 10) AS g",
+    "INSERT INTO ledger_transactions (transaction_id, kind, merchant_id, order_no, created_at, account_ids, amounts)
+     SELECT 'REFUND:rf_' || lpad($2 || g, 26, '0'), 'REFUND', $1, $2 || g, $5,
+            ARRAY['CHANNEL:sandbox:CNY', 'MERCHANT:' || $1 || ':CNY'], ARRAY[-$4::bigint, $4::bigint]
+     FROM generate_series(1, $3, 100) AS g",
+    "INSERT INTO ledger_transactions (transaction_id, kind, merchant_id, created_at, account_ids, amounts)
+     SELECT step.kind || ':uh_' || lpad($2 || g, 26, '0'), step.kind, $1, $5, step.account_ids, step.amounts
      FROM generate_series(1, $3 / 10) AS g,
-          LATERAL (VALUES ('USAGE_HOLD', format('USER_AVAILABLE:%s:u%s:CNY', $1::text, g % 10000 * 10), 500),
-                          ('USAGE_HOLD', format('USER_HELD:%s:u%s:CNY', $1::text, g % 10000 * 10), -500),
-                          ('USAGE_CHARGE', format('USER_HELD:%s:u%s:CNY', $1::text, g % 10000 * 10), 500),
-                          ('USAGE_CHARGE', format('USER_AVAILABLE:%s:u%s:CNY', $1::text, g % 10000 * 10), -179),
-                          ('USAGE_CHARGE', format('MERCHANT:%s:CNY', $1::text), -321))
-                  AS entry (kind, account_id, amount)
+          LATERAL (SELECT format('MERCHANT:%s:CNY', $1::text) AS merchant,
+                          format('USER_AVAILABLE:%s:u%s:CNY', $1::text, g % 10000 * 10) AS available,
+                          format('USER_HELD:%s:u%s:CNY', $1::text, g % 10000 * 10) AS held) AS name,
+          LATERAL (VALUES ('USAGE_HOLD', ARRAY[available, held], ARRAY[500, -500]),
+                          ('USAGE_CHARGE', ARRAY[merchant, available, held], ARRAY[-321, -179, 500]))
+                  AS step (kind, account_ids, amounts)
      WHERE $4::bigint > 0",
 ];
 

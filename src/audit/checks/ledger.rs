@@ -12,16 +12,11 @@ pub(super) const CHECKS: &[Definition] = &[
         "booking_balanced",
         Always,
         "each booking has two entries or more, none of nothing, which sum to zero in each currency",
-        "SELECT format('booking %s: %s entries that come to %s %s', transaction_id, coalesce(entries, 0),
-                       coalesce(off, 0), currencies)
-         FROM ledger_transactions AS booked
-         FULL JOIN (SELECT transaction_id, sum(entries) AS entries, sum(abs(amount)) AS off,
-                           string_agg(currency, ' ' ORDER BY currency) AS currencies, bool_or(has_nothing) AS has_nothing
-                    FROM (SELECT transaction_id, right(account_id, 3) AS currency, count(*) AS entries,
-                                 sum(amount) AS amount, bool_or(amount = 0) AS has_nothing
-                          FROM ledger_entries GROUP BY transaction_id, right(account_id, 3)) AS side
-                    GROUP BY transaction_id) AS entered USING (transaction_id)
-         WHERE booked.kind IS NULL OR coalesce(entries, 0) < 2 OR off <> 0 OR has_nothing",
+        "SELECT format('booking %s: %s on %s', transaction_id, amounts, account_ids)
+         FROM ledger_transactions
+         WHERE cardinality(amounts) < 2 OR cardinality(amounts) <> cardinality(account_ids) OR 0 = ANY (amounts)
+            OR EXISTS (SELECT 1 FROM unnest(account_ids, amounts) AS entry (account_id, amount)
+                       GROUP BY right(account_id, 3) HAVING sum(amount) <> 0)",
     ),
     check!(
         "account_balance",
@@ -61,11 +56,10 @@ pub(super) const CHECKS: &[Definition] = &[
                         WHEN 'TOPUP' THEN 'USER_AVAILABLE:' || orders.merchant_id || ':' || orders.user_id
                         ELSE 'MERCHANT:' || orders.merchant_id END || ':' || orders.currency,
                     -orders.amount)) AS side (account_id, amount)) AS due
-         FULL JOIN (SELECT entry.transaction_id, entry.account_id, entry.amount, merchant_id, order_no
-                    FROM ledger_transactions AS booked
-                    JOIN ledger_entries AS entry ON entry.transaction_id = booked.transaction_id
-                    WHERE booked.kind = 'PAYMENT'
-                      AND NOT EXISTS (SELECT 1 FROM ledger_transactions WHERE reverses = booked.transaction_id)) AS booked
+         FULL JOIN (SELECT transaction_id, account_id, amount, merchant_id, order_no
+                    FROM ledger_entries AS entry
+                    WHERE kind = 'PAYMENT'
+                      AND NOT EXISTS (SELECT 1 FROM ledger_transactions WHERE reverses = entry.transaction_id)) AS booked
               USING (transaction_id, account_id)
          WHERE (due.amount, due.merchant_id, due.order_no)
                IS DISTINCT FROM (booked.amount, booked.merchant_id, booked.order_no)",
@@ -87,11 +81,10 @@ pub(super) const CHECKS: &[Definition] = &[
                    ('STRAY_KEPT', coalesce('MERCHANT:' || merchant_id, 'PLATFORM_REVENUE') || ':' || currency,
                     -amount)) AS side (kind, account_id, amount)
                WHERE side.kind = 'STRAY_PAYMENT' OR stray.status = 'KEPT') AS due
-         FULL JOIN (SELECT entry.transaction_id, entry.account_id, entry.amount, merchant_id, order_no
-                    FROM ledger_transactions AS booked
-                    JOIN ledger_entries AS entry ON entry.transaction_id = booked.transaction_id
-                    WHERE booked.kind IN ('STRAY_PAYMENT', 'STRAY_KEPT')
-                      AND NOT EXISTS (SELECT 1 FROM ledger_transactions WHERE reverses = booked.transaction_id)) AS booked
+         FULL JOIN (SELECT transaction_id, account_id, amount, merchant_id, order_no
+                    FROM ledger_entries AS entry
+                    WHERE kind IN ('STRAY_PAYMENT', 'STRAY_KEPT')
+                      AND NOT EXISTS (SELECT 1 FROM ledger_transactions WHERE reverses = entry.transaction_id)) AS booked
               USING (transaction_id, account_id)
          WHERE (due.amount, due.merchant_id, due.order_no)
                IS DISTINCT FROM (booked.amount, booked.merchant_id, booked.order_no)",
@@ -117,11 +110,10 @@ pub(super) const CHECKS: &[Definition] = &[
                    ('CHANNEL:' || coalesce(stray.channel, payer.channel) || ':' || refund.currency, -refund.amount))
                    AS side (account_id, amount)
                WHERE refund.status = 'SUCCEEDED') AS due
-         FULL JOIN (SELECT entry.transaction_id, entry.account_id, entry.amount, merchant_id, order_no
-                    FROM ledger_transactions AS booked
-                    JOIN ledger_entries AS entry ON entry.transaction_id = booked.transaction_id
-                    WHERE booked.kind = 'REFUND'
-                      AND NOT EXISTS (SELECT 1 FROM ledger_transactions WHERE reverses = booked.transaction_id)) AS booked
+         FULL JOIN (SELECT transaction_id, account_id, amount, merchant_id, order_no
+                    FROM ledger_entries AS entry
+                    WHERE kind = 'REFUND'
+                      AND NOT EXISTS (SELECT 1 FROM ledger_transactions WHERE reverses = entry.transaction_id)) AS booked
               USING (transaction_id, account_id)
          WHERE (due.amount, due.merchant_id, due.order_no)
                IS DISTINCT FROM (booked.amount, booked.merchant_id, booked.order_no)",
@@ -140,11 +132,10 @@ pub(super) const CHECKS: &[Definition] = &[
                CROSS JOIN (VALUES ('USER_AVAILABLE', 1), ('USER_HELD', -1)) AS side (kind, sign)
                -- From the moment that it is asked for, also while it waits for an operator.
                WHERE orders.kind = 'TOPUP' AND refunds.status <> 'FAILED') AS due
-         FULL JOIN (SELECT entry.transaction_id, entry.account_id, entry.amount, merchant_id, order_no
-                    FROM ledger_transactions AS booked
-                    JOIN ledger_entries AS entry ON entry.transaction_id = booked.transaction_id
-                    WHERE booked.kind = 'REFUND_HOLD'
-                      AND NOT EXISTS (SELECT 1 FROM ledger_transactions WHERE reverses = booked.transaction_id)) AS booked
+         FULL JOIN (SELECT transaction_id, account_id, amount, merchant_id, order_no
+                    FROM ledger_entries AS entry
+                    WHERE kind = 'REFUND_HOLD'
+                      AND NOT EXISTS (SELECT 1 FROM ledger_transactions WHERE reverses = entry.transaction_id)) AS booked
               USING (transaction_id, account_id)
          WHERE (due.amount, due.merchant_id, due.order_no)
                IS DISTINCT FROM (booked.amount, booked.merchant_id, booked.order_no)",
@@ -170,10 +161,8 @@ pub(super) const CHECKS: &[Definition] = &[
         "a reversal books the opposite of one booking, which has no other reversal",
         "SELECT format('reversal of %s: %s on %s, which had %s', transaction_id, coalesce(undone.amount, 0),
                        account_id, coalesce(done.amount, 0))
-         FROM (SELECT reverses AS transaction_id, entry.account_id, entry.amount
-               FROM ledger_transactions AS reversal
-               JOIN ledger_entries AS entry ON entry.transaction_id = reversal.transaction_id
-               WHERE reverses IS NOT NULL) AS undone
+         FROM (SELECT reverses AS transaction_id, account_id, amount
+               FROM ledger_entries WHERE reverses IS NOT NULL) AS undone
          FULL JOIN (SELECT entry.transaction_id, entry.account_id, entry.amount
                     FROM ledger_transactions AS reversal
                     JOIN ledger_entries AS entry ON entry.transaction_id = reversal.reverses) AS done

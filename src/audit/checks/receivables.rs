@@ -18,13 +18,12 @@ pub(super) const CHECKS: &[Definition] = &[
                               ELSE format('MERCHANT:%s:%s', merchant_id, currency) END, amount),
                    (format('USER_RECEIVABLE:%s:%s:%s', merchant_id, user_id, currency), -amount))
                    AS side (account_id, amount)) AS due
-         FULL JOIN (SELECT coalesce(reverses, booked.transaction_id) AS transaction_id, entry.account_id,
-                           min(merchant_id) AS merchant_id, sum(entry.amount) AS amount
-                    FROM ledger_transactions AS booked
-                    JOIN ledger_entries AS entry ON entry.transaction_id = booked.transaction_id
+         FULL JOIN (SELECT coalesce(reverses, entry.transaction_id) AS transaction_id, account_id,
+                           min(merchant_id) AS merchant_id, sum(amount) AS amount
+                    FROM ledger_entries AS entry
                     -- Nothing of it is ever taken back: what was would show here.
-                    WHERE coalesce(split_part(reverses, ':', 1), booked.kind) IN ('COLLECTION', 'WRITE_OFF')
-                    GROUP BY 1, 2 HAVING sum(entry.amount) <> 0) AS booked
+                    WHERE coalesce(split_part(reverses, ':', 1), kind) IN ('COLLECTION', 'WRITE_OFF')
+                    GROUP BY 1, 2 HAVING sum(amount) <> 0) AS booked
               USING (transaction_id, account_id)
          WHERE (due.amount, due.merchant_id) IS DISTINCT FROM (booked.amount, booked.merchant_id)",
     ),
@@ -34,13 +33,12 @@ pub(super) const CHECKS: &[Definition] = &[
         "a merchant bears what was written off and did not come back",
         "SELECT format('account %s: bears %s, and %s was written off and did not come back', account_id,
                        coalesce(booked.amount, 0), coalesce(standing.amount, 0))
-         FROM (SELECT entry.account_id, sum(entry.amount) AS amount
-               FROM ledger_transactions AS booked
-               JOIN ledger_entries AS entry ON entry.transaction_id = booked.transaction_id
+         FROM (SELECT account_id, sum(amount) AS amount
+               FROM ledger_entries
                -- No other entry of these is on a merchant's account.
-               WHERE coalesce(split_part(reverses, ':', 1), booked.kind) IN ('WRITE_OFF', 'CLAW_BACK', 'CHARGE_PAID_BACK')
-                 AND starts_with(entry.account_id, 'MERCHANT:')
-               GROUP BY entry.account_id) AS booked
+               WHERE coalesce(split_part(reverses, ':', 1), kind) IN ('WRITE_OFF', 'CLAW_BACK', 'CHARGE_PAID_BACK')
+                 AND starts_with(account_id, 'MERCHANT:')
+               GROUP BY account_id) AS booked
          FULL JOIN (SELECT format('MERCHANT:%s:%s', merchant_id, currency) AS account_id, sum(amount - recovered) AS amount
                     FROM receivable_clearings WHERE kind = 'WRITE_OFF' GROUP BY 1) AS standing USING (account_id)
          WHERE coalesce(booked.amount, 0) <> coalesce(standing.amount, 0)",

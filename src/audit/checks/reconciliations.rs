@@ -58,13 +58,12 @@ pub(super) const CHECKS: &[Definition] = &[
                        CASE WHEN booked.is_reversed THEN 'given back' ELSE 'kept' END)
          FROM (SELECT * FROM reconciliation_items
                WHERE action = 'CHARGE' AND status IN ('APPLYING', 'APPLIED', 'REVERSED')) AS item
-         FULL JOIN (SELECT split_part(booked.transaction_id, ':', 2) AS difference, -sum(entry.amount) AS amount,
+         FULL JOIN (SELECT split_part(entry.transaction_id, ':', 2) AS difference, -sum(entry.amount) AS amount,
                            EXISTS (SELECT 1 FROM ledger_transactions AS reversal
-                                   WHERE reversal.transaction_id = 'REVERSAL:' || booked.transaction_id) AS is_reversed
-                    FROM ledger_transactions AS booked
-                    JOIN ledger_entries AS entry ON entry.transaction_id = booked.transaction_id
-                    WHERE booked.kind = 'COMPENSATING_CHARGE' AND starts_with(entry.account_id, 'CHANNEL:')
-                    GROUP BY booked.transaction_id) AS booked ON booked.difference = item_id
+                                   WHERE reversal.transaction_id = 'REVERSAL:' || entry.transaction_id) AS is_reversed
+                    FROM ledger_entries AS entry
+                    WHERE entry.kind = 'COMPENSATING_CHARGE' AND starts_with(entry.account_id, 'CHANNEL:')
+                    GROUP BY entry.transaction_id) AS booked ON booked.difference = item_id
          -- What was given back may be another difference by now, of another amount.
          WHERE item_id IS NULL AND NOT booked.is_reversed
             OR (booked.amount, booked.is_reversed) IS DISTINCT FROM (item.ours, item.status = 'REVERSED')
@@ -74,15 +73,14 @@ pub(super) const CHECKS: &[Definition] = &[
         "charge_of_its_user",
         Always,
         "a charge takes from the user of its difference's top-up, and from nobody else",
-        "SELECT format('booking %s: %s on %s, for top-up %s of %s, whose user is %s', booked.transaction_id, entry.amount,
-                       entry.account_id, booked.order_no, booked.merchant_id, coalesce(orders.user_id, 'nobody'))
-         FROM ledger_transactions AS booked
-         JOIN ledger_entries AS entry ON entry.transaction_id = booked.transaction_id
-         LEFT JOIN reconciliation_items AS item ON item.item_id = split_part(booked.transaction_id, ':', 2)
+        "SELECT format('booking %s: %s on %s, for top-up %s of %s, whose user is %s', entry.transaction_id, entry.amount,
+                       entry.account_id, entry.order_no, entry.merchant_id, coalesce(orders.user_id, 'nobody'))
+         FROM ledger_entries AS entry
+         LEFT JOIN reconciliation_items AS item ON item.item_id = split_part(entry.transaction_id, ':', 2)
          LEFT JOIN orders ON orders.merchant_id = item.merchant_id AND orders.order_no = item.order_no
                          AND orders.kind = 'TOPUP'
-         WHERE booked.kind = 'COMPENSATING_CHARGE'
-           AND ((booked.merchant_id, booked.order_no) IS DISTINCT FROM (orders.merchant_id, orders.order_no)
+         WHERE entry.kind = 'COMPENSATING_CHARGE'
+           AND ((entry.merchant_id, entry.order_no) IS DISTINCT FROM (orders.merchant_id, orders.order_no)
                 OR (entry.account_id, sign(entry.amount)) NOT IN (
                     (format('CHANNEL:%s:%s', item.channel, orders.currency), -1),
                     (format('USER_AVAILABLE:%s:%s:%s', orders.merchant_id, orders.user_id, orders.currency), 1),
@@ -93,21 +91,20 @@ pub(super) const CHECKS: &[Definition] = &[
         Always,
         "what a user has paid off of a charge is theirs again where that charge was given back, and what was written off of it \
          their merchant's, up to what it left owing, and stays so",
-        "SELECT format('booking %s: %s on %s, and the charge %s left %s owing', booked.transaction_id, entry.amount,
+        "SELECT format('booking %s: %s on %s, and the charge %s left %s owing', entry.transaction_id, entry.amount,
                        entry.account_id,
                        CASE WHEN reversal.transaction_id IS NULL THEN 'stands and' ELSE 'was given back and had' END,
                        coalesce(owed.account_id || ' ' || owed.amount, 'nobody'))
          FROM (SELECT *, 'COMPENSATING_CHARGE:' || split_part(transaction_id, ':', 2) AS charge
-               FROM ledger_transactions WHERE kind = 'CHARGE_PAID_BACK') AS booked
-         JOIN ledger_entries AS entry ON entry.transaction_id = booked.transaction_id
-         LEFT JOIN ledger_transactions AS reversal ON reversal.reverses = booked.charge
+               FROM ledger_entries WHERE kind = 'CHARGE_PAID_BACK') AS entry
+         LEFT JOIN ledger_transactions AS reversal ON reversal.reverses = entry.charge
          LEFT JOIN ledger_entries AS owed
-                ON owed.transaction_id = booked.charge AND starts_with(owed.account_id, 'USER_RECEIVABLE:')
+                ON owed.transaction_id = entry.charge AND starts_with(owed.account_id, 'USER_RECEIVABLE:')
          WHERE reversal.transaction_id IS NULL OR abs(entry.amount) > coalesce(owed.amount, 0)
             OR (entry.account_id, sign(entry.amount)) NOT IN (
                 (owed.account_id, 1), (replace(owed.account_id, 'USER_RECEIVABLE:', 'USER_AVAILABLE:'), -1),
-                (format('MERCHANT:%s:%s', booked.merchant_id, split_part(owed.account_id, ':', -1)), -1))
-            OR (booked.merchant_id, booked.order_no) IS DISTINCT FROM (reversal.merchant_id, reversal.order_no)
+                (format('MERCHANT:%s:%s', entry.merchant_id, split_part(owed.account_id, ':', -1)), -1))
+            OR (entry.merchant_id, entry.order_no) IS DISTINCT FROM (reversal.merchant_id, reversal.order_no)
          UNION ALL
          SELECT format('%s takes from a user what was theirs again', transaction_id)
          FROM ledger_transactions WHERE starts_with(reverses, 'CHARGE_PAID_BACK:')",

@@ -72,27 +72,25 @@ pub(super) const CHECKS: &[Definition] = &[
         "SELECT format('settlement of %s/%s: %s claimed back, bookings say %s', merchant_id, order_no,
                        coalesce(clawed_back, 0), coalesce(amount, 0))
          FROM settlements
-         FULL JOIN (SELECT booked.merchant_id, booked.order_no, -sum(amount) AS amount
-                    FROM ledger_transactions AS booked
-                    JOIN ledger_entries AS entry ON entry.transaction_id = booked.transaction_id
-                    LEFT JOIN ledger_transactions AS reversal ON reversal.reverses = booked.transaction_id
-                    WHERE booked.kind = 'CLAW_BACK' AND reversal.transaction_id IS NULL
+         FULL JOIN (SELECT entry.merchant_id, entry.order_no, -sum(amount) AS amount
+                    FROM ledger_entries AS entry
+                    LEFT JOIN ledger_transactions AS reversal ON reversal.reverses = entry.transaction_id
+                    WHERE entry.kind = 'CLAW_BACK' AND reversal.transaction_id IS NULL
                       AND starts_with(entry.account_id, 'COMMISSION_EXPENSE:')
-                    GROUP BY booked.merchant_id, booked.order_no) AS booked USING (merchant_id, order_no)
+                    GROUP BY entry.merchant_id, entry.order_no) AS booked USING (merchant_id, order_no)
          WHERE coalesce(clawed_back, 0) <> coalesce(amount, 0)
          UNION ALL
-         SELECT format('%s of %s/%s moves %s', booked.transaction_id, merchant_id, order_no, entry.account_id)
-         FROM ledger_transactions AS booked
-         JOIN ledger_entries AS entry ON entry.transaction_id = booked.transaction_id
+         SELECT format('%s of %s/%s moves %s', transaction_id, merchant_id, order_no, account_id)
+         FROM ledger_entries AS entry
          LEFT JOIN settlements AS given USING (merchant_id, order_no)
-         WHERE booked.kind = 'CLAW_BACK'
+         WHERE kind = 'CLAW_BACK'
            AND entry.account_id NOT IN (format('COMMISSION_EXPENSE:%s:%s', merchant_id, currency),
                                         format('USER_AVAILABLE:%s:%s:%s', merchant_id, user_id, currency),
                                         format('USER_RECEIVABLE:%s:%s:%s', merchant_id, user_id, currency))
            -- Of what is given again the merchant gets what had been written off.
            AND NOT (entry.account_id = format('MERCHANT:%s:%s', merchant_id, currency) AND entry.amount < 0
                     AND EXISTS (SELECT 1 FROM ledger_entries AS expense
-                                WHERE expense.transaction_id = booked.transaction_id
+                                WHERE expense.transaction_id = entry.transaction_id
                                   AND expense.account_id = format('COMMISSION_EXPENSE:%s:%s', merchant_id, currency)
                                   AND expense.amount >= -entry.amount))",
     ),

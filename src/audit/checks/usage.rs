@@ -18,14 +18,13 @@ pub(super) const CHECKS: &[Definition] = &[
                    (format('USER_RECEIVABLE:%s:%s:%s', merchant_id, user_id, currency), shortfall),
                    (format('MERCHANT:%s:%s', merchant_id, currency), -charged - shortfall)) AS side (account_id, amount)
                WHERE side.amount <> 0) AS due
-         FULL JOIN (SELECT split_part(coalesce(reverses, booked.transaction_id), ':', 2) AS hold_id, entry.account_id,
-                           sum(entry.amount) AS amount
-                    FROM ledger_transactions AS booked
-                    JOIN ledger_entries AS entry ON entry.transaction_id = booked.transaction_id
+         FULL JOIN (SELECT split_part(coalesce(reverses, transaction_id), ':', 2) AS hold_id, account_id,
+                           sum(amount) AS amount
+                    FROM ledger_entries
                     -- Nothing of a hold is ever taken back: what was would show here.
-                    WHERE coalesce(split_part(reverses, ':', 1), booked.kind)
+                    WHERE coalesce(split_part(reverses, ':', 1), kind)
                           IN ('USAGE_HOLD', 'USAGE_EXTENSION', 'USAGE_CHARGE', 'USAGE_RELEASE')
-                    GROUP BY 1, 2 HAVING sum(entry.amount) <> 0) AS booked
+                    GROUP BY 1, 2 HAVING sum(amount) <> 0) AS booked
               USING (hold_id, account_id)
          WHERE due.amount IS DISTINCT FROM booked.amount",
     ),

@@ -29,19 +29,18 @@ pub(super) const CHECKS: &[Definition] = &[
         Always,
         "a withdrawal's bookings move its amount between the accounts of its user and its channel",
         "SELECT format('%s moves %s on %s', transaction_id, entry.amount, entry.account_id)
-         FROM ledger_transactions AS booked
-         JOIN ledger_entries AS entry USING (transaction_id)
+         FROM ledger_entries AS entry
          LEFT JOIN withdrawals AS w ON w.withdrawal_id = split_part(transaction_id, ':', 2)
-         WHERE booked.kind IN ('WITHDRAWAL', 'PAYOUT', 'PAYOUT_DONE')
+         WHERE entry.kind IN ('WITHDRAWAL', 'PAYOUT', 'PAYOUT_DONE')
            AND (entry.account_id, entry.amount) NOT IN (
                    (format('USER_AVAILABLE:%s:%s:%s', w.merchant_id, w.user_id, w.currency),
-                    CASE booked.kind WHEN 'WITHDRAWAL' THEN w.amount END),
+                    CASE entry.kind WHEN 'WITHDRAWAL' THEN w.amount END),
                    (format('USER_HELD:%s:%s:%s', w.merchant_id, w.user_id, w.currency),
-                    CASE booked.kind WHEN 'WITHDRAWAL' THEN -w.amount WHEN 'PAYOUT_DONE' THEN w.amount END),
+                    CASE entry.kind WHEN 'WITHDRAWAL' THEN -w.amount WHEN 'PAYOUT_DONE' THEN w.amount END),
                    (format('PAYOUTS_IN_TRANSIT:%s:%s', w.channel, w.currency),
-                    CASE booked.kind WHEN 'PAYOUT' THEN w.amount WHEN 'PAYOUT_DONE' THEN -w.amount END),
+                    CASE entry.kind WHEN 'PAYOUT' THEN w.amount WHEN 'PAYOUT_DONE' THEN -w.amount END),
                    (format('CHANNEL:%s:%s', w.channel, w.currency),
-                    CASE booked.kind WHEN 'PAYOUT' THEN -w.amount END))
+                    CASE entry.kind WHEN 'PAYOUT' THEN -w.amount END))
                IS NOT FALSE",
     ),
     check!(

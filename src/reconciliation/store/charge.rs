@@ -31,21 +31,18 @@ pub(in crate::reconciliation) async fn find_spender(
          JOIN orders ON orders.merchant_id = attempt.merchant_id AND orders.order_no = attempt.order_no
                     AND orders.paid_by = attempt.pay_order_id
          -- One row in any case; NULL where nothing was charged since: what was booked of the user behind the top-up's own
-         -- entry, along the index of users' entries. Their holds would be all that they ever had.
+         -- booking, along the index of users' bookings. Their holds would be all that they ever had.
          CROSS JOIN LATERAL (
              SELECT bool_and(product.allow_compensating_charge) AS is_allowed
-             FROM unnest(ARRAY['USER_AVAILABLE', 'USER_HELD']) AS kind
-             CROSS JOIN LATERAL (SELECT kind || ':' || orders.merchant_id || ':' || orders.user_id || ':' || orders.currency
-                                        AS account_id) AS own
-             CROSS JOIN LATERAL (
+             FROM (
                  SELECT DISTINCT hold.product_code
-                 FROM ledger_entries AS entry
+                 FROM ledger_transactions AS booked
                  CROSS JOIN LATERAL (SELECT product_code FROM usage_holds
-                                     WHERE hold_id = split_part(entry.transaction_id, ':', 2) AND charged > 0 OFFSET 0) AS hold
-                 WHERE entry.account_id = own.account_id AND entry.account_id LIKE 'USER\_%'
-                   AND starts_with(entry.transaction_id, 'USAGE_CHARGE:')
-                   AND entry.entry_id > (SELECT min(entry_id) FROM ledger_entries
-                                         WHERE transaction_id = 'PAYMENT:' || attempt.pay_order_id)) AS used
+                                     WHERE hold_id = split_part(booked.transaction_id, ':', 2) AND charged > 0 OFFSET 0) AS hold
+                 WHERE booked.wallet = format('%s:%s:%s', orders.merchant_id, orders.user_id, orders.currency)
+                   AND booked.kind = 'USAGE_CHARGE'
+                   AND booked.seq > (SELECT seq FROM ledger_transactions
+                                     WHERE transaction_id = 'PAYMENT:' || attempt.pay_order_id)) AS used
              JOIN products AS product
                ON product.merchant_id = orders.merchant_id AND product.product_code = used.product_code) AS used
          WHERE trade.channel = $1 AND trade.transaction_id = $2 AND orders.kind = 'TOPUP'"#,

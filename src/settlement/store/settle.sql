@@ -41,14 +41,9 @@ WITH patient AS MATERIALIZED (
     GROUP BY account.account_id ORDER BY account.account_id
     ON CONFLICT (account_id) DO NOTHING
   ), booked AS (
-    INSERT INTO ledger_transactions (transaction_id, kind, merchant_id, order_no, created_at)
-    SELECT format('SETTLEMENT:%s:%s', merchant_id, order_no), 'SETTLEMENT', merchant_id, order_no, now
+    INSERT INTO ledger_transactions (transaction_id, kind, merchant_id, order_no, account_ids, amounts, created_at)
+    SELECT format('SETTLEMENT:%s:%s', merchant_id, order_no), 'SETTLEMENT', merchant_id, order_no, ARRAY[expense, earnings],
+           ARRAY[commission, -commission], now
     FROM settled WHERE commission > 0
-  ), entries AS (
-    INSERT INTO ledger_entries (transaction_id, account_id, amount)
-    SELECT format('SETTLEMENT:%s:%s', merchant_id, order_no), entry.account_id, entry.amount
-    FROM settled, LATERAL (VALUES (expense, commission), (earnings, -commission))
-                  AS entry (account_id, amount)
-    WHERE commission > 0
   )
   SELECT place AS "place!" FROM settled

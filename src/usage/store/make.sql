@@ -13,7 +13,7 @@ WITH patient AS MATERIALIZED (
   ), opened AS (
     INSERT INTO accounts (account_id, created_at, updated_at)
     SELECT account_id, $22::timestamptz, $22
-    FROM (SELECT DISTINCT account_id FROM unnest($35::text[]) AS account_id) AS named
+    FROM unnest($36::text[]) AS named (account_id)
     -- To look is cheaper than an insert that comes to nothing. No join: its plan could walk. Patience is asked before
     -- anything else is, also where nothing is opened.
     WHERE (SELECT count(*) FROM patient) = 1
@@ -39,15 +39,10 @@ WITH patient AS MATERIALIZED (
     INSERT INTO idempotency_keys (merchant_id, key, request_hash, status, body, created_at)
     SELECT *, $22::timestamptz FROM unnest($25::text[], $26::text[], $27::bytea[], $28::smallint[], $29::bytea[])
     WHERE (SELECT count(*) FROM patient) = 1
-  ), booked AS (
-    INSERT INTO ledger_transactions (transaction_id, kind, merchant_id, order_no, created_at)
-    -- After the holds: it is their key that says that one was made before.
-    SELECT new.*, $22::timestamptz
-    FROM (SELECT count(*) FROM made) AS first,
-         unnest($30::text[], $31::text[], $32::text[], $33::text[]) AS new (transaction_id, kind, merchant_id, order_no)
-    RETURNING 1
   )
-INSERT INTO ledger_entries (transaction_id, account_id, amount)
-SELECT transaction_id, account_id, amount
-FROM (SELECT count(*) FROM booked) AS first,
-     unnest($34::text[], $35::text[], $36::bigint[]) AS entry (transaction_id, account_id, amount)
+INSERT INTO ledger_transactions (transaction_id, kind, merchant_id, order_no, account_ids, amounts, created_at)
+-- After the holds: it is their key that says that one was made before.
+SELECT transaction_id, kind, new.merchant_id, order_no, account_ids::text[], amounts::bigint[], $22
+FROM (SELECT count(*) FROM made) AS first,
+     unnest($30::text[], $31::text[], $32::text[], $33::text[], $34::text[], $35::text[])
+          AS new (transaction_id, kind, merchant_id, order_no, account_ids, amounts)

@@ -73,9 +73,9 @@ pub(super) async fn make(
         &booked.kinds as &[&str],
         &booked.merchant_ids as &[Option<&str>],
         &booked.order_nos as &[Option<&str>],
-        &booked.entry_of,
-        &booked.accounts as &[&str],
+        &booked.account_ids,
         &booked.amounts,
+        &booked.accounts as &[&str],
     )
     .execute(conn)
     .await?;
@@ -142,9 +142,9 @@ pub(super) async fn move_all(
         &booked.kinds as &[&str],
         &booked.merchant_ids as &[Option<&str>],
         &booked.order_nos as &[Option<&str>],
-        &booked.entry_of,
-        &booked.accounts as &[&str],
+        &booked.account_ids,
         &booked.amounts,
+        &booked.accounts as &[&str],
         patience.millis(),
     )
     .fetch_one(conn)

@@ -68,7 +68,7 @@ INSERT INTO stray_history (stray_id, seq, to_status, event, created_at)
 SELECT 's' || g, 1, 'UNHANDLED', 'e', now() FROM generate_series(1, {1000}) AS g;
 INSERT INTO accounts (account_id, created_at, updated_at)
 SELECT 'USER_AVAILABLE:shop:u' || g || ':CNY', now(), now() FROM generate_series(1, {1000}) AS g;
-INSERT INTO ledger_transactions (transaction_id, kind, merchant_id, order_no, created_at)
-SELECT 'PAYMENT:po_' || g, 'PAYMENT', 'shop', 'O' || g, now() FROM generate_series(1, {20000}) AS g;
-INSERT INTO ledger_entries (transaction_id, account_id, amount)
-SELECT 'PAYMENT:po_' || g, 'USER_AVAILABLE:shop:u' || g || ':CNY', 1 FROM generate_series(1, {20000}) AS g;
+INSERT INTO ledger_transactions (transaction_id, kind, merchant_id, order_no, created_at, account_ids, amounts)
+SELECT 'PAYMENT:po_' || g, 'PAYMENT', 'shop', 'O' || g, now(),
+       ARRAY['CHANNEL:sandbox:CNY', 'USER_AVAILABLE:shop:u' || g || ':CNY'], '{1,-1}'
+FROM generate_series(1, {20000}) AS g;

@@ -52,8 +52,8 @@ fn charged_holds(from: usize, until: usize) -> String {
          SELECT 'uh_' || g, 'shop', 'r', 'u', 'p', 'k' || g, '', '', 'CNY', '', 'c', 'PER_UNIT', 1, 1, 1, 1, false, 0, 1,
                 'CONFIRMED', now(), now(), now()
          FROM generate_series({from}, {until}) AS g;
-         INSERT INTO ledger_entries (transaction_id, account_id, amount)
-         SELECT kind || ':uh_' || g, 'USER_HELD:shop:u:CNY', 1
+         INSERT INTO ledger_transactions (transaction_id, kind, created_at, account_ids, amounts)
+         SELECT kind || ':uh_' || g, kind, now(), '{{USER_AVAILABLE:shop:u:CNY,USER_HELD:shop:u:CNY}}', '{{-1,1}}'
          FROM generate_series({from}, {until}) AS g, unnest(ARRAY['USAGE_HOLD', 'USAGE_CHARGE']) AS kind;"
     )
 }
@@ -75,15 +75,16 @@ async fn who_spent_money_that_never_came_is_found_by_what_was_booked_since() {
          INSERT INTO trades (channel, transaction_id, pay_order_id, created_at) VALUES ('sandbox', 't', 'po_t', now());
          INSERT INTO products (merchant_id, product_code, pricing, key_scope, allow_compensating_charge, created_at, updated_at)
          VALUES ('shop', 'p', 'PER_UNIT', 'REQUEST', true, now(), now());
-         INSERT INTO ledger_entries (transaction_id, account_id, amount)
-         VALUES ('PAYMENT:po_t', 'CHANNEL:sandbox:CNY', 9), ('PAYMENT:po_t', 'USER_AVAILABLE:shop:u:CNY', -9)",
+         INSERT INTO ledger_transactions (transaction_id, kind, created_at, account_ids, amounts)
+         VALUES ('PAYMENT:po_t', 'PAYMENT', now(), '{CHANNEL:sandbox:CNY,USER_AVAILABLE:shop:u:CNY}', '{9,-9}')",
     )
     .await;
     run(&mut tx, &charged_holds(20_001, 20_003)).await;
     for world in ["", "ANALYZE"] {
         run(&mut tx, world).await;
         let read =
-            rows_read(&mut tx, &statement, "'sandbox', 't', 'x'", &["usage_holds", "ledger_entries"]).await;
+            rows_read(&mut tx, &statement, "'sandbox', 't', 'x'", &["usage_holds", "ledger_transactions"])
+                .await;
         assert!((3..20).contains(&read), "{read} rows were read for three holds: {world}");
     }
 }

@@ -276,7 +276,12 @@ async fn an_order_that_cannot_be_settled_keeps_no_other_from_it() {
     app.rebate_rule(None, "0.05").await;
     app.seed_paid_orders("P", 20, 40, 3).await;
     // Its figures are wrong: the database refuses it.
-    app.sql("INSERT INTO ledger_transactions (transaction_id, kind, created_at) VALUES ('SETTLEMENT:demo:P7', 'SETTLEMENT', now())").await;
+    app.sql(
+        "SET session_replication_role = replica;
+         INSERT INTO ledger_transactions (transaction_id, kind, created_at, account_ids, amounts)
+         VALUES ('SETTLEMENT:demo:P7', 'SETTLEMENT', now(), '{CHANNEL:sandbox:CNY,MERCHANT:demo:CNY}', '{1,-1}')",
+    )
+    .await;
     let run_id = begin(&app, 30).await;
     app.run_until_idle().await;
     let run = run_of(&app, &run_id).await;
@@ -443,7 +448,12 @@ async fn a_command_settles_by_itself() {
 
     // The figures of one are wrong: the database refuses it.
     app.seed_paid_orders("Y", 2, 40, 3).await;
-    app.sql("INSERT INTO ledger_transactions (transaction_id, kind, created_at) VALUES ('SETTLEMENT:demo:Y1', 'SETTLEMENT', now())").await;
+    app.sql(
+        "SET session_replication_role = replica;
+         INSERT INTO ledger_transactions (transaction_id, kind, created_at, account_ids, amounts)
+         VALUES ('SETTLEMENT:demo:Y1', 'SETTLEMENT', now(), '{CHANNEL:sandbox:CNY,MERCHANT:demo:CNY}', '{1,-1}')",
+    )
+    .await;
     let done = commands::run(&[&asked[..], &of_one].concat(), &environment).await;
     let run = commands::json_of(&done);
     assert_eq!(

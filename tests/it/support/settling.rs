@@ -92,13 +92,10 @@ impl TestApp {
              INSERT INTO accounts (account_id, created_at, updated_at)
              VALUES ('CHANNEL:sandbox:CNY', {paid_at}, {paid_at}), ('MERCHANT:demo:CNY', {paid_at}, {paid_at})
              ON CONFLICT DO NOTHING;
-             WITH booked AS (
-                 INSERT INTO ledger_transactions (transaction_id, kind, merchant_id, order_no, created_at)
-                 SELECT 'PAYMENT:' || pay_order_id, 'PAYMENT', 'demo', order_no, paid_at FROM seeded
-             )
-             INSERT INTO ledger_entries (transaction_id, account_id, amount)
-             SELECT 'PAYMENT:' || pay_order_id, account_id, amount
-             FROM seeded, (VALUES ('CHANNEL:sandbox:CNY', 1990), ('MERCHANT:demo:CNY', -1990)) AS entry (account_id, amount);
+             INSERT INTO ledger_transactions (transaction_id, kind, merchant_id, order_no, created_at, account_ids, amounts)
+             SELECT 'PAYMENT:' || pay_order_id, 'PAYMENT', 'demo', order_no, paid_at,
+                    '{{CHANNEL:sandbox:CNY,MERCHANT:demo:CNY}}', '{{1990,-1990}}'
+             FROM seeded;
              COMMIT"
         ))
         .await;

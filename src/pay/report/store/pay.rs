@@ -115,13 +115,11 @@ impl Command for Pay {
                  ON CONFLICT (account_id) DO NOTHING
                ), booked AS (
                  -- Its primary key is one more word against paying twice by one attempt.
-                 INSERT INTO ledger_transactions (transaction_id, kind, merchant_id, order_no, created_at)
-                 SELECT 'PAYMENT:' || pay_order_id, 'PAYMENT', merchant_id, order_no, now FROM paid
-               ), entered AS (
-                 INSERT INTO ledger_entries (transaction_id, account_id, amount)
-                 SELECT 'PAYMENT:' || pay_order_id, side.account_id, side.amount
-                 FROM paid,
-                      LATERAL (VALUES (debit, paid.amount), (credit, -paid.amount)) AS side (account_id, amount)
+                 INSERT INTO ledger_transactions (transaction_id, kind, merchant_id, order_no, account_ids, amounts,
+                                                  created_at)
+                 SELECT 'PAYMENT:' || pay_order_id, 'PAYMENT', merchant_id, order_no, ARRAY[debit, credit],
+                        ARRAY[amount, -amount], now
+                 FROM paid
                ), announced AS (
                  INSERT INTO outbox (merchant_id, order_no, event, event_version, payload, created_at)
                  SELECT merchant_id, order_no, event, event_version, payload, now FROM paid

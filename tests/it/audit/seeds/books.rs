@@ -19,13 +19,6 @@ pub(super) const SEEDS: &[Seed] = &[
          UPDATE accounts SET balance = balance + 1
          WHERE account_id IN ('CHANNEL:sandbox:CNY', 'PLATFORM_REVENUE:USD')",
     ),
-    seed(
-        "booking_balanced",
-        "INSERT INTO ledger_entries (transaction_id, account_id, amount)
-         VALUES ('PAYOUT:x', 'CHANNEL:sandbox:USD', 1), ('PAYOUT:x', 'PLATFORM_REVENUE:USD', -1);
-         UPDATE accounts SET balance = balance + 1
-         WHERE account_id IN ('CHANNEL:sandbox:USD', 'PLATFORM_REVENUE:USD')",
-    ),
     seed_with(
         "booking_balanced",
         &["account_balance", "payment_booked"],
@@ -35,7 +28,7 @@ pub(super) const SEEDS: &[Seed] = &[
     seed_with(
         "booking_balanced",
         &["refund_hold_booked"],
-        "ALTER TABLE ledger_entries DROP CONSTRAINT ledger_entries_amount_is_not_zero;
+        "ALTER TABLE ledger_transactions DROP CONSTRAINT ledger_transactions_amounts_not_zero;
          INSERT INTO ledger_transactions (transaction_id, kind, created_at)
          VALUES ('REFUND_HOLD:x', 'REFUND_HOLD', '2029-12-31 12:00');
          INSERT INTO ledger_entries (transaction_id, account_id, amount)
@@ -61,8 +54,7 @@ pub(super) const SEEDS: &[Seed] = &[
     // 2
     seed(
         "payment_booked",
-        "DELETE FROM ledger_entries WHERE transaction_id = 'PAYMENT:po_d1';
-         DELETE FROM ledger_transactions WHERE transaction_id = 'PAYMENT:po_d1';
+        "DELETE FROM ledger_transactions WHERE transaction_id = 'PAYMENT:po_d1';
          UPDATE accounts SET balance = balance - 100 WHERE account_id IN ('CHANNEL:sandbox:CNY', 'MERCHANT:m:CNY')",
     ),
     seed(
@@ -107,8 +99,7 @@ pub(super) const SEEDS: &[Seed] = &[
     seed_with(
         "stray_booked",
         &["suspense_is_stray_money"],
-        "DELETE FROM ledger_entries WHERE transaction_id = 'STRAY_PAYMENT:sp_d';
-         DELETE FROM ledger_transactions WHERE transaction_id = 'STRAY_PAYMENT:sp_d';
+        "DELETE FROM ledger_transactions WHERE transaction_id = 'STRAY_PAYMENT:sp_d';
          UPDATE accounts SET balance = balance - 100
          WHERE account_id IN ('CHANNEL:sandbox:CNY', 'SUSPENSE:sandbox:CNY')",
     ),
@@ -150,8 +141,7 @@ pub(super) const SEEDS: &[Seed] = &[
     seed_with(
         "stray_booked",
         &["suspense_is_stray_money"],
-        "DELETE FROM ledger_entries WHERE transaction_id = 'STRAY_KEPT:sp_k';
-         DELETE FROM ledger_transactions WHERE transaction_id = 'STRAY_KEPT:sp_k';
+        "DELETE FROM ledger_transactions WHERE transaction_id = 'STRAY_KEPT:sp_k';
          UPDATE accounts SET balance = 5 - balance
          WHERE account_id IN ('SUSPENSE:sandbox:USD', 'PLATFORM_REVENUE:USD')",
     ),
@@ -162,16 +152,14 @@ pub(super) const SEEDS: &[Seed] = &[
     seed_with(
         "refund_booked",
         &["suspense_is_stray_money"],
-        "DELETE FROM ledger_entries WHERE transaction_id = 'REFUND:rf_c1';
-         DELETE FROM ledger_transactions WHERE transaction_id = 'REFUND:rf_c1';
+        "DELETE FROM ledger_transactions WHERE transaction_id = 'REFUND:rf_c1';
          UPDATE accounts SET balance = balance + 100
          WHERE account_id IN ('CHANNEL:sandbox:CNY', 'SUSPENSE:sandbox:CNY')",
     ),
     seed_with(
         "refund_booked",
         &["suspense_is_stray_money"],
-        "DELETE FROM ledger_entries WHERE transaction_id = 'REVERSAL:REFUND:rf_cx';
-         DELETE FROM ledger_transactions WHERE transaction_id = 'REVERSAL:REFUND:rf_cx';
+        "DELETE FROM ledger_transactions WHERE transaction_id = 'REVERSAL:REFUND:rf_cx';
          UPDATE accounts SET balance = balance - 100
          WHERE account_id IN ('CHANNEL:sandbox:CNY', 'SUSPENSE:sandbox:CNY')",
     ),

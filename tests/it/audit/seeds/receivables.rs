@@ -6,8 +6,7 @@ pub(super) const SEEDS: &[Seed] = &[
     // Not booked; booked for nobody's merchant; of another amount; booked and unsaid; taken back.
     seed(
         "receivable_cleared",
-        "DELETE FROM ledger_entries WHERE transaction_id = 'COLLECTION:m:C1';
-         DELETE FROM ledger_transactions WHERE transaction_id = 'COLLECTION:m:C1';
+        "DELETE FROM ledger_transactions WHERE transaction_id = 'COLLECTION:m:C1';
          UPDATE accounts SET balance = balance + 3
          WHERE account_id IN ('USER_AVAILABLE:m:u:CNY', 'USER_RECEIVABLE:m:u:CNY')",
     ),

@@ -106,8 +106,7 @@ pub(super) const SEEDS: &[Seed] = &[
     seed_with(
         "charge_paid_back",
         &["difference_charged"],
-        "DELETE FROM ledger_entries WHERE transaction_id = 'REVERSAL:COMPENSATING_CHARGE:ri_c';
-         DELETE FROM ledger_transactions WHERE transaction_id = 'REVERSAL:COMPENSATING_CHARGE:ri_c';
+        "DELETE FROM ledger_transactions WHERE transaction_id = 'REVERSAL:COMPENSATING_CHARGE:ri_c';
          UPDATE accounts SET balance = balance - 300 WHERE account_id = 'CHANNEL:sandbox:CNY';
          UPDATE accounts SET balance = balance - 200 WHERE account_id = 'USER_AVAILABLE:m:u:CNY';
          UPDATE accounts SET balance = balance + 100 WHERE account_id = 'USER_RECEIVABLE:m:u:CNY'",

@@ -54,8 +54,7 @@ pub(super) const SEEDS: &[Seed] = &[
     seed(
         "usage_key_once",
         "UPDATE ledger_transactions SET transaction_id = 'USAGE_RELEASE:uh_c', kind = 'USAGE_RELEASE'
-         WHERE transaction_id = 'USAGE_CHARGE:uh_c';
-         UPDATE ledger_entries SET transaction_id = 'USAGE_RELEASE:uh_c' WHERE transaction_id = 'USAGE_CHARGE:uh_c'",
+         WHERE transaction_id = 'USAGE_CHARGE:uh_c'",
     ),
     seed_with(
         "held_is_open",

@@ -16,8 +16,7 @@ pub(super) const SEEDS: &[Seed] = &[
     seed_with(
         "withdrawal_booked",
         &["payouts_in_transit"],
-        "DELETE FROM ledger_entries WHERE transaction_id = 'PAYOUT:wd_p';
-         DELETE FROM ledger_transactions WHERE transaction_id = 'PAYOUT:wd_p';
+        "DELETE FROM ledger_transactions WHERE transaction_id = 'PAYOUT:wd_p';
          UPDATE accounts SET balance = balance + 30 WHERE account_id = 'CHANNEL:sandbox:CNY';
          UPDATE accounts SET balance = balance - 30 WHERE account_id = 'PAYOUTS_IN_TRANSIT:sandbox:CNY'",
     ),
@@ -25,16 +24,14 @@ pub(super) const SEEDS: &[Seed] = &[
     seed_with(
         "withdrawal_booked",
         &["held_is_open", "payouts_in_transit"],
-        "DELETE FROM ledger_entries WHERE transaction_id = 'PAYOUT_DONE:wd_s';
-         DELETE FROM ledger_transactions WHERE transaction_id = 'PAYOUT_DONE:wd_s';
+        "DELETE FROM ledger_transactions WHERE transaction_id = 'PAYOUT_DONE:wd_s';
          UPDATE accounts SET balance = balance + 10
          WHERE account_id IN ('USER_HELD:m:u:CNY', 'PAYOUTS_IN_TRANSIT:sandbox:CNY')",
     ),
     seed_with(
         "withdrawal_booked",
         &["held_is_open"],
-        "DELETE FROM ledger_entries WHERE transaction_id = 'REVERSAL:WITHDRAWAL:wd_r';
-         DELETE FROM ledger_transactions WHERE transaction_id = 'REVERSAL:WITHDRAWAL:wd_r';
+        "DELETE FROM ledger_transactions WHERE transaction_id = 'REVERSAL:WITHDRAWAL:wd_r';
          UPDATE accounts SET balance = balance + 40 WHERE account_id = 'USER_HELD:m:u:CNY';
          UPDATE accounts SET balance = balance - 40 WHERE account_id = 'USER_AVAILABLE:m:u:CNY'",
     ),
