@@ -70,7 +70,7 @@ FROM (
          UNION ALL
          SELECT format('SETTLEMENT:%s:%s', $1, $2)) AS bookable (transaction_id)
    -- One by one: a plan that joins them may walk all of them.
-   CROSS JOIN LATERAL (SELECT * FROM ledger_transactions
+   CROSS JOIN LATERAL (SELECT transaction_id, kind, created_at, account_ids, amounts FROM ledger_transactions
                        WHERE ledger_transactions.transaction_id = bookable.transaction_id LIMIT 1) AS booked
    CROSS JOIN LATERAL unnest(booked.account_ids, booked.amounts) AS entry (account_id, amount)
    GROUP BY booked.transaction_id, booked.kind, booked.created_at)

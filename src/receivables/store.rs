@@ -140,7 +140,8 @@ pub(super) async fn list_shown(conn: &mut Conn, debtor: Debtor<'_>) -> Result<Ve
            CROSS JOIN LATERAL (
                SELECT exceptions.subject FROM exceptions
                WHERE exceptions.subject = debt.subject AND kind = 'USAGE_SHORTFALL' AND status = 'OPEN' OFFSET 0) AS open
-           WHERE charge.wallet = format('%s:%s:%s', $1::text, $2::text, $3::text) AND charge.kind IN ('USAGE_CHARGE', 'COMPENSATING_CHARGE')
+           WHERE charge.wallet = format('%s:%s:%s', $1::text, $2::text, $3::text)
+             AND charge.kind IN ('USAGE_CHARGE', 'COMPENSATING_CHARGE')
              -- What they owe is the last of its accounts, and has grown.
              AND starts_with(charge.account_ids[cardinality(charge.account_ids)], 'USER_RECEIVABLE:')
              AND charge.amounts[cardinality(charge.amounts)] > 0"#,

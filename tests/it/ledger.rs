@@ -374,7 +374,11 @@ async fn the_database_itself_refuses_what_would_falsify_the_books() {
         (whole, booked(new, &[(USER, 1), (CHANNEL, -1)])),
         (whole, booked(new, &[(USER, 1), ("USER_AVAILABLE:demo:u2:CNY", -1)])),
         (whole, booked(new, &[(CHANNEL, 1), (MERCHANT, 1), ("SUSPENSE:sandbox:CNY", -1)])),
+        (whole, booked(new, &[(USER, 1), ("ZZZ:x:CNY", -1)])),
         // Two lists that belong together, and nothing that is not known.
+        (entries_match, booked_as(new, "{}", "{}")),
+        (entries_match, booked_as(new, "{}", "{1,-1}")),
+        (entries_match, booked_as(new, &both, "{}")),
         (entries_match, booked_as(new, &both, "{1,-1,1}")),
         (entries_match, booked_as(new, &both, "{1,NULL}")),
         (entries_match, booked_as(new, &format!("{{{CHANNEL},NULL}}"), "{1,-1}")),

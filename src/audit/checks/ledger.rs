@@ -11,12 +11,15 @@ pub(super) const CHECKS: &[Definition] = &[
     check!(
         "booking_balanced",
         Always,
-        "each booking has two entries or more, none of nothing, which sum to zero in each currency",
+        "each booking has two entries or more, none of nothing, of one currency and one user at most, which sum to zero",
         "SELECT format('booking %s: %s on %s', transaction_id, amounts, account_ids)
          FROM ledger_transactions
          WHERE cardinality(amounts) < 2 OR cardinality(amounts) <> cardinality(account_ids) OR 0 = ANY (amounts)
             OR EXISTS (SELECT 1 FROM unnest(account_ids, amounts) AS entry (account_id, amount)
-                       GROUP BY right(account_id, 3) HAVING sum(amount) <> 0)",
+                       HAVING sum(amount) <> 0 OR count(DISTINCT right(account_id, 3)) > 1
+                           OR count(DISTINCT account_id) <> count(*)
+                           OR bool_or(account_id LIKE 'USER\\_%'
+                                      AND substr(account_id, strpos(account_id, ':') + 1) IS DISTINCT FROM wallet))",
     ),
     check!(
         "account_balance",

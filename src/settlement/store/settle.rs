@@ -14,7 +14,7 @@ use crate::settlement::terms::{Factor, Rate};
 ///
 /// It decides alike with a locked read: the order's row is written first, and only while it is paid, unsettled, and no
 /// more of it has gone back than was read; whoever comes second waits for that row and then meets nothing. Users'
-/// balances are locked in the order of their names, by the trigger on the entries.
+/// balances are locked in the order of their names, by the trigger on bookings.
 #[derive(Debug)]
 pub(in crate::settlement) struct Settle {
     /// As it will stand.

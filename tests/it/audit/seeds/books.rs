@@ -24,6 +24,18 @@ pub(super) const SEEDS: &[Seed] = &[
         &["account_balance", "payment_booked"],
         "UPDATE ledger_entries SET amount = 99 WHERE transaction_id = 'PAYMENT:po_d1' AND amount = 100",
     ),
+    // From one user to another.
+    seed_with(
+        "booking_balanced",
+        &["withdrawal_booked_right"],
+        "INSERT INTO ledger_transactions (transaction_id, kind, created_at)
+         VALUES ('PAYOUT:x', 'PAYOUT', '2029-12-31 12:00');
+         INSERT INTO ledger_entries (transaction_id, account_id, amount)
+         VALUES ('PAYOUT:x', 'USER_AVAILABLE:m:u:CNY', 1), ('PAYOUT:x', 'USER_AVAILABLE:m:v:CNY', -1);
+         UPDATE accounts SET balance = balance - 1 WHERE account_id = 'USER_AVAILABLE:m:u:CNY';
+         INSERT INTO accounts (account_id, balance, created_at, updated_at)
+         VALUES ('USER_AVAILABLE:m:v:CNY', 1, '2029-12-31 12:00', '2029-12-31 12:00')",
+    ),
     // Nothing, moved.
     seed_with(
         "booking_balanced",

@@ -71,8 +71,9 @@ pub(super) const SEEDS: &[Seed] = &[
                 ('REVERSAL:COMPENSATING_CHARGE:ri_a', 'PLATFORM_REVENUE:CNY', -1)",
     ),
     // Of a charge that was given back, what was taken and what was paid off: of another user, or of another order.
-    seed(
+    seed_with(
         "charge_of_its_user",
+        &["booking_balanced"],
         "INSERT INTO accounts (account_id, created_at, updated_at)
          VALUES ('USER_AVAILABLE:m:v:CNY', '2029-12-31 12:00', '2029-12-31 12:00');
          UPDATE ledger_entries SET account_id = 'USER_AVAILABLE:m:v:CNY'
@@ -91,8 +92,9 @@ pub(super) const SEEDS: &[Seed] = &[
          UPDATE accounts SET balance = balance + 61
          WHERE account_id IN ('USER_AVAILABLE:m:u:CNY', 'USER_RECEIVABLE:m:u:CNY')",
     ),
-    seed(
+    seed_with(
         "charge_paid_back",
+        &["booking_balanced"],
         "INSERT INTO accounts (account_id, balance, created_at, updated_at)
          VALUES ('USER_AVAILABLE:m:v:CNY', 40, '2029-12-31 12:00', '2029-12-31 12:00');
          UPDATE accounts SET balance = balance - 40 WHERE account_id = 'USER_AVAILABLE:m:u:CNY';
