@@ -272,11 +272,11 @@ pub(super) async fn sum_accounts(tx: &mut Tx) -> Result<Vec<TrialRow>, DbError> 
 pub(super) async fn find_booking(conn: &mut Conn, id: &str) -> Result<Option<Booking>, DbError> {
     let row = sqlx::query!(
         r#"SELECT booked.transaction_id, booked.kind AS "kind: PostingKind", booked.merchant_id, booked.order_no,
-                  booked.reverses, reversal.transaction_id AS "reversed_by?", booked.created_at, booked.account_ids,
-                  booked.amounts
+                  booked.reverses, booked.created_at, booked.account_ids, booked.amounts,
+                  -- Looked up, where a join could walk.
+                  (SELECT reversal.transaction_id FROM ledger_transactions AS reversal
+                   WHERE reversal.transaction_id = 'REVERSAL:' || booked.transaction_id) AS "reversed_by?"
            FROM ledger_transactions AS booked
-           LEFT JOIN ledger_transactions AS reversal
-                  ON reversal.transaction_id = 'REVERSAL:' || booked.transaction_id
            WHERE booked.transaction_id = $1"#,
         id,
     );
