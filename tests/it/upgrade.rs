@@ -167,7 +167,7 @@ async fn many_bookings_take_a_walk_of_them_and_not_one_for_each() {
                      (VALUES ('CHANNEL:sandbox:CNY', 1), ('MERCHANT:m:CNY', -1)) AS entry (account_id, amount)";
     let url = database_before(WHOLE, many).await;
     let config = stores::database_config(&url);
-    // Seen at 70 s and more with a look at all of them for each; a second or two as it is.
+    // With a look at all of them for each, 10,000 took 5.5 s and 20,000 took 32.
     let migrated = timeout(Duration::from_secs(40), Db::migrate(&config, Ids::seeded(Clock::system(), 1)));
     migrated.await.expect("a walk of them").expect("this version");
     let mut owner = PgConnection::connect(&url).await.expect("connect");

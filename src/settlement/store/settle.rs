@@ -2,7 +2,7 @@
 
 use crate::idempotency::Kept;
 use crate::infra::db::{Conn, DbError};
-use crate::infra::gather::{Command, Patience, column, met};
+use crate::infra::gather::{Command, Patience, array_text, column, met};
 use crate::ledger::Account;
 use crate::orders::{OrderKey, OrderStatus, SettleStatus};
 use crate::outbox::Event;
@@ -43,12 +43,6 @@ impl Settle {
         }
     }
 
-    /// Arrays of arrays can only be boxes, so each goes as a text.
-    fn line_rates_text(&self) -> String {
-        let rates: Vec<String> = self.line_rates.iter().map(ToString::to_string).collect();
-        format!("{{{}}}", rates.join(","))
-    }
-
     fn expense(&self) -> Account {
         Account::commission_expense(self.settlement.merchant_id.as_str(), self.settlement.currency)
     }
@@ -79,7 +73,7 @@ impl Command for Settle {
             &column(batch, |new| new.settlement.user_id.as_str()) as &[&str],
             &column(batch, |new| new.settlement.base_amount),
             &column(batch, |new| new.settlement.rate) as &[Rate],
-            &column(batch, Self::line_rates_text),
+            &column(batch, |new| array_text(&new.line_rates)),
             &column(batch, |new| new.settlement.factor) as &[Factor],
             &column(batch, |new| new.settlement.commission),
             &column(batch, |new| new.settlement.currency.as_str()) as &[&str],
