@@ -145,6 +145,11 @@ impl Account {
     pub fn as_str(&self) -> &str {
         &self.0
     }
+
+    /// Whether it is a user's: one whose balance is kept in its row and never negative.
+    fn is_of_a_user(&self) -> bool {
+        self.0.starts_with("USER_")
+    }
 }
 
 /// The two accounts of a user's money in one currency: what can be spent, and what is set aside.
@@ -229,16 +234,17 @@ pub(crate) struct Columns<'a> {
     /// The entries of each, in the order of their accounts' names, as texts of arrays.
     pub(crate) account_ids: Vec<String>,
     pub(crate) amounts: Vec<String>,
-    /// Every account that one of them names, once.
-    pub(crate) accounts: Vec<&'a str>,
+    /// Every account of a user that one of them names, once. Those of the house are opened as they are booked on.
+    pub(crate) user_accounts: Vec<&'a str>,
 }
 
 impl<'a> Columns<'a> {
     /// A posting of nothing is none.
     pub(crate) fn of(postings: &'a [Posting]) -> Self {
         let postings: Vec<&Posting> = postings.iter().filter(|posting| !posting.entries.is_empty()).collect();
-        let accounts: BTreeSet<&str> =
-            postings.iter().flat_map(|posting| posting.entries.keys().map(Account::as_str)).collect();
+        let named = postings.iter().flat_map(|posting| posting.entries.keys());
+        let user_accounts: BTreeSet<&str> =
+            named.filter(|account| account.is_of_a_user()).map(Account::as_str).collect();
         Self {
             ids: postings.iter().map(|posting| posting.transaction_id()).collect(),
             kinds: postings.iter().map(|posting| posting.kind.as_str()).collect(),
@@ -246,7 +252,7 @@ impl<'a> Columns<'a> {
             order_nos: postings.iter().map(|posting| posting.order_no.as_deref()).collect(),
             account_ids: postings.iter().map(|posting| array_text(posting.entries.keys())).collect(),
             amounts: postings.iter().map(|posting| array_text(posting.entries.values())).collect(),
-            accounts: accounts.into_iter().collect(),
+            user_accounts: user_accounts.into_iter().collect(),
         }
     }
 }

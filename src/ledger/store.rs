@@ -16,28 +16,27 @@ use crate::money::Currency;
 pub(super) async fn insert(tx: &mut Tx, new: &Columns<'_>, now: OffsetDateTime) -> Result<(), DbError> {
     let conn: &mut Conn = tx;
     sqlx::query!(
-        "WITH opened AS (
-             INSERT INTO accounts (account_id, created_at, updated_at)
+        "WITH opened AS MATERIALIZED (
              -- In the order of their names, as by everybody.
-             SELECT account_id, $8::timestamptz, $8
+             SELECT open_account(account_id, $8)
              FROM unnest($7::text[]) AS named (account_id)
              -- To look is cheaper than an insert that comes to nothing. No join: its plan could walk.
              WHERE (SELECT account_id FROM accounts WHERE accounts.account_id = named.account_id) IS NULL
              ORDER BY account_id
-             ON CONFLICT (account_id) DO NOTHING
          )
          INSERT INTO ledger_transactions
              (transaction_id, kind, merchant_id, order_no, account_ids, amounts, created_at)
          SELECT transaction_id, kind, merchant_id, order_no, account_ids::text[], amounts::bigint[], $8
          FROM unnest($1::text[], $2::text[], $3::text[], $4::text[], $5::text[], $6::text[])
-              AS new (transaction_id, kind, merchant_id, order_no, account_ids, amounts)",
+              AS new (transaction_id, kind, merchant_id, order_no, account_ids, amounts),
+              (SELECT count(*) FROM opened) AS first",
         &new.ids,
         &new.kinds as &[&str],
         &new.merchant_ids as &[Option<&str>],
         &new.order_nos as &[Option<&str>],
         &new.account_ids,
         &new.amounts,
-        &new.accounts as &[&str],
+        &new.user_accounts as &[&str],
         now,
     )
     .execute(conn)

@@ -367,14 +367,14 @@ async fn the_database_itself_refuses_what_would_falsify_the_books() {
         (entries_match, booked(new, &[(CHANNEL, 1)])),
         (whole, booked(new, &[(CHANNEL, 2), (USER, -1)])),
         (whole, booked(new, &[(CHANNEL, 1), ("CHANNEL:sandbox:USD", -1)])),
-        (whole, booked(new, &[(CHANNEL, 1), ("MERCHANT:nobody:CNY", -1)])),
         (whole, booked(new, &[(CHANNEL, 1), ("USER_HELD:demo:nobody:CNY", -1)])),
         // Each account once, in the order of their names, and of one user at most.
         (whole, booked(new, &[(CHANNEL, 1), (CHANNEL, -1)])),
         (whole, booked(new, &[(USER, 1), (CHANNEL, -1)])),
         (whole, booked(new, &[(USER, 1), ("USER_AVAILABLE:demo:u2:CNY", -1)])),
         (whole, booked(new, &[(CHANNEL, 1), (MERCHANT, 1), ("SUSPENSE:sandbox:CNY", -1)])),
-        (whole, booked(new, &[(USER, 1), ("ZZZ:x:CNY", -1)])),
+        ("accounts_id_is_an_account", booked(new, &[(USER, 1), ("ZZZ:x:CNY", -1)])),
+        ("accounts_id_is_an_account", booked(new, &[(CHANNEL, 1), ("MERCHANT:nobody:cny", -1)])),
         // Two lists that belong together, and nothing that is not known.
         (entries_match, booked_as(new, "{}", "{}")),
         (entries_match, booked_as(new, "{}", "{1,-1}")),

@@ -11,10 +11,12 @@ pub(super) const CHECKS: &[Definition] = &[
     check!(
         "booking_balanced",
         Always,
-        "each booking has two entries or more, none of nothing, of one currency and one user at most, which sum to zero",
+        "each booking, named by its kind, has two entries or more, none of nothing, of one currency and one user at most, which sum \
+         to zero",
         "SELECT format('booking %s: %s on %s', transaction_id, amounts, account_ids)
          FROM ledger_transactions
          WHERE cardinality(amounts) < 2 OR cardinality(amounts) <> cardinality(account_ids) OR 0 = ANY (amounts)
+            OR NOT starts_with(transaction_id, kind || ':') OR (kind = 'REVERSAL') <> (reverses IS NOT NULL)
             OR EXISTS (SELECT 1 FROM unnest(account_ids, amounts) AS entry (account_id, amount)
                        HAVING sum(amount) <> 0 OR count(DISTINCT right(account_id, 3)) > 1
                            OR count(DISTINCT account_id) <> count(*)

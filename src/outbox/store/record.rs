@@ -59,11 +59,13 @@ impl Command for Record {
                       AS new (event_id, kind, lease, status, due_at, error, counts, attempt, now, place),
                       patient,
                       -- A look-up for each: as a join its plan could walk.
-                      LATERAL (SELECT held.ctid AS place_of_row FROM deliveries AS held
+                      LATERAL (SELECT held.event_id, held.kind FROM deliveries AS held
                                WHERE held.event_id = new.event_id AND held.kind = new.kind
                                  AND held.leased_until = new.lease
                                LIMIT 1 FOR UPDATE) AS held
-                 WHERE delivery.ctid = held.place_of_row
+                 -- By its key: whoever was waited for may have moved the row to another place.
+                 WHERE delivery.event_id = held.event_id AND delivery.kind = held.kind
+                   AND delivery.event_id = ANY ($1)
                  RETURNING new.place
                )
                SELECT place AS "place!" FROM ended"#,

@@ -10,17 +10,14 @@ WITH patient AS MATERIALIZED (
                   AS new (hold_id, merchant_id, request_id, user_id, product_code, idempotency_key, key_currency,
                           key_fx_version, currency, fx_version, cycle, pricing, unit_price, cycle_quota, estimated_units,
                           counted_units, carries_fee, held, charged, expires_at, created_at)
-  ), opened AS (
-    INSERT INTO accounts (account_id, created_at, updated_at)
-    SELECT account_id, $22::timestamptz, $22
+  ), opened AS MATERIALIZED (
+    SELECT open_account(account_id, $22)
     FROM unnest($36::text[]) AS named (account_id)
     -- To look is cheaper than an insert that comes to nothing. No join: its plan could walk. Patience is asked before
     -- anything else is, also where nothing is opened.
     WHERE (SELECT count(*) FROM patient) = 1
       AND (SELECT account_id FROM accounts WHERE accounts.account_id = named.account_id) IS NULL
     ORDER BY account_id
-    ON CONFLICT (account_id) DO NOTHING
-    RETURNING 1
   ), locked AS MATERIALIZED (
     SELECT accounts.account_id FROM accounts, (SELECT count(*) FROM opened) AS first
     WHERE accounts.account_id = ANY($24)

@@ -33,20 +33,19 @@ WITH patient AS MATERIALIZED (
     INSERT INTO idempotency_keys (merchant_id, key, request_hash, status, body, created_at)
     SELECT *, $13::timestamptz FROM unnest($32::text[], $33::text[], $34::bytea[], $35::smallint[], $36::bytea[])
     WHERE (SELECT count(*) FROM patient) = 1
-  ), opened AS (
+  ), opened AS MATERIALIZED (
     -- After the cycles, as by everybody.
-    INSERT INTO accounts (account_id, created_at, updated_at)
-    SELECT account_id, $13::timestamptz, $13
+    SELECT open_account(account_id, $13)
     FROM unnest($43::text[]) AS named (account_id),
          (SELECT count(*) FROM added) AS first
     -- To look is cheaper than an insert that comes to nothing. No join: its plan could walk.
     WHERE (SELECT account_id FROM accounts WHERE accounts.account_id = named.account_id) IS NULL
     ORDER BY account_id
-    ON CONFLICT (account_id) DO NOTHING
   ), booked AS (
     INSERT INTO ledger_transactions (transaction_id, kind, merchant_id, order_no, account_ids, amounts, created_at)
     SELECT transaction_id, kind, merchant_id, order_no, account_ids::text[], amounts::bigint[], $13
-    FROM unnest($37::text[], $38::text[], $39::text[], $40::text[], $41::text[], $42::text[])
+    FROM (SELECT count(*) FROM opened) AS first,
+         unnest($37::text[], $38::text[], $39::text[], $40::text[], $41::text[], $42::text[])
          AS new (transaction_id, kind, merchant_id, order_no, account_ids, amounts)
   )
 SELECT require_all(count(*), cardinality($1)) AS "met!" FROM moved

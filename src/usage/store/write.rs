@@ -75,7 +75,7 @@ pub(super) async fn make(
         &booked.order_nos as &[Option<&str>],
         &booked.account_ids,
         &booked.amounts,
-        &booked.accounts as &[&str],
+        &booked.user_accounts as &[&str],
     )
     .execute(conn)
     .await?;
@@ -144,7 +144,7 @@ pub(super) async fn move_all(
         &booked.order_nos as &[Option<&str>],
         &booked.account_ids,
         &booked.amounts,
-        &booked.accounts as &[&str],
+        &booked.user_accounts as &[&str],
         patience.millis(),
     )
     .fetch_one(conn)

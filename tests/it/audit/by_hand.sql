@@ -13,7 +13,6 @@ $$;
 ALTER TABLE accounts ENABLE TRIGGER accounts_open;
 
 ALTER TABLE ledger_transactions
-    DROP CONSTRAINT ledger_transactions_entries_match,
     ALTER account_ids SET DEFAULT '{}',
     ALTER amounts SET DEFAULT '{}';
 CREATE FUNCTION write_entry() RETURNS trigger LANGUAGE plpgsql AS $$

@@ -6,11 +6,11 @@ use std::time::{Duration, Instant};
 use lapin::options::{BasicGetOptions, QueueBindOptions, QueueDeclareOptions};
 use lapin::types::FieldTable;
 use serde_json::json;
-use sqlx::{AssertSqlSafe, PgConnection};
+use sqlx::{AssertSqlSafe, Executor, PgConnection};
 
 use crate::support::receiver::{Manner, Receiver};
 use crate::support::servers::{Broker, private_rabbitmq};
-use crate::support::{Cluster, TestApp, TestOptions, UNTOLD};
+use crate::support::{Cluster, TestApp, TestOptions, UNTOLD, until_waiting};
 
 /// So many orders with these events each, appended at once, spread over the orders.
 pub async fn append_many(app: &TestApp, merchant: &str, prefix: &str, orders: usize, each: usize) {
@@ -39,6 +39,26 @@ fn assert_in_order(receiver: &Receiver, prefix: &str, orders: usize, each: usize
     for (order_no, seqs) in told {
         assert_eq!(seqs, wanted, "{order_no}");
     }
+}
+
+#[tokio::test]
+async fn what_was_told_is_written_down_although_somebody_else_wrote_to_its_row_meanwhile() {
+    let receiver = Receiver::start().await;
+    let app = TestApp::start().await;
+    app.tell_at(Some(&receiver.url)).await;
+    receiver.behaves([Manner::Slow(Duration::from_millis(200))]);
+    app.closed_order("W1").await;
+    let mut other = app.direct_connection().await;
+    tokio::join!(app.run_until_idle(), async {
+        app.eventually("it is being told", async || receiver.calls().len() == 1).await;
+        other.execute("BEGIN; UPDATE deliveries SET last_error = 'looked at'").await.expect("its row");
+        until_waiting(&app, 1).await;
+        other.execute("COMMIT").await.expect("the row is free");
+    });
+    let told =
+        app.count_where("deliveries", "status = 'DELIVERED' AND attempts = 1 AND leased_until IS NULL").await;
+    assert_eq!((told, receiver.calls().len()), (1, 1));
+    app.end().await;
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]

@@ -102,24 +102,20 @@ impl Command for Pay {
                  SET stock = skus.stock - sold.quantity, lock_stock = skus.lock_stock - sold.quantity,
                      updated_at = sold.now
                  FROM sold WHERE skus.merchant_id = sold.merchant_id AND skus.sku = sold.sku
-               ), opened AS (
-                 -- In the order of their names, as by everybody.
-                 INSERT INTO accounts (account_id, created_at, updated_at)
-                 SELECT account_id, now, now
-                 FROM (SELECT side.account_id, min(now) AS now
-                       FROM paid, LATERAL (VALUES (debit), (credit)) AS side (account_id)
-                       GROUP BY side.account_id) AS named
+               ), opened AS MATERIALIZED (
+                 -- Users' accounts, for top-ups, in the order of their names, as by everybody.
+                 SELECT open_account(credit, now)
+                 FROM (SELECT credit, min(now) AS now FROM paid WHERE credit LIKE 'USER\_%' GROUP BY credit) AS named
                  -- To look is cheaper than an insert that comes to nothing. No join: its plan could walk.
-                 WHERE (SELECT account_id FROM accounts WHERE accounts.account_id = named.account_id) IS NULL
-                 ORDER BY account_id
-                 ON CONFLICT (account_id) DO NOTHING
+                 WHERE (SELECT account_id FROM accounts WHERE accounts.account_id = named.credit) IS NULL
+                 ORDER BY credit
                ), booked AS (
                  -- Its primary key is one more word against paying twice by one attempt.
                  INSERT INTO ledger_transactions (transaction_id, kind, merchant_id, order_no, account_ids, amounts,
                                                   created_at)
                  SELECT 'PAYMENT:' || pay_order_id, 'PAYMENT', merchant_id, order_no, ARRAY[debit, credit],
                         ARRAY[amount, -amount], now
-                 FROM paid
+                 FROM paid, (SELECT count(*) FROM opened) AS first
                ), announced AS (
                  INSERT INTO outbox (merchant_id, order_no, event, event_version, payload, created_at)
                  SELECT merchant_id, order_no, event, event_version, payload, now FROM paid
@@ -146,6 +142,7 @@ impl Command for Pay {
                  FROM paid JOIN pay_orders AS other
                                 ON other.merchant_id = paid.merchant_id AND other.order_no = paid.order_no
                  WHERE other.status IN ('INIT', 'PAYING') AND other.pay_order_id <> paid.pay_order_id
+                   AND paid.attempts_seen > 1
                  ON CONFLICT (action, subject) WHERE status IN ('READY', 'RUNNING') DO NOTHING
                )
                SELECT place AS "place!" FROM paid"#,

@@ -36,12 +36,19 @@ pub(super) const SEEDS: &[Seed] = &[
          INSERT INTO accounts (account_id, balance, created_at, updated_at)
          VALUES ('USER_AVAILABLE:m:v:CNY', 1, '2029-12-31 12:00', '2029-12-31 12:00')",
     ),
+    // Of another kind than its name says.
+    seed(
+        "booking_balanced",
+        "INSERT INTO ledger_transactions (transaction_id, kind, created_at) VALUES ('x', 'PAYOUT', '2029-12-31 12:00');
+         INSERT INTO ledger_entries (transaction_id, account_id, amount)
+         VALUES ('x', 'CHANNEL:sandbox:CNY', 1), ('x', 'MERCHANT:m:CNY', -1);
+         UPDATE accounts SET balance = balance + 1 WHERE account_id IN ('CHANNEL:sandbox:CNY', 'MERCHANT:m:CNY')",
+    ),
     // Nothing, moved.
     seed_with(
         "booking_balanced",
         &["refund_hold_booked"],
-        "ALTER TABLE ledger_transactions DROP CONSTRAINT ledger_transactions_amounts_not_zero;
-         INSERT INTO ledger_transactions (transaction_id, kind, created_at)
+        "INSERT INTO ledger_transactions (transaction_id, kind, created_at)
          VALUES ('REFUND_HOLD:x', 'REFUND_HOLD', '2029-12-31 12:00');
          INSERT INTO ledger_entries (transaction_id, account_id, amount)
          VALUES ('REFUND_HOLD:x', 'USER_AVAILABLE:m:u:CNY', 0), ('REFUND_HOLD:x', 'USER_HELD:m:u:CNY', 0)",
@@ -255,8 +262,7 @@ pub(super) const SEEDS: &[Seed] = &[
     seed_with(
         "reversal_mirrors",
         &["suspense_is_stray_money"],
-        "ALTER TABLE ledger_transactions DROP CONSTRAINT ledger_transactions_reversal_matches;
-         INSERT INTO ledger_transactions (transaction_id, kind, reverses, created_at)
+        "INSERT INTO ledger_transactions (transaction_id, kind, reverses, created_at)
          VALUES ('REVERSAL:again', 'REVERSAL', 'REFUND:rf_cx', '2029-12-31 12:00');
          INSERT INTO ledger_entries (transaction_id, account_id, amount)
          VALUES ('REVERSAL:again', 'CHANNEL:sandbox:CNY', 100), ('REVERSAL:again', 'SUSPENSE:sandbox:CNY', -100);
