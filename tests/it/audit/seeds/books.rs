@@ -37,8 +37,9 @@ pub(super) const SEEDS: &[Seed] = &[
          VALUES ('USER_AVAILABLE:m:v:CNY', 1, '2029-12-31 12:00', '2029-12-31 12:00')",
     ),
     // Of another kind than its name says.
-    seed(
+    seed_with(
         "booking_balanced",
+        &["withdrawal_booked_right"],
         "INSERT INTO ledger_transactions (transaction_id, kind, created_at) VALUES ('x', 'PAYOUT', '2029-12-31 12:00');
          INSERT INTO ledger_entries (transaction_id, account_id, amount)
          VALUES ('x', 'CHANNEL:sandbox:CNY', 1), ('x', 'MERCHANT:m:CNY', -1);
