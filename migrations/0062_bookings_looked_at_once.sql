@@ -3,19 +3,19 @@
 --
 -- Instances of the version before book by this one as well. Once it is there, an account of the house needs nobody to open it.
 
-LOCK TABLE accounts, ledger_transactions, compensations, refunds IN ACCESS EXCLUSIVE MODE;
+LOCK TABLE refunds, compensations, ledger_transactions IN ACCESS EXCLUSIVE MODE;
 
--- Opens an account, where nobody was faster, and gives its sense. Who opens several does so in the order of their names.
+-- Opens an account, where nobody was faster, and gives its sense. Whether there is such a merchant or channel nobody asks. Who opens several does so in the order of their names.
 CREATE FUNCTION open_account(name text, at timestamptz) RETURNS smallint LANGUAGE plpgsql AS $$
 DECLARE
-    known smallint;
+    its_sense smallint;
 BEGIN
     INSERT INTO accounts (account_id, created_at, updated_at) VALUES (name, at, at)
-    ON CONFLICT (account_id) DO NOTHING RETURNING sense INTO known;
-    IF known IS NULL THEN
-        SELECT sense INTO known FROM accounts WHERE account_id = name;
+    ON CONFLICT (account_id) DO NOTHING RETURNING sense INTO its_sense;
+    IF its_sense IS NULL THEN
+        SELECT sense INTO its_sense FROM accounts WHERE account_id = name;
     END IF;
-    RETURN known;
+    RETURN its_sense;
 END
 $$;
 
@@ -38,7 +38,7 @@ DECLARE
     -- The rule that is broken, and how.
     wrong text[];
 BEGIN
-    -- A statement that books nothing fires it, too, and finds nothing here.
+    -- A statement that books nothing fires it, too, and finds nothing here. Every name of the house's comes before every user's.
     SELECT max(created_at), bool_or(wallet IS NULL OR account_ids[1] NOT LIKE 'USER\_%'), bool_or(wallet IS NOT NULL),
            bool_or(reverses IS NOT NULL),
            min(CASE
@@ -81,16 +81,7 @@ BEGIN
           AND (SELECT transaction_id FROM ledger_transactions AS booked WHERE booked.transaction_id = added.reverses) IS NULL
         LIMIT 1;
     END IF;
-    IF wrong IS NULL AND names_house THEN
-        INSERT INTO account_movements (account_id, amount)
-        SELECT account_id,
-               -- An account of the house is opened by the first booking that names it.
-               amount * coalesce((SELECT sense FROM accounts WHERE accounts.account_id = change.account_id),
-                                 open_account(account_id, booked_at))
-        FROM (SELECT account_id, sum(amount) AS amount
-              FROM (SELECT unnest(account_ids) AS account_id, unnest(amounts) AS amount FROM added) AS entry
-              WHERE account_id NOT LIKE 'USER\_%' GROUP BY account_id ORDER BY account_id) AS change;
-    END IF;
+    -- Users' accounts before those of the house, as by whoever locks the former in a statement of its own.
     IF wrong IS NULL AND names_users THEN
         WITH change AS MATERIALIZED (
             SELECT account_id, sum(amount) AS amount,
@@ -98,7 +89,9 @@ BEGIN
             FROM (SELECT wallet, unnest(account_ids) AS account_id, unnest(amounts) AS amount FROM added) AS entry
             WHERE account_id LIKE 'USER\_%' GROUP BY account_id ORDER BY account_id
         ), moved AS (
-            -- Looked up, and so locked, in the order of their names, as by everybody.
+            -- Met, and so locked, in the order of their names, as by everybody: under the settings of the service's connections, which
+            -- join in the order of what comes first. A look-up each, unless the table was analyzed with a row at most; to ask for
+            -- that, too (= ANY), made 64 holds take 1.07 times as long (psql).
             UPDATE accounts
             SET balance = accounts.balance + accounts.sense * change.amount, updated_at = booked_at
             FROM change WHERE accounts.account_id = change.account_id
@@ -108,6 +101,16 @@ BEGIN
                                    ELSE format('names %s, which is no account', account_id) END]
         INTO wrong
         FROM change WHERE is_strange OR account_id NOT IN (SELECT account_id FROM moved) LIMIT 1;
+    END IF;
+    IF wrong IS NULL AND names_house THEN
+        INSERT INTO account_movements (account_id, amount)
+        SELECT account_id,
+               -- An account of the house is opened by the first booking that names it.
+               amount * coalesce((SELECT sense FROM accounts WHERE accounts.account_id = change.account_id),
+                                 open_account(account_id, booked_at))
+        FROM (SELECT account_id, sum(amount) AS amount
+              FROM (SELECT unnest(account_ids) AS account_id, unnest(amounts) AS amount FROM added) AS entry
+              WHERE account_id NOT LIKE 'USER\_%' GROUP BY account_id ORDER BY account_id) AS change;
     END IF;
     IF wrong IS NOT NULL THEN
         RAISE EXCEPTION 'ledger transaction %', wrong[2]
@@ -156,6 +159,10 @@ BEGIN
     RETURN NULL;
 END
 $$;
+
+-- The refunds of stray money: it may have gone by one that failed, be it known or not yet.
+CREATE INDEX refunds_of_stray ON refunds (stray_id) WHERE stray_id IS NOT NULL;
+DROP INDEX refunds_made_after_all;
 
 -- It was for the instances of a version that is long gone, and made each change of a task lock its row once more.
 DROP TRIGGER compensations_count_claim ON compensations;

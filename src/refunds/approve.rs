@@ -85,8 +85,8 @@ async fn decide_in_tx(
         return Err(RefundError::SameOperator);
     }
     if let (RefundStatus::Pending, Collected::Payment(payment)) = (to, &collected) {
-        let (let_go, made_after_all) = store::sum_let_go(tx, &payment.order.key()).await?;
-        let left = Left::of(payment.order.amount, let_go, made_after_all);
+        let (let_go, gone) = store::sum_let_go(tx, &payment.order.key()).await?;
+        let left = Left::of(payment.order.amount, let_go, gone);
         if refund.amount > left.amount {
             return Err(RefundError::ExceedsPaid(left));
         }

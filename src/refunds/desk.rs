@@ -41,10 +41,10 @@ pub(super) struct Terms {
     pub(super) currency: Currency,
     /// The attempt that paid.
     pub(super) paid_by: Option<String>,
-    /// Minor units of its payment's refunds that have not failed, or that the channel made after all.
+    /// Minor units of its payment's refunds that have not failed, or that the channel made after all, or may have.
     pub(super) asked: i64,
-    /// The latter.
-    pub(super) made_after_all: i64,
+    /// Of these what has gone, or may have, by refunds that stand failed.
+    pub(super) gone: i64,
     /// Whether reconciliation charged the user of a top-up for it, and nobody gave that back.
     pub(super) is_charged: bool,
     /// Above so many minor units an operator must let a refund go.
@@ -139,7 +139,7 @@ impl Desk {
         if terms.is_charged {
             return Err(RefundError::TopUpCharged);
         }
-        let left = Left::of(terms.amount, terms.asked, terms.made_after_all);
+        let left = Left::of(terms.amount, terms.asked, terms.gone);
         let amount = ask.new.amount.map_or(left.amount, Amount::minor);
         if amount < 1 || amount > left.amount {
             return Err(RefundError::ExceedsPaid(left));
@@ -174,7 +174,7 @@ mod tests {
             currency: "CNY".parse().unwrap(),
             paid_by: Some("po_1".to_owned()),
             asked: 0,
-            made_after_all: 0,
+            gone: 0,
             is_charged: false,
             approval_above,
             may_begin: true,
@@ -212,7 +212,7 @@ mod tests {
         assert!(desk.ask(&ask("R1", "A", Some(60))).unwrap().is_new);
         let refused = desk.ask(&ask("R2", "A", Some(60)));
         assert!(
-            matches!(refused, Err(RefundError::ExceedsPaid(Left { amount: 40, made_after_all: 0 }))),
+            matches!(refused, Err(RefundError::ExceedsPaid(Left { amount: 40, gone: 0 }))),
             "{refused:?}"
         );
         assert_eq!(desk.ask(&ask("R3", "A", None)).unwrap().refund.amount, 40);
@@ -227,10 +227,9 @@ mod tests {
     #[test]
     fn what_was_made_after_all_is_not_left_and_may_be_more_than_was_paid_with_what_was_asked_since() {
         let mut desk = desk(OrderKind::Sale, None);
-        desk.orders.values_mut().for_each(|terms| (terms.asked, terms.made_after_all) = (60, 60));
+        desk.orders.values_mut().for_each(|terms| (terms.asked, terms.gone) = (60, 60));
         let refused = desk.ask(&ask("R2", "A", Some(41))).unwrap_err().to_string();
-        let said =
-            "40 minor units are left of what was paid: refunds of 60 that stand FAILED were made after all";
+        let said = "40 minor units are left of what was paid: refunds of 60 that stand FAILED were made after all, or may have been";
         assert_eq!(refused, said);
         assert_eq!(desk.ask(&ask("R2", "A", None)).unwrap().refund.amount, 40);
 

@@ -48,24 +48,24 @@ pub enum RefundError {
 pub struct Left {
     /// What can still be asked for.
     pub amount: i64,
-    /// What cannot, because the channel gave it back after all by refunds that stand failed.
-    pub made_after_all: i64,
+    /// What cannot, because the channel gave it back after all, or may have, by refunds that stand failed.
+    pub gone: i64,
 }
 
 impl Left {
-    /// Of so much that was paid, when so much was asked for or made after all. What was asked for before one that had failed
+    /// Of so much that was paid, when so much was asked for or has gone, of which so much by refunds that stand failed. What was asked for before one that had failed
     /// was known to be made may exceed it with that.
-    pub(super) fn of(paid: i64, asked: i64, made_after_all: i64) -> Self {
-        Self { amount: (paid - asked).max(0), made_after_all }
+    pub(super) fn of(paid: i64, asked: i64, gone: i64) -> Self {
+        Self { amount: (paid - asked).max(0), gone }
     }
 }
 
 impl fmt::Display for Left {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "{} minor units are left of what was paid", self.amount)?;
-        match self.made_after_all {
+        match self.gone {
             0 => Ok(()),
-            made => write!(f, ": refunds of {made} that stand FAILED were made after all"),
+            gone => write!(f, ": refunds of {gone} that stand FAILED were made after all, or may have been"),
         }
     }
 }

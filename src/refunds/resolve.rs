@@ -34,6 +34,9 @@ pub enum ResolveError {
     /// Its money is gone: the channel made a refund after all that had failed.
     #[error("the exception's money went back after all")]
     WentBack,
+    /// Its money may be gone: something says that the channel made a refund that had failed, and it has not answered.
+    #[error("the exception's money may have gone back after all")]
+    MayHaveGone,
     /// The database.
     #[error(transparent)]
     Db(#[from] DbError),
@@ -47,7 +50,8 @@ impl MaybeTransient for ResolveError {
 
 /// Resolves an exception: `REFUND` and `KEEP` decide over the stray payment that it is about, and `KEEP` resolves
 /// whatever else is open about it; `NONE` says that nothing is left to decide, and is refused while money is held. Money
-/// that went back by a refund which was made after all is neither refunded nor kept, whatever its stray payment says.
+/// that went back by a refund which was made after all is neither refunded nor kept, whatever its stray payment says; nor is
+/// what may have, until its channel answers or a person has decided over that.
 /// A refund whose task was given up is driven on by `REFUND`, a withdrawal by `NONE`; about a refund that was made after
 /// all the channel is asked once more after `NONE`; an endpoint that had answered 410 is told again after `NONE`. The same
 /// decision by the same operator again gives the exception as it stands.
@@ -131,13 +135,14 @@ async fn resolve_in_tx(
         outbox::enable_in_tx(tx, &subject).await?;
     }
     let held = stray.filter(|stray| stray.status == StrayStatus::Held);
-    let has_gone = match &held {
-        Some(held) => store::has_gone_after_all(tx, &held.stray_id).await?,
-        None => false,
+    let gone = match &held {
+        Some(held) => Some(store::find_gone_after_all(tx, &held.stray_id).await?),
+        None => None,
     };
     match (action, &held) {
-        (ExceptionAction::None, held) if held.is_none() || has_gone => {}
-        (_, Some(_)) if has_gone => return Err(ResolveError::WentBack),
+        (ExceptionAction::None, _) if gone.is_none_or(|gone| gone.is_known) => {}
+        (_, Some(_)) if gone.is_some_and(|gone| gone.is_known) => return Err(ResolveError::WentBack),
+        (_, Some(_)) if gone.is_some_and(|gone| gone.is_possible) => return Err(ResolveError::MayHaveGone),
         (ExceptionAction::None, _) => return Err(ResolveError::MoneyWaits),
         (ExceptionAction::Refund | ExceptionAction::Keep, None) => return Err(ResolveError::NoMoney),
         (ExceptionAction::Refund, Some(held)) => stray::refund_in_tx(app, tx, held, now).await?,

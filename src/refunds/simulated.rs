@@ -38,7 +38,7 @@ pub(crate) fn ask(sold: &Sold, amount: Option<i64>) -> Option<(i64, RefundStatus
         currency: "CNY".parse().ok()?,
         paid_by: sold.is_paid_by_one.then(|| "po_1".to_owned()),
         asked: sold.asked,
-        made_after_all: 0,
+        gone: 0,
         approval_above: Some(sold.approval_above),
         may_begin: true,
         is_charged: false,

@@ -3,6 +3,7 @@
 use time::OffsetDateTime;
 
 use super::model::{NewStray, Refund, RefundStatus, StrayEvent, StrayPayment, StrayReason, StrayStatus};
+use crate::exceptions::ExceptionKind;
 use crate::ids::{RefundId, StrayId};
 use crate::infra::db::{Conn, DbError, StatePage, Tx, expect_one_row};
 use crate::money::Currency;
@@ -213,15 +214,28 @@ pub(super) async fn set_taken_back(tx: &mut Tx, refund: &Refund, now: OffsetDate
     )
 }
 
-/// Whether a locked stray payment went back by a refund that the channel made after all.
-pub(super) async fn has_gone_after_all(tx: &mut Tx, stray_id: &str) -> Result<bool, DbError> {
+/// Whether a locked stray payment went back by a refund that stands failed.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Gone {
+    /// The channel made it after all.
+    pub(super) is_known: bool,
+    /// Something says so, and the channel has not answered.
+    pub(super) is_possible: bool,
+}
+
+/// Whether a locked stray payment went back by a refund that the channel made after all, or may have.
+pub(super) async fn find_gone_after_all(tx: &mut Tx, stray_id: &str) -> Result<Gone, DbError> {
     let conn: &mut Conn = tx;
-    let has_gone = sqlx::query_scalar!(
-        r#"SELECT EXISTS (SELECT 1 FROM refunds
-                          WHERE stray_id = $1 AND made_after_all_at IS NOT NULL) AS "has_gone!""#,
+    let gone = sqlx::query_as!(
+        Gone,
+        r#"SELECT count(made_after_all_at) > 0 AS "is_known!",
+                  count((SELECT subject FROM exceptions
+                         WHERE subject = refund_id AND kind = $2 AND exceptions.status = 'OPEN')) > 0 AS "is_possible!"
+           FROM refunds WHERE stray_id = $1"#,
         stray_id,
+        ExceptionKind::Contradiction.as_str(),
     );
-    Ok(has_gone.fetch_one(conn).await?)
+    Ok(gone.fetch_one(conn).await?)
 }
 
 /// The refund of that id.

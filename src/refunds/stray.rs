@@ -93,7 +93,7 @@ pub(super) async fn end_refund_in_tx(
 /// A refund that the channel had made after all came to nothing: a person decides over its money once more, where it waits for
 /// that, has not gone by another such refund, and nobody is shown it any more.
 pub(super) async fn show_again_in_tx(app: &App, tx: &mut Tx, stray: &StrayPayment) -> Result<(), DbError> {
-    if stray.status != StrayStatus::Held || store::has_gone_after_all(tx, &stray.stray_id).await? {
+    if stray.status != StrayStatus::Held || store::find_gone_after_all(tx, &stray.stray_id).await?.is_known {
         return Ok(());
     }
     open_refused_in_tx(app, tx, stray, "what it had made after all it has taken back").await

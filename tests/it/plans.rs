@@ -370,7 +370,7 @@ async fn money_at_risk_is_found_past_all_that_is_over() {
             "last_audit",
             "reconciliation_items_open",
             "reconciliation_items_pkey",
-            "refunds_made_after_all",
+            "refunds_of_stray",
             "refunds_unfinished",
             "stray_payments_unfinished",
             "withdrawals_unfinished",

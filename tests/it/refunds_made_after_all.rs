@@ -54,8 +54,7 @@ async fn the_same_money_goes_back_no_second_time_until_the_channel_takes_it_back
     let app = TestApp::start().await;
     let (refund_id, attempt) = made_after_all(&app, "A", 1_200).await;
     assert_eq!(app.refunded("A").await, ("PAID".to_owned(), 0), "the order does not move");
-    let left =
-        "790 minor units are left of what was paid: refunds of 1200 that stand FAILED were made after all";
+    let left = "790 minor units are left of what was paid: refunds of 1200 that stand FAILED were made after all, or may have been";
     assert_exceeds(&app, "A", 1_200, left).await;
     // Whether or not a person has seen it; and what was told before it was made is heard late.
     app.resolve(&app.open_exception().await, "NONE").await.expect(200);
@@ -104,8 +103,7 @@ async fn what_waits_for_an_approval_is_not_let_go_where_another_refund_was_made_
         async || app.admin_post("/admin/refunds/R2/approve", json!({"reason": "the story wants it"})).await;
     let refused = approve().await;
     assert_eq!(refused.problem(422), "REFUND_EXCEEDS_PAID");
-    let left =
-        "200 minor units are left of what was paid: refunds of 1000 that stand FAILED were made after all";
+    let left = "200 minor units are left of what was paid: refunds of 1000 that stand FAILED were made after all, or may have been";
     assert_eq!(refused.text_of("detail"), format!("{left}; nothing was done"));
     assert_eq!(app.find_refund("R2").await["status"], "AWAITING_APPROVAL");
     assert_eq!(app.count_where("admin_log", "action = 'refunds.approve'").await, 0);
@@ -113,7 +111,7 @@ async fn what_waits_for_an_approval_is_not_let_go_where_another_refund_was_made_
         &app,
         "A",
         1,
-        "0 minor units are left of what was paid: refunds of 1000 that stand FAILED were made after all",
+        "0 minor units are left of what was paid: refunds of 1000 that stand FAILED were made after all, or may have been",
     )
     .await;
     app.assert_books_balance().await;
@@ -141,8 +139,7 @@ async fn what_was_made_although_nobody_had_approved_it_has_gone_also_where_it_is
     app.admin_post("/admin/refunds/R/reject", json!({"reason": "the story wants it"})).await.expect(200);
     app.run_until_idle().await;
     assert_is_shown(&app, &refund_id).await;
-    let left =
-        "1000 minor units are left of what was paid: refunds of 990 that stand FAILED were made after all";
+    let left = "1000 minor units are left of what was paid: refunds of 990 that stand FAILED were made after all, or may have been";
     assert_exceeds(&app, "A", 1_990, left).await;
     app.end().await;
 }
@@ -203,7 +200,7 @@ async fn a_failure_that_is_told_of_it_while_its_channel_cannot_be_asked_is_asked
             assert_eq!(app.refunded(number).await, ("REFUNDED".to_owned(), 1_990));
         } else {
             assert_is_shown(&app, &refund_id).await;
-            let left = "1000 minor units are left of what was paid: refunds of 990 that stand FAILED were made after all";
+            let left = "1000 minor units are left of what was paid: refunds of 990 that stand FAILED were made after all, or may have been";
             assert_exceeds(&app, number, 1_001, left).await;
         }
     }
@@ -283,6 +280,63 @@ async fn stray_money_that_went_back_after_all_is_neither_refunded_nor_kept_until
     assert_eq!(app.stray().await["status"], "REFUNDED");
     assert_eq!(app.sandbox_books().await, (1_990, 1_990));
     app.assert_books_agree_both_ways().await;
+    app.end().await;
+}
+
+/// An answer that it may have been made after all, of a refund whose channel cannot be asked just now.
+async fn may_be_made(app: &TestApp, refund_id: &str, attempt: &str, amount: i64) {
+    let event = format!("perhaps-{refund_id}");
+    app.tell_in_vain(&told_of_refund(&event, (refund_id, attempt), amount, "SUCCEEDED")).await;
+}
+
+#[tokio::test]
+async fn what_may_have_been_made_after_all_goes_back_no_second_time_until_its_channel_or_a_person_answers() {
+    let app = TestApp::start().await;
+    let left = "790 minor units are left of what was paid: refunds of 1200 that stand FAILED were made after all, or may \
+                have been";
+    for (number, is_made) in [("P", true), ("Q", false)] {
+        let attempt = app.paid(number).await;
+        let refund_id = app.refused_refund(number, number, 1_200).await;
+        if is_made {
+            app.sandbox_makes_after_all(&refund_id, &attempt).await;
+        }
+        may_be_made(&app, &refund_id, &attempt, 1_200).await;
+        assert_exceeds(&app, number, 1_200, left).await;
+        app.run_until_idle().await;
+        if is_made {
+            assert_is_shown(&app, &refund_id).await;
+            assert_exceeds(&app, number, 1_200, left).await;
+            app.resolve(&app.open_exception().await, "NONE").await.expect(200);
+            assert_exceeds(&app, number, 1_200, left).await;
+        } else {
+            // The channel knows of none, which is no answer.
+            assert_exceeds(&app, number, 1_200, left).await;
+            app.resolve(&app.open_exception().await, "NONE").await.expect(200);
+            ask(&app, "AGAIN", number, 1_200).await.expect(201);
+            app.run_until_idle().await;
+            assert_eq!(app.refunded(number).await, ("PARTIALLY_REFUNDED".to_owned(), 1_200));
+        }
+    }
+    app.end().await;
+}
+
+#[tokio::test]
+async fn stray_money_that_may_have_gone_back_is_decided_over_when_its_channel_has_answered() {
+    let app = TestApp::start().await;
+    let (refund_id, attempt) = refused_stray(&app, "S3").await;
+    app.sandbox_makes_after_all(&refund_id, &attempt).await;
+    may_be_made(&app, &refund_id, &attempt, 1_990).await;
+    let open = open_of(&app, "STRAY_MONEY").await;
+    for action in ["REFUND", "KEEP", "NONE"] {
+        assert_eq!(app.resolve(&open, action).await.problem(409), "MONEY_MAY_HAVE_GONE", "{action}");
+    }
+    app.run_until_idle().await;
+    assert_undecidable(&app).await;
+    assert_eq!(
+        (app.count("refunds").await, app.sandbox_books().await),
+        (1, (1_990, 1_990)),
+        "it went back once"
+    );
     app.end().await;
 }
 

@@ -17,9 +17,12 @@ pub(super) const CHECKS: &[Definition] = &[
          FROM ledger_transactions
          WHERE cardinality(amounts) < 2 OR cardinality(amounts) <> cardinality(account_ids) OR 0 = ANY (amounts)
             OR NOT starts_with(transaction_id, kind || ':') OR (kind = 'REVERSAL') <> (reverses IS NOT NULL)
+            OR transaction_id <> 'REVERSAL:' || reverses OR starts_with(reverses, 'REVERSAL:')
+            OR array_dims(account_ids) IS DISTINCT FROM array_dims(amounts)
+            OR array_dims(amounts) <> ALL ('{[1:2],[1:3],[1:4],[1:5],[1:6]}')
             OR EXISTS (SELECT 1 FROM unnest(account_ids, amounts) AS entry (account_id, amount)
                        HAVING sum(amount) <> 0 OR count(DISTINCT right(account_id, 3)) > 1
-                           OR count(DISTINCT account_id) <> count(*)
+                           OR count(DISTINCT account_id) <> count(*) OR count(amount) <> count(*)
                            OR bool_or(account_id LIKE 'USER\\_%'
                                       AND substr(account_id, strpos(account_id, ':') + 1) IS DISTINCT FROM wallet))",
     ),

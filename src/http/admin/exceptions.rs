@@ -79,6 +79,11 @@ impl From<ResolveError> for Problem {
                               had failed, so it wants NONE; nothing was changed";
                 Self::new(conflict, "MONEY_WENT_BACK", detail)
             }
+            ResolveError::MayHaveGone => {
+                let detail = "a refund of its money that had failed may have been made after all, and the channel is being asked: \
+                              wait for its answer, or resolve the CONTRADICTION of that refund first; nothing was changed";
+                Self::new(conflict, "MONEY_MAY_HAVE_GONE", detail)
+            }
             ResolveError::Db(error) => Self::from(error),
         }
     }
@@ -95,7 +100,7 @@ impl From<ResolveError> for Problem {
         (status = 200, body = Exception),
         (status = 404, body = Problem, description = "`NOT_FOUND`"),
         (status = 409, body = Problem, description = "`EXCEPTION_RESOLVED`, `MONEY_IS_HELD`, `NO_MONEY_HELD`,
-         `MONEY_WENT_BACK` (a refund of it was made after all)"),
+         `MONEY_WENT_BACK` (a refund of it was made after all), `MONEY_MAY_HAVE_GONE` (it may have been)"),
         (status = 422, body = Problem, description = "`VALIDATION_FAILED`; a reason is required"),
     ))]
 pub(in crate::http) async fn resolve(

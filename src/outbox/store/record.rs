@@ -65,6 +65,7 @@ impl Command for Record {
                                LIMIT 1 FOR UPDATE) AS held
                  -- By its key: whoever was waited for may have moved the row to another place.
                  WHERE delivery.event_id = held.event_id AND delivery.kind = held.kind
+                   -- Bounds what is looked through where the planner believes that the table is empty and begins with it.
                    AND delivery.event_id = ANY ($1)
                  RETURNING new.place
                )

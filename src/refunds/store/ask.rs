@@ -7,6 +7,7 @@ use time::OffsetDateTime;
 use super::asked::find_refunds;
 use crate::admin_log::{self, Entry};
 use crate::compensation::{Action, Hold, Lane, Task};
+use crate::exceptions::ExceptionKind;
 use crate::idempotency::Kept;
 use crate::ids::{MerchantId, OrderNo};
 use crate::infra::db::{Conn, DbError, Tx};
@@ -142,7 +143,7 @@ async fn lock_orders(tx: &mut Tx, batch: &[Ask]) -> Result<HashMap<OrderKey, Ter
             currency: row.currency,
             paid_by: row.paid_by,
             asked: 0,
-            made_after_all: 0,
+            gone: 0,
             is_charged: false,
             approval_above: row.approval_above,
             may_begin: false,
@@ -164,24 +165,27 @@ async fn count_asked(
         r#"SELECT asked.merchant_id AS "merchant_id!: MerchantId", asked.order_no AS "order_no!: OrderNo",
                   (SELECT refund_id FROM refunds
                    WHERE refunds.merchant_id = asked.merchant_id AND refunds.refund_no = asked.refund_no) AS known,
-                  sums.asked AS "asked!", sums.made_after_all AS "made_after_all!",
+                  sums.asked AS "asked!", sums.gone AS "gone!",
                   NOT EXISTS (SELECT 1 FROM compensation_lanes
                               WHERE lane = $4 AND paused_at IS NOT NULL) AS "may_begin!"
            FROM unnest($1::text[], $2::text[], $3::text[]) AS asked (merchant_id, order_no, refund_no)
            CROSS JOIN LATERAL (
-               -- Refunds are looked up by their order: there is no index over attempts. What was made after all has gone,
-               -- although it had failed.
+               -- Refunds are looked up by their order: there is no index over attempts.
                SELECT coalesce(sum(refunds.amount), 0)::bigint AS asked,
-                      coalesce(sum(refunds.amount) FILTER (WHERE refunds.made_after_all_at IS NOT NULL), 0)::bigint
-                          AS made_after_all
+                      coalesce(sum(refunds.amount) FILTER (WHERE refunds.status = 'FAILED'), 0)::bigint AS gone
                FROM refunds
                WHERE refunds.merchant_id = asked.merchant_id AND refunds.order_no = asked.order_no
                  AND refunds.stray_id IS NULL
-                 AND (refunds.status <> 'FAILED' OR refunds.made_after_all_at IS NOT NULL)) AS sums"#,
+                 -- What was made after all has gone, although it had failed; and what is said to have been may have, until its
+                 -- channel answers or a person decides.
+                 AND (refunds.status <> 'FAILED' OR refunds.made_after_all_at IS NOT NULL
+                      OR (SELECT subject FROM exceptions
+                          WHERE subject = refunds.refund_id AND kind = $5 AND status = 'OPEN') IS NOT NULL)) AS sums"#,
         &column(batch, |ask| ask.merchant_id.as_str()) as &[&str],
         &column(batch, |ask| ask.new.order_no.as_str()) as &[&str],
         &column(batch, |ask| ask.new.refund_no.as_str()) as &[&str],
         Lane::Realtime.as_str(),
+        ExceptionKind::Contradiction.as_str(),
     )
     .fetch_all(&mut *conn)
     .await?;
@@ -191,7 +195,7 @@ async fn count_asked(
         if let Some(terms) =
             orders.get_mut(&OrderKey { merchant_id: row.merchant_id, order_no: row.order_no })
         {
-            (terms.asked, terms.made_after_all) = (row.asked, row.made_after_all);
+            (terms.asked, terms.gone) = (row.asked, row.gone);
             terms.may_begin = row.may_begin;
         }
     }

@@ -1,6 +1,7 @@
 //! The rows of refunds that somebody asks for.
 
 use super::refunds;
+use crate::exceptions::ExceptionKind;
 use crate::ids::{MerchantId, RefundNo};
 use crate::infra::db::{Conn, DbError, StatePage, Tx};
 use crate::money::Currency;
@@ -27,21 +28,25 @@ pub(in crate::refunds) async fn is_stock_wanted_back(
     Ok(is_wanted)
 }
 
-/// Minor units of a locked order's payment that have gone back or are let go, and of these what was made after all.
+/// Minor units of a locked order's payment that have gone back or are let go, and of these what was made after all, or may have
+/// been, by refunds that stand failed.
 pub(in crate::refunds) async fn sum_let_go(tx: &mut Tx, order: &OrderKey) -> Result<(i64, i64), DbError> {
     let conn: &mut Conn = tx;
     let sums = sqlx::query!(
         r#"SELECT coalesce(sum(amount), 0)::bigint AS "let_go!",
-                  coalesce(sum(amount) FILTER (WHERE made_after_all_at IS NOT NULL), 0)::bigint AS "made_after_all!"
+                  coalesce(sum(amount) FILTER (WHERE status = 'FAILED'), 0)::bigint AS "gone!"
            FROM refunds
            WHERE merchant_id = $1 AND order_no = $2 AND stray_id IS NULL
-             AND (status NOT IN ('AWAITING_APPROVAL', 'FAILED') OR made_after_all_at IS NOT NULL)"#,
+             AND (status NOT IN ('AWAITING_APPROVAL', 'FAILED') OR made_after_all_at IS NOT NULL
+                  OR status = 'FAILED' AND (SELECT subject FROM exceptions
+                                            WHERE subject = refund_id AND kind = $3 AND exceptions.status = 'OPEN') IS NOT NULL)"#,
         order.merchant_id.as_str(),
         order.order_no.as_str(),
+        ExceptionKind::Contradiction.as_str(),
     )
     .fetch_one(conn)
     .await?;
-    Ok((sums.let_go, sums.made_after_all))
+    Ok((sums.let_go, sums.gone))
 }
 
 /// The refund of that number of a merchant.

@@ -19,8 +19,9 @@ WITH patient AS MATERIALIZED (
       AND (SELECT account_id FROM accounts WHERE accounts.account_id = named.account_id) IS NULL
     ORDER BY account_id
   ), locked AS MATERIALIZED (
-    SELECT accounts.account_id FROM accounts, (SELECT count(*) FROM opened) AS first
-    WHERE accounts.account_id = ANY($24)
+    SELECT accounts.account_id FROM accounts
+    -- Asked before anything is looked up, also where nothing is found.
+    WHERE (SELECT count(*) FROM opened) >= 0 AND accounts.account_id = ANY($24)
     ORDER BY accounts.account_id FOR NO KEY UPDATE OF accounts
   ), made AS (
     INSERT INTO usage_holds (hold_id, merchant_id, request_id, user_id, product_code, idempotency_key, key_currency,
