@@ -3,7 +3,7 @@
 --
 -- Instances of the version before book by this one as well. Once it is there, an account of the house needs nobody to open it.
 
-LOCK TABLE refunds, compensations, ledger_transactions IN ACCESS EXCLUSIVE MODE;
+LOCK TABLE refunds, ledger_transactions IN ACCESS EXCLUSIVE MODE;
 
 -- Opens an account, where nobody was faster, and gives its sense. Whether there is such a merchant or channel nobody asks. Who opens several does so in the order of their names.
 CREATE FUNCTION open_account(name text, at timestamptz) RETURNS smallint LANGUAGE plpgsql AS $$
@@ -163,7 +163,3 @@ $$;
 -- The refunds of stray money: it may have gone by one that failed, be it known or not yet.
 CREATE INDEX refunds_of_stray ON refunds (stray_id) WHERE stray_id IS NOT NULL;
 DROP INDEX refunds_made_after_all;
-
--- It was for the instances of a version that is long gone, and made each change of a task lock its row once more.
-DROP TRIGGER compensations_count_claim ON compensations;
-DROP FUNCTION count_claim();

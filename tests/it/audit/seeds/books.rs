@@ -262,7 +262,7 @@ pub(super) const SEEDS: &[Seed] = &[
     ),
     seed_with(
         "reversal_mirrors",
-        &["suspense_is_stray_money"],
+        &["booking_balanced", "suspense_is_stray_money"],
         "INSERT INTO ledger_transactions (transaction_id, kind, reverses, created_at)
          VALUES ('REVERSAL:again', 'REVERSAL', 'REFUND:rf_cx', '2029-12-31 12:00');
          INSERT INTO ledger_entries (transaction_id, account_id, amount)
