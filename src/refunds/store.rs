@@ -219,7 +219,7 @@ pub(super) async fn set_taken_back(tx: &mut Tx, refund: &Refund, now: OffsetDate
 pub(super) struct Gone {
     /// The channel made it after all.
     pub(super) is_known: bool,
-    /// Something says so, and the channel has not answered.
+    /// Something says so, and a person is shown that.
     pub(super) is_possible: bool,
 }
 

@@ -80,8 +80,9 @@ impl From<ResolveError> for Problem {
                 Self::new(conflict, "MONEY_WENT_BACK", detail)
             }
             ResolveError::MayHaveGone => {
-                let detail = "a refund of its money that had failed may have been made after all, and the channel is being asked: \
-                              wait for its answer, or resolve the CONTRADICTION of that refund first; nothing was changed";
+                let detail = "a refund of its money that had failed may have been made after all: wait until its channel is heard, \
+                              or, once you have seen there that it was not made, resolve the CONTRADICTION of that refund, which frees \
+                              the money; nothing was changed";
                 Self::new(conflict, "MONEY_MAY_HAVE_GONE", detail)
             }
             ResolveError::Db(error) => Self::from(error),
