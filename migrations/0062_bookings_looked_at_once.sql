@@ -5,7 +5,8 @@
 
 LOCK TABLE refunds, ledger_transactions IN ACCESS EXCLUSIVE MODE;
 
--- Opens an account, where nobody was faster, and gives its sense. Whether there is such a merchant or channel nobody asks. Who opens several does so in the order of their names.
+-- Opens an account, where nobody was faster, and gives its sense. Whether there is such a merchant or channel nobody asks. Who
+-- opens several does so in the order of their names.
 CREATE FUNCTION open_account(name text, at timestamptz) RETURNS smallint LANGUAGE plpgsql AS $$
 DECLARE
     its_sense smallint;
