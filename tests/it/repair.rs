@@ -101,9 +101,15 @@ async fn many_looks_at_what_a_silent_channel_has_ask_it_a_few_things_and_delay_n
     assert!(since.elapsed() < Duration::from_millis(900), "{:?}", since.elapsed());
     assert_eq!(silent.asked.load(Ordering::SeqCst), 8);
 
-    // What found no room is asked about later.
+    // What found no room is asked about later. Who was asked about before holds a room until its mark is seen, so that
+    // the others may find none at the first look.
     tokio::time::sleep(Duration::from_millis(5_000)).await;
-    join_all(ids.iter().map(|id| look(id))).await;
+    for _ in 0..5 {
+        join_all(ids.iter().map(|id| look(id))).await;
+        if silent.asked.load(Ordering::SeqCst) >= 16 {
+            break;
+        }
+    }
     assert_eq!(silent.asked.load(Ordering::SeqCst), 16);
     app.sql("UPDATE pay_orders SET channel = 'sandbox'").await;
     app.run_until_idle().await;
