@@ -70,7 +70,7 @@ impl NewRefundBody {
         (status = 404, body = Problem, description = "`ORDER_NOT_FOUND`"),
         (status = 409, body = Problem, description = "`ORDER_NOT_PAID`, `TOP_UP_CHARGED`: nothing moved"),
         (status = 422, body = Problem, description = "`VALIDATION_FAILED`, `REFUND_EXCEEDS_PAID` (its detail says what is left:
-         a refund that stands `FAILED` and that its channel made after all has taken its part),
+         a refund that stands `FAILED` and that its channel made after all, or may have made, has taken its part),
          `REFUND_PARAMS_MISMATCH`, `INSUFFICIENT_BALANCE` (a top-up that was spent): nothing moved"),
     ))]
 pub(super) async fn create(

@@ -14,7 +14,7 @@ use time::OffsetDateTime;
 use super::act::end_in_tx;
 use super::carry_out::Done;
 use super::model::{Item, ItemAction, ItemEvent};
-use super::store::{self, Spender};
+use super::store::{self, Rest, Spender};
 use crate::app::App;
 use crate::exceptions::{self, ExceptionKind, NewException};
 use crate::infra::crash::effect;
@@ -60,9 +60,15 @@ async fn charge_in_tx(
     why: &str,
 ) -> Result<Done, DbError> {
     // The order first, as everywhere: nobody asks for a refund of it meanwhile.
-    if !store::lock_whole(tx, spender).await? {
-        let refunded = format!("{why}; of top-up {} something was or is being refunded", spender.order_no);
-        return Ok(Done::GivenUp(refunded));
+    let of_top_up = format!("{why}; of top-up {}", spender.order_no);
+    match store::lock_rest(tx, spender).await? {
+        Rest::Whole => {}
+        Rest::Unknown => {
+            return Ok(Done::Later(format!(
+                "{of_top_up} something may have been refunded: its channel is asked"
+            )));
+        }
+        Rest::Less => return Ok(Done::GivenUp(format!("{of_top_up} something was or is being refunded"))),
     }
     // Looked for behind its own lock: a statement that comes to list it from now on finds it charged.
     store::lock_item(tx, &item.item_id).await?;

@@ -1,7 +1,5 @@
 //! The decision over a refund above its merchant's limit, by an operator who did not ask for it.
 
-use time::OffsetDateTime;
-
 use super::collected::{Collected, lock_with_refund};
 use super::drive::append_task_in_tx;
 use super::error::{Left, RefundError};
@@ -30,7 +28,7 @@ words! {
 /// # Errors
 /// [`RefundError::SameOperator`] for whoever asked for it; [`RefundError::NotAwaitingApproval`] when it was decided
 /// otherwise, or by somebody else; [`RefundError::ExceedsPaid`] when so much is not left any more, because another refund was
-/// made after all; [`RefundError::Ambiguous`] when two merchants have such a refund: nothing was changed.
+/// made after all, or may have been; [`RefundError::Ambiguous`] when two merchants have such a refund: nothing was changed.
 pub async fn decide(
     app: &App,
     merchant_id: Option<&MerchantId>,
@@ -56,17 +54,18 @@ async fn decide_once(
         return Err(RefundError::Ambiguous);
     }
     let mut tx = app.db.begin().await?;
-    let outcome = decide_in_tx(&mut tx, &id, decision, entry, app.now()).await;
+    let outcome = decide_in_tx(app, &mut tx, &id, decision, entry).await;
     effect!("refunds.decide", tx.finish(outcome).await)
 }
 
 async fn decide_in_tx(
+    app: &App,
     tx: &mut Tx,
     refund_id: &str,
     decision: Decision,
     entry: &Entry,
-    now: OffsetDateTime,
 ) -> Result<Refund, RefundError> {
+    let now = app.now();
     let (refund, collected) = lock_with_refund(tx, refund_id).await?.ok_or(RefundError::NotFound)?;
     let event = match decision {
         Decision::Approve => RefundEvent::Approved,
@@ -85,7 +84,7 @@ async fn decide_in_tx(
         return Err(RefundError::SameOperator);
     }
     if let (RefundStatus::Pending, Collected::Payment(payment)) = (to, &collected) {
-        let (let_go, gone) = store::sum_let_go(tx, &payment.order.key()).await?;
+        let (let_go, gone) = store::sum_let_go(tx, &payment.order.key(), &refund).await?;
         let left = Left::of(payment.order.amount, let_go, gone);
         if refund.amount > left.amount {
             return Err(RefundError::ExceedsPaid(left));
@@ -94,15 +93,16 @@ async fn decide_in_tx(
     let failure = (to == RefundStatus::Failed).then(|| format!("rejected: {}", entry.reason));
     store::set_result(tx, &refund, to, None, failure.as_deref(), now).await?;
     admin_log::append_in_tx(tx, &entry, now).await?;
+    let decided = Refund { status: to, failure, ..refund };
     if to == RefundStatus::Pending {
         // Whether it was made before is found by whoever drives it.
         let by = (entry.actor.as_str(), entry.reason.as_str());
-        contradiction::end_question_in_tx(tx, &refund, by, now).await?;
-        append_task_in_tx(tx, &refund, Action::DriveRefund, now).await?;
+        contradiction::end_question_in_tx(tx, &decided, by, now).await?;
+        append_task_in_tx(tx, &decided, Action::DriveRefund, now).await?;
     } else {
-        contradiction::ask_of_rejected_in_tx(tx, &refund, now).await?;
-        result::announce_in_tx(tx, &refund, to, now).await?;
-        book::reverse_in_tx(tx, &refund, &collected, false, now).await?;
+        contradiction::ask_of_rejected_in_tx(app, tx, (&decided, &collected)).await?;
+        result::announce_in_tx(tx, &decided, to, now).await?;
+        book::reverse_in_tx(tx, &decided, &collected, false, now).await?;
     }
-    Ok(Refund { status: to, failure, ..refund })
+    Ok(decided)
 }

@@ -38,6 +38,8 @@ pub(super) enum Truth {
     Made,
     /// The channel cannot say now, and is asked again.
     Unknown,
+    /// The channel told us that it made it, and knows of none when it is asked: it is asked again, until a person has looked.
+    Unseen,
 }
 
 impl Truth {
@@ -46,7 +48,7 @@ impl Truth {
         match self {
             Self::TakenBack => "its channel says that it came to nothing",
             Self::Made => "its channel says that it was made",
-            Self::Unknown => "its channel says nothing",
+            Self::Unknown | Self::Unseen => "its channel says nothing",
         }
     }
 }
@@ -64,19 +66,19 @@ pub(super) async fn query(
 }
 
 /// Asks the channel. A success that was answered to us comes only once, so that it is taken at its word where the channel
-/// cannot say; a failure frees money, and is shown to a person then.
+/// cannot say; one that a callback tells is not, nor where the channel knows of none: a person looks. A failure frees money, and
+/// is shown to a person where the channel cannot say.
 pub(super) async fn ask(app: &App, report: &RefundReport<'_>) -> Result<Truth, DbError> {
     let is_failure = matches!(report.state, RefundState::Failed(_));
-    let told = if is_failure { Truth::TakenBack } else { Truth::Made };
+    let is_told = matches!(report.source, Source::Callback(_));
     Ok(match query(app, report.refund_id).await? {
         Some(Ok(RefundState::Failed(_))) => Truth::TakenBack,
         Some(Ok(RefundState::Succeeded { .. })) => Truth::Made,
-        // What it does not know contradicts nothing that it told.
-        None | Some(Ok(RefundState::Unseen)) => told,
-        Some(Ok(RefundState::Processing) | Err(_)) => match report.source {
-            Source::Call(_) | Source::Query if !is_failure => told,
-            _ => Truth::Unknown,
-        },
+        Some(Ok(RefundState::Unseen)) if is_told && !is_failure => Truth::Unseen,
+        // What it does not know contradicts no failure.
+        None | Some(Ok(RefundState::Unseen)) if is_failure => Truth::TakenBack,
+        Some(Ok(RefundState::Processing) | Err(_)) if is_told || is_failure => Truth::Unknown,
+        _ => Truth::Made,
     })
 }
 
@@ -113,18 +115,19 @@ pub(super) async fn note_in_tx(
     let Some(truth) = truth else { return Ok(Applied::Contradiction) };
     let now = app.now();
     let is_made = refund.is_made();
-    if truth == Truth::Unknown {
-        let what = if is_made {
-            "says that it failed, and cannot be asked now: it may not have"
-        } else {
-            "says that it made it, and cannot be asked now: it may have"
+    if matches!(truth, Truth::Unknown | Truth::Unseen) {
+        let what = match truth {
+            Truth::Unseen => "says that it made it, and that it knows of none: it may have",
+            _ if is_made => "says that it failed, and cannot be asked now: it may not have",
+            _ => "says that it made it, and cannot be asked now: it may have",
         };
         drive::append_task_in_tx(tx, refund, Action::QueryRefund, now).await?;
         // Of one that was made after all a person was told.
         if refund.made_after_all_at.is_none() {
             show_in_tx(app, tx, (refund, collected), what).await?;
         }
-        return Ok(Applied::Undecided);
+        // What cannot be asked now must come again. What was answered need not: who has looked is not shown it anew.
+        return Ok(if truth == Truth::Unseen { Applied::Contradiction } else { Applied::Undecided });
     }
     answer_question_in_tx(tx, refund, truth, now).await?;
     if refund.status == RefundStatus::Failed {
@@ -183,22 +186,24 @@ pub(super) async fn note_agreement_in_tx(
     let agrees = match truth {
         Truth::TakenBack => !is_made,
         Truth::Made => is_made,
-        Truth::Unknown => false,
+        Truth::Unknown | Truth::Unseen => false,
     };
     if agrees { answer_question_in_tx(tx, refund, truth, now).await } else { Ok(()) }
 }
 
-/// A locked refund that nobody had approved is rejected: where something said before that the channel made it, the channel is
-/// asked, so that it is known to have gone, and nothing goes back in its place.
+/// A locked refund that nobody had approved has been rejected: where something said before that the channel made it, be it that a
+/// person has seen to that, the channel is asked. It is shown until that is answered, so that nothing goes back in its place.
 pub(super) async fn ask_of_rejected_in_tx(
+    app: &App,
     tx: &mut Tx,
-    refund: &Refund,
-    now: OffsetDateTime,
+    (refund, collected): (&Refund, &Collected),
 ) -> Result<(), DbError> {
     let order = refund.merchant_id.as_deref().zip(refund.order_no.as_deref());
     let Some(order) = order else { return Ok(()) };
     if exceptions::was_shown(tx, order, &refund.refund_id, ExceptionKind::Contradiction).await? {
-        drive::append_task_in_tx(tx, refund, Action::QueryRefund, now).await?;
+        drive::append_task_in_tx(tx, refund, Action::QueryRefund, app.now()).await?;
+        let what = "was said to have made it, and is being asked: it may have";
+        show_in_tx(app, tx, (refund, collected), what).await?;
     }
     Ok(())
 }
@@ -251,7 +256,7 @@ async fn show_in_tx(
             format!("nobody has approved refund {refund_no} of {money}, {channel}")
         }
         RefundStatus::Succeeded => format!("{channel} had made refund {refund_no} of {money} and"),
-        _ => format!("{channel} had refused refund {refund_no} of {money} and"),
+        _ => format!("refund {refund_no} of {money} stands failed, and {channel}"),
     };
     let detail = format!("{before} {what} gone back, from trade {trade} for {out_trade_no}");
     let exception = NewException {

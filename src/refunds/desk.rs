@@ -229,7 +229,7 @@ mod tests {
         let mut desk = desk(OrderKind::Sale, None);
         desk.orders.values_mut().for_each(|terms| (terms.asked, terms.gone) = (60, 60));
         let refused = desk.ask(&ask("R2", "A", Some(41))).unwrap_err().to_string();
-        let said = "40 minor units are left of what was paid: refunds of 60 that stand FAILED were made after all, or may have been";
+        let said = "40 minor units are left of what was paid: refunds of 60 that did not succeed were made after all, or may have been";
         assert_eq!(refused, said);
         assert_eq!(desk.ask(&ask("R2", "A", None)).unwrap().refund.amount, 40);
 

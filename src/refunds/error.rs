@@ -48,13 +48,13 @@ pub enum RefundError {
 pub struct Left {
     /// What can still be asked for.
     pub amount: i64,
-    /// What cannot, because the channel gave it back after all, or may have, by refunds that stand failed.
+    /// What cannot, because the channel gave it back after all, or may have, by refunds that did not succeed.
     pub gone: i64,
 }
 
 impl Left {
-    /// Of so much that was paid, when so much was asked for or has gone, of which so much by refunds that stand failed. What was asked for before one that had failed
-    /// was known to be made may exceed it with that.
+    /// Of so much that was paid, when so much was asked for or has gone, of which so much by refunds that did not succeed. What was
+    /// asked for before one that had failed was known to be made may exceed it with that.
     pub(super) fn of(paid: i64, asked: i64, gone: i64) -> Self {
         Self { amount: (paid - asked).max(0), gone }
     }
@@ -65,7 +65,9 @@ impl fmt::Display for Left {
         write!(f, "{} minor units are left of what was paid", self.amount)?;
         match self.gone {
             0 => Ok(()),
-            gone => write!(f, ": refunds of {gone} that stand FAILED were made after all, or may have been"),
+            gone => {
+                write!(f, ": refunds of {gone} that did not succeed were made after all, or may have been")
+            }
         }
     }
 }

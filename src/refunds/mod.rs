@@ -1,7 +1,7 @@
 //! Refunds of orders, and stray money: what a channel took that no order accepts.
 //!
 //! Always true: refunds that have not failed never exceed what their payment collected, and none is let go that would
-//! with those that failed here and are known to have been made after all; an order moves on a refund's success and not
+//! with those that failed here and were made after all, or may have been; an order moves on a refund's success and not
 //! on its request, and back only when the channel takes one back; a top-up's money is set aside before it may go back;
 //! above the merchant's limit a refund waits for an operator who did not ask for it. Stray money is one row, unique by
 //! channel and trade number, and never unowned: it is being refunded by a task, kept by a person's decision, gone after

@@ -54,7 +54,7 @@ async fn the_same_money_goes_back_no_second_time_until_the_channel_takes_it_back
     let app = TestApp::start().await;
     let (refund_id, attempt) = made_after_all(&app, "A", 1_200).await;
     assert_eq!(app.refunded("A").await, ("PAID".to_owned(), 0), "the order does not move");
-    let left = "790 minor units are left of what was paid: refunds of 1200 that stand FAILED were made after all, or may have been";
+    let left = "790 minor units are left of what was paid: refunds of 1200 that did not succeed were made after all, or may have been";
     assert_exceeds(&app, "A", 1_200, left).await;
     // Whether or not a person has seen it; and what was told before it was made is heard late.
     app.resolve(&app.open_exception().await, "NONE").await.expect(200);
@@ -103,7 +103,7 @@ async fn what_waits_for_an_approval_is_not_let_go_where_another_refund_was_made_
         async || app.admin_post("/admin/refunds/R2/approve", json!({"reason": "the story wants it"})).await;
     let refused = approve().await;
     assert_eq!(refused.problem(422), "REFUND_EXCEEDS_PAID");
-    let left = "200 minor units are left of what was paid: refunds of 1000 that stand FAILED were made after all, or may have been";
+    let left = "200 minor units are left of what was paid: refunds of 1000 that did not succeed were made after all, or may have been";
     assert_eq!(refused.text_of("detail"), format!("{left}; nothing was done"));
     assert_eq!(app.find_refund("R2").await["status"], "AWAITING_APPROVAL");
     assert_eq!(app.count_where("admin_log", "action = 'refunds.approve'").await, 0);
@@ -111,7 +111,7 @@ async fn what_waits_for_an_approval_is_not_let_go_where_another_refund_was_made_
         &app,
         "A",
         1,
-        "0 minor units are left of what was paid: refunds of 1000 that stand FAILED were made after all, or may have been",
+        "0 minor units are left of what was paid: refunds of 1000 that did not succeed were made after all, or may have been",
     )
     .await;
     app.assert_books_balance().await;
@@ -121,6 +121,39 @@ async fn what_waits_for_an_approval_is_not_let_go_where_another_refund_was_made_
     app.run_until_idle().await;
     assert_eq!(app.refunded("A").await, ("REFUNDED".to_owned(), 1_990));
     app.assert_books_agree_both_ways().await;
+    app.end().await;
+}
+
+#[tokio::test]
+async fn what_waits_for_an_approval_is_not_let_go_beside_another_one_that_may_have_been_made() {
+    let app = TestApp::start().await;
+    app.sql("UPDATE merchants SET refund_approval_above = 700 WHERE merchant_id = 'demo'").await;
+    let attempt = app.paid("A").await;
+    let refused = app.refused_refund("R1", "A", 600).await;
+    for (refund_no, amount) in [("R2", 1_000), ("R3", 990)] {
+        ask(&app, refund_no, "A", amount).await.expect(201);
+    }
+    // Somebody had approved the second one, and the database was put back to where nobody had.
+    let lost = app.refund_id("R2").await;
+    for (refund_id, amount) in [(&refused, 600), (&lost, 1_000)] {
+        app.sandbox_makes_after_all(refund_id, &attempt).await;
+        may_be_made(&app, refund_id, &attempt, amount).await;
+    }
+    let approve = async |refund_no: &str| {
+        let path = format!("/admin/refunds/{refund_no}/approve");
+        app.admin_post(&path, json!({"reason": "the story wants it"})).await
+    };
+    let left = "390 minor units are left of what was paid: refunds of 1600 that did not succeed were made after all, or may \
+                have been";
+    let too_much = approve("R3").await;
+    assert_eq!(too_much.problem(422), "REFUND_EXCEEDS_PAID");
+    assert_eq!(too_much.text_of("detail"), format!("{left}; nothing was done"));
+    // The lost one itself goes back once, under its own number.
+    assert_eq!(approve("R2").await.expect(200).text_of("status"), "PENDING");
+    app.run_until_idle().await;
+    assert_eq!(app.refunded("A").await, ("PARTIALLY_REFUNDED".to_owned(), 1_000));
+    assert_eq!(approve("R3").await.problem(422), "REFUND_EXCEEDS_PAID");
+    assert_eq!(app.gone_back(&attempt).await, 1_600);
     app.end().await;
 }
 
@@ -137,9 +170,14 @@ async fn what_was_made_although_nobody_had_approved_it_has_gone_also_where_it_is
     app.resolve(&app.open_exception().await, "NONE").await.expect(200);
 
     app.admin_post("/admin/refunds/R/reject", json!({"reason": "the story wants it"})).await.expect(200);
+    // Before its channel has answered, too.
+    let shown = app.open_exception().await;
+    let detail = "refund R of 990 CNY (minor units) stands failed, and sandbox was said to have made it, and is being asked";
+    assert!(shown["detail"].as_str().expect("text").starts_with(detail), "{shown}");
+    let left = "1000 minor units are left of what was paid: refunds of 990 that did not succeed were made after all, or may have been";
+    assert_exceeds(&app, "A", 1_990, left).await;
     app.run_until_idle().await;
     assert_is_shown(&app, &refund_id).await;
-    let left = "1000 minor units are left of what was paid: refunds of 990 that stand FAILED were made after all, or may have been";
     assert_exceeds(&app, "A", 1_990, left).await;
     app.end().await;
 }
@@ -200,7 +238,7 @@ async fn a_failure_that_is_told_of_it_while_its_channel_cannot_be_asked_is_asked
             assert_eq!(app.refunded(number).await, ("REFUNDED".to_owned(), 1_990));
         } else {
             assert_is_shown(&app, &refund_id).await;
-            let left = "1000 minor units are left of what was paid: refunds of 990 that stand FAILED were made after all, or may have been";
+            let left = "1000 minor units are left of what was paid: refunds of 990 that did not succeed were made after all, or may have been";
             assert_exceeds(&app, number, 1_001, left).await;
         }
     }
@@ -292,7 +330,7 @@ async fn may_be_made(app: &TestApp, refund_id: &str, attempt: &str, amount: i64)
 #[tokio::test]
 async fn what_may_have_been_made_after_all_goes_back_no_second_time_until_its_channel_or_a_person_answers() {
     let app = TestApp::start().await;
-    let left = "790 minor units are left of what was paid: refunds of 1200 that stand FAILED were made after all, or may \
+    let left = "790 minor units are left of what was paid: refunds of 1200 that did not succeed were made after all, or may \
                 have been";
     for (number, is_made) in [("P", true), ("Q", false)] {
         let attempt = app.paid(number).await;
@@ -317,6 +355,34 @@ async fn what_may_have_been_made_after_all_goes_back_no_second_time_until_its_ch
             assert_eq!(app.refunded(number).await, ("PARTIALLY_REFUNDED".to_owned(), 1_200));
         }
     }
+    app.end().await;
+}
+
+#[tokio::test]
+async fn what_a_channel_tells_and_knows_nothing_of_is_a_persons_to_look_at_once() {
+    let app = TestApp::start().await;
+    let attempt = app.paid("A").await;
+    let refund_id = app.refused_refund("R", "A", 1_200).await;
+    app.tell_refund("told", &refund_id, &attempt, 1_200, "SUCCEEDED").await;
+    assert_eq!(app.verdict_of("told").await.as_deref(), Some("RECORDED"), "it need not come again");
+    let shown = app.open_exception().await;
+    let detail =
+        "stands failed, and sandbox says that it made it, and that it knows of none: it may have gone back";
+    assert!(shown["detail"].as_str().expect("text").contains(detail), "{shown}");
+    assert_eq!(seen_by_operators(&app, &refund_id).await["made_after_all_at"], Value::Null);
+    let left = "790 minor units are left of what was paid: refunds of 1200 that did not succeed were made after all, or may \
+                have been";
+    assert_exceeds(&app, "A", 1_200, left).await;
+    app.run_until_idle().await;
+    assert_exceeds(&app, "A", 1_200, left).await;
+
+    app.resolve(&shown, "NONE").await.expect(200);
+    app.run_until_idle().await;
+    assert!(app.exceptions("status=OPEN").await.is_empty(), "what a person has seen to is not told again");
+    ask(&app, "AGAIN", "A", 1_200).await.expect(201);
+    app.run_until_idle().await;
+    assert_eq!(app.refunded("A").await, ("PARTIALLY_REFUNDED".to_owned(), 1_200));
+    app.assert_books_agree_both_ways().await;
     app.end().await;
 }
 

@@ -1,5 +1,6 @@
 //! What there is to say of a payment that never came: whom it was credited to, and what became of it.
 
+use crate::exceptions::ExceptionKind;
 use crate::infra::db::{Conn, DbError, Tx};
 use crate::orders::OrderStatus;
 use crate::reconciliation::model::Item;
@@ -53,9 +54,20 @@ pub(in crate::reconciliation) async fn find_spender(
     Ok(spender.fetch_optional(conn).await?)
 }
 
-/// Locks the order of the top-up, and says whether it is paid and nothing of it was given back or is asked for. The
-/// refunds are read behind the lock: in a snapshot that has all of them.
-pub(in crate::reconciliation) async fn lock_whole(tx: &mut Tx, spender: &Spender) -> Result<bool, DbError> {
+/// How much of a top-up is there.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(in crate::reconciliation) enum Rest {
+    /// It is paid, and nothing of it was given back or is asked for.
+    Whole,
+    /// A refund of it that failed may have been made all the same, which its channel or a person has yet to say.
+    Unknown,
+    /// Less.
+    Less,
+}
+
+/// Locks the order of the top-up, and says how much of it is there. The refunds are read behind the lock: in a snapshot that has
+/// all of them.
+pub(in crate::reconciliation) async fn lock_rest(tx: &mut Tx, spender: &Spender) -> Result<Rest, DbError> {
     let conn: &mut Conn = tx;
     let status = sqlx::query_scalar!(
         r#"SELECT status AS "status: OrderStatus" FROM orders WHERE merchant_id = $1 AND order_no = $2 FOR UPDATE"#,
@@ -63,12 +75,19 @@ pub(in crate::reconciliation) async fn lock_whole(tx: &mut Tx, spender: &Spender
         spender.order_no,
     );
     let status = status.fetch_one(&mut *conn).await?;
-    let is_asked_for = sqlx::query_scalar!(
-        r#"SELECT EXISTS (SELECT 1 FROM refunds
-                          WHERE merchant_id = $1 AND order_no = $2 AND stray_id IS NULL
-                            AND (status <> 'FAILED' OR made_after_all_at IS NOT NULL)) AS "is_asked_for!""#,
+    let refunds = sqlx::query!(
+        r#"SELECT coalesce(bool_or(status <> 'FAILED' OR made_after_all_at IS NOT NULL), false) AS "is_asked_for!",
+                  count((SELECT subject FROM exceptions
+                         WHERE subject = refund_id AND kind = $3 AND exceptions.status = 'OPEN')) > 0 AS "may_be_made!"
+           FROM refunds WHERE merchant_id = $1 AND order_no = $2 AND stray_id IS NULL"#,
         spender.merchant_id,
         spender.order_no,
+        ExceptionKind::Contradiction.as_str(),
     );
-    Ok(status == OrderStatus::Paid && !is_asked_for.fetch_one(conn).await?)
+    let refunds = refunds.fetch_one(conn).await?;
+    Ok(match (status, refunds.is_asked_for) {
+        (OrderStatus::Paid, false) if refunds.may_be_made => Rest::Unknown,
+        (OrderStatus::Paid, false) => Rest::Whole,
+        _ => Rest::Less,
+    })
 }

@@ -8,7 +8,7 @@ mod items;
 mod lines;
 mod runs;
 
-pub(super) use charge::{Spender, find_spender, lock_whole};
+pub(super) use charge::{Rest, Spender, find_spender, lock_rest};
 pub(super) use charged::{
     find_charged, find_listing, find_possible_listing, is_listed, set_listed, take_listed_charges,
     take_unlisted_charges,

@@ -28,21 +28,27 @@ pub(in crate::refunds) async fn is_stock_wanted_back(
     Ok(is_wanted)
 }
 
-/// Minor units of a locked order's payment that have gone back or are let go, and of these what was made after all, or may have
-/// been, by refunds that stand failed.
-pub(in crate::refunds) async fn sum_let_go(tx: &mut Tx, order: &OrderKey) -> Result<(i64, i64), DbError> {
+/// Minor units of a locked order's payment that have gone back or are let go beside this refund, and of these what was made after
+/// all, or may have been, by refunds that failed or wait for an approval.
+pub(in crate::refunds) async fn sum_let_go(
+    tx: &mut Tx,
+    order: &OrderKey,
+    beside: &Refund,
+) -> Result<(i64, i64), DbError> {
     let conn: &mut Conn = tx;
     let sums = sqlx::query!(
         r#"SELECT coalesce(sum(amount), 0)::bigint AS "let_go!",
-                  coalesce(sum(amount) FILTER (WHERE status = 'FAILED'), 0)::bigint AS "gone!"
+                  coalesce(sum(amount) FILTER (WHERE status IN ('AWAITING_APPROVAL', 'FAILED')), 0)::bigint AS "gone!"
            FROM refunds
-           WHERE merchant_id = $1 AND order_no = $2 AND stray_id IS NULL
+           WHERE merchant_id = $1 AND order_no = $2 AND stray_id IS NULL AND refund_id <> $4
              AND (status NOT IN ('AWAITING_APPROVAL', 'FAILED') OR made_after_all_at IS NOT NULL
-                  OR status = 'FAILED' AND (SELECT subject FROM exceptions
-                                            WHERE subject = refund_id AND kind = $3 AND exceptions.status = 'OPEN') IS NOT NULL)"#,
+                  OR status IN ('AWAITING_APPROVAL', 'FAILED')
+                     AND (SELECT subject FROM exceptions
+                          WHERE subject = refund_id AND kind = $3 AND exceptions.status = 'OPEN') IS NOT NULL)"#,
         order.merchant_id.as_str(),
         order.order_no.as_str(),
         ExceptionKind::Contradiction.as_str(),
+        beside.refund_id,
     )
     .fetch_one(conn)
     .await?;

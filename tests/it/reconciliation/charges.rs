@@ -6,8 +6,9 @@ use serde_json::{Value, json};
 use super::{Fate, paid, rfc3339, start};
 use crate::support::books::sides;
 use crate::support::metering::hold_with;
+use crate::support::refunding::told_of_refund;
 use crate::support::statements::{assert_explained, sandbox_csv};
-use crate::support::{TestApp, TestOptions};
+use crate::support::{TestApp, TestOptions, minutes};
 
 /// A user's top-up that the channel knows nothing of, though somebody said so under its signature; gives its pay order and
 /// its trade.
@@ -228,6 +229,39 @@ async fn a_top_up_of_which_something_is_asked_back_is_charged_by_nobody() {
     assert!(item["status"] == "ESCALATED" && outcome.contains("being refunded"), "{item:#}");
     assert_eq!(has_and_owes(&app, "u1").await, (400, 0));
     assert_eq!(app.count_where("ledger_transactions", "kind = 'COMPENSATING_CHARGE'").await, 0);
+    app.end().await;
+}
+
+#[tokio::test]
+async fn a_top_up_whose_failed_refund_may_have_been_made_is_charged_when_its_channel_or_a_person_has_answered()
+ {
+    let app = start("safe").await;
+    let day = app.wait_for_ten();
+    product(&app, "tokens", true).await;
+    paid(&app, "FINE").await;
+    let (attempt, _) = invented_top_up(&app, "T", "u1").await;
+    used(&app, "tokens", "u1", 990).await;
+    let refund_id = app.refused_refund("R", "T", 600).await;
+    app.sleep_over();
+    let run = app.reconcile(day).await;
+    let item = app.differences(&run).await.remove(0);
+    app.tell_in_vain(&told_of_refund("perhaps", (&refund_id, &attempt), 600, "SUCCEEDED")).await;
+
+    app.decide(&item, "approve").await.expect(200);
+    app.carry_on().await;
+    let item = app.differences(&run).await.remove(0);
+    let outcome = item["outcome"].as_str().expect("text");
+    assert!(item["status"] == "APPLYING" && outcome.contains("may have been refunded"), "{item:#}");
+    assert_eq!(has_and_owes(&app, "u1").await, (1_000, 0));
+
+    // The channel knows of none; a person has looked.
+    app.resolve(&open_of(&app, "CONTRADICTION").await[0], "NONE").await.expect(200);
+    app.clock.advance(minutes(60));
+    app.carry_on().await;
+    let item = app.differences(&run).await.remove(0);
+    assert_eq!(item["status"], "APPLIED", "{item:#}");
+    assert_eq!(has_and_owes(&app, "u1").await, (0, 990));
+    app.run_until_idle().await;
     app.end().await;
 }
 
