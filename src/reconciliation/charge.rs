@@ -6,8 +6,8 @@
 //! It is booked once for each difference, under its id, in the transaction in which the difference says so. What was not
 //! spent on usage, or on a product that does not allow it, is a person's to see to, and so are a top-up of which anything
 //! was refunded and one whose charge was given back before. What a statement has come to list since it was missed is
-//! charged for by nobody: a person is shown that the channel says both; and while one that may list it is still to come, the
-//! charge waits. What was charged for is refunded by nobody: its user would pay twice.
+//! charged for by nobody: a person is shown that the channel says both; and while one that may list it is still to come, or
+//! a refund of it that failed may have been made, the charge waits. What was charged for is refunded by nobody: its user would pay twice.
 
 use time::OffsetDateTime;
 
@@ -65,7 +65,7 @@ async fn charge_in_tx(
         Rest::Whole => {}
         Rest::Unknown => {
             return Ok(Done::Later(format!(
-                "{of_top_up} something may have been refunded: its channel is asked"
+                "{of_top_up} something may have been refunded, which its channel or a person has yet to say"
             )));
         }
         Rest::Less => return Ok(Done::GivenUp(format!("{of_top_up} something was or is being refunded"))),

@@ -38,8 +38,6 @@ pub(super) enum Truth {
     Made,
     /// The channel cannot say now, and is asked again.
     Unknown,
-    /// The channel told us that it made it, and knows of none when it is asked: it is asked again, until a person has looked.
-    Unseen,
 }
 
 impl Truth {
@@ -48,7 +46,7 @@ impl Truth {
         match self {
             Self::TakenBack => "its channel says that it came to nothing",
             Self::Made => "its channel says that it was made",
-            Self::Unknown | Self::Unseen => "its channel says nothing",
+            Self::Unknown => "its channel says nothing",
         }
     }
 }
@@ -66,19 +64,19 @@ pub(super) async fn query(
 }
 
 /// Asks the channel. A success that was answered to us comes only once, so that it is taken at its word where the channel
-/// cannot say; one that a callback tells is not, nor where the channel knows of none: a person looks. A failure frees money, and
-/// is shown to a person where the channel cannot say.
+/// cannot say; a failure frees money, and is shown to a person then.
 pub(super) async fn ask(app: &App, report: &RefundReport<'_>) -> Result<Truth, DbError> {
     let is_failure = matches!(report.state, RefundState::Failed(_));
-    let is_told = matches!(report.source, Source::Callback(_));
+    let told = if is_failure { Truth::TakenBack } else { Truth::Made };
     Ok(match query(app, report.refund_id).await? {
         Some(Ok(RefundState::Failed(_))) => Truth::TakenBack,
         Some(Ok(RefundState::Succeeded { .. })) => Truth::Made,
-        Some(Ok(RefundState::Unseen)) if is_told && !is_failure => Truth::Unseen,
-        // What it does not know contradicts no failure.
-        None | Some(Ok(RefundState::Unseen)) if is_failure => Truth::TakenBack,
-        Some(Ok(RefundState::Processing) | Err(_)) if is_told || is_failure => Truth::Unknown,
-        _ => Truth::Made,
+        // What it does not know contradicts nothing that it told.
+        None | Some(Ok(RefundState::Unseen)) => told,
+        Some(Ok(RefundState::Processing) | Err(_)) => match report.source {
+            Source::Call(_) | Source::Query if !is_failure => told,
+            _ => Truth::Unknown,
+        },
     })
 }
 
@@ -115,19 +113,18 @@ pub(super) async fn note_in_tx(
     let Some(truth) = truth else { return Ok(Applied::Contradiction) };
     let now = app.now();
     let is_made = refund.is_made();
-    if matches!(truth, Truth::Unknown | Truth::Unseen) {
-        let what = match truth {
-            Truth::Unseen => "says that it made it, and that it knows of none: it may have",
-            _ if is_made => "says that it failed, and cannot be asked now: it may not have",
-            _ => "says that it made it, and cannot be asked now: it may have",
+    if truth == Truth::Unknown {
+        let what = if is_made {
+            "says that it failed, and cannot be asked now: it may not have"
+        } else {
+            "says that it made it, and cannot be asked now: it may have"
         };
         drive::append_task_in_tx(tx, refund, Action::QueryRefund, now).await?;
         // Of one that was made after all a person was told.
         if refund.made_after_all_at.is_none() {
             show_in_tx(app, tx, (refund, collected), what).await?;
         }
-        // What cannot be asked now must come again. What was answered need not: who has looked is not shown it anew.
-        return Ok(if truth == Truth::Unseen { Applied::Contradiction } else { Applied::Undecided });
+        return Ok(Applied::Undecided);
     }
     answer_question_in_tx(tx, refund, truth, now).await?;
     if refund.status == RefundStatus::Failed {
@@ -186,7 +183,7 @@ pub(super) async fn note_agreement_in_tx(
     let agrees = match truth {
         Truth::TakenBack => !is_made,
         Truth::Made => is_made,
-        Truth::Unknown | Truth::Unseen => false,
+        Truth::Unknown => false,
     };
     if agrees { answer_question_in_tx(tx, refund, truth, now).await } else { Ok(()) }
 }
@@ -201,7 +198,15 @@ pub(super) async fn ask_of_rejected_in_tx(
     let order = refund.merchant_id.as_deref().zip(refund.order_no.as_deref());
     let Some(order) = order else { return Ok(()) };
     if exceptions::was_shown(tx, order, &refund.refund_id, ExceptionKind::Contradiction).await? {
-        drive::append_task_in_tx(tx, refund, Action::QueryRefund, app.now()).await?;
+        let now = app.now();
+        drive::append_task_in_tx(tx, refund, Action::QueryRefund, now).await?;
+        // What is open says that nobody has approved it.
+        let (id, kind, by) = (
+            &refund.refund_id,
+            ExceptionKind::Contradiction,
+            ("payonce", "it was rejected, and is shown anew"),
+        );
+        exceptions::settle_by_in_tx(tx, id, Some(kind), ExceptionAction::None, by, now).await?;
         let what = "was said to have made it, and is being asked: it may have";
         show_in_tx(app, tx, (refund, collected), what).await?;
     }

@@ -161,24 +161,33 @@ async fn what_waits_for_an_approval_is_not_let_go_beside_another_one_that_may_ha
 async fn what_was_made_although_nobody_had_approved_it_has_gone_also_where_it_is_rejected() {
     let app = TestApp::start().await;
     app.sql("UPDATE merchants SET refund_approval_above = 500 WHERE merchant_id = 'demo'").await;
-    let attempt = app.paid("A").await;
-    assert_eq!(ask(&app, "R", "A", 990).await.expect(201).text_of("status"), "AWAITING_APPROVAL");
-    let refund_id = app.refund_id("R").await;
-    // Somebody had approved it, and the database was put back to where nobody had.
-    app.sandbox_makes_after_all(&refund_id, &attempt).await;
-    app.tell_refund("made", &refund_id, &attempt, 990, "SUCCEEDED").await;
-    app.resolve(&app.open_exception().await, "NONE").await.expect(200);
+    let left = "1000 minor units are left of what was paid: refunds of 990 that did not succeed were made after all, or may \
+                have been";
+    for (number, is_seen_to) in [("A", true), ("B", false)] {
+        let attempt = app.paid(number).await;
+        assert_eq!(ask(&app, number, number, 990).await.expect(201).text_of("status"), "AWAITING_APPROVAL");
+        let refund_id = app.refund_id(number).await;
+        // Somebody had approved it, and the database was put back to where nobody had.
+        app.sandbox_makes_after_all(&refund_id, &attempt).await;
+        app.tell_refund(&format!("made-{number}"), &refund_id, &attempt, 990, "SUCCEEDED").await;
+        if is_seen_to {
+            app.resolve(&app.open_exception().await, "NONE").await.expect(200);
+        }
 
-    app.admin_post("/admin/refunds/R/reject", json!({"reason": "the story wants it"})).await.expect(200);
-    // Before its channel has answered, too.
-    let shown = app.open_exception().await;
-    let detail = "refund R of 990 CNY (minor units) stands failed, and sandbox was said to have made it, and is being asked";
-    assert!(shown["detail"].as_str().expect("text").starts_with(detail), "{shown}");
-    let left = "1000 minor units are left of what was paid: refunds of 990 that did not succeed were made after all, or may have been";
-    assert_exceeds(&app, "A", 1_990, left).await;
-    app.run_until_idle().await;
-    assert_is_shown(&app, &refund_id).await;
-    assert_exceeds(&app, "A", 1_990, left).await;
+        let path = format!("/admin/refunds/{number}/reject");
+        app.admin_post(&path, json!({"reason": "the story wants it"})).await.expect(200);
+        // Before its channel has answered, too.
+        let shown = app.open_exception().await;
+        let detail = format!(
+            "refund {number} of 990 CNY (minor units) stands failed, and sandbox was said to have made it"
+        );
+        assert!(shown["detail"].as_str().expect("text").starts_with(&detail), "{shown}");
+        assert_exceeds(&app, number, 1_990, left).await;
+        app.run_until_idle().await;
+        assert_is_shown(&app, &refund_id).await;
+        assert_exceeds(&app, number, 1_990, left).await;
+        app.resolve(&app.open_exception().await, "NONE").await.expect(200);
+    }
     app.end().await;
 }
 
@@ -355,34 +364,6 @@ async fn what_may_have_been_made_after_all_goes_back_no_second_time_until_its_ch
             assert_eq!(app.refunded(number).await, ("PARTIALLY_REFUNDED".to_owned(), 1_200));
         }
     }
-    app.end().await;
-}
-
-#[tokio::test]
-async fn what_a_channel_tells_and_knows_nothing_of_is_a_persons_to_look_at_once() {
-    let app = TestApp::start().await;
-    let attempt = app.paid("A").await;
-    let refund_id = app.refused_refund("R", "A", 1_200).await;
-    app.tell_refund("told", &refund_id, &attempt, 1_200, "SUCCEEDED").await;
-    assert_eq!(app.verdict_of("told").await.as_deref(), Some("RECORDED"), "it need not come again");
-    let shown = app.open_exception().await;
-    let detail =
-        "stands failed, and sandbox says that it made it, and that it knows of none: it may have gone back";
-    assert!(shown["detail"].as_str().expect("text").contains(detail), "{shown}");
-    assert_eq!(seen_by_operators(&app, &refund_id).await["made_after_all_at"], Value::Null);
-    let left = "790 minor units are left of what was paid: refunds of 1200 that did not succeed were made after all, or may \
-                have been";
-    assert_exceeds(&app, "A", 1_200, left).await;
-    app.run_until_idle().await;
-    assert_exceeds(&app, "A", 1_200, left).await;
-
-    app.resolve(&shown, "NONE").await.expect(200);
-    app.run_until_idle().await;
-    assert!(app.exceptions("status=OPEN").await.is_empty(), "what a person has seen to is not told again");
-    ask(&app, "AGAIN", "A", 1_200).await.expect(201);
-    app.run_until_idle().await;
-    assert_eq!(app.refunded("A").await, ("PARTIALLY_REFUNDED".to_owned(), 1_200));
-    app.assert_books_agree_both_ways().await;
     app.end().await;
 }
 

@@ -120,7 +120,7 @@ pub(in crate::http) struct DecisionBody {
         (status = 404, body = Problem, description = "`NOT_FOUND`"),
         (status = 409, body = Problem, description = "`REFUND_NOT_AWAITING_APPROVAL`, `AMBIGUOUS_NUMBER`"),
         (status = 422, body = Problem, description = "`VALIDATION_FAILED`: a reason is required; `REFUND_EXCEEDS_PAID`: since
-         it was asked for, another refund of the order that had failed was made after all, or may have been"),
+         it was asked for, another refund of the order that had failed, or waits as well, was made after all, or may have been"),
     ))]
 pub(in crate::http) async fn approve(
     State(edge): State<Edge>,

@@ -42,9 +42,8 @@ pub(in crate::refunds) async fn sum_let_go(
            FROM refunds
            WHERE merchant_id = $1 AND order_no = $2 AND stray_id IS NULL AND refund_id <> $4
              AND (status NOT IN ('AWAITING_APPROVAL', 'FAILED') OR made_after_all_at IS NOT NULL
-                  OR status IN ('AWAITING_APPROVAL', 'FAILED')
-                     AND (SELECT subject FROM exceptions
-                          WHERE subject = refund_id AND kind = $3 AND exceptions.status = 'OPEN') IS NOT NULL)"#,
+                  OR (SELECT subject FROM exceptions
+                      WHERE subject = refund_id AND kind = $3 AND exceptions.status = 'OPEN') IS NOT NULL)"#,
         order.merchant_id.as_str(),
         order.order_no.as_str(),
         ExceptionKind::Contradiction.as_str(),
