@@ -6,7 +6,7 @@ use serde_json::{Value, json};
 use sqlx::Executor;
 
 use crate::support::refunding::told_of_refund;
-use crate::support::{Reply, TestApp, TestOptions, minutes, until_waiting};
+use crate::support::{Reply, TestApp, TestOptions, minutes, seconds, until_waiting};
 
 /// A refund of so much of a new order of 1,990 that its channel refused and then made after all, as it tells us: its id, and
 /// the pay order that it gives back.
@@ -364,6 +364,43 @@ async fn what_may_have_been_made_after_all_goes_back_no_second_time_until_its_ch
             assert_eq!(app.refunded(number).await, ("PARTIALLY_REFUNDED".to_owned(), 1_200));
         }
     }
+    app.end().await;
+}
+
+/// Settles all that is paid, and says how many orders that were.
+async fn settled_by_a_run(app: &TestApp) -> u64 {
+    app.clock.advance(seconds(1));
+    let body = json!({"older_than_days": 0, "reason": "the story wants it"});
+    let begun = app.admin_post("/admin/settlements/run", body).await.expect(200).body;
+    app.run_until_idle().await;
+    let path = format!("/admin/settlements/runs/{}", begun["run"]["run_id"].as_str().expect("a run"));
+    app.admin_get(&path).await.expect(200).body["settled"].as_u64().expect("a number")
+}
+
+#[tokio::test]
+async fn what_went_back_after_all_earns_nobody_a_commission_until_the_channel_takes_it_back() {
+    let app = TestApp::start().await;
+    app.rebate_rule(None, "0.05").await;
+    let (refund_id, attempt) = made_after_all(&app, "A", 1_200).await;
+    let perhaps = app.paid("B").await;
+    let in_doubt = app.refused_refund("B", "B", 1_200).await;
+    may_be_made(&app, &in_doubt, &perhaps, 1_200).await;
+    for order_no in ["A", "B"] {
+        let refused = app.settle(order_no).await;
+        assert_eq!(refused.problem(409), "ORDER_NOT_SETTLEABLE");
+        let detail =
+            "a refund of it that did not succeed was made after all, or may have been; nothing was moved";
+        assert_eq!(refused.text_of("detail"), detail);
+    }
+    assert_eq!(settled_by_a_run(&app).await, 0, "nor does a run");
+
+    app.take_refund_back("back", &refund_id, &attempt, 1_200).await;
+    // The channel knows of none; a person has looked.
+    app.run_until_idle().await;
+    app.resolve(&app.open_exception().await, "NONE").await.expect(200);
+    assert_eq!(app.settle("A").await.expect(201).body["commission"], 99);
+    assert_eq!(settled_by_a_run(&app).await, 1);
+    app.assert_books_balance().await;
     app.end().await;
 }
 

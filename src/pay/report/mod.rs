@@ -80,6 +80,12 @@ impl<'a> Report<'a> {
             pay_order_id: self.pay_order_id.to_owned(),
             transaction_id: self.payment().map(|payment| payment.transaction_id.clone()),
             event_id: self.origin.event_id().map(str::to_owned),
+            own_event_id: match self.origin {
+                Origin::Callback { event_id, .. } => {
+                    self.payment().map(|payment| own_event_id(event_id, payment))
+                }
+                _ => None,
+            },
         }
     }
 
@@ -173,10 +179,22 @@ pub async fn apply(app: &App, report: &Report<'_>) -> Result<Verdict, PayError> 
     if !is_another {
         return Ok(remedy.verdict());
     }
-    let event_id = &format!("{event_id} {}", payment.transaction_id);
-    let origin = Origin::Callback { event_id, body, account_matches };
-    let report = Report { origin, ..report.clone() };
-    Ok(app.db.retrying(|| apply_with_races(app, &report)).await?.verdict())
+    let mut own_id = own_event_id(event_id, payment);
+    loop {
+        let origin = Origin::Callback { event_id: &own_id, body, account_matches };
+        let report = Report { origin, ..report.clone() };
+        let remedy = app.db.retrying(|| apply_with_races(app, &report)).await?;
+        if remedy != Remedy::Split {
+            return Ok(remedy.verdict());
+        }
+        // The channel has given that id to an event as well.
+        own_id = own_event_id(&own_id, payment);
+    }
+}
+
+/// Under which id money is kept that comes under the id of another event.
+fn own_event_id(event_id: &str, payment: &Payment) -> String {
+    format!("{event_id} {}", payment.transaction_id)
 }
 
 /// Whether a callback is kept in these very words.

@@ -1,5 +1,6 @@
 //! What decides over a settlement.
 
+use crate::exceptions::ExceptionKind;
 use crate::ids::{MerchantId, OrderNo, UserId};
 use crate::infra::db::{Conn, DbError};
 use crate::infra::gather::{Command, Patience, column, in_places};
@@ -26,6 +27,8 @@ pub(in crate::settlement) struct Facts {
     pub(in crate::settlement) lines: Vec<Line>,
     /// What the tables say.
     pub(in crate::settlement) listed: Quote,
+    /// Whether a refund that did not succeed here was made after all, or may have been.
+    pub(in crate::settlement) may_be_gone: bool,
     pub(in crate::settlement) settlement: Option<Settlement>,
 }
 
@@ -55,7 +58,15 @@ impl Command for FindFacts {
                       settled.base_amount AS "base_amount?", settled.rate AS "rate?: Rate",
                       settled.factor AS "settled_factor?: Factor", settled.commission AS "commission?",
                       settled.clawed_back AS "clawed_back?", settled.status AS "settled_status?: SettlementStatus",
-                      settled.created_at AS "settled_at?"
+                      settled.created_at AS "settled_at?",
+                      (SELECT refund_id FROM refunds
+                       WHERE refunds.merchant_id = asked.merchant_id AND refunds.order_no = asked.order_no
+                         AND refunds.stray_id IS NULL AND refunds.status IN ('AWAITING_APPROVAL', 'FAILED')
+                         AND (refunds.made_after_all_at IS NOT NULL
+                              OR (SELECT subject FROM exceptions
+                                  WHERE subject = refunds.refund_id AND exceptions.kind = $3
+                                    AND exceptions.status = 'OPEN') IS NOT NULL)
+                       LIMIT 1) IS NOT NULL AS "may_be_gone!"
                FROM unnest($1::text[], $2::text[]) WITH ORDINALITY AS asked (merchant_id, order_no, place)
                JOIN orders ON orders.merchant_id = asked.merchant_id AND orders.order_no = asked.order_no
                LEFT JOIN settlements AS settled
@@ -77,6 +88,7 @@ impl Command for FindFacts {
                ) AS line ON true"#,
             &column(batch, |FindFacts(key)| key.merchant_id.as_str()) as &[&str],
             &column(batch, |FindFacts(key)| key.order_no.as_str()) as &[&str],
+            ExceptionKind::Contradiction.as_str(),
         )
         .fetch_all(conn)
         .await?;
@@ -109,6 +121,7 @@ struct Row {
     clawed_back: Option<i64>,
     settled_status: Option<SettlementStatus>,
     settled_at: Option<time::OffsetDateTime>,
+    may_be_gone: bool,
 }
 
 impl From<Row> for Facts {
@@ -134,6 +147,7 @@ impl From<Row> for Facts {
             own_rate: row.own_rate,
             lines,
             listed: Quote { rates, factor: row.factor.unwrap_or(Factor::ONE) },
+            may_be_gone: row.may_be_gone,
             settlement,
         }
     }

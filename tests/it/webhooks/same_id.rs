@@ -30,6 +30,37 @@ async fn money_under_the_id_of_an_earlier_event_is_not_lost() {
 }
 
 #[tokio::test]
+async fn money_under_the_id_of_an_earlier_event_is_answered_by_its_own_verdict_however_often_it_comes() {
+    let app = TestApp::start().await;
+    let (wrong, right) = (app.order_to_pay("W34").await, app.order_to_pay("W35").await);
+    app.deliver(&app.ended("e1", &wrong, "CLOSED")).await;
+    for _ in 0..2 {
+        assert_eq!(app.webhook(&app.success("e1", &wrong, "t1", 1989)).await.status, 400);
+    }
+    assert_eq!(app.webhook(&app.success("e2", &right, "t2", 1989)).await.status, 400);
+    for _ in 0..2 {
+        app.deliver(&app.success("e2", &right, "t3", 1990)).await;
+        assert_eq!(app.webhook(&app.success("e2", &right, "t2", 1989)).await.status, 400);
+    }
+    app.end().await;
+}
+
+#[tokio::test]
+async fn money_is_not_lost_either_where_the_channel_gave_its_own_id_to_another_event() {
+    let app = TestApp::start().await;
+    let id = app.order_to_pay("W36").await;
+    for event_id in ["e1 t1", "e1"] {
+        app.deliver(&app.ended(event_id, &id, "CLOSED")).await;
+    }
+    for _ in 0..2 {
+        app.deliver(&app.success("e1", &id, "t1", 1990)).await;
+    }
+    assert_eq!(app.find_order("W36").await["paid_by"], json!(id));
+    assert_eq!(app.count("webhook_inbox").await, 3);
+    app.end().await;
+}
+
+#[tokio::test]
 async fn money_under_the_id_of_an_event_that_waits_for_its_pay_order_is_not_lost() {
     let app = TestApp::start().await;
     let id = app.order_to_pay("W33").await;

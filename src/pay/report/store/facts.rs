@@ -12,7 +12,7 @@ use crate::refunds::{StrayPolicy, StrayReason};
 /// What is known about what a report speaks of.
 #[derive(Clone, Debug)]
 pub(in crate::pay::report) struct Facts {
-    /// The verdict of the same callback, when it came before.
+    /// The verdict of the same callback, when it came before: of its own money, where that came under another's id.
     pub(in crate::pay::report) earlier: Option<Verdict>,
     /// Why the same money was held, when it was, and of the same pay order.
     pub(in crate::pay::report) known_stray: Option<StrayReason>,
@@ -52,6 +52,8 @@ pub(in crate::pay::report) struct FindFacts {
     pub(in crate::pay::report) pay_order_id: String,
     pub(in crate::pay::report) transaction_id: Option<String>,
     pub(in crate::pay::report) event_id: Option<String>,
+    /// Under which id its money is kept where that id was another event's.
+    pub(in crate::pay::report) own_event_id: Option<String>,
 }
 
 impl Command for FindFacts {
@@ -65,7 +67,7 @@ impl Command for FindFacts {
     async fn carry_out(batch: &[Self], _: Patience, conn: &mut Conn) -> Result<Vec<Facts>, DbError> {
         let rows = sqlx::query!(
             r#"SELECT report.place AS "place!", report.pay_order_id AS "pay_order_id!",
-                      inbox.verdict AS "earlier?: Verdict",
+                      coalesce(own.verdict, inbox.verdict) AS "earlier?: Verdict",
                       stray.reason AS "stray_reason?: StrayReason",
                       trade.transaction_id IS NOT NULL AS "is_trade_known!",
                       attempt.merchant_id AS "merchant_id?: MerchantId", attempt.order_no AS "order_no?: OrderNo",
@@ -75,12 +77,17 @@ impl Command for FindFacts {
                       orders.status AS "order_status?: OrderStatus",
                       orders.amount AS "order_amount?", orders.currency AS "order_currency?: Currency",
                       orders.attempts AS "order_attempts?", merchants.stray_money AS "stray_money?: StrayPolicy"
-               FROM unnest($1::text[], $2::text[], $3::text[], $4::text[]) WITH ORDINALITY
-                    AS report (channel, pay_order_id, transaction_id, event_id, place)
+               FROM unnest($1::text[], $2::text[], $3::text[], $4::text[], $5::text[]) WITH ORDINALITY
+                    AS report (channel, pay_order_id, transaction_id, event_id, own_event_id, place)
                -- The limits make look-ups of the joins: on a shop's first days a plan would walk these.
                LEFT JOIN LATERAL (SELECT verdict FROM webhook_inbox AS kept
                                   WHERE kept.channel = report.channel AND kept.event_id = report.event_id
                                   LIMIT 1) AS inbox ON true
+               -- Only a repeat looks here.
+               LEFT JOIN LATERAL (SELECT verdict FROM webhook_inbox AS kept
+                                  WHERE inbox.verdict IS NOT NULL
+                                    AND kept.channel = report.channel AND kept.event_id = report.own_event_id
+                                  LIMIT 1) AS own ON true
                LEFT JOIN LATERAL (SELECT transaction_id, stray_id FROM trades
                                   WHERE trades.channel = report.channel
                                     AND trades.transaction_id = report.transaction_id LIMIT 1) AS trade ON true
@@ -96,6 +103,7 @@ impl Command for FindFacts {
             &column(batch, |asked| asked.pay_order_id.as_str()) as &[&str],
             &column(batch, |asked| asked.transaction_id.as_deref()) as &[Option<&str>],
             &column(batch, |asked| asked.event_id.as_deref()) as &[Option<&str>],
+            &column(batch, |asked| asked.own_event_id.as_deref()) as &[Option<&str>],
         )
         .fetch_all(conn)
         .await?;
