@@ -163,7 +163,8 @@ async fn the_document_lists_every_route_and_its_reader_needs_nothing_from_outsid
 
 #[tokio::test]
 async fn a_stop_fails_readiness_first_answers_what_is_under_way_and_then_refuses() {
-    let app = TestApp::start().await;
+    let vars = vec![("CHANNEL_DEADLINE_MS", "5000".to_owned())];
+    let app = TestApp::start_with(TestOptions { vars, ..TestOptions::default() }).await;
     app.order("S1").await;
     app.fault(FaultOp::Create, FaultKind::Delay, 1, Some(900)).await;
     let TestApp { instance, http, url, database_url, redis, .. } = app;
@@ -229,7 +230,7 @@ async fn a_waiting_request_is_answered_at_once_when_the_service_stops() {
     stores::drop_database(&database_url).await;
 }
 
-#[tokio::test]
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_crowd_that_asks_how_things_stand_costs_one_look_at_a_time() {
     let (app, wire, url) = behind_a_wire().await;
     app.get("/readyz").await.expect(200);

@@ -93,10 +93,11 @@ async fn a_browser_leaves_no_more_than_one_answer_a_link() {
 
 #[tokio::test]
 async fn while_the_channel_is_asked_a_repeat_elsewhere_is_told_so() {
-    let cluster = Cluster::start(2, TestOptions::default()).await;
+    let vars = vec![("CHANNEL_DEADLINE_MS", "5000".to_owned())];
+    let cluster = Cluster::start(2, TestOptions { vars, ..TestOptions::default() }).await;
     let (here, there) = (cluster.turn(0), cluster.turn(1));
     here.order("A1").await;
-    here.watch_calls(FaultOp::Create, 800).await;
+    here.watch_calls(FaultOp::Create, 2_000).await;
     let body = link_of("A1");
     let (link, refused) = tokio::join!(here.post_keyed("/pay/url", "k", &body), async {
         here.begun_attempt_of("A1").await;

@@ -139,7 +139,8 @@ async fn a_time_out_is_not_taken_for_a_failure_and_paid_twice() {
 
 #[tokio::test]
 async fn a_wrong_payment_that_is_told_while_its_order_is_being_closed_is_counted_once() {
-    let cluster = Cluster::start(2, TestOptions::default()).await;
+    let vars = vec![("CHANNEL_DEADLINE_MS", "5000".to_owned())];
+    let cluster = Cluster::start(2, TestOptions { vars, ..TestOptions::default() }).await;
     let app = cluster.first();
     let id = app.order_to_pay("R15").await;
     let paid = app.sandbox_pay(&id, json!({"amount": 7, "notify": false})).await.expect(200);

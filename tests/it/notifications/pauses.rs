@@ -76,7 +76,8 @@ async fn a_pause_ends_when_the_endpoint_is_saved_anew_or_a_person_wants_the_even
 async fn what_an_endpoint_says_late_is_not_held_against_the_one_that_was_saved_meanwhile() {
     for (status, wish) in [(410, ""), (429, "Retry-After: 86400\r\n")] {
         let (old, new) = (Receiver::start().await, Receiver::start().await);
-        let app = telling(&old).await;
+        let app = TestApp::start().await;
+        app.tell_at(Some(&old.url)).await;
         old.behaves([Manner::Late(Duration::from_millis(700), status, wish)]);
         app.closed_order("L1").await;
         app.instance.app.relay.run_once().await.expect("a turn");

@@ -159,10 +159,12 @@ async fn a_new_event_leaves_at_once() {
     let receiver = Receiver::start().await;
     let app = TestApp::start_working().await;
     app.tell_at(Some(&receiver.url)).await;
-    let mut late = Vec::new();
+    let (mut late, mut closed) = (Vec::new(), Vec::new());
     for number in 0..20 {
         let order_no = format!("F{number}");
+        let since = Instant::now();
         app.closed_order(&order_no).await;
+        closed.push(since.elapsed());
         let since = Instant::now();
         while receiver.told_of(&order_no).is_empty() {
             assert!(since.elapsed() < Duration::from_secs(5), "{order_no} is not told");
@@ -171,8 +173,10 @@ async fn a_new_event_leaves_at_once() {
         late.push(since.elapsed());
     }
     late.sort();
+    closed.sort();
     println!("an event is told {:?} after its commit, {:?} at the latest of 20", late[10], late[19]);
-    assert!(late[10] < Duration::from_millis(80), "{late:?}");
+    // On a machine that takes long for everything, no longer than two requests twice.
+    assert!(late[10] < Duration::from_millis(80).max(2 * closed[10]), "{late:?} beside {closed:?}");
     app.end().await;
 }
 

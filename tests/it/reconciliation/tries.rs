@@ -69,7 +69,7 @@ async fn what_waits_for_a_person_only_does_not_wait_for_a_channel_that_hangs() {
 #[tokio::test]
 async fn a_day_is_compared_on_one_connection_where_no_second_is_to_be_had() {
     const CONNECTIONS: usize = 8;
-    let vars = [("DATABASE_POOL_SIZE", CONNECTIONS.to_string()), ("DATABASE_ACQUIRE_MS", "100".to_owned())];
+    let vars = [("DATABASE_POOL_SIZE", CONNECTIONS.to_string()), ("DATABASE_ACQUIRE_MS", "2000".to_owned())];
     let app = TestApp::start_with(TestOptions { vars: vars.into(), ..TestOptions::default() }).await;
     let day = app.wait_for_ten();
     paid(&app, "A").await;
