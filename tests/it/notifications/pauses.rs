@@ -6,7 +6,7 @@ use serde_json::json;
 
 use super::telling;
 use crate::support::receiver::{Manner, Receiver};
-use crate::support::seconds;
+use crate::support::{TestApp, seconds};
 
 fn too_many() -> Manner {
     Manner::Answer(429, "Retry-After: 120\r\n", String::new())
