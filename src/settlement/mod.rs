@@ -1,7 +1,7 @@
 //! Commission settlement: what an order's user earns, once.
 //!
-//! Always true: an order has one settlement at most, and only while it is paid and not wholly refunded, and no
-//! refund that did not succeed was made after all, or may have been; its rates are frozen on it, and what is claimed back follows what is left of the order by the same rates. The mark on the order,
+//! Always true: an order has one settlement at most, and only while it is paid and not wholly refunded; its rates are
+//! frozen on it, and what is claimed back follows what is left of the order by the same rates. The mark on the order,
 //! the settlement, its booking with the user's balance and its event commit together. Users never have less than
 //! nothing: what they do not have any more becomes a receivable, which what is given again pays off first, and before that
 //! makes good what was written off of it.

@@ -154,7 +154,8 @@ pub struct SettlementRun {
     pub expected: Option<i64>,
     /// Orders settled so far.
     pub settled: i64,
-    /// Orders that could not be settled although they were due; not those that went back as a whole meanwhile.
+    /// Orders that could not be settled although they were due, or of which a refund that did not succeed was made after all, or
+    /// may have been; not those that went back as a whole meanwhile.
     pub skipped: i64,
     /// Minor units of commission so far, by currency.
     #[schema(value_type = Object, example = json!({"CNY": 9950}))]

@@ -114,7 +114,7 @@ pub(super) fn check(facts: &Facts) -> Result<(), SettlementError> {
         (OrderStatus::Pending | OrderStatus::Closed, _) => Err(SettlementError::OrderNotPaid),
         (OrderStatus::Refunded, _) => Err(SettlementError::NotSettleable("all of its money went back")),
         (_, OrderKind::TopUp) => Err(SettlementError::NotSettleable("a top-up earns nothing")),
-        // What is settled when that becomes known stays as it is.
+        // What is settled when that becomes known stays as it is, be it in the same moment: this is no part of the guard.
         _ if facts.may_be_gone => Err(SettlementError::NotSettleable(
             "a refund of it that did not succeed was made after all, or may have been",
         )),

@@ -161,10 +161,10 @@ async fn a_failed_try_holds_back_what_comes_after_it_in_its_order_and_nothing_el
     assert_eq!(event["data"].as_array().expect("a page").len(), 2);
 
     // The clock goes on meanwhile.
-    app.clock.advance(seconds(2));
+    app.clock.advance(seconds(3));
     app.run_until_idle().await;
     assert_eq!(receiver.told_of("N4").len(), 1, "not before its time");
-    app.clock.advance(seconds(4));
+    app.clock.advance(seconds(3));
     app.run_until_idle().await;
     assert_eq!(receiver.told_of("N4"), ["order.paid", "order.paid", "story.told"]);
     let ids: Vec<String> = receiver

@@ -367,12 +367,15 @@ async fn money_at_risk_is_found_past_all_that_is_over() {
         let expected = [
             "accounts_pkey",
             "exceptions_one_open",
+            "exceptions_one_open",
             "last_audit",
             "reconciliation_items_open",
             "reconciliation_items_pkey",
             "refunds_of_stray",
+            "refunds_pkey",
             "refunds_unfinished",
             "stray_payments_unfinished",
+            "withdrawals_pkey",
             "withdrawals_unfinished",
         ];
         assert_eq!(ways, expected, "{world}");

@@ -79,10 +79,10 @@ async fn what_dies_in_hand_is_taken_over_when_its_lease_ends_and_made_once() {
         }
 
         let lease = app.instance.app.config.task_lease;
-        app.clock.advance(lease - Duration::from_secs(10));
+        app.clock.advance(lease - Duration::from_secs(5));
         other.run_until_idle().await;
         assert_eq!(other.find_refund("R1").await["status"], "PROCESSING", "it is in hand");
-        app.clock.advance(Duration::from_secs(10));
+        app.clock.advance(Duration::from_secs(5));
         other.run_until_idle().await;
         assert_eq!(other.find_refund("R1").await["status"], "SUCCEEDED");
         assert_eq!(task(app).await, ("DONE".into(), 2, 2));

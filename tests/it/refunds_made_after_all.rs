@@ -337,6 +337,26 @@ async fn may_be_made(app: &TestApp, refund_id: &str, attempt: &str, amount: i64)
 }
 
 #[tokio::test]
+async fn what_a_channel_tells_of_and_knows_nothing_of_has_gone() {
+    let app = TestApp::start().await;
+    let attempt = app.paid("A").await;
+    let refund_id = app.refused_refund("R", "A", 1_200).await;
+    app.tell_refund("told", &refund_id, &attempt, 1_200, "SUCCEEDED").await;
+    assert_is_shown(&app, &refund_id).await;
+    app.resolve(&app.open_exception().await, "NONE").await.expect(200);
+    let left = "790 minor units are left of what was paid: refunds of 1200 that did not succeed were made after all, or may \
+                have been";
+    assert_exceeds(&app, "A", 1_200, left).await;
+    app.end().await;
+}
+
+/// CNY at risk.
+async fn at_risk(app: &TestApp) -> i64 {
+    let overview = app.admin_get("/admin/overview").await.expect(200).body;
+    overview["money_at_risk"][0]["amount"].as_i64().expect("an amount")
+}
+
+#[tokio::test]
 async fn what_may_have_been_made_after_all_goes_back_no_second_time_until_its_channel_or_a_person_answers() {
     let app = TestApp::start().await;
     let left = "790 minor units are left of what was paid: refunds of 1200 that did not succeed were made after all, or may \
@@ -349,6 +369,7 @@ async fn what_may_have_been_made_after_all_goes_back_no_second_time_until_its_ch
         }
         may_be_made(&app, &refund_id, &attempt, 1_200).await;
         assert_exceeds(&app, number, 1_200, left).await;
+        assert_eq!(at_risk(&app).await, 1_200);
         app.run_until_idle().await;
         if is_made {
             assert_is_shown(&app, &refund_id).await;
@@ -363,18 +384,20 @@ async fn what_may_have_been_made_after_all_goes_back_no_second_time_until_its_ch
             app.run_until_idle().await;
             assert_eq!(app.refunded(number).await, ("PARTIALLY_REFUNDED".to_owned(), 1_200));
         }
+        assert_eq!(at_risk(&app).await, 0);
     }
     app.end().await;
 }
 
-/// Settles all that is paid, and says how many orders that were.
-async fn settled_by_a_run(app: &TestApp) -> u64 {
+/// Settles all that is paid, and says how many orders that were, and how many were left out.
+async fn settled_by_a_run(app: &TestApp) -> (u64, u64) {
     app.clock.advance(seconds(1));
     let body = json!({"older_than_days": 0, "reason": "the story wants it"});
     let begun = app.admin_post("/admin/settlements/run", body).await.expect(200).body;
     app.run_until_idle().await;
     let path = format!("/admin/settlements/runs/{}", begun["run"]["run_id"].as_str().expect("a run"));
-    app.admin_get(&path).await.expect(200).body["settled"].as_u64().expect("a number")
+    let run = app.admin_get(&path).await.expect(200).body;
+    (run["settled"].as_u64().expect("a number"), run["skipped"].as_u64().expect("a number"))
 }
 
 #[tokio::test]
@@ -392,14 +415,14 @@ async fn what_went_back_after_all_earns_nobody_a_commission_until_the_channel_ta
             "a refund of it that did not succeed was made after all, or may have been; nothing was moved";
         assert_eq!(refused.text_of("detail"), detail);
     }
-    assert_eq!(settled_by_a_run(&app).await, 0, "nor does a run");
+    assert_eq!(settled_by_a_run(&app).await, (0, 2), "nor does a run, which says so");
 
     app.take_refund_back("back", &refund_id, &attempt, 1_200).await;
     // The channel knows of none; a person has looked.
     app.run_until_idle().await;
     app.resolve(&app.open_exception().await, "NONE").await.expect(200);
     assert_eq!(app.settle("A").await.expect(201).body["commission"], 99);
-    assert_eq!(settled_by_a_run(&app).await, 1);
+    assert_eq!(settled_by_a_run(&app).await, (1, 0));
     app.assert_books_balance().await;
     app.end().await;
 }

@@ -60,10 +60,10 @@ async fn a_release_and_an_expiry_free_all_of_it() {
 
     let body = hold_with("k2", "u1", 300, json!({"expires_in": 60}));
     let expiring = app.post("/usage/holds", body).await.expect(201).text_of("hold_id").to_owned();
-    app.clock.advance(seconds(50));
+    app.clock.advance(seconds(55));
     app.run_until_idle().await;
     assert_eq!(app.standing(&expiring).await.0, "HELD");
-    app.clock.advance(seconds(11));
+    app.clock.advance(seconds(6));
     app.run_until_idle().await;
     assert_eq!(app.standing(&expiring).await, ("EXPIRED".into(), 0, 0, None));
     assert_eq!(app.release(&expiring).await.problem(409), "HOLD_CLOSED");

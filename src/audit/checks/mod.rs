@@ -9,6 +9,7 @@ use futures_util::future::BoxFuture;
 use time::OffsetDateTime;
 
 use super::model::{CheckKind, MoneyAtRisk};
+use crate::exceptions::ExceptionKind;
 use crate::infra::db::{Conn, DbError};
 use crate::money::Currency;
 
@@ -108,7 +109,7 @@ macro_rules! check {
 use check;
 
 /// Money that has not come to rest: stray and not yet back or kept, on its way back from a paid order, on its way out
-/// to a user, or between ours and a channel's books until somebody has seen to it. A stray payment's own refund is the
+/// to a user, told to have gone against what we know, or between ours and a channel's books until somebody has seen to it. A stray payment's own refund is the
 /// same money, and is counted once; what is held and went back by one that was made after all is at rest. Each part is found by
 /// the small index of what is unfinished, past what is over.
 pub(crate) async fn money_at_risk(conn: &mut Conn) -> Result<Vec<MoneyAtRisk>, DbError> {
@@ -128,6 +129,17 @@ pub(crate) async fn money_at_risk(conn: &mut Conn) -> Result<Vec<MoneyAtRisk>, D
                UNION ALL
                SELECT currency, amount FROM withdrawals WHERE status IN ('PAYING', 'REVERSING')
                UNION ALL
+               SELECT coalesce(refund.currency, withdrawal.currency), coalesce(refund.amount, withdrawal.amount)
+               FROM (SELECT subject FROM exceptions WHERE kind = $1 AND status = 'OPEN') AS open
+               -- The limits make it a look-up each.
+               LEFT JOIN LATERAL (SELECT currency, amount FROM refunds
+                                  WHERE refund_id = open.subject AND stray_id IS NULL
+                                    AND status NOT IN ('PENDING', 'PROCESSING') LIMIT 1) AS refund ON true
+               LEFT JOIN LATERAL (SELECT currency, amount FROM withdrawals
+                                  WHERE withdrawal_id = open.subject AND status NOT IN ('PAYING', 'REVERSING')
+                                  LIMIT 1) AS withdrawal ON true
+               WHERE coalesce(refund.amount, withdrawal.amount) IS NOT NULL
+               UNION ALL
                SELECT currency, abs(coalesce(ours, 0) - coalesce(theirs, 0)) FROM reconciliation_items
                WHERE status IN ('PROPOSED', 'WAITING', 'APPLYING')
                UNION ALL
@@ -145,6 +157,7 @@ pub(crate) async fn money_at_risk(conn: &mut Conn) -> Result<Vec<MoneyAtRisk>, D
                SELECT jsonb_path_query(report, '$.money_at_risk[*].currency') #>> '{}', 0 FROM last_audit
            ) AS money
            GROUP BY currency ORDER BY currency"#,
+        ExceptionKind::Contradiction.as_str(),
     )
     .fetch_all(conn)
     .await?;

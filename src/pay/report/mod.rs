@@ -162,33 +162,35 @@ const MAX_ROUNDS: usize = 8;
 /// # Errors
 /// When the database cannot be reached: nothing was kept, and the channel must be made to repeat itself.
 pub async fn apply(app: &App, report: &Report<'_>) -> Result<Verdict, PayError> {
-    let remedy = app.db.retrying(|| apply_with_races(app, report)).await?;
-    let (Origin::Callback { event_id, body, account_matches }, Some(payment)) =
-        (report.origin, report.payment())
-    else {
-        return Ok(remedy.verdict());
-    };
-    let is_another = match remedy {
-        Remedy::Split => true,
-        // What waits for its pay order says nothing of money that comes under its id in other words.
-        Remedy::Repeat(Verdict::Unmatched) => {
-            !app.db.retrying(|| is_kept(app, report.channel, event_id, body)).await?
-        }
-        _ => false,
-    };
-    if !is_another {
-        return Ok(remedy.verdict());
-    }
-    let mut own_id = own_event_id(event_id, payment);
+    let mut own_id: Option<String> = None;
+    // Each round but the last meets another event that the channel gave such an id.
     loop {
-        let origin = Origin::Callback { event_id: &own_id, body, account_matches };
-        let report = Report { origin, ..report.clone() };
-        let remedy = app.db.retrying(|| apply_with_races(app, &report)).await?;
-        if remedy != Remedy::Split {
+        let own;
+        let report = match (&own_id, report.origin) {
+            (Some(event_id), Origin::Callback { body, account_matches, .. }) => {
+                own =
+                    Report { origin: Origin::Callback { event_id, body, account_matches }, ..report.clone() };
+                &own
+            }
+            _ => report,
+        };
+        let remedy = app.db.retrying(|| apply_with_races(app, report)).await?;
+        let (Origin::Callback { event_id, body, .. }, Some(payment)) = (report.origin, report.payment())
+        else {
+            return Ok(remedy.verdict());
+        };
+        let is_another = match remedy {
+            Remedy::Split => true,
+            // What waits for its pay order says nothing of money that comes under its id in other words.
+            Remedy::Repeat(Verdict::Unmatched) => {
+                !app.db.retrying(|| is_kept(app, report.channel, event_id, body)).await?
+            }
+            _ => false,
+        };
+        if !is_another {
             return Ok(remedy.verdict());
         }
-        // The channel has given that id to an event as well.
-        own_id = own_event_id(&own_id, payment);
+        own_id = Some(own_event_id(event_id, payment));
     }
 }
 

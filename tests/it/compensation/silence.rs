@@ -99,8 +99,7 @@ async fn nor_does_an_old_one_in_the_lane_of_the_sweep() {
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn refunds_in_hand_at_a_channel_that_is_silent_hold_up_nobody_elses_task() {
     // What is silent is so for longer than anybody waits.
-    let vars =
-        vec![("CHANNEL_DEADLINE_MS", "10000".to_owned()), ("DATABASE_ACQUIRE_MS", "20000".to_owned())];
+    let vars = vec![("CHANNEL_DEADLINE_MS", "10000".to_owned()), ("DATABASE_ACQUIRE_MS", "20000".to_owned())];
     let app = TestApp::start_with(TestOptions { vars, ..TestOptions::default() }).await;
     let paid = app.paid("F1").await;
     app.run_until_idle().await;

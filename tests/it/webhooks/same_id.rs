@@ -57,6 +57,16 @@ async fn money_is_not_lost_either_where_the_channel_gave_its_own_id_to_another_e
     }
     assert_eq!(app.find_order("W36").await["paid_by"], json!(id));
     assert_eq!(app.count("webhook_inbox").await, 3);
+
+    // The other event may wait for its pay order.
+    let id = app.order_to_pay("W37").await;
+    app.deliver(&app.success("e2 t2", "po_of_nobody", "t3", 1990)).await;
+    app.deliver(&app.ended("e2", &id, "CLOSED")).await;
+    for _ in 0..2 {
+        app.deliver(&app.success("e2", &id, "t2", 1990)).await;
+    }
+    assert_eq!(app.find_order("W37").await["paid_by"], json!(id));
+    assert_eq!(app.verdict_of("e2 t2").await.as_deref(), Some("UNMATCHED"));
     app.end().await;
 }
 
