@@ -117,9 +117,8 @@ async fn settle_all(app: &App, run: &Position, keys: &[OrderKey]) -> Result<usiz
         return Ok(0);
     }
     // What somebody else settled meanwhile was not skipped, nor what has gone back as a whole: nothing is earned by it.
-    let is_left_out =
-        |facts: &Facts| facts.settlement.is_none() && (facts.may_be_gone || check(facts).is_ok());
-    Ok(facts(app, keys).await?.iter().filter(|facts| is_left_out(facts)).count())
+    let is_left_out = |facts: &Facts| is_due(facts) || facts.settlement.is_none() && facts.may_be_gone;
+    Ok(facts(app, keys).await?.into_iter().filter(is_left_out).count())
 }
 
 /// Whether there is something left to settle.

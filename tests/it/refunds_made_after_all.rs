@@ -42,6 +42,11 @@ async fn ask(app: &TestApp, refund_no: &str, order_no: &str, amount: i64) -> Rep
     app.post("/refunds", json!({"refund_no": refund_no, "order_no": order_no, "amount": amount})).await
 }
 
+async fn approve(app: &TestApp, refund_no: &str) -> Reply {
+    let path = format!("/admin/refunds/{refund_no}/approve");
+    app.admin_post(&path, json!({"reason": "the story wants it"})).await
+}
+
 /// So much more is refused, and the answer says what is left and why.
 async fn assert_exceeds(app: &TestApp, order_no: &str, amount: i64, said: &str) {
     let refused = ask(app, "TOO-MUCH", order_no, amount).await;
@@ -99,9 +104,7 @@ async fn what_waits_for_an_approval_is_not_let_go_where_another_refund_was_made_
     app.sandbox_makes_after_all(&refund_id, &attempt).await;
     app.tell_refund("made", &refund_id, &attempt, 1_000, "SUCCEEDED").await;
 
-    let approve =
-        async || app.admin_post("/admin/refunds/R2/approve", json!({"reason": "the story wants it"})).await;
-    let refused = approve().await;
+    let refused = approve(&app, "R2").await;
     assert_eq!(refused.problem(422), "REFUND_EXCEEDS_PAID");
     let left = "200 minor units are left of what was paid: refunds of 1000 that did not succeed were made after all, or may have been";
     assert_eq!(refused.text_of("detail"), format!("{left}; nothing was done"));
@@ -117,7 +120,7 @@ async fn what_waits_for_an_approval_is_not_let_go_where_another_refund_was_made_
     app.assert_books_balance().await;
 
     app.take_refund_back("back", &refund_id, &attempt, 1_000).await;
-    assert_eq!(approve().await.expect(200).text_of("status"), "PENDING");
+    assert_eq!(approve(&app, "R2").await.expect(200).text_of("status"), "PENDING");
     app.run_until_idle().await;
     assert_eq!(app.refunded("A").await, ("REFUNDED".to_owned(), 1_990));
     app.assert_books_agree_both_ways().await;
@@ -139,20 +142,16 @@ async fn what_waits_for_an_approval_is_not_let_go_beside_another_one_that_may_ha
         app.sandbox_makes_after_all(refund_id, &attempt).await;
         may_be_made(&app, refund_id, &attempt, amount).await;
     }
-    let approve = async |refund_no: &str| {
-        let path = format!("/admin/refunds/{refund_no}/approve");
-        app.admin_post(&path, json!({"reason": "the story wants it"})).await
-    };
     let left = "390 minor units are left of what was paid: refunds of 1600 that did not succeed were made after all, or may \
                 have been";
-    let too_much = approve("R3").await;
+    let too_much = approve(&app, "R3").await;
     assert_eq!(too_much.problem(422), "REFUND_EXCEEDS_PAID");
     assert_eq!(too_much.text_of("detail"), format!("{left}; nothing was done"));
     // The lost one itself goes back once, under its own number.
-    assert_eq!(approve("R2").await.expect(200).text_of("status"), "PENDING");
+    assert_eq!(approve(&app, "R2").await.expect(200).text_of("status"), "PENDING");
     app.run_until_idle().await;
     assert_eq!(app.refunded("A").await, ("PARTIALLY_REFUNDED".to_owned(), 1_000));
-    assert_eq!(approve("R3").await.problem(422), "REFUND_EXCEEDS_PAID");
+    assert_eq!(approve(&app, "R3").await.problem(422), "REFUND_EXCEEDS_PAID");
     assert_eq!(app.gone_back(&attempt).await, 1_600);
     app.end().await;
 }
@@ -392,11 +391,9 @@ async fn what_may_have_been_made_after_all_goes_back_no_second_time_until_its_ch
 /// Settles all that is paid, and says how many orders that were, and how many were left out.
 async fn settled_by_a_run(app: &TestApp) -> (u64, u64) {
     app.clock.advance(seconds(1));
-    let body = json!({"older_than_days": 0, "reason": "the story wants it"});
-    let begun = app.admin_post("/admin/settlements/run", body).await.expect(200).body;
+    let run_id = app.begin_settling(0).await;
     app.run_until_idle().await;
-    let path = format!("/admin/settlements/runs/{}", begun["run"]["run_id"].as_str().expect("a run"));
-    let run = app.admin_get(&path).await.expect(200).body;
+    let run = app.settlement_run(&run_id).await;
     (run["settled"].as_u64().expect("a number"), run["skipped"].as_u64().expect("a number"))
 }
 

@@ -14,16 +14,6 @@ use crate::support::service::is_full;
 use crate::support::settling::RatesServer;
 use crate::support::{Chance, Cluster, TestApp, TestOptions, until_waiting};
 
-async fn begin(app: &TestApp, older_than_days: u32) -> String {
-    let body = json!({"older_than_days": older_than_days, "reason": "the story wants it"});
-    let begun = app.admin_post("/admin/settlements/run", body).await.expect(200);
-    begun.body["run"]["run_id"].as_str().expect("a run").to_owned()
-}
-
-async fn run_of(app: &TestApp, run_id: &str) -> Value {
-    app.admin_get(&format!("/admin/settlements/runs/{run_id}")).await.expect(200).body
-}
-
 /// Orders of another merchant that stand in the way of a run.
 const CROWD: i64 = 25_000;
 
@@ -74,15 +64,15 @@ async fn a_run_settles_all_that_is_old_enough_and_nothing_else() {
     assert_eq!(asked["has_more"], false);
     assert_eq!((&asked["run"], app.count("settlement_runs").await), (&Value::Null, 0));
 
-    let run_id = begin(&app, 30).await;
-    let begun = run_of(&app, &run_id).await;
+    let run_id = app.begin_settling(30).await;
+    let begun = app.settlement_run(&run_id).await;
     assert_eq!((&begun["status"], &begun["expected"]), (&json!("RUNNING"), &json!(2_299)));
     // A page, and what progress shows.
     assert_eq!(settlement::run_due(&app.instance.app).await.expect("a page"), Batch::MoreWaiting);
-    let half = run_of(&app, &run_id).await;
+    let half = app.settlement_run(&run_id).await;
     assert_eq!((&half["status"], &half["settled"]), (&json!("RUNNING"), &json!(2_000)));
     app.run_until_idle().await;
-    let done = run_of(&app, &run_id).await;
+    let done = app.settlement_run(&run_id).await;
     assert_eq!(
         (&done["status"], &done["settled"], &done["skipped"], &done["commissions"]),
         (&json!("DONE"), &json!(2_299), &json!(0), &json!({"CNY": 2_299 * 99}))
@@ -91,12 +81,12 @@ async fn a_run_settles_all_that_is_old_enough_and_nothing_else() {
     assert_eq!(app.find_order("NEW1").await["settle_status"], "UNSETTLED");
 
     // Everything is settled by now: the next one has nothing to do, but for what is younger.
-    let again = begin(&app, 30).await;
+    let again = app.begin_settling(30).await;
     app.run_until_idle().await;
-    assert_eq!(run_of(&app, &again).await["settled"], 0);
-    let all = begin(&app, 0).await;
+    assert_eq!(app.settlement_run(&again).await["settled"], 0);
+    let all = app.begin_settling(0).await;
     app.run_until_idle().await;
-    assert_eq!(run_of(&app, &all).await["settled"], 10);
+    assert_eq!(app.settlement_run(&all).await["settled"], 10);
     let runs = app.admin_get("/admin/settlements/runs?limit=2").await.expect(200).body;
     assert_eq!((&runs["data"][0]["run_id"], &runs["has_more"]), (&json!(all), &json!(true)));
     app.end().await;
@@ -111,7 +101,7 @@ async fn a_run_of_one_merchant_leaves_the_others_alone() {
     let body = json!({"older_than_days": 1, "merchant_id": "second", "reason": "the story wants it"});
     let begun = app.admin_post("/admin/settlements/run", body).await.expect(200).body;
     app.run_until_idle().await;
-    let run = run_of(&app, begun["run"]["run_id"].as_str().expect("an id")).await;
+    let run = app.settlement_run(begun["run"]["run_id"].as_str().expect("an id")).await;
     assert_eq!(
         (&run["status"], &run["settled"], app.count("settlements").await),
         (&json!("DONE"), &json!(0), 0)
@@ -129,7 +119,7 @@ async fn a_batch_that_waits_for_its_first_order_holds_none_of_those_behind_it() 
         app.sandbox_pay(&paid, json!({})).await.expect(200);
     }
     app.run_until_idle().await;
-    begin(&app, 0).await;
+    app.begin_settling(0).await;
     let mut other = app.direct_connection().await;
     let mut held = other.begin().await.expect("a transaction");
     let first = "SELECT 1 FROM orders WHERE merchant_id = 'a' FOR UPDATE NOWAIT";
@@ -180,11 +170,11 @@ async fn a_run_of_one_merchant_passes_over_those_of_others_one_bounded_look_afte
         let page = async |one: &TestApp| settlement::run_due(&one.instance.app).await.expect("a page");
         let (page, read) = entries_read_by(&app, page).await;
         assert_eq!(page, Batch::MoreWaiting);
-        let run = run_of(&app, run_id).await;
+        let run = app.settlement_run(run_id).await;
         assert_eq!((&run["status"], &run["settled"]), (&json!(status), &json!(settled)));
         assert!(read <= most, "{read} entries were read for a page, {most} at most");
     }
-    assert_eq!(run_of(&app, run_id).await["skipped"], 0);
+    assert_eq!(app.settlement_run(run_id).await["skipped"], 0);
     let is_left_alone = "merchant_id = 'second' AND settle_status = 'UNSETTLED'";
     assert_eq!(app.count_where("orders", is_left_alone).await, 2 * CROWD);
     assert_eq!(app.count("settlements").await, 2_310);
@@ -200,9 +190,9 @@ async fn an_order_that_the_source_is_wrong_about_keeps_no_other_from_its_commiss
         app.paid_order(number, json!({"user_id": user, "currency": "CNY", "amount": 1000})).await;
     }
     app.clock.advance(std::time::Duration::from_secs(86_400 * 2));
-    let run = begin(&app, 1).await;
+    let run = app.begin_settling(1).await;
     app.run_until_idle().await;
-    let told = run_of(&app, &run).await;
+    let told = app.settlement_run(&run).await;
     assert_eq!((&told["status"], &told["settled"], &told["skipped"]), (&json!("DONE"), &json!(4), &json!(1)));
     assert_eq!(app.find_order("A2").await["settle_status"], "UNSETTLED");
     assert_eq!(app.balance_of("USER_AVAILABLE:demo:u1:CNY").await, 4 * 200);
@@ -217,9 +207,9 @@ async fn a_run_that_is_killed_again_and_again_settles_and_counts_everything_once
     let count = if is_full() { 20_000 } else { 5_000 };
     app.rebate_rule(None, "0.05").await;
     app.seed_paid_orders("K", count, 40, 30).await;
-    let run_id = begin(app, 30).await;
+    let run_id = app.begin_settling(30).await;
     let mut deaths = 0_u32;
-    while run_of(app, &run_id).await["status"] != "DONE" {
+    while app.settlement_run(&run_id).await["status"] != "DONE" {
         let work = cluster.instances.iter().map(|one| {
             let (service, patience) =
                 (one.instance.app.clone(), chance.pause(u64::from(deaths + 1) * 10_000));
@@ -236,7 +226,7 @@ async fn a_run_that_is_killed_again_and_again_settles_and_counts_everything_once
         }
     }
     println!("{deaths} deaths");
-    let run = run_of(app, &run_id).await;
+    let run = app.settlement_run(&run_id).await;
     let all = i64::try_from(count).expect("small");
     assert_eq!((&run["settled"], &run["skipped"]), (&json!(all), &json!(0)));
     assert_eq!(run["commissions"], json!({"CNY": 99 * all}));
@@ -251,7 +241,7 @@ async fn a_run_beside_single_settlements_gives_nothing_twice() {
     let app = cluster.first();
     app.rebate_rule(None, "0.05").await;
     app.seed_paid_orders("B", 1_000, 40, 3).await;
-    let run_id = begin(app, 30).await;
+    let run_id = app.begin_settling(30).await;
     let singly = async {
         for number in (1..=1_000).rev().step_by(5) {
             let settled = cluster.turn(number).settle(&format!("B{number}")).await;
@@ -259,12 +249,12 @@ async fn a_run_beside_single_settlements_gives_nothing_twice() {
         }
     };
     let in_batches = async {
-        while run_of(app, &run_id).await["status"] != "DONE" {
+        while app.settlement_run(&run_id).await["status"] != "DONE" {
             settlement::run_due(&cluster.turn(1).instance.app).await.expect("a page");
         }
     };
     tokio::join!(singly, in_batches);
-    let run = run_of(app, &run_id).await;
+    let run = app.settlement_run(&run_id).await;
     assert_eq!((app.count("settlements").await, &run["skipped"]), (1_000, &json!(0)));
     assert_eq!(app.balance_of("COMMISSION_EXPENSE:demo:CNY").await, 99_000);
     cluster.end().await;
@@ -282,9 +272,9 @@ async fn an_order_that_cannot_be_settled_keeps_no_other_from_it() {
          VALUES ('SETTLEMENT:demo:P7', 'SETTLEMENT', now(), '{CHANNEL:sandbox:CNY,MERCHANT:demo:CNY}', '{1,-1}')",
     )
     .await;
-    let run_id = begin(&app, 30).await;
+    let run_id = app.begin_settling(30).await;
     app.run_until_idle().await;
-    let run = run_of(&app, &run_id).await;
+    let run = app.settlement_run(&run_id).await;
     assert_eq!((&run["status"], &run["settled"], &run["skipped"]), (&json!("DONE"), &json!(19), &json!(1)));
     app.sql(
         "SET session_replication_role = replica;
@@ -300,13 +290,13 @@ async fn a_run_waits_for_a_source_that_is_silent_or_refuses_us() {
     let rates = RatesServer::start().await;
     let app = TestApp::start_with(TestOptions { vars: rates.vars(), ..TestOptions::default() }).await;
     app.seed_paid_orders("W", 700, 40, 3).await;
-    let run_id = begin(&app, 30).await;
+    let run_id = app.begin_settling(30).await;
     // Away, a token that has expired, no such place, too late, moved elsewhere.
     for status in [500_u16, 401, 403, 404, 408, 429, 302] {
         rates.says(Some((status, "{}")));
         app.clock.advance(Duration::from_secs(6));
         assert!(settlement::run_due(&app.instance.app).await.is_err(), "{status}");
-        let run = run_of(&app, &run_id).await;
+        let run = app.settlement_run(&run_id).await;
         assert_eq!(
             (&run["status"], &run["settled"], &run["skipped"]),
             (&json!("RUNNING"), &json!(0), &json!(0)),
@@ -322,10 +312,10 @@ async fn a_run_waits_for_a_source_that_is_silent_or_refuses_us() {
     assert!(is_late(&app).await, "the audit tells somebody");
     rates.says(None);
     app.run_until_idle().await;
-    assert_eq!(run_of(&app, &run_id).await["status"], "RUNNING", "it rests a while");
+    assert_eq!(app.settlement_run(&run_id).await["status"], "RUNNING", "it rests a while");
     app.clock.advance(Duration::from_secs(6));
     app.run_until_idle().await;
-    let run = run_of(&app, &run_id).await;
+    let run = app.settlement_run(&run_id).await;
     assert_eq!(
         (&run["status"], &run["settled"], &run["last_error"]),
         (&json!("DONE"), &json!(700), &Value::Null)
@@ -349,7 +339,7 @@ async fn a_page_that_takes_longer_than_its_lease_stays_with_who_has_begun_it() {
     let (app, other) = (cluster.first(), cluster.turn(1));
     app.seed_paid_orders("L", 63, 40, 3).await;
     app.paid_order("WRONG", json!({"user_id": "wrong", "currency": "CNY", "amount": 1990})).await;
-    let run_id = begin(app, 0).await;
+    let run_id = app.begin_settling(0).await;
     rates.delay(400);
     let is_over = AtomicBool::new(false);
     let page = async {
@@ -369,7 +359,7 @@ async fn a_page_that_takes_longer_than_its_lease_stays_with_who_has_begun_it() {
     };
     let ((), looks) = tokio::join!(page, looks);
     assert!(looks > 20, "others look all the while: {looks}");
-    let run = run_of(app, &run_id).await;
+    let run = app.settlement_run(&run_id).await;
     assert_eq!((&run["status"], &run["settled"], &run["skipped"]), (&json!("DONE"), &json!(63), &json!(1)));
     assert_eq!(rates.calls(), 13, "nothing was asked twice");
     cluster.end().await;
@@ -382,7 +372,7 @@ async fn run_while_a1_goes_back(amount: i64) -> (TestApp, RatesServer, Value) {
     for order_no in ["A1", "A2"] {
         sell(&app, order_no, 1990).await;
     }
-    let run_id = begin(&app, 0).await;
+    let run_id = app.begin_settling(0).await;
     rates.delay(3000);
     let meanwhile = async {
         app.eventually("the source is asked", async || rates.calls() == 1).await;
@@ -391,7 +381,7 @@ async fn run_while_a1_goes_back(amount: i64) -> (TestApp, RatesServer, Value) {
     };
     let (page, ()) = tokio::join!(settlement::run_due(&app.instance.app), meanwhile);
     page.expect("a page");
-    let run = run_of(&app, &run_id).await;
+    let run = app.settlement_run(&run_id).await;
     (app, rates, run)
 }
 

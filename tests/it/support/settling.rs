@@ -43,6 +43,17 @@ impl TestApp {
         self.post("/settlements", json!({"order_no": order_no})).await
     }
 
+    /// Begins to settle all that is paid for so many days; gives the run's id.
+    pub async fn begin_settling(&self, older_than_days: u32) -> String {
+        let body = json!({"older_than_days": older_than_days, "reason": "the story wants it"});
+        let begun = self.admin_post("/admin/settlements/run", body).await.expect(200);
+        begun.body["run"]["run_id"].as_str().expect("a run").to_owned()
+    }
+
+    pub async fn settlement_run(&self, run_id: &str) -> Value {
+        self.admin_get(&format!("/admin/settlements/runs/{run_id}")).await.expect(200).body
+    }
+
     pub async fn settlement_of(&self, order_no: &str) -> Value {
         self.get(&format!("/settlements/{order_no}")).await.expect(200).body
     }
