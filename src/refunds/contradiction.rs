@@ -4,8 +4,8 @@
 //! ends the task and what was shown in the transaction that writes what follows.
 //!
 //! One that failed, or that nobody has approved, and of which something says that the channel made it: either it was made
-//! and taken back, and its success is heard behind its reversal; then it has failed, and nothing is left to see to. Or the
-//! channel made it after all, and a person must hear of it. It stays failed, and is known to have gone (`made_after_all_at`):
+//! and taken back, and its success is heard behind its reversal, for the first time or once more; then it has failed, and nothing
+//! is left to see to. Or the channel made it after all, be it once more, and a person must hear of it. It stays failed, and is known to have gone (`made_after_all_at`):
 //! nothing goes back in its place, and what is told of it from then on is judged as of one that was made, until the channel
 //! takes it back.
 //!
@@ -155,6 +155,8 @@ async fn note_of_failed_in_tx(
 ) -> Result<(), DbError> {
     let now = app.now();
     match (refund.made_after_all_at, truth) {
+        // Known to have been made and taken back.
+        (None, Truth::TakenBack) if refund.channel_refund_id.is_some() => Ok(()),
         (None, _) => {
             let made_at = (truth == Truth::Made).then_some(now);
             store::set_made_after_all(tx, refund, channel_refund_id, made_at, now).await

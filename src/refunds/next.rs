@@ -19,21 +19,14 @@ pub(crate) enum Next {
 }
 
 impl Next {
-    /// Of a refund in that state, which `was_made` once as far as we know, by a result that the channel has answered to us,
-    /// or that a callback tells, which answers nothing.
-    pub(crate) fn of(
-        status: RefundStatus,
-        was_made: bool,
-        event: RefundEvent,
-        answers: Option<Answerer>,
-    ) -> Self {
+    /// Of a refund in that state, by a result that the channel has answered to us, or that a callback tells, which answers
+    /// nothing.
+    pub(crate) fn of(status: RefundStatus, event: RefundEvent, answers: Option<Answerer>) -> Self {
         use {RefundEvent as E, RefundStatus as S};
         match (status, event) {
-            // Once known to have been made, a refund that failed was taken back by the channel, and repeats of its
-            // success are no news.
-            (S::Failed, E::Succeeded) if !was_made => Self::Contradicts,
-            // Nobody was to be asked for it yet.
-            (S::AwaitingApproval, E::Succeeded) => Self::Contradicts,
+            // It was made after all, or is told late to have been made before the channel took it back; or nobody was to be
+            // asked for it yet.
+            (S::Failed | S::AwaitingApproval, E::Succeeded) => Self::Contradicts,
             // A refusal of the call says nothing of one that succeeded under the same number before.
             (S::Succeeded, _) if answers == Some(Answerer::Call) => Self::Stays,
             // The channel took it back, or tells late what was before it made it.
@@ -53,23 +46,23 @@ mod tests {
     fn a_success_after_a_refusal_or_before_an_approval_and_any_failure_that_is_told_are_asked_about() {
         use {RefundEvent as E, RefundStatus as S};
         let (call, query) = (Some(Answerer::Call), Some(Answerer::Query));
-        for (status, was_made, event, answers, expected) in [
-            (S::Processing, false, E::Succeeded, call, Next::Moves(S::Succeeded)),
-            (S::Processing, false, E::Succeeded, None, Next::Moves(S::Succeeded)),
-            (S::Processing, false, E::Failed, call, Next::Moves(S::Failed)),
-            (S::Processing, false, E::Failed, query, Next::Moves(S::Failed)),
-            (S::Processing, false, E::Failed, None, Next::Doubtful),
-            (S::Pending, false, E::Failed, None, Next::Doubtful),
-            (S::Succeeded, true, E::Failed, None, Next::Contradicts),
-            (S::Succeeded, true, E::Failed, query, Next::Contradicts),
-            (S::Succeeded, true, E::Failed, call, Next::Stays),
-            (S::Succeeded, true, E::Succeeded, call, Next::Stays),
-            (S::Failed, false, E::Succeeded, None, Next::Contradicts),
-            (S::Failed, true, E::Succeeded, None, Next::Stays),
-            (S::AwaitingApproval, false, E::Succeeded, None, Next::Contradicts),
-            (S::AwaitingApproval, false, E::Failed, None, Next::Stays),
+        for (status, event, answers, expected) in [
+            (S::Processing, E::Succeeded, call, Next::Moves(S::Succeeded)),
+            (S::Processing, E::Succeeded, None, Next::Moves(S::Succeeded)),
+            (S::Processing, E::Failed, call, Next::Moves(S::Failed)),
+            (S::Processing, E::Failed, query, Next::Moves(S::Failed)),
+            (S::Processing, E::Failed, None, Next::Doubtful),
+            (S::Pending, E::Failed, None, Next::Doubtful),
+            (S::Succeeded, E::Failed, None, Next::Contradicts),
+            (S::Succeeded, E::Failed, query, Next::Contradicts),
+            (S::Succeeded, E::Failed, call, Next::Stays),
+            (S::Succeeded, E::Succeeded, call, Next::Stays),
+            (S::Failed, E::Succeeded, None, Next::Contradicts),
+            (S::Failed, E::Succeeded, query, Next::Contradicts),
+            (S::AwaitingApproval, E::Succeeded, None, Next::Contradicts),
+            (S::AwaitingApproval, E::Failed, None, Next::Stays),
         ] {
-            let told = Next::of(status, was_made, event, answers);
+            let told = Next::of(status, event, answers);
             assert_eq!(told, expected, "{status} by {event}");
         }
     }

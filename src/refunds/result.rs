@@ -282,7 +282,6 @@ pub(super) fn is_as_asked(
 }
 
 fn next(refund: &Refund, event: RefundEvent, source: Source<'_>) -> Next {
-    let was_made = refund.channel_refund_id.is_some();
     // What is told of one that was made after all is judged as of any other that was made.
     let status = if refund.is_made() { RefundStatus::Succeeded } else { refund.status };
     let answers = match source {
@@ -290,7 +289,7 @@ fn next(refund: &Refund, event: RefundEvent, source: Source<'_>) -> Next {
         Source::Query => Some(Answerer::Query),
         Source::Callback(_) => None,
     };
-    Next::of(status, was_made, event, answers)
+    Next::of(status, event, answers)
 }
 
 pub(super) async fn announce_in_tx(

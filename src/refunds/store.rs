@@ -187,7 +187,7 @@ pub(super) async fn set_made_after_all(
         &sqlx::query!(
             "UPDATE refunds
              SET channel_refund_id = $2, made_after_all_at = $3, version = version + 1, updated_at = $4
-             WHERE refund_id = $1 AND status = 'FAILED' AND channel_refund_id IS NULL",
+             WHERE refund_id = $1 AND status = 'FAILED' AND made_after_all_at IS NULL",
             refund.refund_id,
             channel_refund_id,
             made_at,

@@ -349,6 +349,34 @@ async fn what_a_channel_tells_of_and_knows_nothing_of_has_gone() {
     app.end().await;
 }
 
+#[tokio::test]
+async fn what_was_told_to_have_failed_and_stands_made_at_its_channel_goes_back_no_second_time() {
+    let app = TestApp::start().await;
+    for (number, is_asked) in [("Q", true), ("C", false)] {
+        let attempt = app.paid(number).await;
+        ask(&app, number, number, 1_200).await.expect(201);
+        app.run_until_idle().await;
+        let refund_id = app.refund_id(number).await;
+        // Its channel has no books of it for a while, and says that it failed.
+        app.sql("DELETE FROM sandbox.refunds").await;
+        app.tell_refund(&format!("no-{number}"), &refund_id, &attempt, 1_200, "FAILED").await;
+        assert_eq!(app.find_refund(number).await["status"], "FAILED");
+        assert_eq!(app.refunded(number).await, ("PAID".to_owned(), 0));
+
+        if is_asked {
+            app.sandbox_makes_after_all(&refund_id, &attempt).await;
+        }
+        app.tell_refund(&format!("yes-{number}"), &refund_id, &attempt, 1_200, "SUCCEEDED").await;
+        assert_is_shown(&app, &refund_id).await;
+        let left = "790 minor units are left of what was paid: refunds of 1200 that did not succeed were made after all, or may \
+                    have been";
+        assert_exceeds(&app, number, 1_200, left).await;
+        app.resolve(&app.open_exception().await, "NONE").await.expect(200);
+    }
+    app.assert_books_balance().await;
+    app.end().await;
+}
+
 /// CNY at risk.
 async fn at_risk(app: &TestApp) -> i64 {
     let overview = app.admin_get("/admin/overview").await.expect(200).body;

@@ -41,8 +41,8 @@ pub(super) struct Rules {
     pub(super) stray: fn(StrayStatus, StrayEvent) -> Option<StrayStatus>,
     pub(super) approval: fn(RefundStatus, RefundEvent) -> Option<RefundStatus>,
     pub(super) withdrawal: fn(WithdrawalStatus, WithdrawalEvent) -> Option<WithdrawalStatus>,
-    /// What a result does to a refund: its state, whether it was made, the event, what of ours it answers.
-    pub(super) result: fn(RefundStatus, bool, RefundEvent, Option<Answerer>) -> Next,
+    /// What a result does to a refund: its state, the event, what of ours it answers.
+    pub(super) result: fn(RefundStatus, RefundEvent, Option<Answerer>) -> Next,
     /// What refunds do to an order: its amount, what had gone back, what has.
     pub(super) refunded: fn(i64, i64, i64) -> OrderEvent,
     /// Whether a refund may be asked for, and of how much.

@@ -198,8 +198,8 @@ impl World {
         answers: Option<Answerer>,
         fault: Fault,
     ) {
-        let Refund { status, was_made, minor, source, .. } = self.refunds[number];
-        let to = match (self.rules.result)(status, was_made, event, answers) {
+        let Refund { status, minor, source, .. } = self.refunds[number];
+        let to = match (self.rules.result)(status, event, answers) {
             Next::Stays => return,
             Next::Moves(to) => to,
             // The channel is asked, and its answer counts instead.

@@ -132,9 +132,9 @@ fn nobody_hears_what_became_of_a_payout(rules: &mut Rules) {
 }
 
 fn a_refused_refund_counts_as_made(rules: &mut Rules) {
-    rules.result = |status, was_made, event, answers| match (status, event) {
+    rules.result = |status, event, answers| match (status, event) {
         (RefundStatus::Processing, RefundEvent::Failed) => Next::Moves(RefundStatus::Succeeded),
-        _ => Next::of(status, was_made, event, answers),
+        _ => Next::of(status, event, answers),
     };
 }
 
@@ -187,14 +187,14 @@ fn money_that_is_passed_over_is_seen_in_the_end() {
 
 #[test]
 fn a_refund_that_comes_back_from_its_end_is_seen() {
-    let result = |status, was_made, event, answers| match (status, event) {
+    let result = |status, event, answers| match (status, event) {
         (RefundStatus::Failed, RefundEvent::Succeeded) => Next::Moves(RefundStatus::Succeeded),
-        _ => Next::of(status, was_made, event, answers),
+        _ => Next::of(status, event, answers),
     };
     assert_breaks(|rules| rules.result = result, &[Rule::Edges]);
-    let deaf = |status, was_made, event, answers| match status {
+    let deaf = |status, event, answers| match status {
         RefundStatus::Succeeded => Next::Stays,
-        _ => Next::of(status, was_made, event, answers),
+        _ => Next::of(status, event, answers),
     };
     assert_breaks(|rules| rules.result = deaf, &[Rule::Ends, Rule::Books]);
 }
