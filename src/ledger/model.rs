@@ -54,6 +54,8 @@ words! {
         Payout = "PAYOUT",
         /// Money that has arrived outside, by its withdrawal.
         PayoutDone = "PAYOUT_DONE",
+        /// Money that a channel sent out although it had refused to, and whose user had it again, by its withdrawal.
+        PayoutAfterAll = "PAYOUT_AFTER_ALL",
         /// A user's money set aside for metered work, by its hold.
         UsageHold = "USAGE_HOLD",
         /// More set aside as the work went on, by its hold and a number.

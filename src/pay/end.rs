@@ -8,15 +8,19 @@ use crate::app::App;
 use crate::channels::{self, CallError, Channel, TradeState};
 use crate::compensation::{self, Action, Drive, NewTask};
 use crate::infra::crash::effect;
-use crate::infra::db::DbError;
+use crate::infra::db::{Conn, DbError};
 use crate::infra::lock::{LockGuard, Overtaken, Scene};
 use crate::infra::tasks;
+use crate::orders::OrderKey;
 
 /// Rounds of "close at the channel, then here": a link may be published in between, which happens once; then one to spare.
 const MAX_ROUNDS: usize = 3;
 
 /// Closes a live attempt at its channel and then here; when it was paid there already, it pays its order.
 /// Afterwards the attempt is not live any more. Whoever works under a lock names it.
+///
+/// Where it had no link yet and the channel had not seen it, the call that opens its trade may be on its way there, of
+/// somebody who dies before hearing of the close: a task closes it once more when that call must have ended.
 ///
 /// # Errors
 /// [`PayError::ChannelUnavailable`] when the channel is silent or not known here, [`PayError::Overtaken`] when the lock was
@@ -32,20 +36,27 @@ pub async fn end_attempt(app: &App, attempt: &Attempt, lock: Option<&LockGuard>)
     for _ in 0..MAX_ROUNDS {
         lock.map_or(Ok(()), LockGuard::still_held)?;
         match close_as_read(app, channel.as_ref(), &read).await? {
-            Some(moved) => read = moved,
-            None => return finish_task(app, attempt).await,
+            Closed::Moved(moved) => read = *moved,
+            Closed::Unopened => return Ok(()),
+            Closed::Done => return finish_task(app, attempt).await,
         }
     }
     Err(PayError::Overtaken(Overtaken))
 }
 
-/// Closes an attempt at its channel and then here. Gives it anew where the channel had not seen it, and its link was
-/// published meanwhile by somebody without the lock: its trade stands by now, and must not stay payable.
-async fn close_as_read(
-    app: &App,
-    channel: &dyn Channel,
-    attempt: &Attempt,
-) -> Result<Option<Attempt>, PayError> {
+/// What a close came to.
+enum Closed {
+    /// The attempt has ended, and so has its trade.
+    Done,
+    /// It has ended, and its trade may come to stand yet: its task goes on.
+    Unopened,
+    /// The channel had not seen it, and its link was published meanwhile by somebody without the lock: its trade stands by
+    /// now, and must not stay payable.
+    Moved(Box<Attempt>),
+}
+
+/// Closes an attempt at its channel and then here.
+async fn close_as_read(app: &App, channel: &dyn Channel, attempt: &Attempt) -> Result<Closed, PayError> {
     let state = match close_at_channel(app, channel, attempt).await? {
         Ok(state) => state,
         Err(error) => return Err(leave_to_task(app, attempt, Action::ClosePayOrder, &error).await?),
@@ -54,10 +65,14 @@ async fn close_as_read(
     let origin = Origin::Close { version: attempt.version };
     report::apply(app, &Report::of_attempt(attempt, state, origin)).await?;
     if !is_unseen {
-        return Ok(None);
+        return Ok(Closed::Done);
     }
     let found = store::find(&mut app.db.conn().await?, attempt.pay_order_id.as_str()).await?;
-    Ok(found.filter(|found| found.status.is_live()))
+    Ok(match found {
+        Some(found) if found.status.is_live() => Closed::Moved(Box::new(found)),
+        _ if attempt.status == PayStatus::Init => Closed::Unopened,
+        _ => Closed::Done,
+    })
 }
 
 /// The channel said nothing that counts: the attempt stays as it is, and the task that guards the call goes on.
@@ -78,16 +93,27 @@ pub(super) async fn leave_to_task(
 
 /// The task stands before the outside call that it guards.
 async fn write_task(app: &App, attempt: &Attempt) -> Result<(), PayError> {
+    let mut conn = app.db.conn().await?;
+    let written = append_task(app, &mut conn, attempt.pay_order_id.as_str(), &attempt.order_key()).await;
+    Ok(effect!("pay.guard", written)?)
+}
+
+/// The task that closes an attempt, for when every call about it that is under way has ended.
+pub(super) async fn append_task(
+    app: &App,
+    conn: &mut Conn,
+    pay_order_id: &str,
+    order: &OrderKey,
+) -> Result<(), DbError> {
     let now = app.now();
     let task = NewTask {
         action: Action::ClosePayOrder,
-        subject: attempt.pay_order_id.as_str(),
-        merchant_id: Some(attempt.merchant_id.as_str()),
-        order_no: Some(attempt.order_no.as_str()),
+        subject: pay_order_id,
+        merchant_id: Some(order.merchant_id.as_str()),
+        order_no: Some(order.order_no.as_str()),
         due_at: now + app.config.channels.deadline * 2,
     };
-    let mut conn = app.db.conn().await?;
-    Ok(effect!("pay.guard", compensation::append(&mut conn, &task, now).await)?)
+    compensation::append(conn, &task, now).await
 }
 
 async fn finish_task(app: &App, attempt: &Attempt) -> Result<(), PayError> {

@@ -225,7 +225,7 @@ async fn finish_in_tx(
         (WithdrawalStatus::Paying, _) => {}
         (WithdrawalStatus::Created | WithdrawalStatus::Debited, _) => return Ok(Written::NotBegun),
         (WithdrawalStatus::Reversed, End::Made(channel_payout_id)) => {
-            open_contradiction_in_tx(app, tx, &withdrawal, channel_payout_id, now).await?;
+            note_after_all_in_tx(app, tx, &withdrawal, channel_payout_id, now).await?;
             return Ok(Written::Otherwise);
         }
         (WithdrawalStatus::Succeeded, End::Made(_)) | (WithdrawalStatus::Reversed, End::Refused(..)) => {
@@ -287,22 +287,28 @@ async fn give_back_in_tx(
     Ok(())
 }
 
-/// The money went out although the channel had refused to send it, and the user has it again: a person must hear of it.
-async fn open_contradiction_in_tx(
+/// The money went out although the channel had refused to send it, and the user had it again: it is taken from them, once, and
+/// a person must hear of it.
+async fn note_after_all_in_tx(
     app: &App,
     tx: &mut Tx,
     withdrawal: &Withdrawal,
     channel_payout_id: &str,
     now: OffsetDateTime,
 ) -> Result<(), DbError> {
+    if withdrawal.channel_payout_id.is_some() {
+        return Ok(());
+    }
+    store::set_made_after_all(tx, withdrawal, channel_payout_id, now).await?;
+    let [has, _] =
+        ledger::lock_balances_in_tx(tx, [&withdrawal.available(), &withdrawal.receivable()]).await?;
+    let (posting, owed) = withdrawal.payout_after_all(has);
+    ledger::post_in_tx(tx, &[posting], now).await?;
+    let Withdrawal { channel, withdrawal_no, user_id, amount, currency, .. } = withdrawal;
     let detail = format!(
-        "{} had refused withdrawal {} of {} {} (minor units) and made it after all as {channel_payout_id}: user {} has \
-         so much twice",
-        withdrawal.channel,
-        withdrawal.withdrawal_no,
-        withdrawal.amount,
-        withdrawal.currency,
-        withdrawal.user_id
+        "{channel} had refused withdrawal {withdrawal_no} of {amount} {currency} (minor units) and made it after all as \
+         {channel_payout_id}; user {user_id} had it again: {} of it were taken from what they have, and they owe {owed}",
+        amount - owed,
     );
     let exception = NewException {
         kind: ExceptionKind::Contradiction,

@@ -128,7 +128,7 @@ pub struct Withdrawal {
     pub status: WithdrawalStatus,
     /// Why it was refused.
     pub failure: Option<String>,
-    /// The channel's own number of the payout.
+    /// The channel's own number of the payout; also of one that was made after it had been given back.
     pub channel_payout_id: Option<String>,
     /// When it was asked for.
     pub created_at: OffsetDateTime,
@@ -187,12 +187,16 @@ impl Withdrawal {
         vec![leg(LegKind::Debit, LegStatus::Succeeded), leg(LegKind::Payout, LegStatus::Pending)]
     }
 
-    fn available(&self) -> Account {
+    pub(super) fn available(&self) -> Account {
         Account::user_available(self.merchant_id.as_str(), self.user_id.as_str(), self.currency)
     }
 
     fn held(&self) -> Account {
         Account::user_held(self.merchant_id.as_str(), self.user_id.as_str(), self.currency)
+    }
+
+    pub(super) fn receivable(&self) -> Account {
+        Account::user_receivable(self.merchant_id.as_str(), self.user_id.as_str(), self.currency)
     }
 
     fn in_transit(&self) -> Account {
@@ -221,6 +225,19 @@ impl Withdrawal {
     /// The money has arrived: it is neither set aside nor on its way any more.
     pub(super) fn payout_done(&self) -> Posting {
         self.posting(PostingKind::PayoutDone, self.held(), self.in_transit())
+    }
+
+    /// The money has gone out although it was given back: its user, who has so much, pays what they can, and owes the rest.
+    /// With how much is owed.
+    pub(super) fn payout_after_all(&self, has: i64) -> (Posting, i64) {
+        let channel = || Account::channel(&self.channel, self.currency);
+        let taken = self.amount.min(has);
+        let owed = self.amount - taken;
+        let posting = Posting::new(PostingKind::PayoutAfterAll, self.withdrawal_id.as_str())
+            .of(Some(self.merchant_id.as_str()), None)
+            .transfer(self.available(), channel(), taken)
+            .transfer(self.receivable(), channel(), owed);
+        (posting, owed)
     }
 
     /// What a final refusal takes back.

@@ -102,6 +102,27 @@ pub(super) async fn move_locked(
     Ok(Withdrawal { status: to, ..from.clone() })
 }
 
+/// Notes of a locked withdrawal, whose money was given back, by which number the channel made it after all.
+pub(super) async fn set_made_after_all(
+    tx: &mut Tx,
+    withdrawal: &Withdrawal,
+    channel_payout_id: &str,
+    now: OffsetDateTime,
+) -> Result<(), DbError> {
+    let conn: &mut Conn = tx;
+    expect_one_row(
+        &sqlx::query!(
+            "UPDATE withdrawals SET channel_payout_id = $2, updated_at = $3
+             WHERE withdrawal_id = $1 AND status = 'REVERSED' AND channel_payout_id IS NULL",
+            withdrawal.withdrawal_id.as_str(),
+            channel_payout_id,
+            now,
+        )
+        .execute(conn)
+        .await?,
+    )
+}
+
 /// The withdrawal of that id.
 pub(super) async fn find(conn: &mut Conn, withdrawal_id: &str) -> Result<Option<Withdrawal>, DbError> {
     let found = sqlx::query_as!(

@@ -124,3 +124,41 @@ async fn after_a_kill_in_the_middle_of_the_call_the_task_makes_the_link() {
     assert_eq!(app.pay_url("A1").await.expect(200).text_of("pay_order_id"), begun);
     app.end().await;
 }
+
+/// The channel gets the call of an instance that is dead by now.
+async fn late_call(app: &TestApp, pay_order_id: &str) {
+    app.execute(format!(
+        "INSERT INTO sandbox.trades (pay_order_id, amount, currency, subject, payer_id, notify_url, status, expires_at,
+                                     created_at, updated_at)
+         SELECT pay_order_id, amount, currency, 'Order ' || order_no, payer_id, 'http://127.0.0.1:9/', 'OPEN', expires_at,
+                now(), now()
+         FROM pay_orders WHERE pay_order_id = '{pay_order_id}'"
+    ))
+    .await;
+}
+
+/// Its close found nothing to close at the channel, and whoever had asked for the link died before it could.
+#[tokio::test]
+async fn a_trade_that_a_dead_instance_opened_behind_the_close_is_closed() {
+    let app = TestApp::start().await;
+    for order_no in ["A1", "A2"] {
+        app.order(order_no).await;
+    }
+    leave_begun(&app, "A1", "po_CANCELLED").await;
+    leave_begun(&app, "A2", "po_REPLACED").await;
+    app.close("A1").await.expect(200);
+    app.pay_url_by("A2", "u2").await.expect(200);
+    assert_eq!(app.attempt_statuses("A1").await, ["CLOSED"]);
+    assert_eq!(app.attempt_statuses("A2").await, ["CLOSED", "PAYING"]);
+    for attempt in ["po_CANCELLED", "po_REPLACED"] {
+        late_call(&app, attempt).await;
+    }
+    app.run_until_idle().await;
+    // By now whoever asked has given up, or lives no more.
+    app.clock.advance(seconds(60));
+    app.run_until_idle().await;
+    let left_open = "status = 'OPEN' AND pay_order_id IN ('po_CANCELLED', 'po_REPLACED')";
+    assert_eq!(app.count_where("sandbox.trades", left_open).await, 0);
+    assert_eq!(app.count_where("compensations", "status NOT IN ('DONE', 'DEAD')").await, 0);
+    app.end().await;
+}

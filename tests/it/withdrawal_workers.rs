@@ -49,11 +49,9 @@ async fn a_withdrawal_that_was_given_up_is_driven_on_by_a_decision() {
     app.end().await;
 }
 
-#[tokio::test]
-async fn money_that_went_out_after_a_refusal_is_shown_to_a_person() {
-    let app = TestApp::start().await;
-    let id = pending_withdrawal(&app).await;
-    // The slower worker's call takes long and is carried out; the faster one's is refused meanwhile.
+/// Two workers have the withdrawal: the call of the slower one takes long and is carried out, and that of the faster one is
+/// refused meanwhile, whose user has the money again and does `meanwhile` with it.
+async fn refused_and_made(app: &TestApp, id: &str, meanwhile: impl AsyncFnOnce()) {
     app.fault(FaultOp::Payout, FaultKind::Delay, 1, Some(600)).await;
     app.fault(FaultOp::Payout, FaultKind::Refuse, 1, None).await;
     let overtake = async {
@@ -62,20 +60,61 @@ async fn money_that_went_out_after_a_refusal_is_shown_to_a_person() {
             faults.iter().filter(|fault| fault.op == FaultOp::Payout).count() == 1
         })
         .await;
-        assert_eq!(drive(&app, &id).await, Drive::Done);
-        assert_eq!(status(&app).await, "REVERSED");
+        assert_eq!(drive(app, id).await, Drive::Done);
+        assert_eq!(status(app).await, "REVERSED");
+        assert_eq!(app.cny_of("u1").await, (1_000, 0));
+        meanwhile().await;
     };
-    let (slower, ()) = tokio::join!(drive(&app, &id), overtake);
+    let (slower, ()) = tokio::join!(drive(app, id), overtake);
     assert_eq!(slower, Drive::Done);
+    assert_eq!(status(app).await, "REVERSED");
+    assert_eq!(app.count("sandbox.payouts").await, 1);
+}
 
+#[tokio::test]
+async fn money_that_went_out_after_a_refusal_is_taken_from_its_user_and_shown_to_a_person() {
+    let app = TestApp::start().await;
+    let id = pending_withdrawal(&app).await;
+    refused_and_made(&app, &id, async || {}).await;
+
+    assert_eq!(app.cny_of("u1").await, (400, 0));
+    assert_eq!(app.balance_of("USER_RECEIVABLE:demo:u1:CNY").await, 0);
+    assert_eq!(app.balance_of("CHANNEL:sandbox:CNY").await, 400, "as the channel's own books say");
     let told = app.open_exception().await;
     assert_eq!((&told["kind"], &told["subject"]), (&json!("CONTRADICTION"), &json!(id)));
-    assert!(told["detail"].as_str().is_some_and(|detail| detail.contains("W1")), "{told}");
-    assert_eq!(status(&app).await, "REVERSED");
-    assert_eq!(app.count("sandbox.payouts").await, 1);
+    let detail = told["detail"].as_str().expect("text");
+    assert!(detail.contains("W1") && detail.contains("600 of it were taken"), "{detail}");
+    let again = json!({"withdrawal_no": "W2", "user_id": "u1", "amount": 600, "currency": "CNY",
+                       "channel": "sandbox", "account": "u@example.com"});
+    assert_eq!(app.post("/withdrawals", again).await.problem(422), "INSUFFICIENT_BALANCE");
+
     app.resolve(&told, "NONE").await.expect(200);
     app.run_until_idle().await;
     assert_eq!(status(&app).await, "REVERSED", "what has ended is not driven on");
+    app.assert_books_agree_both_ways().await;
+    app.end().await;
+}
+
+#[tokio::test]
+async fn what_its_user_has_spent_by_then_is_owed_and_however_often_it_is_heard_is_booked_once() {
+    let app = TestApp::start().await;
+    let id = pending_withdrawal(&app).await;
+    refused_and_made(&app, &id, async || {
+        let more = json!({"withdrawal_no": "W2", "user_id": "u1", "amount": 900, "currency": "CNY",
+                          "channel": "sandbox", "account": "u@example.com"});
+        app.post("/withdrawals", more).await.expect(201);
+    })
+    .await;
+    for _ in 0..2 {
+        let heard = withdrawals::replay(&app.instance.app, &id, format!("so_{id}")).await;
+        assert_eq!(heard.expect("heard"), Drive::Done);
+    }
+    app.run_until_idle().await;
+    assert_eq!(app.cny_of("u1").await, (0, 0));
+    assert_eq!(app.balance_of("USER_RECEIVABLE:demo:u1:CNY").await, 500);
+    let owed = app.admin_get("/admin/receivables").await.expect(200).body["data"][0].clone();
+    assert_eq!((&owed["user_id"], &owed["amount"]), (&json!("u1"), &json!(500)));
+    app.assert_books_agree_both_ways().await;
     app.end().await;
 }
 

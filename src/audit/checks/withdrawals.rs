@@ -7,7 +7,8 @@ pub(super) const CHECKS: &[Definition] = &[
     check!(
         "withdrawal_booked",
         Always,
-        "a withdrawal's bookings are those of its state: set aside, handed to the channel, arrived, or taken back",
+        "a withdrawal's bookings are those of its state: set aside, handed to the channel, arrived, or taken back, and its money \
+         taken once more where it went out after all",
         "SELECT format('withdrawal %s: %s, but booked are %s', withdrawal_id, status, coalesce(booked.kinds, 'nothing'))
          FROM withdrawals
          LEFT JOIN (
@@ -15,14 +16,17 @@ pub(super) const CHECKS: &[Definition] = &[
                     string_agg(CASE WHEN reverses IS NULL THEN kind ELSE 'no ' || split_part(reverses, ':', 1) END,
                                ', ' ORDER BY kind = 'REVERSAL', kind <> 'WITHDRAWAL', transaction_id) AS kinds
              FROM ledger_transactions
-             WHERE split_part(coalesce(reverses, transaction_id), ':', 1) IN ('WITHDRAWAL', 'PAYOUT', 'PAYOUT_DONE')
+             WHERE split_part(coalesce(reverses, transaction_id), ':', 1) IN ('WITHDRAWAL', 'PAYOUT', 'PAYOUT_DONE',
+                                                                                'PAYOUT_AFTER_ALL')
              GROUP BY 1
          ) AS booked USING (withdrawal_id)
          WHERE booked.kinds IS DISTINCT FROM
                CASE status WHEN 'DEBITED' THEN 'WITHDRAWAL'
                            WHEN 'PAYING' THEN 'WITHDRAWAL, PAYOUT'
                            WHEN 'SUCCEEDED' THEN 'WITHDRAWAL, PAYOUT, PAYOUT_DONE'
-                           WHEN 'REVERSED' THEN 'WITHDRAWAL, PAYOUT, no PAYOUT, no WITHDRAWAL' END",
+                           WHEN 'REVERSED' THEN 'WITHDRAWAL, PAYOUT, '
+                               || CASE WHEN channel_payout_id IS NOT NULL THEN 'PAYOUT_AFTER_ALL, ' ELSE '' END
+                               || 'no PAYOUT, no WITHDRAWAL' END",
     ),
     check!(
         "withdrawal_booked_right",
@@ -31,16 +35,20 @@ pub(super) const CHECKS: &[Definition] = &[
         "SELECT format('%s moves %s on %s', transaction_id, entry.amount, entry.account_id)
          FROM ledger_entries AS entry
          LEFT JOIN withdrawals AS w ON w.withdrawal_id = split_part(transaction_id, ':', 2)
-         WHERE entry.kind IN ('WITHDRAWAL', 'PAYOUT', 'PAYOUT_DONE')
+         WHERE entry.kind IN ('WITHDRAWAL', 'PAYOUT', 'PAYOUT_DONE', 'PAYOUT_AFTER_ALL')
            AND (entry.account_id, entry.amount) NOT IN (
                    (format('USER_AVAILABLE:%s:%s:%s', w.merchant_id, w.user_id, w.currency),
-                    CASE entry.kind WHEN 'WITHDRAWAL' THEN w.amount END),
+                    -- What they could pay, and what they owe, are the channel's together: a booking sums to zero.
+                    CASE entry.kind WHEN 'WITHDRAWAL' THEN w.amount
+                                    WHEN 'PAYOUT_AFTER_ALL' THEN greatest(entry.amount, 1) END),
+                   (format('USER_RECEIVABLE:%s:%s:%s', w.merchant_id, w.user_id, w.currency),
+                    CASE entry.kind WHEN 'PAYOUT_AFTER_ALL' THEN greatest(entry.amount, 1) END),
                    (format('USER_HELD:%s:%s:%s', w.merchant_id, w.user_id, w.currency),
                     CASE entry.kind WHEN 'WITHDRAWAL' THEN -w.amount WHEN 'PAYOUT_DONE' THEN w.amount END),
                    (format('PAYOUTS_IN_TRANSIT:%s:%s', w.channel, w.currency),
                     CASE entry.kind WHEN 'PAYOUT' THEN w.amount WHEN 'PAYOUT_DONE' THEN -w.amount END),
                    (format('CHANNEL:%s:%s', w.channel, w.currency),
-                    CASE entry.kind WHEN 'PAYOUT' THEN -w.amount END))
+                    CASE WHEN entry.kind IN ('PAYOUT', 'PAYOUT_AFTER_ALL') THEN -w.amount END))
                IS NOT FALSE",
     ),
     check!(

@@ -226,6 +226,10 @@ impl World {
             return self.fly_close(attempt, then, of, faults);
         }
         self.finish_by_subject(Action::ClosePayOrder, attempt);
+        // The call that opens its trade may be on its way.
+        if state == TradeState::Unseen && stood == PayStatus::Init {
+            self.append(Action::ClosePayOrder, attempt, self.now + 2 * PATIENCE);
+        }
         match then {
             Then::Nothing => self.end(of, Drive::Done),
             Then::CloseOrder(reason) => self.close_order(reason, of, faults),

@@ -7,8 +7,9 @@
 
 use time::OffsetDateTime;
 
+use super::end;
 use super::error::PayError;
-use super::model::{Attempt, PayEvent};
+use super::model::{Attempt, PayEvent, PayStatus};
 use crate::app::App;
 use crate::channels::{Payment, Refusal, TradeState};
 use crate::exceptions::{self, ExceptionKind, NewException};
@@ -310,6 +311,7 @@ async fn write_in_tx(
         }
         Remedy::End(event) => {
             move_attempt(tx, report, facts, Some(*event), now).await?;
+            close_again_if_unopened(app, tx, report, facts).await?;
             tell_contradiction(app, tx, report, facts, now).await?;
         }
         Remedy::Unmatched => store::append_rematch(tx, report, now).await?,
@@ -338,6 +340,21 @@ async fn move_attempt(
     };
     let payment = report.payment().filter(|_| event == PayEvent::PaymentConfirmed);
     store::move_attempt(tx, matched, to, event, payment, refusal, now).await
+}
+
+/// The tasks of an attempt end with it. One whose trade may come to stand yet is closed at its channel once more.
+async fn close_again_if_unopened(
+    app: &App,
+    tx: &mut Tx,
+    report: &Report<'_>,
+    facts: &Facts,
+) -> Result<(), DbError> {
+    match &facts.matched {
+        Some(ended) if report.state == TradeState::Unseen && ended.attempt_status == PayStatus::Init => {
+            end::append_task(app, tx, report.pay_order_id, &ended.key).await
+        }
+        _ => Ok(()),
+    }
 }
 
 async fn hold_stray(
@@ -404,6 +421,8 @@ pub(crate) async fn open_wrong_account_in_tx(
 }
 
 fn pay(matched: &Matched, report: &Report<'_>, payment: &Payment, now: OffsetDateTime) -> Pay {
+    // By its age an order is settled, whatever the channel's clock says: it was not paid before it was made, nor after this.
+    let paid_at = payment.paid_at.max(matched.order_made_at).min(now);
     let announcement = Event::OrderPaid {
         order_no: matched.key.order_no.to_string(),
         user_id: matched.user_id.clone(),
@@ -412,7 +431,7 @@ fn pay(matched: &Matched, report: &Report<'_>, payment: &Payment, now: OffsetDat
         pay_order_id: report.pay_order_id.to_owned(),
         channel: report.channel.to_owned(),
         transaction_id: payment.transaction_id.clone(),
-        paid_at: payment.paid_at,
+        paid_at,
     };
     let topped_up = (matched.order_kind == OrderKind::TopUp).then_some(matched.user_id.as_str());
     let (merchant_id, currency) = (matched.key.merchant_id.as_str(), payment.money.currency);
@@ -422,6 +441,7 @@ fn pay(matched: &Matched, report: &Report<'_>, payment: &Payment, now: OffsetDat
         channel: report.channel.to_owned(),
         matched: matched.clone(),
         payment: payment.clone(),
+        paid_at,
         debit,
         credit,
         announcement,

@@ -85,6 +85,7 @@ impl Judge {
             order_status: OrderStatus::Pending,
             order_money: (1, asked),
             order_attempts: 1,
+            order_made_at: OffsetDateTime::UNIX_EPOCH,
             attempt_status: PayStatus::Init,
             attempt_version: 1,
             attempt_money: (1, asked),

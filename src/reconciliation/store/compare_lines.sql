@@ -53,6 +53,7 @@ WITH chunk AS MATERIALIZED (
            coalesce(stray.merchant_id, attempt.merchant_id, refund.merchant_id, payout.merchant_id) AS merchant_id,
            coalesce(stray.order_no, attempt.order_no, refund.order_no) AS order_no,
            refund.channel_refund_id IS NOT NULL AS was_made, refund.made_after_all_at IS NOT NULL AS is_made_after_all,
+           payout.channel_payout_id IS NOT NULL AS is_sent_out,
            -- What counts here as moved, and whether on this day.
            coalesce(CASE chunk.kind WHEN 'PAYMENT' THEN trade.transaction_id IS NOT NULL
                                     -- Under a number of ours, a channel may list what another one made. What was made after
@@ -60,7 +61,7 @@ WITH chunk AS MATERIALIZED (
                                     WHEN 'REFUND' THEN (refund.status = 'SUCCEEDED' OR refund.made_after_all_at IS NOT NULL)
                                                        AND refund.updated_at < $7
                                                        AND coalesce(paid_out_of.channel, given_back.channel) = $6
-                                    WHEN 'PAYOUT' THEN payout.status = 'SUCCEEDED' AND payout.updated_at < $7 END,
+                                    WHEN 'PAYOUT' THEN payout.channel_payout_id IS NOT NULL AND payout.updated_at < $7 END,
                     false) AS is_counted,
            coalesce(moved_at >= $8::timestamptz AND moved_at < $9::timestamptz
                     AND (trade.created_at IS NULL OR trade.created_at < $10), false) AS is_of_day
@@ -92,7 +93,7 @@ WITH chunk AS MATERIALIZED (
                      AND NOT (our_status = 'FAILED' AND was_made) THEN 'STATUS_DIFFERS'
                 WHEN kind = 'REFUND' AND NOT is_final AND our_status = 'FAILED' AND NOT is_made_after_all THEN 'STATUS_DIFFERS'
                 WHEN kind = 'REFUND_REVERSAL' AND (our_status <> 'FAILED' OR is_made_after_all) THEN 'STATUS_DIFFERS'
-                WHEN kind = 'PAYOUT' AND our_status <> 'SUCCEEDED' THEN 'STATUS_DIFFERS' END AS class,
+                WHEN kind = 'PAYOUT' AND NOT is_sent_out THEN 'STATUS_DIFFERS' END AS class,
            -- Ours counts once: on its own day, whichever statement lists it first, or beside the only line of it.
            CASE WHEN is_counted AND NOT is_listed_again AND (is_of_day OR also_listed_by IS NULL) AND our_currency = currency
                 THEN our_amount END AS counted

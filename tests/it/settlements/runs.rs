@@ -7,12 +7,14 @@ use payonce::infra::duty::Batch;
 use payonce::{audit, settlement};
 use serde_json::{Value, json};
 use sqlx::Connection;
+use time::OffsetDateTime;
+use time::format_description::well_known::Rfc3339;
 
 use super::claw_back::{refund, sell};
 use crate::commands;
 use crate::support::service::is_full;
 use crate::support::settling::RatesServer;
-use crate::support::{Chance, Cluster, TestApp, TestOptions, until_waiting};
+use crate::support::{Chance, Cluster, TestApp, TestOptions, minutes, until_waiting};
 
 /// Orders of another merchant that stand in the way of a run.
 const CROWD: i64 = 25_000;
@@ -89,6 +91,32 @@ async fn a_run_settles_all_that_is_old_enough_and_nothing_else() {
     assert_eq!(app.settlement_run(&all).await["settled"], 10);
     let runs = app.admin_get("/admin/settlements/runs?limit=2").await.expect(200).body;
     assert_eq!((&runs["data"][0]["run_id"], &runs["has_more"]), (&json!(all), &json!(true)));
+    app.end().await;
+}
+
+#[tokio::test]
+async fn whatever_time_a_channel_says_that_it_took_the_money_at_a_run_goes_by_when_that_was() {
+    let app = TestApp::start().await;
+    app.rebate_rule(None, "0.05").await;
+    for (order_no, paid_at) in [("PAST", "2001-01-01T00:00:00Z"), ("FUTURE", "2099-01-01T00:00:00Z")] {
+        app.order(order_no).await;
+        let attempt = app.pay_url(order_no).await.expect(200).text_of("pay_order_id").to_owned();
+        let mut callback = app.success(order_no, &attempt, order_no, 1_990);
+        callback["paid_at"] = json!(paid_at);
+        app.clock.advance(minutes(5));
+        app.deliver(&callback).await;
+        let order = app.find_order(order_no).await;
+        assert_eq!(order["pay_orders"][0]["paid_at"], paid_at, "what the channel says");
+        let at = |field: &str| order[field].as_str().and_then(|at| OffsetDateTime::parse(at, &Rfc3339).ok());
+        let (made, paid, now) = (at("created_at"), at("paid_at"), app.clock.now());
+        assert!(made.is_some() && made <= paid && paid <= Some(now), "{order}, at {now}");
+    }
+    for (days, settled) in [(0, 0), (1, 2)] {
+        app.clock.advance(minutes(days * 24 * 60));
+        let run_id = app.begin_settling(1).await;
+        app.run_until_idle().await;
+        assert_eq!(app.settlement_run(&run_id).await["settled"], settled, "after {days} days");
+    }
     app.end().await;
 }
 

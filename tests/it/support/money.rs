@@ -62,7 +62,8 @@ const PAYOUTS: &str = "
     SELECT 'payout ' || coalesce(withdrawal_id, payout_id) || ' is '
            || coalesce(theirs.amount || theirs.currency, 'not') || ' there and '
            || coalesce(ours.amount || ours.currency, 'not') || ' here'
-    FROM (SELECT * FROM withdrawals WHERE status = 'SUCCEEDED') AS ours
+    -- One that was refused before, and made after all, stands reversed.
+    FROM (SELECT * FROM withdrawals WHERE status = 'SUCCEEDED' OR channel_payout_id IS NOT NULL) AS ours
     FULL JOIN sandbox.payouts AS theirs ON payout_id = withdrawal_id
     WHERE (ours.amount, ours.currency, ours.account)
           IS DISTINCT FROM (theirs.amount, theirs.currency, theirs.account)";

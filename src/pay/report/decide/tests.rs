@@ -26,6 +26,7 @@ fn facts(order_status: OrderStatus, attempt_status: PayStatus) -> Facts {
         order_status,
         order_money: (1990, cny()),
         order_attempts: 1,
+        order_made_at: OffsetDateTime::UNIX_EPOCH,
         attempt_status,
         attempt_version: 2,
         attempt_money: (1990, cny()),

@@ -1,5 +1,7 @@
 //! What decides over a report.
 
+use time::OffsetDateTime;
+
 use crate::ids::{MerchantId, OrderNo};
 use crate::infra::db::{Conn, DbError};
 use crate::infra::gather::{Command, Patience, column, in_places};
@@ -39,6 +41,7 @@ pub(in crate::pay::report) struct Matched {
     pub(in crate::pay::report) order_status: OrderStatus,
     pub(in crate::pay::report) order_money: (i64, Currency),
     pub(in crate::pay::report) order_attempts: i32,
+    pub(in crate::pay::report) order_made_at: OffsetDateTime,
     pub(in crate::pay::report) attempt_status: PayStatus,
     pub(in crate::pay::report) attempt_version: i32,
     pub(in crate::pay::report) attempt_money: (i64, Currency),
@@ -76,7 +79,8 @@ impl Command for FindFacts {
                       orders.user_id AS "user_id?", orders.kind AS "order_kind?: OrderKind",
                       orders.status AS "order_status?: OrderStatus",
                       orders.amount AS "order_amount?", orders.currency AS "order_currency?: Currency",
-                      orders.attempts AS "order_attempts?", merchants.stray_money AS "stray_money?: StrayPolicy"
+                      orders.attempts AS "order_attempts?", orders.created_at AS "order_made_at?",
+                      merchants.stray_money AS "stray_money?: StrayPolicy"
                FROM unnest($1::text[], $2::text[], $3::text[], $4::text[], $5::text[]) WITH ORDINALITY
                     AS report (channel, pay_order_id, transaction_id, event_id, own_event_id, place)
                -- The limits make look-ups of the joins: on a shop's first days a plan would walk these.
@@ -117,6 +121,7 @@ impl Command for FindFacts {
                     order_status: row.order_status?,
                     order_money: (row.order_amount?, row.order_currency?),
                     order_attempts: row.order_attempts?,
+                    order_made_at: row.order_made_at?,
                     attempt_status: row.attempt_status?,
                     attempt_version: row.attempt_version?,
                     attempt_money: (row.attempt_amount?, row.attempt_currency?),

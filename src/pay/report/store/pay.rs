@@ -22,6 +22,8 @@ pub(in crate::pay::report) struct Pay {
     pub(in crate::pay::report) channel: String,
     pub(in crate::pay::report) matched: Matched,
     pub(in crate::pay::report) payment: Payment,
+    /// When the order counts as paid; the attempt keeps what the channel says.
+    pub(in crate::pay::report) paid_at: OffsetDateTime,
     /// The accounts that the money moves between.
     pub(in crate::pay::report) debit: Account,
     pub(in crate::pay::report) credit: Account,
@@ -49,15 +51,16 @@ impl Command for Pay {
                  SELECT set_config('lock_timeout', $16, true)
                ), paid AS (
                  UPDATE orders
-                 SET status = 'PAID', paid_by = new.pay_order_id, paid_at = new.paid_at,
+                 SET status = 'PAID', paid_by = new.pay_order_id, paid_at = new.order_paid_at,
                      version = orders.version + 1, updated_at = new.now
                  FROM unnest($1::text[], $2::text[], $3::text[], $4::timestamptz[], $5::timestamptz[],
                              $6::bigint[], $7::text[], $8::integer[], $9::text[], $10::text[], $11::smallint[],
-                             $12::jsonb[], $13::text[], $14::text[], $15::bytea[], $18::text[], $19::text[])
+                             $12::jsonb[], $13::text[], $14::text[], $15::bytea[], $18::text[], $19::text[],
+                             $20::timestamptz[])
                       WITH ORDINALITY
                       AS new (merchant_id, order_no, pay_order_id, paid_at, now, amount, currency, attempts_seen,
                               transaction_id, event, event_version, payload, channel, event_id, body, debit, credit,
-                              place),
+                              order_paid_at, place),
                       patient
                  WHERE orders.merchant_id = new.merchant_id AND orders.order_no = new.order_no
                    AND orders.status = $17 AND orders.amount = new.amount
@@ -165,6 +168,7 @@ impl Command for Pay {
             OrderStatus::Pending.as_str(),
             &column(batch, |new| new.debit.as_str()) as &[&str],
             &column(batch, |new| new.credit.as_str()) as &[&str],
+            &column(batch, |new| new.paid_at),
         )
         .fetch_all(conn)
         .await?;
