@@ -26,6 +26,8 @@ use crate::merchants::{Caller, KeyKind};
 const KEY: HeaderName = HeaderName::from_static("idempotency-key");
 /// Says that an answer was given before.
 pub(super) const REPLAYED: HeaderName = HeaderName::from_static("idempotent-replayed");
+/// The code of a request whose key is in use at this moment.
+const IN_PROGRESS: &str = "REQUEST_IN_PROGRESS";
 /// Characters of a key at most.
 const MAX_KEY: usize = 255;
 
@@ -178,10 +180,17 @@ async fn run_once(
         // lock, or our own commit's answer was lost: what is kept is what happened.
         Err(problem) => match look(&app, &request).await {
             Ok(Some(Found::Answer(answer))) if answer == problem.clone().into_answer() => Err(problem),
+            // It was carried out, and refused without meeting the row of the other request: that is what came of it.
+            Ok(Some(Found::OtherRequest)) if is_outcome(&problem) => Err(problem),
             Ok(Some(found)) => again(found),
             Ok(None) | Err(_) => Err(problem),
         },
     }
+}
+
+/// Whether it says what came of the request; not that it failed, or that another one with its key was faster.
+fn is_outcome(problem: &Problem) -> bool {
+    problem.status < 500 && problem.code != IN_PROGRESS
 }
 
 async fn look(app: &App, request: &RequestKey) -> Result<Option<Found>, DbError> {
@@ -217,7 +226,7 @@ fn replay(answer: Answer) -> Response {
 
 pub(super) fn in_progress() -> Problem {
     let detail = "the first request with this Idempotency-Key is still running; repeat the same request";
-    Problem::new(StatusCode::CONFLICT, "REQUEST_IN_PROGRESS", detail).retry_after(1)
+    Problem::new(StatusCode::CONFLICT, IN_PROGRESS, detail).retry_after(1)
 }
 
 fn reused() -> Problem {

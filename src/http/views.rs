@@ -142,7 +142,7 @@ pub(super) struct OrderView {
     subject: Option<String>,
     /// The attempt that paid.
     paid_by: Option<String>,
-    /// When it was paid.
+    /// When it was paid, by the channel's clock; not before it was made, nor after we heard of it.
     #[serde(with = "time::serde::rfc3339::option")]
     paid_at: Option<OffsetDateTime>,
     /// Its deadline.

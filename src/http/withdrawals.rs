@@ -111,7 +111,8 @@ pub(super) struct WithdrawalView {
     status: WithdrawalStatus,
     /// Why it was refused, in the channel's words.
     failure: Option<String>,
-    /// The channel's own number of the payout.
+    /// The channel's own number of the payout. Beside `REVERSED`: the channel made it after it had been given back, and it was
+    /// taken from its user once more.
     channel_payout_id: Option<String>,
     /// Its legs, in their order.
     legs: Vec<LegView>,

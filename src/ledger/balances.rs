@@ -20,7 +20,8 @@ pub struct Balance {
     /// What is set aside for open withdrawals and holds.
     #[schema(example = 0)]
     pub held: i64,
-    /// What the user owes, because usage cost more than there was, or what was claimed back was spent before.
+    /// What the user owes, because usage cost more than there was, or what was claimed back, or went out after all, was spent
+    /// before.
     #[schema(example = 0)]
     pub receivable: i64,
 }

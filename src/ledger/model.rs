@@ -26,7 +26,8 @@ words! {
         UserAvailable = "USER_AVAILABLE",
         /// Liability: what is set aside for a user's open withdrawals and holds.
         UserHeld = "USER_HELD",
-        /// Asset: what a user owes, because usage cost more than there was, or what was claimed back was spent before.
+        /// Asset: what a user owes, because usage cost more than there was, or what was claimed back, or went out after
+        /// all, was spent before.
         UserReceivable = "USER_RECEIVABLE",
     }
 }

@@ -35,7 +35,10 @@ WITH page AS MATERIALIZED (
                           OR refund.channel_refund_id = page.payload->>'channel_refund_id'
                    FROM refunds AS refund WHERE refund.refund_id = page.payload->>'refund_id')
               WHEN 'PAYOUT_MADE' THEN
-                  (SELECT withdrawal.status = 'SUCCEEDED' FROM withdrawals AS withdrawal
+                  -- Also of one that was made after it had been given back.
+                  (SELECT withdrawal.status = 'SUCCEEDED'
+                          OR withdrawal.channel_payout_id = page.payload->>'channel_payout_id'
+                   FROM withdrawals AS withdrawal
                    WHERE withdrawal.withdrawal_id = page.payload->>'withdrawal_id')
           END
   END, false))

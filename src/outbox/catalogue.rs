@@ -41,6 +41,9 @@ const fn summary(event: &Event) -> &'static str {
         Event::RefundFinished { .. } => "A refund came to its end",
         Event::RefundReversed { .. } => "The channel took a refund back that had succeeded",
         Event::WithdrawalFinished { .. } => "A withdrawal came to its end",
+        Event::WithdrawalMadeAfterAll { .. } => {
+            "The channel made a withdrawal after all that had been given back"
+        }
         Event::ReceivableCollected { .. } => "What a user owes was taken from what they have",
         Event::ReceivableWrittenOff { .. } => "What a user owes was written off",
         Event::ReceivableRecovered { .. } => {
@@ -113,6 +116,13 @@ fn examples() -> Vec<Event> {
             amount: 4000,
             currency,
             failure: None,
+        },
+        Event::WithdrawalMadeAfterAll {
+            withdrawal_no: "W-1".to_owned(),
+            user_id: user_id(),
+            amount: 4000,
+            owed: 1500,
+            currency,
         },
     ]
 }

@@ -26,7 +26,7 @@ pub enum Event {
         channel: String,
         /// The channel's number of the trade.
         transaction_id: String,
-        /// When, by the channel's clock.
+        /// When, by the channel's clock; not before the order was made, nor after we heard of it.
         #[serde(with = "time::serde::rfc3339")]
         paid_at: OffsetDateTime,
     },
@@ -120,6 +120,19 @@ pub enum Event {
         currency: Currency,
         /// Why it was refused.
         failure: Option<String>,
+    },
+    /// The channel made a withdrawal after all that had been given back: its money was taken from its user once more.
+    WithdrawalMadeAfterAll {
+        /// The withdrawal's number.
+        withdrawal_no: String,
+        /// Whose money.
+        user_id: String,
+        /// Minor units.
+        amount: i64,
+        /// Minor units of them that the user did not have any more, and owes.
+        owed: i64,
+        /// Of what.
+        currency: Currency,
     },
     /// What a user owes, or a part of it, was taken from what they have.
     ReceivableCollected {
@@ -238,6 +251,7 @@ impl Event {
             Self::RefundFinished { .. } => "refund.finished",
             Self::RefundReversed { .. } => "refund.reversed",
             Self::WithdrawalFinished { .. } => "withdrawal.finished",
+            Self::WithdrawalMadeAfterAll { .. } => "withdrawal.made_after_all",
             Self::ReceivableCollected { .. } => "receivable.collected",
             Self::ReceivableWrittenOff { .. } => "receivable.written_off",
             Self::ReceivableRecovered { .. } => "receivable.recovered",

@@ -1,5 +1,7 @@
 //! Ending a live attempt: closed at its channel first, because money may be on its way there.
 
+use time::OffsetDateTime;
+
 use super::error::PayError;
 use super::model::{Attempt, PayStatus};
 use super::report::{self, Origin, Report};
@@ -7,11 +9,11 @@ use super::store;
 use crate::app::App;
 use crate::channels::{self, CallError, Channel, TradeState};
 use crate::compensation::{self, Action, Drive, NewTask};
+use crate::ids::{MerchantId, OrderNo};
 use crate::infra::crash::effect;
-use crate::infra::db::{Conn, DbError};
+use crate::infra::db::DbError;
 use crate::infra::lock::{LockGuard, Overtaken, Scene};
 use crate::infra::tasks;
-use crate::orders::OrderKey;
 
 /// Rounds of "close at the channel, then here": a link may be published in between, which happens once; then one to spare.
 const MAX_ROUNDS: usize = 3;
@@ -20,7 +22,7 @@ const MAX_ROUNDS: usize = 3;
 /// Afterwards the attempt is not live any more. Whoever works under a lock names it.
 ///
 /// Where it had no link yet and the channel had not seen it, the call that opens its trade may be on its way there, of
-/// somebody who dies before hearing of the close: a task closes it once more when that call must have ended.
+/// somebody who dies before hearing of the close: a task closes it once more when that call cannot be under way any more.
 ///
 /// # Errors
 /// [`PayError::ChannelUnavailable`] when the channel is silent or not known here, [`PayError::Overtaken`] when the lock was
@@ -93,27 +95,23 @@ pub(super) async fn leave_to_task(
 
 /// The task stands before the outside call that it guards.
 async fn write_task(app: &App, attempt: &Attempt) -> Result<(), PayError> {
+    let (now, id) = (app.now(), attempt.pay_order_id.as_str());
+    // Whoever closes it has done so by then, or does it no more.
+    let task =
+        close_task(id, &attempt.merchant_id, &attempt.order_no, now + app.config.channels.deadline * 2);
     let mut conn = app.db.conn().await?;
-    let written = append_task(app, &mut conn, attempt.pay_order_id.as_str(), &attempt.order_key()).await;
-    Ok(effect!("pay.guard", written)?)
+    Ok(effect!("pay.guard", compensation::append(&mut conn, &task, now).await)?)
 }
 
-/// The task that closes an attempt, for when every call about it that is under way has ended.
-pub(super) async fn append_task(
-    app: &App,
-    conn: &mut Conn,
-    pay_order_id: &str,
-    order: &OrderKey,
-) -> Result<(), DbError> {
-    let now = app.now();
-    let task = NewTask {
-        action: Action::ClosePayOrder,
-        subject: pay_order_id,
-        merchant_id: Some(order.merchant_id.as_str()),
-        order_no: Some(order.order_no.as_str()),
-        due_at: now + app.config.channels.deadline * 2,
-    };
-    compensation::append(conn, &task, now).await
+/// The task that closes an attempt.
+pub(super) fn close_task<'a>(
+    pay_order_id: &'a str,
+    merchant_id: &'a MerchantId,
+    order_no: &'a OrderNo,
+    due_at: OffsetDateTime,
+) -> NewTask<'a> {
+    let (merchant_id, order_no) = (Some(merchant_id.as_str()), Some(order_no.as_str()));
+    NewTask { action: Action::ClosePayOrder, subject: pay_order_id, merchant_id, order_no, due_at }
 }
 
 async fn finish_task(app: &App, attempt: &Attempt) -> Result<(), PayError> {

@@ -1,8 +1,9 @@
 //! Receivables: what users owe, and what an operator can do about it.
 //!
-//! Usage, compensating charges and claims back leave a debt where their user has less than they cost; all that a user owes a
-//! merchant in one currency is one sum. An operator clears it: by collecting it from what the user has by then, or by writing
-//! it off as the merchant's loss, because what the debt stands for was credited in full when it came to be.
+//! Usage, compensating charges, claims back and withdrawals that were made after all leave a debt where their user has less than
+//! they cost; all that a user owes a merchant in one currency is one sum. An operator clears it: by collecting it from what the
+//! user has by then, or by writing it off as the merchant's loss, because what the debt stands for was credited in full, to the
+//! merchant or to the channel, when it came to be.
 //!
 //! Always true: never more is cleared than is owed, nor collected than is there; a number clears once; who is given back
 //! what left them a debt gets nothing of it that was written off since, which is the merchant's again first (`recover`); and

@@ -43,7 +43,7 @@ impl Debtor<'_> {
         Account::user_receivable(self.merchant_id, self.user_id, self.currency)
     }
 
-    /// What their merchant has, which bears what is written off: it was credited in full when the debt came to be.
+    /// What their merchant has, which bears what is written off: when the debt came to be it was credited in full, or its channel was.
     pub(crate) fn merchant(self) -> Account {
         Account::merchant(self.merchant_id, self.currency)
     }

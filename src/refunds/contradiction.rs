@@ -3,11 +3,11 @@
 //! whoever told of it may never do so again. Whoever has its answer first, be it the task, another callback or a statement,
 //! ends the task and what was shown in the transaction that writes what follows.
 //!
-//! One that failed, or that nobody has approved, and of which something says that the channel made it: either it was made
-//! and taken back, and its success is heard behind its reversal, for the first time or once more; then it has failed, and nothing
-//! is left to see to. Or the channel made it after all, be it once more, and a person must hear of it. It stays failed, and is known to have gone (`made_after_all_at`):
-//! nothing goes back in its place, and what is told of it from then on is judged as of one that was made, until the channel
-//! takes it back.
+//! One that failed, or that nobody has approved, and of which something says that the channel made it: either it was made and
+//! taken back, and its success is heard behind its reversal, for the first time or once more; then it has failed, and nothing
+//! is left to see to. Or the channel made it after all, be it once more, and a person must hear of it. It stays failed, and is
+//! known to have gone (`made_after_all_at`): nothing goes back in its place, and what is told of it from then on is judged as
+//! of one that was made, until the channel takes it back.
 //!
 //! One that was made, and of which something says that it failed: either the channel took it back, and its order goes back
 //! with it; or that is from before the channel made it and is heard late, and it stands.

@@ -37,6 +37,10 @@ pub enum ResolveError {
     /// Its money may be gone: something says that the channel made a refund that had failed, and it has not answered.
     #[error("the exception's money may have gone back after all")]
     MayHaveGone,
+    /// It says that its refund was made, or may have been, which nobody has approved yet: until that is decided, it is what
+    /// keeps the same money from going by another one.
+    #[error("the exception's refund waits for an approval")]
+    AwaitsApproval,
     /// The database.
     #[error(transparent)]
     Db(#[from] DbError),
@@ -51,7 +55,8 @@ impl MaybeTransient for ResolveError {
 /// Resolves an exception: `REFUND` and `KEEP` decide over the stray payment that it is about, and `KEEP` resolves
 /// whatever else is open about it; `NONE` says that nothing is left to decide, and is refused while money is held. Money
 /// that went back by a refund which was made after all is neither refunded nor kept, whatever its stray payment says; nor is
-/// what may have, until its channel answers or a person has decided over that.
+/// what may have, until its channel answers or a person has decided over that. What is said of a refund that waits for an
+/// approval is over when somebody approves or rejects it, and by no other decision.
 /// A refund whose task was given up is driven on by `REFUND`, a withdrawal by `NONE`; about a refund that was made after
 /// all the channel is asked once more after `NONE`; an endpoint that had answered 410 is told again after `NONE`. The same
 /// decision by the same operator again gives the exception as it stands.
@@ -131,6 +136,9 @@ async fn resolve_in_tx(
         exceptions::resolve_in_tx(tx, exception_id, action, by, reason, now).await?;
         return exceptions::lock(tx, exception_id).await?.ok_or(ResolveError::NotFound);
     }
+    if refund.as_ref().is_some_and(|refund| may_be_made_unapproved(refund, &exception)) {
+        return Err(ResolveError::AwaitsApproval);
+    }
     if exception.kind == ExceptionKind::EndpointDisabled && action == ExceptionAction::None {
         outbox::enable_in_tx(tx, &subject).await?;
     }
@@ -163,6 +171,11 @@ async fn resolve_in_tx(
 /// Whether the exception says that the refund was made after all, and it has not been taken back since as far as is known.
 fn was_shown_made_after_all(refund: &Refund, exception: &Exception) -> bool {
     exception.kind == ExceptionKind::Contradiction && refund.made_after_all_at.is_some()
+}
+
+/// Whether the exception says that the refund was made, or may have been, which waits for an approval.
+fn may_be_made_unapproved(refund: &Refund, exception: &Exception) -> bool {
+    exception.kind == ExceptionKind::Contradiction && refund.status == RefundStatus::AwaitingApproval
 }
 
 /// Whether the exception says that the refund's task was given up, and it has not come to its end since.

@@ -3,7 +3,6 @@
 use time::OffsetDateTime;
 
 use super::model::{NewStray, Refund, RefundStatus, StrayEvent, StrayPayment, StrayReason, StrayStatus};
-use crate::exceptions::ExceptionKind;
 use crate::ids::{RefundId, StrayId};
 use crate::infra::db::{Conn, DbError, StatePage, Tx, expect_one_row};
 use crate::money::Currency;
@@ -219,7 +218,7 @@ pub(super) async fn set_taken_back(tx: &mut Tx, refund: &Refund, now: OffsetDate
 pub(super) struct Gone {
     /// The channel made it after all.
     pub(super) is_known: bool,
-    /// Something says so, and a person is shown that.
+    /// It is known, or something says so, and a person is shown that.
     pub(super) is_possible: bool,
 }
 
@@ -229,11 +228,9 @@ pub(super) async fn find_gone_after_all(tx: &mut Tx, stray_id: &str) -> Result<G
     let gone = sqlx::query_as!(
         Gone,
         r#"SELECT count(made_after_all_at) > 0 AS "is_known!",
-                  count((SELECT subject FROM exceptions
-                         WHERE subject = refund_id AND kind = $2 AND exceptions.status = 'OPEN')) > 0 AS "is_possible!"
+                  coalesce(bool_or(may_have_gone(refund_id, made_after_all_at)), false) AS "is_possible!"
            FROM refunds WHERE stray_id = $1"#,
         stray_id,
-        ExceptionKind::Contradiction.as_str(),
     );
     Ok(gone.fetch_one(conn).await?)
 }

@@ -9,7 +9,7 @@ use super::store::{self, Move};
 use crate::app::App;
 use crate::channels::{self, CallError, Channel, PayoutCall, PayoutState, Refusal};
 use crate::compensation::{self, Action, Drive, Hold, Task, Update, spill_if_lost};
-use crate::exceptions::{self, ExceptionKind, NewException};
+use crate::exceptions::{self, ExceptionAction, ExceptionKind, NewException};
 use crate::infra::crash::effect;
 use crate::infra::db::{DbError, Tx};
 use crate::ledger;
@@ -27,7 +27,7 @@ enum End {
 /// What the writing of an end came to.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Written {
-    /// The withdrawal has come to that end, now or before.
+    /// The withdrawal has come to that end, now or before; or is known to have been made after another one.
     Stands,
     /// It has come to another end, or is not here, and a person is shown what was made; or somebody else has its task.
     Otherwise,
@@ -160,7 +160,7 @@ async fn ask_redo_ask(
     channels::ask_redo_ask(ask, redo, |state| *state == PayoutState::Unseen, has_settled).await.1
 }
 
-/// Writes down that a payout was made, as the channel has answered; gives whether that stands there now.
+/// Writes down that a payout was made, as the channel has answered; gives whether our books say so now.
 ///
 /// # Errors
 /// When the database is away: to be tried again.
@@ -226,7 +226,7 @@ async fn finish_in_tx(
         (WithdrawalStatus::Created | WithdrawalStatus::Debited, _) => return Ok(Written::NotBegun),
         (WithdrawalStatus::Reversed, End::Made(channel_payout_id)) => {
             note_after_all_in_tx(app, tx, &withdrawal, channel_payout_id, now).await?;
-            return Ok(Written::Otherwise);
+            return Ok(Written::Stands);
         }
         (WithdrawalStatus::Succeeded, End::Made(_)) | (WithdrawalStatus::Reversed, End::Refused(..)) => {
             return Ok(Written::Stands);
@@ -287,8 +287,8 @@ async fn give_back_in_tx(
     Ok(())
 }
 
-/// The money went out although the channel had refused to send it, and the user had it again: it is taken from them, once, and
-/// a person must hear of it.
+/// The money went out although the channel had refused to send it, and the user had it again: it is taken from them, once, their
+/// merchant is told, and a person must hear of it.
 async fn note_after_all_in_tx(
     app: &App,
     tx: &mut Tx,
@@ -300,15 +300,10 @@ async fn note_after_all_in_tx(
         return Ok(());
     }
     store::set_made_after_all(tx, withdrawal, channel_payout_id, now).await?;
-    let [has, _] =
-        ledger::lock_balances_in_tx(tx, [&withdrawal.available(), &withdrawal.receivable()]).await?;
-    let (posting, owed) = withdrawal.payout_after_all(has);
-    ledger::post_in_tx(tx, &[posting], now).await?;
     let Withdrawal { channel, withdrawal_no, user_id, amount, currency, .. } = withdrawal;
     let detail = format!(
         "{channel} had refused withdrawal {withdrawal_no} of {amount} {currency} (minor units) and made it after all as \
-         {channel_payout_id}; user {user_id} had it again: {} of it were taken from what they have, and they owe {owed}",
-        amount - owed,
+         {channel_payout_id}; user {user_id} had it again: it is taken from what they have, and what that lacks is owed"
     );
     let exception = NewException {
         kind: ExceptionKind::Contradiction,
@@ -317,7 +312,22 @@ async fn note_after_all_in_tx(
         subject: withdrawal.withdrawal_id.as_str(),
         detail: &detail,
     };
-    exceptions::open_in_tx(tx, &app.ids, &exception, now).await
+    // What a version before has shown says that they have it twice.
+    let (id, by) = (withdrawal.withdrawal_id.as_str(), ("payonce", "it is booked, and is shown anew"));
+    exceptions::settle_by_in_tx(tx, id, Some(exception.kind), ExceptionAction::None, by, now).await?;
+    exceptions::open_in_tx(tx, &app.ids, &exception, now).await?;
+
+    let [has] = ledger::lock_balances_in_tx(tx, [&withdrawal.available()]).await?;
+    let (posting, owed) = withdrawal.payout_after_all(has);
+    let event = Event::WithdrawalMadeAfterAll {
+        withdrawal_no: withdrawal_no.to_string(),
+        user_id: user_id.to_string(),
+        amount: *amount,
+        owed,
+        currency: *currency,
+    };
+    outbox::append_in_tx(tx, Some(withdrawal.merchant_id.as_str()), None, &event, now).await?;
+    ledger::post_in_tx(tx, &[posting], now).await
 }
 
 /// Money went out under a number of ours of which the database knows nothing any more: it may be asked for once more.

@@ -5,7 +5,8 @@
 //! unknown result is asked about and never taken for a refusal; a final refusal gives everything back. What is set
 //! aside is the user's held balance until the end. Each leg (`DEBIT`, `PAYOUT`, `REVERSAL`) has its own status and its
 //! own booking: `WITHDRAWAL` (available → held), `PAYOUT` (channel → in transit), `PAYOUT_DONE` (in transit → held,
-//! which ends both), or the reversals of the first two. `model::WithdrawalStatus::after` is the whole life.
+//! which ends both), or the reversals of the first two; and `PAYOUT_AFTER_ALL` (channel → available, or owed) where the
+//! channel made all the same what was given back. `model::WithdrawalStatus::after` is the whole life.
 
 mod create;
 mod drive;

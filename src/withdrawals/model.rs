@@ -195,7 +195,7 @@ impl Withdrawal {
         Account::user_held(self.merchant_id.as_str(), self.user_id.as_str(), self.currency)
     }
 
-    pub(super) fn receivable(&self) -> Account {
+    fn receivable(&self) -> Account {
         Account::user_receivable(self.merchant_id.as_str(), self.user_id.as_str(), self.currency)
     }
 

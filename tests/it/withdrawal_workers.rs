@@ -83,7 +83,8 @@ async fn money_that_went_out_after_a_refusal_is_taken_from_its_user_and_shown_to
     let told = app.open_exception().await;
     assert_eq!((&told["kind"], &told["subject"]), (&json!("CONTRADICTION"), &json!(id)));
     let detail = told["detail"].as_str().expect("text");
-    assert!(detail.contains("W1") && detail.contains("600 of it were taken"), "{detail}");
+    assert!(detail.contains("W1") && detail.contains("it is taken from what they have"), "{detail}");
+    assert_eq!(app.count_where("outbox", "event = 'withdrawal.made_after_all'").await, 1);
     let again = json!({"withdrawal_no": "W2", "user_id": "u1", "amount": 600, "currency": "CNY",
                        "channel": "sandbox", "account": "u@example.com"});
     assert_eq!(app.post("/withdrawals", again).await.problem(422), "INSUFFICIENT_BALANCE");
@@ -105,8 +106,9 @@ async fn what_its_user_has_spent_by_then_is_owed_and_however_often_it_is_heard_i
         app.post("/withdrawals", more).await.expect(201);
     })
     .await;
-    for _ in 0..2 {
-        let heard = withdrawals::replay(&app.instance.app, &id, format!("so_{id}")).await;
+    // Once more, and at once.
+    let hear = || withdrawals::replay(&app.instance.app, &id, format!("so_{id}"));
+    for heard in futures_util::future::join_all((0..4).map(|_| hear())).await {
         assert_eq!(heard.expect("heard"), Drive::Done);
     }
     app.run_until_idle().await;
@@ -114,6 +116,45 @@ async fn what_its_user_has_spent_by_then_is_owed_and_however_often_it_is_heard_i
     assert_eq!(app.balance_of("USER_RECEIVABLE:demo:u1:CNY").await, 500);
     let owed = app.admin_get("/admin/receivables").await.expect(200).body["data"][0].clone();
     assert_eq!((&owed["user_id"], &owed["amount"]), (&json!("u1"), &json!(500)));
+    app.assert_books_agree_both_ways().await;
+    app.end().await;
+}
+
+#[tokio::test]
+async fn four_that_hear_of_it_at_once_take_it_once_beside_whoever_spends_and_what_was_shown_before_is_shown_anew()
+ {
+    let app = TestApp::start().await;
+    let id = pending_withdrawal(&app).await;
+    app.fault(FaultOp::Payout, FaultKind::Refuse, 1, None).await;
+    assert_eq!(drive(&app, &id).await, Drive::Done);
+    app.sql(&format!(
+        "INSERT INTO sandbox.payouts (payout_id, account, amount, currency, paid_out_at, created_at, updated_at)
+         SELECT withdrawal_id, account, amount, currency, updated_at, updated_at, updated_at FROM withdrawals;
+         INSERT INTO exceptions (exception_id, kind, merchant_id, subject, detail, created_at, updated_at)
+         VALUES ('ex_BEFORE', 'CONTRADICTION', 'demo', '{id}', 'user u1 has so much twice', now(), now())"
+    ))
+    .await;
+    let hear = || withdrawals::replay(&app.instance.app, &id, format!("so_{id}"));
+    let spend = json!({"withdrawal_no": "W2", "user_id": "u1", "amount": 700, "currency": "CNY", "channel": "sandbox",
+                       "account": "u@example.com"});
+    let hearing = futures_util::future::join_all((0..4).map(|_| hear()));
+    let (heard, spent) = tokio::join!(hearing, app.post("/withdrawals", spend));
+    for heard in heard {
+        assert_eq!(heard.expect("heard"), Drive::Done);
+    }
+    app.run_until_idle().await;
+    // Whoever came first: what was spent is owed, or was not there to be spent.
+    let stands = match spent.status {
+        201 => (0, 0, 300),
+        _ => (400, 0, 0),
+    };
+    let (_, available, held, owed) = app.balances_of("u1").await.remove(0);
+    assert_eq!((available, held, owed), stands, "{}", spent.text);
+    let told = app.open_exception().await;
+    assert!(
+        told["detail"].as_str().is_some_and(|detail| detail.contains("what that lacks is owed")),
+        "{told}"
+    );
     app.assert_books_agree_both_ways().await;
     app.end().await;
 }

@@ -126,15 +126,18 @@ pub(super) const CHECKS: &[Definition] = &[
     check!(
         "withdrawal_announced",
         Always,
-        "a withdrawal's end is told once, and nothing else of it",
+        "a withdrawal's end is told once, and that it was made after it had been given back once, and nothing else of it",
         "SELECT format('withdrawal %s: %s, announced as %s', coalesce(w.withdrawal_no, told.withdrawal_no),
                        coalesce(w.status, 'not there'), coalesce(tale, 'nothing'))
          FROM withdrawals AS w
          FULL JOIN (SELECT merchant_id, payload ->> 'withdrawal_no' AS withdrawal_no,
-                           string_agg(payload ->> 'status', ' ' ORDER BY id) AS tale
-                    FROM outbox WHERE event = 'withdrawal.finished' GROUP BY 1, 2) AS told
+                           string_agg(coalesce(payload ->> 'status', event), ' ' ORDER BY id) AS tale
+                    FROM outbox WHERE event IN ('withdrawal.finished', 'withdrawal.made_after_all')
+                    GROUP BY 1, 2) AS told
                 ON told.merchant_id = w.merchant_id AND told.withdrawal_no = w.withdrawal_no
-         WHERE (CASE WHEN w.status IN ('SUCCEEDED', 'REVERSED') THEN tale = w.status
+         WHERE (CASE WHEN w.status = 'REVERSED' AND w.channel_payout_id IS NOT NULL
+                     THEN tale = 'REVERSED withdrawal.made_after_all'
+                     WHEN w.status IN ('SUCCEEDED', 'REVERSED') THEN tale = w.status
                      ELSE tale IS NULL AND w.withdrawal_id IS NOT NULL END) IS NOT TRUE",
     ),
     check!(

@@ -228,7 +228,7 @@ impl World {
         self.finish_by_subject(Action::ClosePayOrder, attempt);
         // The call that opens its trade may be on its way.
         if state == TradeState::Unseen && stood == PayStatus::Init {
-            self.append(Action::ClosePayOrder, attempt, self.now + 2 * PATIENCE);
+            self.append(Action::ClosePayOrder, attempt, self.now + 10 * PATIENCE);
         }
         match then {
             Then::Nothing => self.end(of, Drive::Done),

@@ -85,6 +85,11 @@ impl From<ResolveError> for Problem {
                               the money; nothing was changed";
                 Self::new(conflict, "MONEY_MAY_HAVE_GONE", detail)
             }
+            ResolveError::AwaitsApproval => {
+                let detail = "the refund that it is about waits for an approval: approve it, so that it is made under its number, or \
+                              reject it, so that its channel is asked; nothing was changed";
+                Self::new(conflict, "REFUND_AWAITS_APPROVAL", detail)
+            }
             ResolveError::Db(error) => Self::from(error),
         }
     }
@@ -101,7 +106,7 @@ impl From<ResolveError> for Problem {
         (status = 200, body = Exception),
         (status = 404, body = Problem, description = "`NOT_FOUND`"),
         (status = 409, body = Problem, description = "`EXCEPTION_RESOLVED`, `MONEY_IS_HELD`, `NO_MONEY_HELD`,
-         `MONEY_WENT_BACK` (a refund of it was made after all), `MONEY_MAY_HAVE_GONE` (it may have been)"),
+         `MONEY_WENT_BACK` (a refund of it was made after all), `MONEY_MAY_HAVE_GONE` (it may have been), `REFUND_AWAITS_APPROVAL` (approve or reject it)"),
         (status = 422, body = Problem, description = "`VALIDATION_FAILED`; a reason is required"),
     ))]
 pub(in crate::http) async fn resolve(

@@ -12,6 +12,7 @@ use super::error::PayError;
 use super::model::{Attempt, PayEvent, PayStatus};
 use crate::app::App;
 use crate::channels::{Payment, Refusal, TradeState};
+use crate::compensation;
 use crate::exceptions::{self, ExceptionKind, NewException};
 use crate::ids::Ids;
 use crate::infra::crash::effect;
@@ -311,7 +312,7 @@ async fn write_in_tx(
         }
         Remedy::End(event) => {
             move_attempt(tx, report, facts, Some(*event), now).await?;
-            close_again_if_unopened(app, tx, report, facts).await?;
+            close_again_if_unopened(app, tx, report, facts, now).await?;
             tell_contradiction(app, tx, report, facts, now).await?;
         }
         Remedy::Unmatched => store::append_rematch(tx, report, now).await?,
@@ -342,16 +343,20 @@ async fn move_attempt(
     store::move_attempt(tx, matched, to, event, payment, refusal, now).await
 }
 
-/// The tasks of an attempt end with it. One whose trade may come to stand yet is closed at its channel once more.
+/// The tasks of an attempt end with it. One whose trade may come to stand yet is closed at its channel once more, when whoever
+/// called for it, and may be dead by now, cannot have a call under way there any more.
 async fn close_again_if_unopened(
     app: &App,
     tx: &mut Tx,
     report: &Report<'_>,
     facts: &Facts,
+    now: OffsetDateTime,
 ) -> Result<(), DbError> {
     match &facts.matched {
-        Some(ended) if report.state == TradeState::Unseen && ended.attempt_status == PayStatus::Init => {
-            end::append_task(app, tx, report.pay_order_id, &ended.key).await
+        Some(Matched { key, attempt_status: PayStatus::Init, .. }) if report.state == TradeState::Unseen => {
+            let due_at = now + app.config.channels.settles_within();
+            let task = end::close_task(report.pay_order_id, &key.merchant_id, &key.order_no, due_at);
+            compensation::append(tx, &task, now).await
         }
         _ => Ok(()),
     }

@@ -1,6 +1,5 @@
 //! What there is to say of a payment that never came: whom it was credited to, and what became of it.
 
-use crate::exceptions::ExceptionKind;
 use crate::infra::db::{Conn, DbError, Tx};
 use crate::orders::OrderStatus;
 use crate::reconciliation::model::Item;
@@ -77,12 +76,10 @@ pub(in crate::reconciliation) async fn lock_rest(tx: &mut Tx, spender: &Spender)
     let status = status.fetch_one(&mut *conn).await?;
     let refunds = sqlx::query!(
         r#"SELECT coalesce(bool_or(status <> 'FAILED' OR made_after_all_at IS NOT NULL), false) AS "is_asked_for!",
-                  count((SELECT subject FROM exceptions
-                         WHERE subject = refund_id AND kind = $3 AND exceptions.status = 'OPEN')) > 0 AS "may_be_made!"
+                  coalesce(bool_or(may_have_gone(refund_id, made_after_all_at)), false) AS "may_be_made!"
            FROM refunds WHERE merchant_id = $1 AND order_no = $2 AND stray_id IS NULL"#,
         spender.merchant_id,
         spender.order_no,
-        ExceptionKind::Contradiction.as_str(),
     );
     let refunds = refunds.fetch_one(conn).await?;
     Ok(match (status, refunds.is_asked_for) {

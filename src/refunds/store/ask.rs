@@ -7,7 +7,6 @@ use time::OffsetDateTime;
 use super::asked::find_refunds;
 use crate::admin_log::{self, Entry};
 use crate::compensation::{Action, Hold, Lane, Task};
-use crate::exceptions::ExceptionKind;
 use crate::idempotency::Kept;
 use crate::ids::{MerchantId, OrderNo};
 use crate::infra::db::{Conn, DbError, Tx};
@@ -176,16 +175,12 @@ async fn count_asked(
                FROM refunds
                WHERE refunds.merchant_id = asked.merchant_id AND refunds.order_no = asked.order_no
                  AND refunds.stray_id IS NULL
-                 -- What was made after all has gone, although it had failed; and what is said to have been may have, until its
-                 -- channel answers or a person decides.
-                 AND (refunds.status <> 'FAILED' OR refunds.made_after_all_at IS NOT NULL
-                      OR (SELECT subject FROM exceptions
-                          WHERE subject = refunds.refund_id AND kind = $5 AND status = 'OPEN') IS NOT NULL)) AS sums"#,
+                 AND (refunds.status <> 'FAILED'
+                      OR may_have_gone(refunds.refund_id, refunds.made_after_all_at))) AS sums"#,
         &column(batch, |ask| ask.merchant_id.as_str()) as &[&str],
         &column(batch, |ask| ask.new.order_no.as_str()) as &[&str],
         &column(batch, |ask| ask.new.refund_no.as_str()) as &[&str],
         Lane::Realtime.as_str(),
-        ExceptionKind::Contradiction.as_str(),
     )
     .fetch_all(&mut *conn)
     .await?;

@@ -1,7 +1,6 @@
 //! The rows of refunds that somebody asks for.
 
 use super::refunds;
-use crate::exceptions::ExceptionKind;
 use crate::ids::{MerchantId, RefundNo};
 use crate::infra::db::{Conn, DbError, StatePage, Tx};
 use crate::money::Currency;
@@ -40,13 +39,10 @@ pub(in crate::refunds) async fn sum_let_go(
         r#"SELECT coalesce(sum(amount), 0)::bigint AS "let_go!",
                   coalesce(sum(amount) FILTER (WHERE status IN ('AWAITING_APPROVAL', 'FAILED')), 0)::bigint AS "gone!"
            FROM refunds
-           WHERE merchant_id = $1 AND order_no = $2 AND stray_id IS NULL AND refund_id <> $4
-             AND (status NOT IN ('AWAITING_APPROVAL', 'FAILED') OR made_after_all_at IS NOT NULL
-                  OR (SELECT subject FROM exceptions
-                      WHERE subject = refund_id AND kind = $3 AND exceptions.status = 'OPEN') IS NOT NULL)"#,
+           WHERE merchant_id = $1 AND order_no = $2 AND stray_id IS NULL AND refund_id <> $3
+             AND (status NOT IN ('AWAITING_APPROVAL', 'FAILED') OR may_have_gone(refund_id, made_after_all_at))"#,
         order.merchant_id.as_str(),
         order.order_no.as_str(),
-        ExceptionKind::Contradiction.as_str(),
         beside.refund_id,
     )
     .fetch_one(conn)

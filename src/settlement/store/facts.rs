@@ -1,6 +1,5 @@
 //! What decides over a settlement.
 
-use crate::exceptions::ExceptionKind;
 use crate::ids::{MerchantId, OrderNo, UserId};
 use crate::infra::db::{Conn, DbError};
 use crate::infra::gather::{Command, Patience, column, in_places};
@@ -62,10 +61,7 @@ impl Command for FindFacts {
                       (SELECT refund_id FROM refunds
                        WHERE refunds.merchant_id = asked.merchant_id AND refunds.order_no = asked.order_no
                          AND refunds.stray_id IS NULL AND refunds.status IN ('AWAITING_APPROVAL', 'FAILED')
-                         AND (refunds.made_after_all_at IS NOT NULL
-                              OR (SELECT subject FROM exceptions
-                                  WHERE subject = refunds.refund_id AND exceptions.kind = $3
-                                    AND exceptions.status = 'OPEN') IS NOT NULL)
+                         AND may_have_gone(refunds.refund_id, refunds.made_after_all_at)
                        LIMIT 1) IS NOT NULL AS "may_be_gone!"
                FROM unnest($1::text[], $2::text[]) WITH ORDINALITY AS asked (merchant_id, order_no, place)
                JOIN orders ON orders.merchant_id = asked.merchant_id AND orders.order_no = asked.order_no
@@ -88,7 +84,6 @@ impl Command for FindFacts {
                ) AS line ON true"#,
             &column(batch, |FindFacts(key)| key.merchant_id.as_str()) as &[&str],
             &column(batch, |FindFacts(key)| key.order_no.as_str()) as &[&str],
-            ExceptionKind::Contradiction.as_str(),
         )
         .fetch_all(conn)
         .await?;

@@ -2,11 +2,11 @@
 
 use reqwest::Method;
 use serde_json::{Value, json};
-use sqlx::AssertSqlSafe;
+use sqlx::{AssertSqlSafe, Executor};
 
 use super::assert_replayed;
 use crate::support::metering::hold;
-use crate::support::{Chance, Cluster, TestApp, TestOptions};
+use crate::support::{Chance, Cluster, TestApp, TestOptions, until_waiting};
 
 /// What the document says that a merchant's backend may POST to.
 async fn posts_of_merchants(app: &TestApp) -> Vec<String> {
@@ -136,5 +136,39 @@ async fn of_two_withdrawals_and_of_two_refunds_that_race_for_a_key_one_has_an_ef
     app.run_until_idle().await;
     assert_eq!(app.cny_of("u1").await, (1_000 - 12 * 10, 0));
     assert_eq!(app.find_order("A").await["refunded_amount"], 12 * 10);
+    cluster.end().await;
+}
+
+/// Without any lock the key's row decides; but of what is refused nothing is kept that could meet it.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_report_that_is_heard_and_refused_is_told_so_also_where_another_request_has_its_key_by_then() {
+    let mut cluster = Cluster::start(2, TestOptions::default()).await;
+    cluster.first().top_up("T", "u1", 100).await;
+    cluster.first().tokens("1").await;
+    let id = cluster.first().held("h", "u1", 50).await;
+    cluster.instances[0].redis.as_mut().expect("its own").kill().await.expect("killed");
+
+    let path = format!("/usage/holds/{id}/progress");
+    let told = |message_id: &str, units: i64| json!({"message_id": message_id, "cumulative_units": units});
+    let (small, large) = (told("m1", 60), told("m2", 500));
+    let app = cluster.first();
+    let mut holding = app.direct_connection().await;
+    holding.execute("BEGIN; SELECT 1 FROM usage_holds FOR UPDATE").await.expect("the hold is locked");
+    let (first, second, ()) = tokio::join!(
+        cluster.turn(0).post_keyed(&path, "k", &small),
+        async {
+            until_waiting(app, 1).await;
+            cluster.turn(1).post_keyed(&path, "k", &large).await
+        },
+        async {
+            until_waiting(app, 2).await;
+            holding.execute("COMMIT").await.expect("the hold is free");
+        }
+    );
+    first.expect(200);
+    assert_eq!(second.problem(422), "INSUFFICIENT_BALANCE");
+    assert_eq!(app.standing(&id).await, ("HELD".into(), 100, 0, Some(500)), "it was heard");
+    let again = cluster.turn(1).post_keyed(&path, "k", &large).await;
+    assert_eq!(again.problem(422), "IDEMPOTENCY_KEY_REUSED");
     cluster.end().await;
 }

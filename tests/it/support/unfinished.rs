@@ -9,7 +9,11 @@ pub const LOOKS: [(&str, &str); 12] = [
         "task",
         "action || ' ' || subject || ', tried ' || attempts || ' times, due in ' || (due_at - $1)
             || coalesce(': ' || last_error, '')
-         FROM compensations WHERE status IN ('READY', 'RUNNING')",
+         FROM compensations
+         WHERE status IN ('READY', 'RUNNING')
+           -- Whose trade may have come to stand behind its close: it is closed once more later, and what stands is looked at below.
+           AND NOT (action = 'CLOSE_PAY_ORDER' AND attempts = 0
+                    AND EXISTS (SELECT 1 FROM pay_orders WHERE pay_order_id = subject AND pay_orders.status = 'CLOSED'))",
     ),
     ("refund", "refund_no || ' ' || status FROM refunds WHERE status IN ('PENDING', 'PROCESSING')"),
     (

@@ -35,7 +35,24 @@ pub(super) const SEEDS: &[Seed] = &[
          UPDATE accounts SET balance = balance + 40 WHERE account_id = 'USER_HELD:m:u:CNY';
          UPDATE accounts SET balance = balance - 40 WHERE account_id = 'USER_AVAILABLE:m:u:CNY'",
     ),
+    // It went out after all, and was taken from nobody; or it did not, and was.
+    seed_with(
+        "withdrawal_booked",
+        &["withdrawal_announced"],
+        "UPDATE withdrawals SET channel_payout_id = 'P-r' WHERE withdrawal_id = 'wd_r'",
+    ),
+    seed_with(
+        "withdrawal_booked",
+        &["withdrawal_announced"],
+        "UPDATE withdrawals SET channel_payout_id = NULL WHERE withdrawal_id = 'wd_a'",
+    ),
     seed("withdrawal_booked_right", "UPDATE withdrawals SET channel = 'other' WHERE withdrawal_id = 'wd_s'"),
+    seed(
+        "withdrawal_booked_right",
+        "UPDATE ledger_transactions SET amounts = '{-25,30,-5}' WHERE transaction_id = 'PAYOUT_AFTER_ALL:wd_a';
+         UPDATE accounts SET balance = balance - 10
+         WHERE account_id IN ('USER_AVAILABLE:m:u:CNY', 'USER_RECEIVABLE:m:u:CNY')",
+    ),
     seed_with(
         "withdrawal_booked_right",
         &["held_is_open"],
@@ -107,5 +124,6 @@ pub(super) const SEEDS: &[Seed] = &[
         "INSERT INTO outbox (merchant_id, event, event_version, payload, created_at)
          VALUES ('m', 'withdrawal.finished', 1, '{\"withdrawal_no\": \"wd_p\", \"status\": \"SUCCEEDED\"}', '2029-12-31 12:00')",
     ),
+    seed("withdrawal_announced", "DELETE FROM outbox WHERE event = 'withdrawal.made_after_all'"),
     seed("withdrawal_unfinished", "DELETE FROM compensations WHERE subject = 'wd_p'"),
 ];

@@ -15,12 +15,13 @@ BEGIN
 END
 $$;
 
+-- Whether the money of a refund that failed, or that nobody has approved, has gone as far as is known: it was made after all, or is said
+-- to have been, until its channel answers or a person decides. Nothing goes back in its place.
+CREATE FUNCTION may_have_gone(id text, made_after_all_at timestamptz) RETURNS boolean LANGUAGE sql STABLE
+RETURN made_after_all_at IS NOT NULL
+    OR (SELECT subject FROM exceptions
+        WHERE subject = id AND kind = 'CONTRADICTION' AND exceptions.status = 'OPEN' LIMIT 1) IS NOT NULL;
+
 -- Whatever has gone out, however it stands, by its age: what is compared with a channel's statement.
 CREATE INDEX withdrawals_sent_out ON withdrawals (updated_at) WHERE channel_payout_id IS NOT NULL;
 DROP INDEX withdrawals_succeeded;
-
--- An order is paid when we hear of it or before, and after it was made, whatever its channel's clock says: by that age it is
--- settled. What was heard by instances of the version before stays as the channel said, but for what a run would settle yet.
-UPDATE orders SET paid_at = least(greatest(paid_at, created_at), updated_at)
-WHERE settle_status = 'UNSETTLED' AND kind = 'SALE' AND status IN ('PAID', 'PARTIALLY_REFUNDED')
-  AND (paid_at < created_at OR paid_at > updated_at);
