@@ -362,7 +362,11 @@ async fn what_was_told_to_have_failed_and_stands_made_at_its_channel_goes_back_n
         app.run_until_idle().await;
         let refund_id = app.refund_id(number).await;
         // Its channel has no books of it for a while, and says that it failed.
-        app.sql("DELETE FROM sandbox.refunds").await;
+        app.sql(&format!(
+            "DELETE FROM sandbox.refunds WHERE refund_id = '{refund_id}';
+             UPDATE sandbox.payments SET refunded_amount = 0 WHERE pay_order_id = '{attempt}'"
+        ))
+        .await;
         app.tell_refund(&format!("no-{number}"), &refund_id, &attempt, 1_200, "FAILED").await;
         assert_eq!(app.find_refund(number).await["status"], "FAILED");
         assert_eq!(app.refunded(number).await, ("PAID".to_owned(), 0));
