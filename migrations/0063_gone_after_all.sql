@@ -23,5 +23,6 @@ RETURN made_after_all_at IS NOT NULL
         WHERE subject = id AND kind = 'CONTRADICTION' AND exceptions.status = 'OPEN' LIMIT 1) IS NOT NULL;
 
 -- Whatever has gone out, however it stands, by its age: what is compared with a channel's statement.
-CREATE INDEX withdrawals_sent_out ON withdrawals (updated_at) WHERE channel_payout_id IS NOT NULL;
+-- First whoever holds a withdrawal is waited for: nobody who goes on to write one then waits for half of a lock.
 DROP INDEX withdrawals_succeeded;
+CREATE INDEX withdrawals_sent_out ON withdrawals (updated_at) WHERE channel_payout_id IS NOT NULL;

@@ -188,7 +188,7 @@ async fn run_once(
     }
 }
 
-/// Whether it says what came of the request; not that it failed, or that another one with its key was faster.
+/// Whether it is the request's own word; not that it failed, or that another one with its key was faster.
 fn is_outcome(problem: &Problem) -> bool {
     problem.status < 500 && problem.code != IN_PROGRESS
 }

@@ -72,8 +72,9 @@ async fn close_as_read(app: &App, channel: &dyn Channel, attempt: &Attempt) -> R
     let found = store::find(&mut app.db.conn().await?, attempt.pay_order_id.as_str()).await?;
     Ok(match found {
         Some(found) if found.status.is_live() => Closed::Moved(Box::new(found)),
-        _ if attempt.status == PayStatus::Init => Closed::Unopened,
-        _ => Closed::Done,
+        // Its link was given out: it is paid through that, or not at all.
+        _ if attempt.status == PayStatus::Paying => Closed::Done,
+        _ => Closed::Unopened,
     })
 }
 

@@ -100,7 +100,7 @@ async fn decide_in_tx(
         contradiction::end_question_in_tx(tx, &decided, by, now).await?;
         append_task_in_tx(tx, &decided, Action::DriveRefund, now).await?;
     } else {
-        contradiction::ask_of_rejected_in_tx(app, tx, (&decided, &collected)).await?;
+        contradiction::ask_of_refused_in_tx(app, tx, (&decided, &collected)).await?;
         result::announce_in_tx(tx, &decided, to, now).await?;
         book::reverse_in_tx(tx, &decided, &collected, false, now).await?;
     }

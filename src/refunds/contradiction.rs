@@ -190,9 +190,10 @@ pub(super) async fn note_agreement_in_tx(
     if agrees { answer_question_in_tx(tx, refund, truth, now).await } else { Ok(()) }
 }
 
-/// A locked refund that nobody had approved has been rejected: where something said before that the channel made it, be it that a
-/// person has seen to that, the channel is asked. It is shown until that is answered, so that nothing goes back in its place.
-pub(super) async fn ask_of_rejected_in_tx(
+/// A locked refund that nobody had approved has been rejected, or was refused by its channel: where something said before that the
+/// channel made it, be it that a person has seen to that, the channel is asked. It is shown until that is answered, so that nothing
+/// goes back in its place.
+pub(super) async fn ask_of_refused_in_tx(
     app: &App,
     tx: &mut Tx,
     (refund, collected): (&Refund, &Collected),
@@ -206,7 +207,7 @@ pub(super) async fn ask_of_rejected_in_tx(
         let (id, kind, by) = (
             &refund.refund_id,
             ExceptionKind::Contradiction,
-            ("payonce", "it was rejected, and is shown anew"),
+            ("payonce", "it has failed, and is shown anew"),
         );
         exceptions::settle_by_in_tx(tx, id, Some(kind), ExceptionAction::None, by, now).await?;
         let what = "was said to have made it, and is being asked: it may have";

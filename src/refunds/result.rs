@@ -263,6 +263,11 @@ async fn apply_in_tx(
         let posting = book::given_back(&refund, collected.account(), collected.channel());
         ledger::post_in_tx(tx, &[posting], now).await?;
     } else {
+        if let Source::Call(_) = report.source {
+            // What it refuses now, and knows nothing of, something may have told to be made before anybody approved it.
+            let refused = Refund { status: to, failure, ..refund.clone() };
+            contradiction::ask_of_refused_in_tx(app, tx, (&refused, &collected)).await?;
+        }
         let had_succeeded = refund.status == RefundStatus::Succeeded;
         book::reverse_in_tx(tx, &refund, &collected, had_succeeded, now).await?;
     }

@@ -195,10 +195,6 @@ impl Withdrawal {
         Account::user_held(self.merchant_id.as_str(), self.user_id.as_str(), self.currency)
     }
 
-    fn receivable(&self) -> Account {
-        Account::user_receivable(self.merchant_id.as_str(), self.user_id.as_str(), self.currency)
-    }
-
     fn in_transit(&self) -> Account {
         Account::payouts_in_transit(&self.channel, self.currency)
     }
@@ -231,12 +227,14 @@ impl Withdrawal {
     /// With how much is owed.
     pub(super) fn payout_after_all(&self, has: i64) -> (Posting, i64) {
         let channel = || Account::channel(&self.channel, self.currency);
+        let receivable =
+            Account::user_receivable(self.merchant_id.as_str(), self.user_id.as_str(), self.currency);
         let taken = self.amount.min(has);
         let owed = self.amount - taken;
         let posting = Posting::new(PostingKind::PayoutAfterAll, self.withdrawal_id.as_str())
             .of(Some(self.merchant_id.as_str()), None)
             .transfer(self.available(), channel(), taken)
-            .transfer(self.receivable(), channel(), owed);
+            .transfer(receivable, channel(), owed);
         (posting, owed)
     }
 

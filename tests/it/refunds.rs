@@ -337,7 +337,7 @@ async fn what_was_made_although_nobody_has_approved_it_is_shown_to_a_person() {
     );
     assert_eq!(app.find_refund("R").await["status"], "AWAITING_APPROVAL");
     assert_eq!(app.refunded("A").await, ("PAID".into(), 0));
-    app.resolve(&shown, "NONE").await.expect(200);
+    assert_eq!(app.resolve(&shown, "NONE").await.problem(409), "REFUND_AWAITS_APPROVAL");
 
     // The channel's statement says so too.
     app.sleep_over();

@@ -231,7 +231,7 @@ async fn payers_who_quarrel_over_an_order_never_have_two_live_attempts() {
             AND pay_order_id NOT IN (SELECT pay_order_id FROM pay_orders WHERE is_live)
             AND pay_order_id NOT IN (SELECT subject FROM compensations WHERE status IN ('READY', 'RUNNING'))";
         assert_eq!(app.count_where("sandbox.trades", forgotten).await, 0, "trades that nobody will close");
-        app.clock.advance(Duration::from_secs(31));
+        app.clock.advance(Duration::from_secs(51));
         app.run_until_idle().await;
         let open = app.count_where("sandbox.trades", "status = 'OPEN'").await;
         assert!(open <= 1, "{open} trades could be paid");

@@ -1,11 +1,12 @@
 //! Withdrawals whose worker was given up, or overtaken: the money goes out once, and a person hears of what is wrong.
 
+use futures_util::future::join_all;
 use payonce::channels::sandbox::{FaultKind, FaultOp};
 use payonce::compensation::{Action, Drive};
 use payonce::withdrawals;
 use serde_json::{Value, json};
 
-use crate::support::TestApp;
+use crate::support::{Reply, TestApp, TestOptions};
 
 /// A withdrawal of 600 CNY that waits for its worker; gives the number that the channel will know it by.
 async fn pending_withdrawal(app: &TestApp) -> String {
@@ -49,10 +50,40 @@ async fn a_withdrawal_that_was_given_up_is_driven_on_by_a_decision() {
     app.end().await;
 }
 
-/// Two workers have the withdrawal: the call of the slower one takes long and is carried out, and that of the faster one is
-/// refused meanwhile, whose user has the money again and does `meanwhile` with it.
-async fn refused_and_made(app: &TestApp, id: &str, meanwhile: impl AsyncFnOnce()) {
-    app.fault(FaultOp::Payout, FaultKind::Delay, 1, Some(600)).await;
+/// It is refused, and its user has the money again.
+async fn refused(app: &TestApp, id: &str) {
+    app.fault(FaultOp::Payout, FaultKind::Refuse, 1, None).await;
+    assert_eq!(drive(app, id).await, Drive::Done);
+    assert_eq!((status(app).await, app.cny_of("u1").await), (json!("REVERSED"), (1_000, 0)));
+}
+
+/// So many hear at once that it was made all the same.
+async fn hear_that_it_was_made(app: &TestApp, id: &str, times: usize) {
+    app.sql(
+        "INSERT INTO sandbox.payouts (payout_id, account, amount, currency, paid_out_at, created_at, updated_at)
+         SELECT withdrawal_id, account, amount, currency, updated_at, updated_at, updated_at
+         FROM withdrawals WHERE withdrawal_no = 'W1' ON CONFLICT DO NOTHING",
+    )
+    .await;
+    let hear = || withdrawals::replay(&app.instance.app, id, format!("so_{id}"));
+    for heard in join_all((0..times).map(|_| hear())).await {
+        assert_eq!(heard.expect("heard"), Drive::Done);
+    }
+}
+
+async fn withdraw_more(app: &TestApp, amount: i64) -> Reply {
+    let body = json!({"withdrawal_no": "W2", "user_id": "u1", "amount": amount, "currency": "CNY", "channel": "sandbox",
+                      "account": "u@example.com"});
+    app.post("/withdrawals", body).await
+}
+
+#[tokio::test]
+async fn money_that_went_out_after_a_refusal_is_taken_from_its_user_and_shown_to_a_person() {
+    let vars = vec![("CHANNEL_DEADLINE_MS", "10000".to_owned())];
+    let app = TestApp::start_with(TestOptions { vars, ..TestOptions::default() }).await;
+    let id = pending_withdrawal(&app).await;
+    // The slower worker's call takes long and is carried out; the faster one's is refused meanwhile.
+    app.fault(FaultOp::Payout, FaultKind::Delay, 1, Some(3_000)).await;
     app.fault(FaultOp::Payout, FaultKind::Refuse, 1, None).await;
     let overtake = async {
         app.eventually("the slower one has called", async || {
@@ -60,22 +91,12 @@ async fn refused_and_made(app: &TestApp, id: &str, meanwhile: impl AsyncFnOnce()
             faults.iter().filter(|fault| fault.op == FaultOp::Payout).count() == 1
         })
         .await;
-        assert_eq!(drive(app, id).await, Drive::Done);
-        assert_eq!(status(app).await, "REVERSED");
-        assert_eq!(app.cny_of("u1").await, (1_000, 0));
-        meanwhile().await;
+        assert_eq!(drive(&app, &id).await, Drive::Done);
+        assert_eq!((status(&app).await, app.cny_of("u1").await), (json!("REVERSED"), (1_000, 0)));
     };
-    let (slower, ()) = tokio::join!(drive(app, id), overtake);
+    let (slower, ()) = tokio::join!(drive(&app, &id), overtake);
     assert_eq!(slower, Drive::Done);
-    assert_eq!(status(app).await, "REVERSED");
-    assert_eq!(app.count("sandbox.payouts").await, 1);
-}
-
-#[tokio::test]
-async fn money_that_went_out_after_a_refusal_is_taken_from_its_user_and_shown_to_a_person() {
-    let app = TestApp::start().await;
-    let id = pending_withdrawal(&app).await;
-    refused_and_made(&app, &id, async || {}).await;
+    assert_eq!((status(&app).await, app.count("sandbox.payouts").await), (json!("REVERSED"), 1));
 
     assert_eq!(app.cny_of("u1").await, (400, 0));
     assert_eq!(app.balance_of("USER_RECEIVABLE:demo:u1:CNY").await, 0);
@@ -85,9 +106,7 @@ async fn money_that_went_out_after_a_refusal_is_taken_from_its_user_and_shown_to
     let detail = told["detail"].as_str().expect("text");
     assert!(detail.contains("W1") && detail.contains("it is taken from what they have"), "{detail}");
     assert_eq!(app.count_where("outbox", "event = 'withdrawal.made_after_all'").await, 1);
-    let again = json!({"withdrawal_no": "W2", "user_id": "u1", "amount": 600, "currency": "CNY",
-                       "channel": "sandbox", "account": "u@example.com"});
-    assert_eq!(app.post("/withdrawals", again).await.problem(422), "INSUFFICIENT_BALANCE");
+    assert_eq!(withdraw_more(&app, 600).await.problem(422), "INSUFFICIENT_BALANCE");
 
     app.resolve(&told, "NONE").await.expect(200);
     app.run_until_idle().await;
@@ -100,16 +119,10 @@ async fn money_that_went_out_after_a_refusal_is_taken_from_its_user_and_shown_to
 async fn what_its_user_has_spent_by_then_is_owed_and_however_often_it_is_heard_is_booked_once() {
     let app = TestApp::start().await;
     let id = pending_withdrawal(&app).await;
-    refused_and_made(&app, &id, async || {
-        let more = json!({"withdrawal_no": "W2", "user_id": "u1", "amount": 900, "currency": "CNY",
-                          "channel": "sandbox", "account": "u@example.com"});
-        app.post("/withdrawals", more).await.expect(201);
-    })
-    .await;
-    // Once more, and at once.
-    let hear = || withdrawals::replay(&app.instance.app, &id, format!("so_{id}"));
-    for heard in futures_util::future::join_all((0..4).map(|_| hear())).await {
-        assert_eq!(heard.expect("heard"), Drive::Done);
+    refused(&app, &id).await;
+    withdraw_more(&app, 900).await.expect(201);
+    for times in [1, 4] {
+        hear_that_it_was_made(&app, &id, times).await;
     }
     app.run_until_idle().await;
     assert_eq!(app.cny_of("u1").await, (0, 0));
@@ -121,33 +134,21 @@ async fn what_its_user_has_spent_by_then_is_owed_and_however_often_it_is_heard_i
 }
 
 #[tokio::test]
-async fn four_that_hear_of_it_at_once_take_it_once_beside_whoever_spends_and_what_was_shown_before_is_shown_anew()
- {
+async fn who_hears_of_it_at_once_takes_it_once_beside_whoever_spends_and_what_was_shown_before_is_shown_anew()
+{
     let app = TestApp::start().await;
     let id = pending_withdrawal(&app).await;
-    app.fault(FaultOp::Payout, FaultKind::Refuse, 1, None).await;
-    assert_eq!(drive(&app, &id).await, Drive::Done);
+    refused(&app, &id).await;
+    // By a version that booked nothing.
     app.sql(&format!(
-        "INSERT INTO sandbox.payouts (payout_id, account, amount, currency, paid_out_at, created_at, updated_at)
-         SELECT withdrawal_id, account, amount, currency, updated_at, updated_at, updated_at FROM withdrawals;
-         INSERT INTO exceptions (exception_id, kind, merchant_id, subject, detail, created_at, updated_at)
+        "INSERT INTO exceptions (exception_id, kind, merchant_id, subject, detail, created_at, updated_at)
          VALUES ('ex_BEFORE', 'CONTRADICTION', 'demo', '{id}', 'user u1 has so much twice', now(), now())"
     ))
     .await;
-    let hear = || withdrawals::replay(&app.instance.app, &id, format!("so_{id}"));
-    let spend = json!({"withdrawal_no": "W2", "user_id": "u1", "amount": 700, "currency": "CNY", "channel": "sandbox",
-                       "account": "u@example.com"});
-    let hearing = futures_util::future::join_all((0..4).map(|_| hear()));
-    let (heard, spent) = tokio::join!(hearing, app.post("/withdrawals", spend));
-    for heard in heard {
-        assert_eq!(heard.expect("heard"), Drive::Done);
-    }
+    let ((), spent) = tokio::join!(hear_that_it_was_made(&app, &id, 4), withdraw_more(&app, 700));
     app.run_until_idle().await;
     // Whoever came first: what was spent is owed, or was not there to be spent.
-    let stands = match spent.status {
-        201 => (0, 0, 300),
-        _ => (400, 0, 0),
-    };
+    let stands = if spent.status == 201 { (0, 0, 300) } else { (400, 0, 0) };
     let (_, available, held, owed) = app.balances_of("u1").await.remove(0);
     assert_eq!((available, held, owed), stands, "{}", spent.text);
     let told = app.open_exception().await;

@@ -1,5 +1,7 @@
 //! Every POST of a merchant honours the key, and its answer is kept with its effect.
 
+use std::time::Duration;
+
 use reqwest::Method;
 use serde_json::{Value, json};
 use sqlx::{AssertSqlSafe, Executor};
@@ -158,6 +160,8 @@ async fn a_report_that_is_heard_and_refused_is_told_so_also_where_another_reques
         cluster.turn(0).post_keyed(&path, "k", &small),
         async {
             until_waiting(app, 1).await;
+            // It waits briefly at first, in company, and goes back to wait alone: behind that nobody comes before it.
+            tokio::time::sleep(Duration::from_millis(300)).await;
             cluster.turn(1).post_keyed(&path, "k", &large).await
         },
         async {
