@@ -105,7 +105,7 @@ async fn entries(owner: &mut PgConnection) -> Vec<(String, String, i64)> {
 
 #[tokio::test]
 async fn bookings_come_together_with_all_of_their_entries_in_the_order_that_they_had() {
-    let url = database_before(WHOLE, include_str!("audit/world.sql")).await;
+    let url = database_before(WHOLE, world_before("-- ==== a withdrawal that was made after all")).await;
     let mut owner = PgConnection::connect(&url).await.expect("connect");
     let before = entries(&mut owner).await;
     assert!(before.len() > 50, "{before:?}");

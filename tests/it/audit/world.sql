@@ -264,22 +264,20 @@ UPDATE accounts SET balance = balance + sense * moved.amount
 FROM (SELECT account_id, sum(amount) AS amount FROM refund_entry GROUP BY account_id) AS moved
 WHERE accounts.account_id = moved.account_id;
 
--- Withdrawals of u: one set aside, one on its way, one that arrived, one that was refused, one that was so and made after all.
+-- Withdrawals of u: one set aside, one on its way, one that arrived, one that was refused.
 INSERT INTO withdrawals (withdrawal_id, merchant_id, withdrawal_no, user_id, amount, currency, channel, account, status,
                          failure, channel_payout_id, created_at, updated_at, version)
 SELECT withdrawal_id, 'm', withdrawal_id, 'u', amount, 'CNY', 'sandbox', 'a', status, failure, payout,
        '2029-12-31 12:00', '2029-12-31 12:00', version
 FROM (VALUES ('wd_d', 20, 'DEBITED', NULL, NULL, 2), ('wd_p', 30, 'PAYING', NULL, NULL, 3),
-             ('wd_s', 10, 'SUCCEEDED', NULL, 'P-s', 4), ('wd_r', 40, 'REVERSED', 'no', NULL, 5),
-             ('wd_a', 25, 'REVERSED', 'no', 'P-a', 5))
+             ('wd_s', 10, 'SUCCEEDED', NULL, 'P-s', 4), ('wd_r', 40, 'REVERSED', 'no', NULL, 5))
      AS sent (withdrawal_id, amount, status, failure, payout, version);
 INSERT INTO withdrawal_legs (withdrawal_id, leg, status, created_at, updated_at)
 SELECT withdrawal_id, leg, status, '2029-12-31 12:00', '2029-12-31 12:00'
 FROM (VALUES ('wd_d', 'DEBIT', 'SUCCEEDED'), ('wd_d', 'PAYOUT', 'PENDING'),
              ('wd_p', 'DEBIT', 'SUCCEEDED'), ('wd_p', 'PAYOUT', 'PROCESSING'),
              ('wd_s', 'DEBIT', 'SUCCEEDED'), ('wd_s', 'PAYOUT', 'SUCCEEDED'),
-             ('wd_r', 'DEBIT', 'SUCCEEDED'), ('wd_r', 'PAYOUT', 'FAILED'), ('wd_r', 'REVERSAL', 'SUCCEEDED'),
-             ('wd_a', 'DEBIT', 'SUCCEEDED'), ('wd_a', 'PAYOUT', 'FAILED'), ('wd_a', 'REVERSAL', 'SUCCEEDED'))
+             ('wd_r', 'DEBIT', 'SUCCEEDED'), ('wd_r', 'PAYOUT', 'FAILED'), ('wd_r', 'REVERSAL', 'SUCCEEDED'))
      AS leg (withdrawal_id, leg, status);
 INSERT INTO withdrawal_history (withdrawal_id, seq, from_status, to_status, event, created_at)
 SELECT withdrawal_id, seq, from_status, to_status, event, '2029-12-31 12:00'
@@ -292,8 +290,6 @@ INSERT INTO outbox (merchant_id, order_no, event, event_version, payload, create
 SELECT 'm', NULL, 'withdrawal.finished', 1,
        jsonb_build_object('withdrawal_no', withdrawal_no, 'status', status), '2029-12-31 12:00'
 FROM withdrawals WHERE status IN ('SUCCEEDED', 'REVERSED');
-INSERT INTO outbox (merchant_id, order_no, event, event_version, payload, created_at)
-VALUES ('m', NULL, 'withdrawal.made_after_all', 1, '{"withdrawal_no": "wd_a"}', '2029-12-31 12:00');
 INSERT INTO compensations (kind, action, subject, status, due_at, created_at, updated_at)
 SELECT 'REDO_BUSINESS', 'DRIVE_WITHDRAWAL', withdrawal_id, 'READY', '2030-01-01 00:01', '2029-12-31 12:00', '2029-12-31 12:00'
 FROM withdrawals WHERE status IN ('DEBITED', 'PAYING');
@@ -309,10 +305,6 @@ WHERE kind = 'WITHDRAWAL' OR kind = 'PAYOUT' AND status <> 'DEBITED' OR kind = '
 INSERT INTO withdrawal_entry
 SELECT 'REVERSAL', 'REVERSAL:' || transaction_id, transaction_id, account_id, -amount, status
 FROM withdrawal_entry WHERE status = 'REVERSED';
-INSERT INTO withdrawal_entry
-SELECT 'PAYOUT_AFTER_ALL', 'PAYOUT_AFTER_ALL:wd_a', NULL, account_id, amount, 'REVERSED'
-FROM (VALUES ('CHANNEL:sandbox:CNY', -25), ('USER_AVAILABLE:m:u:CNY', 20), ('USER_RECEIVABLE:m:u:CNY', 5))
-     AS side (account_id, amount);
 INSERT INTO ledger_transactions (transaction_id, kind, merchant_id, reverses, created_at)
 SELECT DISTINCT transaction_id, kind, 'm', reverses, '2029-12-31 12:00'::timestamptz FROM withdrawal_entry;
 INSERT INTO ledger_entries (transaction_id, account_id, amount)
@@ -520,4 +512,38 @@ SELECT DISTINCT account_id, '2029-12-31 12:00'::timestamptz, '2029-12-31 12:00':
 ON CONFLICT (account_id) DO NOTHING;
 UPDATE accounts SET balance = balance + sense * moved.amount
 FROM (SELECT account_id, sum(amount) AS amount FROM clearing_entry GROUP BY account_id) AS moved
+WHERE accounts.account_id = moved.account_id;
+
+-- ==== a withdrawal that was made after all ====
+
+-- It was refused and given back, and its channel made it all the same: u had 20 of it left.
+INSERT INTO withdrawals (withdrawal_id, merchant_id, withdrawal_no, user_id, amount, currency, channel, account, status,
+                         failure, channel_payout_id, created_at, updated_at, version)
+VALUES ('wd_a', 'm', 'wd_a', 'u', 25, 'CNY', 'sandbox', 'a', 'REVERSED', 'no', 'P-a', '2029-12-31 12:00', '2029-12-31 12:00', 5);
+INSERT INTO withdrawal_legs (withdrawal_id, leg, status, created_at, updated_at)
+VALUES ('wd_a', 'DEBIT', 'SUCCEEDED', '2029-12-31 12:00', '2029-12-31 12:00'),
+       ('wd_a', 'PAYOUT', 'FAILED', '2029-12-31 12:00', '2029-12-31 12:00'),
+       ('wd_a', 'REVERSAL', 'SUCCEEDED', '2029-12-31 12:00', '2029-12-31 12:00');
+INSERT INTO withdrawal_history (withdrawal_id, seq, from_status, to_status, event, created_at)
+SELECT 'wd_a', seq, from_status, to_status, event, created_at FROM withdrawal_history WHERE withdrawal_id = 'wd_r';
+INSERT INTO outbox (merchant_id, order_no, event, event_version, payload, created_at)
+VALUES ('m', NULL, 'withdrawal.finished', 1, '{"withdrawal_no": "wd_a", "status": "REVERSED"}', '2029-12-31 12:00'),
+       ('m', NULL, 'withdrawal.made_after_all', 1, '{"withdrawal_no": "wd_a"}', '2029-12-31 12:00');
+CREATE TEMPORARY TABLE after_all_entry ON COMMIT DROP AS
+SELECT kind, prefix || kind || ':wd_a' AS transaction_id, account_id, amount
+FROM (VALUES ('', 'WITHDRAWAL', 'USER_AVAILABLE:m:u:CNY', 25), ('', 'WITHDRAWAL', 'USER_HELD:m:u:CNY', -25),
+             ('', 'PAYOUT', 'PAYOUTS_IN_TRANSIT:sandbox:CNY', 25), ('', 'PAYOUT', 'CHANNEL:sandbox:CNY', -25),
+             ('REVERSAL:', 'WITHDRAWAL', 'USER_AVAILABLE:m:u:CNY', -25), ('REVERSAL:', 'WITHDRAWAL', 'USER_HELD:m:u:CNY', 25),
+             ('REVERSAL:', 'PAYOUT', 'PAYOUTS_IN_TRANSIT:sandbox:CNY', -25), ('REVERSAL:', 'PAYOUT', 'CHANNEL:sandbox:CNY', 25),
+             ('', 'PAYOUT_AFTER_ALL', 'CHANNEL:sandbox:CNY', -25), ('', 'PAYOUT_AFTER_ALL', 'USER_AVAILABLE:m:u:CNY', 20),
+             ('', 'PAYOUT_AFTER_ALL', 'USER_RECEIVABLE:m:u:CNY', 5))
+     AS side (prefix, kind, account_id, amount);
+INSERT INTO ledger_transactions (transaction_id, kind, merchant_id, reverses, created_at)
+SELECT DISTINCT transaction_id, CASE WHEN starts_with(transaction_id, 'REVERSAL:') THEN 'REVERSAL' ELSE kind END, 'm',
+       CASE WHEN starts_with(transaction_id, 'REVERSAL:') THEN kind || ':wd_a' END, '2029-12-31 12:00'::timestamptz
+FROM after_all_entry;
+INSERT INTO ledger_entries (transaction_id, account_id, amount)
+SELECT transaction_id, account_id, amount FROM after_all_entry;
+UPDATE accounts SET balance = balance + sense * moved.amount
+FROM (SELECT account_id, sum(amount) AS amount FROM after_all_entry GROUP BY account_id) AS moved
 WHERE accounts.account_id = moved.account_id;
