@@ -43,6 +43,15 @@ impl Debtor<'_> {
         Account::user_receivable(self.merchant_id, self.user_id, self.currency)
     }
 
+    /// Adds to a booking that they pay so many minor units to an account, as far as they have so many, and owe the rest. With
+    /// how much that is.
+    pub(crate) fn charge(self, booking: Posting, to: &Account, amount: i64, has: i64) -> (Posting, i64) {
+        let taken = amount.min(has);
+        let owed = amount - taken;
+        let booking = booking.transfer(self.available(), to.clone(), taken);
+        (booking.transfer(self.receivable(), to.clone(), owed), owed)
+    }
+
     /// What their merchant has, which bears what is written off: when the debt came to be it was credited in full, or its channel was.
     pub(crate) fn merchant(self) -> Account {
         Account::merchant(self.merchant_id, self.currency)

@@ -20,8 +20,8 @@ use crate::exceptions::{self, ExceptionKind, NewException};
 use crate::infra::crash::effect;
 use crate::infra::db::{DbError, Tx};
 use crate::infra::duty::DutyError;
-use crate::ledger::{self, Account, Posting, PostingKind, Wallet};
-use crate::money::Currency;
+use crate::ledger::{self, Account, Posting, PostingKind};
+use crate::receivables::Debtor;
 
 /// What follows from a payment that the channel denies: nothing but for a person to see, a charge to decide over, or,
 /// where that was decided, the charge.
@@ -99,29 +99,19 @@ async fn book_in_tx(
 ) -> Result<(), DbError> {
     let (now, amount, currency) = (app.now(), item.ours.unwrap_or(0), item.currency);
     let Spender { merchant_id, user_id, order_no, .. } = spender;
-    let (wallet, receivable) = wallet_of(merchant_id, user_id, currency);
-    let available = ledger::lock_available_in_tx(tx, std::slice::from_ref(&wallet), now).await?;
-    let taken = amount.min(available.get(&wallet.available).copied().unwrap_or(0));
-    if taken < amount {
-        show_debt_in_tx(app, tx, item, spender, (amount - taken, why), now).await?;
+    let debtor = Debtor { merchant_id, user_id, currency };
+    let [has] = ledger::lock_balances_in_tx(tx, [&debtor.available()]).await?;
+    let (booking, channel) = (booking_of(item), Account::channel(&item.channel, currency));
+    let (posting, owed) = debtor.charge(booking.of(Some(merchant_id), Some(order_no)), &channel, amount, has);
+    if owed > 0 {
+        show_debt_in_tx(app, tx, item, spender, (owed, why), now).await?;
     }
-    let channel = || Account::channel(&item.channel, currency);
-    let posting = booking_of(item)
-        .of(Some(merchant_id), Some(order_no))
-        .transfer(wallet.available, channel(), taken)
-        .transfer(receivable, channel(), amount - taken);
     ledger::post_in_tx(tx, &[posting], now).await
 }
 
 /// What is booked once for each difference.
 pub(super) fn booking_of(item: &Item) -> Posting {
     Posting::new(PostingKind::CompensatingCharge, &item.item_id)
-}
-
-/// Where a user's money is, and what they owe.
-fn wallet_of(merchant_id: &str, user_id: &str, currency: Currency) -> (Wallet, Account) {
-    let receivable = Account::user_receivable(merchant_id, user_id, currency);
-    (Wallet::of(merchant_id, user_id, currency), receivable)
 }
 
 async fn show_debt_in_tx(

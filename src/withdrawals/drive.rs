@@ -317,7 +317,7 @@ async fn note_after_all_in_tx(
     exceptions::settle_by_in_tx(tx, id, Some(exception.kind), ExceptionAction::None, by, now).await?;
     exceptions::open_in_tx(tx, &app.ids, &exception, now).await?;
 
-    let [has] = ledger::lock_balances_in_tx(tx, [&withdrawal.available()]).await?;
+    let [has] = ledger::lock_balances_in_tx(tx, [&withdrawal.debtor().available()]).await?;
     let (posting, owed) = withdrawal.payout_after_all(has);
     let event = Event::WithdrawalMadeAfterAll {
         withdrawal_no: withdrawal_no.to_string(),

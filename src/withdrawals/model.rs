@@ -7,6 +7,7 @@ use crate::infra::repeat::differing;
 use crate::infra::words::words;
 use crate::ledger::{Account, Posting, PostingKind};
 use crate::money::{Currency, Money};
+use crate::receivables::Debtor;
 
 words! {
     /// The life of a withdrawal.
@@ -187,8 +188,13 @@ impl Withdrawal {
         vec![leg(LegKind::Debit, LegStatus::Succeeded), leg(LegKind::Payout, LegStatus::Pending)]
     }
 
-    pub(super) fn available(&self) -> Account {
-        Account::user_available(self.merchant_id.as_str(), self.user_id.as_str(), self.currency)
+    /// Whose money it is, and whose debt where that is not there any more.
+    pub(super) fn debtor(&self) -> Debtor<'_> {
+        Debtor {
+            merchant_id: self.merchant_id.as_str(),
+            user_id: self.user_id.as_str(),
+            currency: self.currency,
+        }
     }
 
     fn held(&self) -> Account {
@@ -200,16 +206,16 @@ impl Withdrawal {
     }
 
     fn posting(&self, kind: PostingKind, debit: Account, credit: Account) -> Posting {
-        Posting::new(kind, self.withdrawal_id.as_str()).of(Some(self.merchant_id.as_str()), None).transfer(
-            debit,
-            credit,
-            self.amount,
-        )
+        self.booking(kind).transfer(debit, credit, self.amount)
+    }
+
+    fn booking(&self, kind: PostingKind) -> Posting {
+        Posting::new(kind, self.withdrawal_id.as_str()).of(Some(self.merchant_id.as_str()), None)
     }
 
     /// Sets the money aside.
     pub(super) fn debit(&self) -> Posting {
-        self.posting(PostingKind::Withdrawal, self.available(), self.held())
+        self.posting(PostingKind::Withdrawal, self.debtor().available(), self.held())
     }
 
     /// Hands the money to the channel.
@@ -226,16 +232,8 @@ impl Withdrawal {
     /// The money has gone out although it was given back: its user, who has so much, pays what they can, and owes the rest.
     /// With how much is owed.
     pub(super) fn payout_after_all(&self, has: i64) -> (Posting, i64) {
-        let channel = || Account::channel(&self.channel, self.currency);
-        let receivable =
-            Account::user_receivable(self.merchant_id.as_str(), self.user_id.as_str(), self.currency);
-        let taken = self.amount.min(has);
-        let owed = self.amount - taken;
-        let posting = Posting::new(PostingKind::PayoutAfterAll, self.withdrawal_id.as_str())
-            .of(Some(self.merchant_id.as_str()), None)
-            .transfer(self.available(), channel(), taken)
-            .transfer(receivable, channel(), owed);
-        (posting, owed)
+        let channel = Account::channel(&self.channel, self.currency);
+        self.debtor().charge(self.booking(PostingKind::PayoutAfterAll), &channel, self.amount, has)
     }
 
     /// What a final refusal takes back.

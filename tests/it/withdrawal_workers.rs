@@ -8,12 +8,16 @@ use serde_json::{Value, json};
 
 use crate::support::{Reply, TestApp, TestOptions};
 
+async fn withdraw(app: &TestApp, number: &str, amount: i64) -> Reply {
+    let body = json!({"withdrawal_no": number, "user_id": "u1", "amount": amount, "currency": "CNY", "channel": "sandbox",
+                      "account": "u@example.com"});
+    app.post("/withdrawals", body).await
+}
+
 /// A withdrawal of 600 CNY that waits for its worker; gives the number that the channel will know it by.
 async fn pending_withdrawal(app: &TestApp) -> String {
     app.top_up("T-u1", "u1", 1_000).await;
-    let body = json!({"withdrawal_no": "W1", "user_id": "u1", "amount": 600, "currency": "CNY",
-                      "channel": "sandbox", "account": "u@example.com"});
-    app.post("/withdrawals", body).await.expect(201);
+    withdraw(app, "W1", 600).await.expect(201);
     let id = sqlx::query_scalar("SELECT withdrawal_id FROM withdrawals");
     id.fetch_one(&mut app.direct_connection().await).await.expect("its id")
 }
@@ -71,12 +75,6 @@ async fn hear_that_it_was_made(app: &TestApp, id: &str, times: usize) {
     }
 }
 
-async fn withdraw_more(app: &TestApp, amount: i64) -> Reply {
-    let body = json!({"withdrawal_no": "W2", "user_id": "u1", "amount": amount, "currency": "CNY", "channel": "sandbox",
-                      "account": "u@example.com"});
-    app.post("/withdrawals", body).await
-}
-
 #[tokio::test]
 async fn money_that_went_out_after_a_refusal_is_taken_from_its_user_and_shown_to_a_person() {
     let vars = vec![("CHANNEL_DEADLINE_MS", "10000".to_owned())];
@@ -106,7 +104,7 @@ async fn money_that_went_out_after_a_refusal_is_taken_from_its_user_and_shown_to
     let detail = told["detail"].as_str().expect("text");
     assert!(detail.contains("W1") && detail.contains("it is taken from what they have"), "{detail}");
     assert_eq!(app.count_where("outbox", "event = 'withdrawal.made_after_all'").await, 1);
-    assert_eq!(withdraw_more(&app, 600).await.problem(422), "INSUFFICIENT_BALANCE");
+    assert_eq!(withdraw(&app, "W2", 600).await.problem(422), "INSUFFICIENT_BALANCE");
 
     app.resolve(&told, "NONE").await.expect(200);
     app.run_until_idle().await;
@@ -120,7 +118,7 @@ async fn what_its_user_has_spent_by_then_is_owed_and_however_often_it_is_heard_i
     let app = TestApp::start().await;
     let id = pending_withdrawal(&app).await;
     refused(&app, &id).await;
-    withdraw_more(&app, 900).await.expect(201);
+    withdraw(&app, "W2", 900).await.expect(201);
     for times in [1, 4] {
         hear_that_it_was_made(&app, &id, times).await;
     }
@@ -145,7 +143,7 @@ async fn who_hears_of_it_at_once_takes_it_once_beside_whoever_spends_and_what_wa
          VALUES ('ex_BEFORE', 'CONTRADICTION', 'demo', '{id}', 'user u1 has so much twice', now(), now())"
     ))
     .await;
-    let ((), spent) = tokio::join!(hear_that_it_was_made(&app, &id, 4), withdraw_more(&app, 700));
+    let ((), spent) = tokio::join!(hear_that_it_was_made(&app, &id, 4), withdraw(&app, "W2", 700));
     app.run_until_idle().await;
     // Whoever came first: what was spent is owed, or was not there to be spent.
     let stands = if spent.status == 201 { (0, 0, 300) } else { (400, 0, 0) };

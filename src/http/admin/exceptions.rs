@@ -106,7 +106,8 @@ impl From<ResolveError> for Problem {
         (status = 200, body = Exception),
         (status = 404, body = Problem, description = "`NOT_FOUND`"),
         (status = 409, body = Problem, description = "`EXCEPTION_RESOLVED`, `MONEY_IS_HELD`, `NO_MONEY_HELD`,
-         `MONEY_WENT_BACK` (a refund of it was made after all), `MONEY_MAY_HAVE_GONE` (it may have been), `REFUND_AWAITS_APPROVAL` (approve or reject it)"),
+         `MONEY_WENT_BACK` (a refund of it was made after all), `MONEY_MAY_HAVE_GONE` (it may have been),
+         `REFUND_AWAITS_APPROVAL` (approve or reject it)"),
         (status = 422, body = Problem, description = "`VALIDATION_FAILED`; a reason is required"),
     ))]
 pub(in crate::http) async fn resolve(
