@@ -56,14 +56,33 @@ impl Within {
     }
 }
 
+/// Behind a batch that took long a patient bell rests so many times as long: whoever is rung all the time is at it for a
+/// tenth of the time.
+const REST: u32 = 9;
+
+/// Rings, and how long the duty rests before it hears that.
+struct Bell {
+    rings: Arc<Notify>,
+    /// At least so long.
+    pause: Duration,
+    /// And at most so long, where the batch before took long.
+    most: Duration,
+}
+
+impl Bell {
+    /// The rest behind a batch that took so long.
+    fn rest(&self, took: Duration) -> Duration {
+        (took * REST).clamp(self.pause, self.most)
+    }
+}
+
 type Run = Box<dyn Fn() -> BoxFuture<'static, Result<Batch, DutyError>> + Send + Sync>;
 
 /// One background job.
 pub struct Duty {
     name: &'static str,
     every: Duration,
-    /// Each with how long the duty rests before it hears it.
-    bells: Vec<(Duration, Arc<Notify>)>,
+    bells: Vec<Bell>,
     run_once: Run,
 }
 
@@ -95,8 +114,15 @@ impl Duty {
     /// Also runs when it is woken, but rests at least so long behind a batch with something in it, so that what rings meanwhile
     /// shares the next one.
     #[must_use]
-    pub fn woken_after(mut self, pause: Duration, bell: Arc<Notify>) -> Self {
-        self.bells.push((pause, bell));
+    pub fn woken_after(self, pause: Duration, bell: Arc<Notify>) -> Self {
+        self.woken_patiently(pause, pause, bell)
+    }
+
+    /// The same, but rests behind a batch that took long for nine times as long as it took, `most` at most: the busier the
+    /// database, the more shares the next one.
+    #[must_use]
+    pub fn woken_patiently(mut self, pause: Duration, most: Duration, rings: Arc<Notify>) -> Self {
+        self.bells.push(Bell { rings, pause, most: most.max(pause) });
         self
     }
 
@@ -121,29 +147,33 @@ impl Duty {
     /// Runs until the process stops. A batch that began is ended before that.
     pub async fn run_until(self, stopping: CancellationToken) {
         while !stopping.is_cancelled() {
+            let began = Instant::now();
             let outcome = self.run_once().await;
+            let took = began.elapsed();
             let label = if outcome.is_ok() { "ok" } else { "failed" };
             metrics::counter!("payonce_duty_runs_total", "duty" => self.name, "outcome" => label)
                 .increment(1);
-            let is_deaf = match outcome {
+            let deaf_behind = match outcome {
                 Ok(Batch::MoreWaiting) => continue,
-                Ok(Batch::Empty) => false,
-                Ok(Batch::Done) => true,
+                Ok(Batch::Empty) => None,
+                Ok(Batch::Done) => Some(took),
                 Err(error) => {
                     tracing::warn!(duty = self.name, error = %error, "a batch of {} failed", self.name);
-                    true
+                    Some(took)
                 }
             };
-            self.rest(&stopping, is_deaf).await;
+            self.rest(&stopping, deaf_behind).await;
         }
     }
 
-    async fn rest(&self, stopping: &CancellationToken, is_deaf: bool) {
-        let hear = async |(pause, bell): &(Duration, Arc<Notify>)| {
-            if is_deaf && !pause.is_zero() {
-                tokio::time::sleep(*pause).await;
+    /// Until it is time again, or a bell is heard; where it is deaf, behind a batch that took so long.
+    async fn rest(&self, stopping: &CancellationToken, deaf_behind: Option<Duration>) {
+        let hear = async |bell: &Bell| {
+            let rest = deaf_behind.map_or(Duration::ZERO, |took| bell.rest(took));
+            if !rest.is_zero() {
+                tokio::time::sleep(rest).await;
             }
-            bell.notified().await;
+            bell.rings.notified().await;
         };
         let mut rung: FuturesUnordered<_> = self.bells.iter().map(hear).collect();
         tokio::select! {
