@@ -13,9 +13,11 @@ use crate::infra::outside::{Net, Outside};
 use crate::infra::redis::RedisServers;
 
 mod env;
+mod log;
 mod recon;
 mod variables;
 pub use env::{ConfigError, Env, MIN_SECRET_BYTES, Strictness, add_file};
+pub use log::{LogConfig, LogFormat};
 pub use recon::{ReconAuto, ReconConfig};
 pub use variables::{VARIABLES, Variable, env_example};
 
@@ -30,6 +32,8 @@ pub struct Config {
     pub broker: BrokerConfig,
     /// The HTTP edge.
     pub http: HttpConfig,
+    /// The log.
+    pub log: LogConfig,
     /// The operators' tokens.
     pub admin: AdminConfig,
     /// The payment channels.
@@ -64,6 +68,7 @@ impl Config {
             redis: RedisConfig::read(env)?,
             broker,
             http: HttpConfig::read(env)?,
+            log: LogConfig::read(env)?,
             admin: AdminConfig::read(env)?,
             channels: ChannelsConfig::read(env)?,
             orders,
@@ -170,34 +175,15 @@ pub struct HttpConfig {
     pub max_requests: usize,
     /// Origins whose browsers may call the two public routes. Env: `CORS_ORIGINS`.
     pub cors_origins: Vec<String>,
-    /// Logs as text or JSON. Env: `LOG_FORMAT`.
-    pub log_format: LogFormat,
-}
-
-/// How log lines look.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum LogFormat {
-    /// For people.
-    Text,
-    /// For machines.
-    Json,
-}
-
-impl FromStr for LogFormat {
-    type Err = &'static str;
-    fn from_str(text: &str) -> Result<Self, Self::Err> {
-        match text {
-            "text" => Ok(Self::Text),
-            "json" => Ok(Self::Json),
-            _ => Err("neither text nor json"),
-        }
-    }
 }
 
 impl HttpConfig {
     fn read(env: &Env) -> Result<Self, ConfigError> {
         let bind: SocketAddr = env.parsed("BIND_ADDR")?;
         let public_url = env.url("PUBLIC_URL", &["http", "https"])?;
+        if public_url.as_ref().is_some_and(|url| !is_bare(url)) {
+            return Err(env.wrong("PUBLIC_URL", "it has a path or a query; our own paths come behind it"));
+        }
         let cors_origins = env.text("CORS_ORIGINS")?.unwrap_or_default();
         let cors_origins: Vec<String> =
             cors_origins.split(',').map(str::trim).filter(|o| !o.is_empty()).map(str::to_owned).collect();
@@ -210,9 +196,12 @@ impl HttpConfig {
             max_connections: env.within("HTTP_CONNECTIONS_MAX", 16, 1_000_000)?,
             max_requests: env.within("HTTP_REQUESTS_MAX", 1, 1_000_000)?,
             cors_origins,
-            log_format: env.parsed("LOG_FORMAT")?,
         })
     }
+}
+
+fn is_bare(text: &str) -> bool {
+    reqwest::Url::parse(text).is_ok_and(|url| url.path() == "/" && url.query().is_none())
 }
 
 fn is_origin(text: &str) -> bool {

@@ -15,13 +15,20 @@ static ALLOCATOR: mimalloc::MiMalloc = mimalloc::MiMalloc;
 fn main() -> ExitCode {
     let _armed = crash::arm();
     // First: arguments have variables, too.
-    if let Err(error) = config::add_file() {
+    if !cli::wants_dev()
+        && let Err(error) = config::add_file()
+    {
         return cli::fail(&error);
     }
     let cli = Cli::parse();
     let runtime = tokio::runtime::Builder::new_multi_thread().enable_all().build();
     match runtime {
-        Ok(runtime) => runtime.block_on(cli::run(cli)),
+        Ok(runtime) => {
+            let code = runtime.block_on(cli::run(cli));
+            // All that matters has ended: a name that is still being looked up may take half a minute.
+            runtime.shutdown_background();
+            code
+        }
         Err(error) => cli::fail(&error),
     }
 }

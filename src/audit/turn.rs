@@ -38,6 +38,10 @@ pub async fn run_due(db: &Db, clock: &Clock) -> Result<Batch, DutyError> {
     let found = run_checks_at(&mut tx, Pace::Calm, begun_at).await;
     // Who looks between this end and what is kept audits once more, and that is all.
     let found = tx.finish_into(&mut conn, found).await;
+    if found.is_err() {
+        // What failed may have been the connection.
+        conn = db.conn().await?;
+    }
     // One that came to no end rests as well.
     keep(&mut conn, found.as_ref().ok(), (begun_at, clock.now())).await?;
     found?;

@@ -389,6 +389,15 @@ impl std::fmt::Debug for Channels {
     }
 }
 
+/// The channels that this version has an adapter for; of others there are statements only.
+const ADAPTERS: [&str; 1] = [sandbox::NAME];
+
+/// Whether some instance may reach a channel of that name.
+#[must_use]
+pub fn has_adapter(name: &str) -> bool {
+    ADAPTERS.contains(&name)
+}
+
 impl Channels {
     /// A registry of the given channels.
     #[must_use]
@@ -400,6 +409,12 @@ impl Channels {
     #[must_use]
     pub fn get(&self, name: &str) -> Option<&Arc<dyn Channel>> {
         self.by_name.get(name)
+    }
+
+    /// The channels that other instances may reach, and this one cannot: what wants one of them is left to those.
+    #[must_use]
+    pub fn elsewhere(&self) -> Vec<&'static str> {
+        ADAPTERS.into_iter().filter(|name| self.get(name).is_none()).collect()
     }
 
     /// The names of all channels.

@@ -48,7 +48,7 @@ async fn private_stores(env: &mut Env) -> Result<Option<LocalStores>, CliError> 
 
 async fn serve(env: &Env) -> Result<ExitCode, CliError> {
     let config = Config::read(env)?;
-    telemetry::init_log(config.http.log_format);
+    telemetry::init_log(&config.log);
     let ids = Ids::random(Clock::system());
     refuse_others(&config.database, ids.clone()).await?;
     Db::migrate(&config.database, ids.clone()).await?;
@@ -56,7 +56,8 @@ async fn serve(env: &Env) -> Result<ExitCode, CliError> {
     let instance = run::start(config, Roles { api: true, workers: true, sandbox: true }, ids).await?;
     let outcome = prepare_demo(&instance).await;
     if outcome.is_ok() {
-        print(&welcome(&format!("http://{}", instance.addr)));
+        let operator = if env.is_set("ADMIN_TOKENS") { "as in ADMIN_TOKENS" } else { "dev-admin-token" };
+        print(&welcome(&format!("http://{}", instance.addr), operator));
         stop.received().await;
         print("Stopping …");
     }
@@ -92,7 +93,7 @@ async fn prepare_demo(instance: &run::Instance) -> Result<(), CliError> {
     Ok(())
 }
 
-fn welcome(url: &str) -> String {
+fn welcome(url: &str, operator: &str) -> String {
     format!(
         r#"
 Payonce is ready.
@@ -101,7 +102,7 @@ Payonce is ready.
   Health               {url}/readyz
   Figures              {url}/metrics
   Merchant             demo, keys sk_test_demo and pk_test_demo
-  Operator             dev-admin-token
+  Operator             {operator}
 
 Order, open the pay_url of the answer in a browser, press Pay, look again:
 

@@ -6,7 +6,7 @@ use std::process::ExitCode;
 use clap::{Parser, Subcommand, ValueEnum};
 
 use crate::app::App;
-use crate::config::{Config, DatabaseConfig, Env, LogFormat, Strictness};
+use crate::config::{Config, DatabaseConfig, Env, LogConfig, Strictness};
 use crate::http::{self, Reason};
 use crate::ids::{Ids, MerchantId};
 use crate::infra::clock::Clock;
@@ -24,6 +24,7 @@ mod output;
 mod reconcile;
 mod settle;
 mod sweep;
+mod worker;
 
 use output::Output;
 
@@ -97,6 +98,12 @@ fn verdict(is_fine: bool) -> ExitCode {
 /// Failures of any command, with all that caused them.
 pub(crate) type CliError = Box<dyn Error + Send + Sync>;
 
+/// Whether the arguments ask for `dev`. It is private: a `.env` that lies there is of the service that a shop runs.
+#[must_use]
+pub fn wants_dev() -> bool {
+    Cli::try_parse().is_ok_and(|cli| matches!(cli.command, Command::Dev))
+}
+
 /// Runs a command to its end.
 pub async fn run(cli: Cli) -> ExitCode {
     let outcome = match cli.command {
@@ -130,7 +137,7 @@ pub fn fail(error: &dyn Error) -> ExitCode {
 
 async fn serve(roles: Roles, is_migrated: bool) -> Result<ExitCode, CliError> {
     let config = Config::read(&Env::of_process(Strictness::Strict))?;
-    telemetry::init_log(config.http.log_format);
+    telemetry::init_log(&config.log);
     let ids = Ids::random(Clock::system());
     if is_migrated {
         Db::migrate(&config.database, ids.clone()).await?;
@@ -144,7 +151,9 @@ async fn serve(roles: Roles, is_migrated: bool) -> Result<ExitCode, CliError> {
 
 /// The database alone, for commands that need no more, and the clock that goes by it.
 async fn database() -> Result<(Db, Clock), CliError> {
-    let config = DatabaseConfig::read(&Env::of_process(Strictness::Strict))?;
+    let env = Env::of_process(Strictness::Strict);
+    telemetry::init_log(&LogConfig::of_command(&env)?);
+    let config = DatabaseConfig::read(&env)?;
     let clock = Clock::system();
     let db = Db::new(&config, Ids::random(clock.clone()))?;
     db.know_time().await?;
@@ -158,16 +167,10 @@ fn insides(config: Config, roles: Roles) -> Result<App, CliError> {
     Ok(app)
 }
 
-/// The same for commands that do its work from here.
-async fn worker(config: Config, roles: Roles) -> Result<App, CliError> {
-    let app = insides(config, roles)?;
-    app.db.know_time().await?;
-    Ok(app)
-}
-
 async fn migrate() -> Result<ExitCode, CliError> {
-    telemetry::init_log(LogFormat::Text);
-    let config = DatabaseConfig::read(&Env::of_process(Strictness::Strict))?;
+    let env = Env::of_process(Strictness::Strict);
+    telemetry::init_log(&LogConfig::read(&env)?);
+    let config = DatabaseConfig::read(&env)?;
     Db::migrate(&config, Ids::random(Clock::system())).await?;
     Ok(ExitCode::SUCCESS)
 }

@@ -2,23 +2,20 @@
 //! What is interrupted is gone on with by the workers, or by the next call.
 
 use std::fmt::Write;
-use std::io::IsTerminal;
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 use std::time::Duration;
 
 use clap::Args;
 use futures_util::stream::{self, Stream};
-use indicatif::{ProgressBar, ProgressStyle};
 use time::Date;
 use tokio::fs::File;
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 
-use super::{CliError, Output, reason, verdict, worker};
-use crate::admin_log::Entry;
+use super::worker::{Actor, Patience, bar, worker};
+use super::{CliError, Output, reason, verdict};
 use crate::app::App;
 use crate::channels::bills::Format;
-use crate::config::{Config, Env, Role, Strictness};
 use crate::infra::duty::Batch;
 use crate::reconciliation::model::{DayStatus, Reconciliation};
 use crate::reconciliation::{self, NewReconciliation, NewUpload, Report};
@@ -61,6 +58,11 @@ pub(super) struct ReconcileArgs {
     /// The parts that `serve` runs here, for the channels that there are.
     #[arg(long, env = "PAYONCE_ROLES", default_value = "api,workers")]
     roles: Roles,
+    /// Give up looking on after so many seconds in which nothing moved, and exit 3; the workers go on with it.
+    #[arg(long, default_value_t = 300)]
+    patience: u64,
+    #[command(flatten)]
+    actor: Actor,
 }
 
 fn date(text: &str) -> Result<Date, String> {
@@ -73,10 +75,9 @@ fn format(text: &str) -> Result<Format, String> {
 }
 
 pub(super) async fn run(args: ReconcileArgs, output: Output) -> Result<ExitCode, CliError> {
-    let config = Config::read(&Env::of_process(Strictness::Strict))?;
-    let app = worker(config, args.roles).await?;
+    let app = worker(args.roles).await?;
     let begun = begin(&app, &args).await?;
-    let run = follow(&app, begun).await?;
+    let run = follow(&app, begun, args.patience).await?;
     if let Some(path) = &args.csv {
         write_csv(&app, &run.reconciliation_id, path).await?;
     }
@@ -93,15 +94,7 @@ fn waits_for_a_person(word: &str) -> bool {
 }
 
 async fn begin(app: &App, args: &ReconcileArgs) -> Result<Reconciliation, CliError> {
-    let entry = |action: &'static str, target: String| Entry {
-        actor: std::env::var("USER").unwrap_or_else(|_| "unknown".to_owned()),
-        role: Role::Operator,
-        action,
-        target,
-        order: None,
-        reason: args.reason.clone(),
-        request_id: app.ids.uuid().simple().to_string(),
-    };
+    let entry = |action, target| args.actor.entry(app, action, target, args.reason.clone());
     let Some(path) = &args.file else {
         let new = NewReconciliation { channel: args.channel.clone(), day: args.date };
         let entry = entry("reconciliations.begin", format!("{} {}", new.channel, new.day));
@@ -125,35 +118,36 @@ fn pieces(file: File) -> impl Stream<Item = Result<Vec<u8>, std::io::Error>> {
     })
 }
 
-/// Works on it, and shows how far it is, until it has come to its end or waits for another statement.
-async fn follow(app: &App, mut run: Reconciliation) -> Result<Reconciliation, CliError> {
-    let bar = bar();
+/// Works on it, and shows how far it is, until it has come to its end, waits for another statement, or nothing moves for as
+/// long as the patience lasts.
+async fn follow(app: &App, mut run: Reconciliation, patience: u64) -> Result<Reconciliation, CliError> {
+    let bar = bar(None, "{spinner} {msg} ({elapsed})");
+    let seen = |run: &Reconciliation, batches| (run.status, run.lines, run.differences.clone(), batches);
+    let mut batches = 0_u64;
+    let mut patience = Patience::of(patience, seen(&run, batches));
     while run.status != DayStatus::Done && run.fault.is_none() {
-        // What keeps it from going on stands in the log, and in the day itself.
-        let carried = reconciliation::run_due(app).await;
-        let acted = reconciliation::act_due(app).await;
+        let outcomes = [reconciliation::run_due(app).await, reconciliation::act_due(app).await];
         run = reconciliation::find(app, &run.reconciliation_id).await?;
         let differences: i64 = run.differences.values().sum();
         bar.set_message(format!("{}, {} lines, {differences} differences", run.status, run.lines));
         bar.tick();
-        let is_busy = |outcome: &Result<Batch, _>| matches!(outcome, Ok(Batch::MoreWaiting));
-        if !is_busy(&carried) && !is_busy(&acted) && run.status != DayStatus::Done {
+        let mut is_busy = false;
+        for outcome in outcomes {
+            match outcome {
+                Ok(batch) => is_busy |= batch == Batch::MoreWaiting,
+                Err(error) => tracing::warn!(%error, "a step failed, and is tried again"),
+            }
+        }
+        batches += u64::from(is_busy);
+        if patience.is_over(seen(&run, batches)) {
+            break;
+        }
+        if !is_busy && run.status != DayStatus::Done {
             tokio::time::sleep(LOOK_EVERY).await;
         }
     }
     bar.finish_and_clear();
     Ok(run)
-}
-
-fn bar() -> ProgressBar {
-    if !std::io::stderr().is_terminal() {
-        return ProgressBar::hidden();
-    }
-    let bar = ProgressBar::new_spinner();
-    match ProgressStyle::with_template("{spinner} {msg} ({elapsed})") {
-        Ok(style) => bar.with_style(style),
-        Err(_) => bar,
-    }
 }
 
 async fn write_csv(app: &App, id: &str, path: &Path) -> Result<(), CliError> {

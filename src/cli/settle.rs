@@ -1,18 +1,15 @@
 //! `payonce settle`: settles all paid orders of some age from here, with the workers or without them, and shows how far
 //! it is. What is interrupted is gone on with by the workers, or by the next call.
 
-use std::io::IsTerminal;
 use std::process::ExitCode;
 use std::time::Duration;
 
 use clap::Args;
-use indicatif::{ProgressBar, ProgressStyle};
 use serde::Serialize;
 
-use super::{CliError, Output, merchant_id, reason, verdict, worker};
-use crate::admin_log::Entry;
+use super::worker::{Actor, bar, worker};
+use super::{CliError, Output, merchant_id, reason, verdict};
 use crate::app::App;
-use crate::config::{Config, Env, Role, Strictness};
 use crate::ids::MerchantId;
 use crate::infra::duty::Batch;
 use crate::run::Roles;
@@ -36,23 +33,16 @@ pub(super) struct SettleArgs {
     /// Why, for the admin log.
     #[arg(long, required_unless_present = "dry_run", value_parser = reason)]
     reason: Option<String>,
+    #[command(flatten)]
+    actor: Actor,
 }
 
 pub(super) async fn run(args: SettleArgs, output: Output) -> Result<ExitCode, CliError> {
-    let config = Config::read(&Env::of_process(Strictness::Strict))?;
-    let roles = Roles { api: false, workers: true, sandbox: false };
-    let app = worker(config, roles).await?;
-    let SettleArgs { older_than_days, merchant_id, dry_run, reason } = args;
+    let app = worker(Roles { api: false, workers: true, sandbox: false }).await?;
+    let SettleArgs { older_than_days, merchant_id, dry_run, reason, actor } = args;
     let new = NewRun { merchant_id, older_than_days };
-    let entry = reason.filter(|_| !dry_run).map(|reason| Entry {
-        actor: std::env::var("USER").unwrap_or_else(|_| "unknown".to_owned()),
-        role: Role::Operator,
-        action: "settlements.run",
-        target: new.to_string(),
-        order: None,
-        reason,
-        request_id: app.ids.uuid().simple().to_string(),
-    });
+    let reason = reason.filter(|_| !dry_run);
+    let entry = reason.map(|reason| actor.entry(&app, "settlements.run", new.to_string(), reason));
     let Begun { waiting, has_more, run, .. } = settlement::begin_run(&app, &new, entry).await?;
     let is_fine = match run {
         None => {
@@ -85,7 +75,8 @@ fn tell_of_more() {
 
 /// Works on it, and shows how far it is, until it has come to its end.
 async fn follow(app: &App, mut run: SettlementRun) -> Result<SettlementRun, CliError> {
-    let bar = bar(&run);
+    let expected = run.expected.and_then(|expected| u64::try_from(expected).ok());
+    let bar = bar(expected, "{spinner} {pos}/{len} orders {wide_bar} {eta} {msg}");
     while run.status != RunStatus::Done {
         // What keeps it from going on stands in the run itself.
         let is_idle = !matches!(settlement::run_due(app).await, Ok(Batch::MoreWaiting));
@@ -98,18 +89,6 @@ async fn follow(app: &App, mut run: SettlementRun) -> Result<SettlementRun, CliE
     }
     bar.finish_and_clear();
     Ok(run)
-}
-
-fn bar(run: &SettlementRun) -> ProgressBar {
-    let expected = run.expected.and_then(|expected| u64::try_from(expected).ok());
-    if !std::io::stderr().is_terminal() {
-        return ProgressBar::hidden();
-    }
-    let bar = expected.map_or_else(ProgressBar::new_spinner, ProgressBar::new);
-    match ProgressStyle::with_template("{spinner} {pos}/{len} orders {wide_bar} {eta} {msg}") {
-        Ok(style) => bar.with_style(style),
-        Err(_) => bar,
-    }
 }
 
 /// One line of JSON each: what there is to say is figures.

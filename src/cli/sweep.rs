@@ -6,14 +6,14 @@ use std::process::ExitCode;
 use std::time::Duration;
 
 use clap::Args;
-use indicatif::{ProgressBar, ProgressStyle};
+use indicatif::ProgressBar;
 use serde::Serialize;
 
-use super::{CliError, Output, reason, verdict, worker};
+use super::worker::{Actor, Patience, bar, worker};
+use super::{CliError, Output, reason, verdict};
 use crate::admin_log::Entry;
 use crate::app::App;
 use crate::compensation::{Lane, LaneStand};
-use crate::config::{Config, Env, Role, Strictness};
 use crate::operations::{self, LeftAlone, Swept};
 use crate::run::Roles;
 
@@ -35,6 +35,8 @@ pub(super) struct SweepArgs {
     /// Why, for the admin log.
     #[arg(long, required_unless_present = "dry_run", value_parser = reason)]
     reason: Option<String>,
+    #[command(flatten)]
+    actor: Actor,
 }
 
 /// What came of it.
@@ -48,17 +50,14 @@ struct Outcome {
 }
 
 pub(super) async fn run(args: SweepArgs, output: Output) -> Result<ExitCode, CliError> {
-    let config = Config::read(&Env::of_process(Strictness::Strict))?;
-    let roles = Roles { api: false, workers: true, sandbox: false };
-    let app = worker(config, roles).await?;
-    let SweepArgs { dry_run, no_wait, patience, reason } = args;
+    let app = worker(Roles { api: false, workers: true, sandbox: false }).await?;
+    let SweepArgs { dry_run, no_wait, patience, reason, actor } = args;
     let Swept { left_alone, written, .. } = match reason.filter(|_| !dry_run) {
         None => operations::look_for_left_alone(&app).await?,
-        Some(reason) => find_all(&app, &entry(&app, reason)).await?,
+        Some(reason) => find_all(&app, &actor.entry(&app, "sweep", "all".to_owned(), reason)).await?,
     };
     let waiting = living(&app).await?;
-    let patience = Duration::from_secs(if dry_run || no_wait { 0 } else { patience });
-    let left = follow(&app, waiting, patience).await?;
+    let left = follow(&app, waiting, if dry_run || no_wait { 0 } else { patience }).await?;
     let outcome = Outcome { left_alone, written, waiting, left };
     output.show(&outcome, in_words)?;
     app.db.close().await;
@@ -82,18 +81,6 @@ async fn find_all(app: &App, entry: &Entry) -> Result<Swept, CliError> {
     Ok(all)
 }
 
-fn entry(app: &App, reason: String) -> Entry {
-    Entry {
-        actor: std::env::var("USER").unwrap_or_else(|_| "unknown".to_owned()),
-        role: Role::Operator,
-        action: "sweep",
-        target: "all".to_owned(),
-        order: None,
-        reason,
-        request_id: app.ids.uuid().simple().to_string(),
-    }
-}
-
 /// Living tasks of the sweep's lane.
 async fn living(app: &App) -> Result<i64, CliError> {
     let lanes = operations::lanes(app).await?;
@@ -102,31 +89,16 @@ async fn living(app: &App) -> Result<i64, CliError> {
 }
 
 /// Looks on until the lane is empty, or nothing moves for as long as the patience lasts. Gives what is left.
-async fn follow(app: &App, waiting: i64, patience: Duration) -> Result<i64, CliError> {
-    let bar = bar(u64::try_from(waiting)?);
-    let (mut left, mut moved) = (waiting, tokio::time::Instant::now());
-    while left > 0 && moved.elapsed() < patience {
+async fn follow(app: &App, waiting: i64, patience: u64) -> Result<i64, CliError> {
+    let bar = bar(u64::try_from(waiting).ok(), "{spinner} {pos}/{len} tasks {wide_bar} {per_sec} {eta}");
+    let (mut left, mut patience) = (waiting, Patience::of(patience, waiting));
+    while left > 0 && !patience.is_over(left) {
         tokio::time::sleep(LOOK_EVERY).await;
-        let now = living(app).await?;
-        if now < left {
-            moved = tokio::time::Instant::now();
-        }
-        left = now;
+        left = living(app).await?;
         bar.set_position(u64::try_from((waiting - left).max(0))?);
     }
     bar.finish_and_clear();
     Ok(left)
-}
-
-fn bar(waiting: u64) -> ProgressBar {
-    if !std::io::stderr().is_terminal() {
-        return ProgressBar::hidden();
-    }
-    let bar = ProgressBar::new(waiting);
-    match ProgressStyle::with_template("{spinner} {pos}/{len} tasks {wide_bar} {per_sec} {eta}") {
-        Ok(style) => bar.with_style(style),
-        Err(_) => bar,
-    }
 }
 
 fn in_words(outcome: &Outcome) -> String {

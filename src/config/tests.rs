@@ -47,6 +47,8 @@ fn a_wrong_variable_is_named_with_what_was_expected() {
         ("SSL_CERT_FILE", ""),
         ("BIND_ADDR", "localhost"),
         ("PUBLIC_URL", "ftp://x"),
+        ("PUBLIC_URL", "https://x/?y"),
+        ("RUST_LOG", "payonce=loud"),
         ("ADMIN_TOKENS", "operator:short"),
         ("ADMIN_TOKENS", "root:a-secret-of-more-than-24-bytes"),
         ("ADMIN_TOKENS", ""),

@@ -43,7 +43,7 @@ pub(super) fn examine(env: &Env) -> (Settings, Vec<Finding>) {
         let Some(variable) = VARIABLES.iter().find(|variable| variable.name == error.name) else {
             break None;
         };
-        let mend = format!("{}={}", error.name, example(variable));
+        let mend = mend(&env, variable);
         findings.push(Finding::wrong(
             name_of(variable),
             format!("{}; expected {}", error.problem, error.expected),
@@ -64,6 +64,16 @@ pub(super) fn examine(env: &Env) -> (Settings, Vec<Finding>) {
 
 fn name_of(variable: &Variable) -> String {
     format!("config.{}", variable.name)
+}
+
+/// The line that mends it. A secret is drawn once and kept: a start script that draws it would have another one each time.
+fn mend(env: &Env, variable: &Variable) -> String {
+    let line = format!("{}={}", variable.name, example(variable));
+    match (line.contains("$("), env.is_set(variable.name)) {
+        (false, _) => line,
+        (true, false) => format!("echo \"{line}\" >> .env"),
+        (true, true) => format!("echo \"{line}\", and that in place of what is there"),
+    }
 }
 
 /// A value to start from; a secret is best drawn.

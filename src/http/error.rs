@@ -273,7 +273,7 @@ impl From<&OrderError> for Problem {
                 Self::invalid(*field, "expected none: a top-up sells nothing and earns no commission")
             }
             OrderError::AlreadyPaid => already_paid(),
-            OrderError::ChannelUnavailable => channel_unavailable(),
+            OrderError::ChannelUnavailable(_) => channel_unavailable(),
             OrderError::Busy(_) => Self::busy("order"),
             OrderError::Overtaken(_) => Self::overtaken(),
             OrderError::Pay(error) => Self::from(error.as_ref()),
@@ -312,7 +312,7 @@ impl From<&PayError> for Problem {
                     ..problem
                 }
             }
-            PayError::ChannelUnavailable => channel_unavailable(),
+            PayError::ChannelUnavailable(_) => channel_unavailable(),
             PayError::Order(error) => Self::from(error.as_ref()),
             PayError::Busy(_) => Self::busy("order"),
             PayError::Overtaken(_) => Self::overtaken(),

@@ -7,11 +7,12 @@ use axum::http::request::Parts;
 use serde::de::DeserializeOwned;
 
 use super::error::Problem;
-use super::overload::take_place;
+use super::overload::{listen, take_place};
 use crate::infra::body::{self, BadJson, MAX_BODY, Unreadable};
 
 /// A body as it came, up to [`MAX_BODY`] bytes. With it the request has its place among those under way.
 pub(super) async fn read_body(parts: &Parts, body: Body) -> Result<Bytes, Problem> {
+    let listening = listen(parts)?;
     let read = body::read(body).await.map_err(|unreadable| match unreadable {
         Unreadable::TooLarge => {
             let detail = format!("the body has more than {MAX_BODY} bytes; nothing was done");
@@ -26,6 +27,7 @@ pub(super) async fn read_body(parts: &Parts, body: Body) -> Result<Bytes, Proble
             Problem::new(StatusCode::REQUEST_TIMEOUT, "BODY_TIMEOUT", detail)
         }
     })?;
+    drop(listening);
     take_place(parts)?;
     Ok(read)
 }

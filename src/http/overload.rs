@@ -2,7 +2,8 @@
 //! before its credential is looked at, and costs next to nothing.
 //!
 //! Always true: nothing was done for whoever is turned away. A place ([`room`]) stands for work. It is taken when the body
-//! is there, so that nobody holds one by sending slowly, and given back while its request waits for a channel or for
+//! is there, so that nobody holds one by sending slowly (of bodies that come piece by piece only so many are let in at a
+//! time), and given back while its request waits for a channel or for
 //! another request ([`tasks::away`]), so that one channel that hangs leaves the places to the customers of all others.
 //! Whoever comes back from such a wait goes ahead of newcomers. Channels have places of their own, so that no rush of
 //! customers makes a channel repeat what it has to tell; operators and health checks are never turned away, and who only
@@ -18,6 +19,7 @@ use axum::http::request::Parts;
 use axum::http::{Method, Uri, header};
 use axum::middleware::Next;
 use axum::response::{IntoResponse, Response};
+use tokio::sync::SemaphorePermit;
 
 use super::error::Problem;
 use super::orders::WaitParams;
@@ -139,6 +141,14 @@ pub(super) async fn ask_in(edge: &Edge, mut request: Request) -> Asked {
 fn is_small(request: &Request) -> bool {
     let length = request.body().size_hint().exact();
     length.is_some_and(|length| length <= SMALL) && !request.headers().contains_key(header::EXPECT)
+}
+
+/// Lets the body of a request in that has no place yet, while it comes.
+pub(super) fn listen(parts: &Parts) -> Result<Option<SemaphorePermit<'_>>, Problem> {
+    match parts.extensions.get::<Arc<Place>>().filter(|place| !place.is_taken()) {
+        Some(place) => place.listen().map(Some).ok_or_else(|| place.none_left()),
+        None => Ok(None),
+    }
 }
 
 /// Takes the place of a request whose body is there, where it has none yet.

@@ -1,9 +1,11 @@
 //! Every route, on one screen.
 
 use axum::Router;
+use axum::body::Bytes;
 use axum::http::{HeaderName, HeaderValue, Method, StatusCode, header};
 use axum::middleware::{from_fn, from_fn_with_state};
 use axum::response::{IntoResponse, Response};
+use axum::routing::get;
 use tower_http::catch_panic::CatchPanicLayer;
 use tower_http::cors::{AllowOrigin, CorsLayer};
 use utoipa::openapi::OpenApi;
@@ -151,12 +153,14 @@ pub fn router(edge: Edge, sandbox: Option<OpenApiRouter>, with_api: bool) -> Rou
         .layer(from_fn_with_state(edge, observe::on_its_way))
 }
 
-/// The reader of the document. Everything it needs is in the binary: its badge would ask validator.swagger.io.
-fn docs(document: &OpenApi) -> SwaggerUi {
-    let config = utoipa_swagger_ui::Config::default().validator_url("none");
-    SwaggerUi::new("/docs")
-        .config(config)
-        .external_url_unchecked("/openapi.json", openapi::completed(document))
+/// The document, put into words once: nobody has it made anew by asking for it. And its reader, for which everything is in
+/// the binary: its badge would ask validator.swagger.io.
+fn docs(document: &OpenApi) -> Router {
+    let document = Bytes::from(openapi::completed(document).to_string());
+    let json = [(header::CONTENT_TYPE, HeaderValue::from_static("application/json"))];
+    let config = utoipa_swagger_ui::Config::from("/openapi.json").validator_url("none");
+    Router::from(SwaggerUi::new("/docs").config(config))
+        .route("/openapi.json", get(async move || (json, document)))
 }
 
 fn cors(origins: &[String]) -> CorsLayer {

@@ -61,6 +61,21 @@ pub enum DbError {
     Other(#[source] sqlx::Error),
 }
 
+impl DbError {
+    /// Whether a statement came to the end of its time: with less at once, or without whoever is in its way, it may not.
+    #[must_use]
+    pub fn took_too_long(&self) -> bool {
+        let Self::Unavailable(sqlx::Error::Database(refusal)) = self else { return false };
+        refusal.code().as_deref() == Some("57014")
+    }
+
+    /// Whether the database is away, for all that is asked of it.
+    #[must_use]
+    pub fn is_away(&self) -> bool {
+        matches!(self, Self::Unavailable(_)) && !self.took_too_long()
+    }
+}
+
 impl From<sqlx::Error> for DbError {
     fn from(error: sqlx::Error) -> Self {
         if let sqlx::Error::Database(refusal) = &error {

@@ -5,7 +5,7 @@ use std::sync::OnceLock;
 use metrics_exporter_prometheus::{Matcher, PrometheusBuilder, PrometheusHandle};
 use tracing_subscriber::EnvFilter;
 
-use crate::config::LogFormat;
+use crate::config::{LogConfig, LogFormat};
 
 static METRICS: OnceLock<Option<PrometheusHandle>> = OnceLock::new();
 
@@ -27,14 +27,12 @@ pub fn metrics() -> Option<&'static PrometheusHandle> {
         .as_ref()
 }
 
-/// Starts the process's log. `RUST_LOG` chooses the lines, `LOG_FORMAT` their look. A second call changes
-/// nothing.
-pub fn init_log(format: LogFormat) {
-    let filter =
-        EnvFilter::try_from_default_env().unwrap_or_else(|_| EnvFilter::new("info,sqlx=warn,lapin=off"));
+/// Starts the process's log. A second call changes nothing.
+pub fn init_log(config: &LogConfig) {
+    let filter = EnvFilter::new(&config.filter);
     let builder = tracing_subscriber::fmt().with_env_filter(filter).with_writer(std::io::stderr);
     // A failure means that a log is in place already, which is what was asked for.
-    let _ = match format {
+    let _ = match config.format {
         LogFormat::Text => builder.try_init(),
         LogFormat::Json => builder.json().flatten_event(true).try_init(),
     };

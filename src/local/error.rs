@@ -72,6 +72,18 @@ pub enum LocalError {
         /// What `postgres --version` says.
         found: String,
     },
+    /// The PostgreSQL of this machine is older than the schema needs.
+    #[error(
+        "found {found}, and the schema needs PostgreSQL {first} or later. Run: sudo apt-get install -y \
+         postgresql-common && sudo /usr/share/postgresql-common/pgdg/apt.postgresql.org.sh -y && sudo apt-get \
+         install -y --no-install-recommends postgresql-{first}"
+    )]
+    TooOld {
+        /// What `postgres --version` says.
+        found: String,
+        /// The first major version that does.
+        first: u32,
+    },
     /// A server ended, or did not answer in time, while it started.
     #[error("{what} did not come up: {how}. Read: {log}\n{tail}", log = .log.display())]
     NotReady {

@@ -338,18 +338,60 @@ fn running(home: &Home) -> Option<(Process, u16)> {
     Some((Process::find(pid, marks, Signal::Int)?, port))
 }
 
-/// A cluster only runs under the major version that made it.
+/// The first major version that the schema runs on.
+const FIRST_MAJOR: u32 = 15;
+
+/// A cluster only runs under the major version that made it, and the schema on none that is too old.
 fn right_version(home: &Home, newest: PathBuf) -> Result<PathBuf, LocalError> {
-    let dir = data_dir(home);
-    let Some(made_by) = home.read("data/PG_VERSION") else { return Ok(newest) };
-    let bin = Finder::of_machine().postgres(Some(&made_by)).unwrap_or(newest);
+    let made_by = home.read("data/PG_VERSION");
+    let maker = made_by.as_deref().and_then(|major| Finder::of_machine().postgres(Some(major)));
+    let bin = maker.unwrap_or(newest);
 
     let output = std::process::Command::new(bin.join("postgres")).arg("--version").output();
     let output = output.map_err(LocalError::io("run postgres --version"))?;
     let found = String::from_utf8_lossy(&output.stdout).trim().to_owned();
-    let major = found.split_whitespace().nth(2).and_then(|version| version.split('.').next());
-    if major == Some(made_by.as_str()) {
-        return Ok(bin);
+    let major = major_of(&found);
+    match made_by {
+        Some(made_by) if major != made_by.parse().ok() => {
+            Err(LocalError::WrongVersion { dir: data_dir(home), made_by, found })
+        }
+        _ if major.is_none_or(|major| major < FIRST_MAJOR) => {
+            Err(LocalError::TooOld { found, first: FIRST_MAJOR })
+        }
+        _ => Ok(bin),
     }
-    Err(LocalError::WrongVersion { dir, made_by, found })
+}
+
+/// The major version in what `postgres --version` says.
+fn major_of(told: &str) -> Option<u32> {
+    let digits = told.split_whitespace().nth(2)?.split(|c: char| !c.is_ascii_digit()).next()?;
+    digits.parse().ok()
+}
+
+#[cfg(test)]
+mod tests {
+    use std::os::unix::fs::PermissionsExt;
+
+    use super::*;
+
+    #[tokio::test]
+    async fn a_version_that_the_schema_does_not_run_on_is_refused_by_its_name() {
+        let dir = Path::new(env!("CARGO_MANIFEST_DIR")).join("target/local-tests/too-old");
+        fs::create_dir_all(&dir).expect("a directory");
+        let says = |version: &str| {
+            let server = dir.join("postgres");
+            fs::write(&server, format!("#!/bin/sh\necho 'postgres (PostgreSQL) {version}'\n"))
+                .expect("written");
+            fs::set_permissions(&server, fs::Permissions::from_mode(0o755)).expect("it can be run");
+        };
+        let home = Home::prepare(&dir.join("home")).await.expect("a home");
+        says("14.12 (Ubuntu 14.12-0ubuntu0.22.04.1)");
+        let refused = right_version(&home, dir.clone()).expect_err("it is too old").to_string();
+        assert!(refused.contains("14.12") && refused.contains("15"), "{refused}");
+        for version in ["15.8 (Debian 15.8-0+deb12u1)", "18beta1"] {
+            says(version);
+            assert_eq!(right_version(&home, dir.clone()).expect(version), dir);
+        }
+        fs::remove_dir_all(&dir).expect("removed");
+    }
 }

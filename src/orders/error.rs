@@ -25,9 +25,9 @@ pub enum OrderError {
     /// It was paid, so it cannot be closed.
     #[error("the order is already paid")]
     AlreadyPaid,
-    /// The channel that holds the live attempt did not answer.
-    #[error("the payment channel does not answer")]
-    ChannelUnavailable,
+    /// The channel that holds the live attempt said nothing that counts; what it said, or why it was not asked.
+    #[error("the payment channel does not answer: {0}")]
+    ChannelUnavailable(String),
     /// Somebody else is working on the order.
     #[error(transparent)]
     Busy(#[from] LockBusy),
@@ -46,7 +46,7 @@ impl From<PayError> for OrderError {
     fn from(error: PayError) -> Self {
         match error {
             PayError::Db(error) => Self::Db(error),
-            PayError::ChannelUnavailable => Self::ChannelUnavailable,
+            PayError::ChannelUnavailable(why) => Self::ChannelUnavailable(why),
             PayError::Busy(busy) => Self::Busy(busy),
             PayError::Overtaken(overtaken) => Self::Overtaken(overtaken),
             other => Self::Pay(Box::new(other)),

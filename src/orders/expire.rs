@@ -123,13 +123,14 @@ async fn rebuild_if_lost(app: &App) -> Result<(), DutyError> {
 
 /// Closes these orders if they are due, and leaves those with a live attempt to a task, which asks the channel:
 /// a silent channel must not hold up the orders of the others. Nor must one that cannot be closed (somebody holds its
-/// stock, or its figures are wrong): the batch then is left to tasks, of which only that one's goes on failing.
+/// stock, or its figures are wrong), or too much at once for a statement's time: the batch then is left to tasks, of which
+/// only that one's goes on failing.
 async fn carry_on(app: &App, keys: &[OrderKey], means: Means) -> Result<(), DbError> {
     if keys.is_empty() {
         return Ok(());
     }
     let closed = match commit(app, keys, means).await {
-        Err(error) if !matches!(error, DbError::Unavailable(_)) => {
+        Err(error) if matches!(means, Means::Close) => {
             tracing::warn!(%error, orders = keys.len(), "a batch of due orders is left to tasks, one for each");
             commit(app, keys, Means::Tasks).await?
         }
@@ -199,7 +200,7 @@ pub async fn expire_one(app: &App, key: &OrderKey) -> Result<Drive, OrderError> 
     }
     match app.db.retrying(|| close_with_lock(app, key, CloseReason::Timeout, None, Some(&lock))).await {
         Ok(_) | Err(OrderError::AlreadyPaid) => Ok(Drive::Done),
-        Err(OrderError::ChannelUnavailable) => Ok(Drive::Again("the channel is silent".into())),
+        Err(OrderError::ChannelUnavailable(why)) => Ok(Drive::Again(why)),
         Err(error) => Err(error),
     }
 }

@@ -2,7 +2,7 @@
 
 use time::OffsetDateTime;
 
-use super::end::{close_at_channel, end_attempt, leave_to_task};
+use super::end::{self, close_at_channel, end_attempt, leave_to_task};
 use super::error::PayError;
 use super::model::{Attempt, PayStatus};
 use super::pay_url::{Outcome, PayUrl};
@@ -15,7 +15,7 @@ use crate::idempotency::{Keep, Kept};
 use crate::ids::MerchantId;
 use crate::infra::crash::effect;
 use crate::infra::db::{Conn, DbError};
-use crate::infra::lock::Scene;
+use crate::infra::lock::{LockGuard, Scene};
 use crate::infra::tasks;
 use crate::orders::OrderKey;
 
@@ -62,6 +62,23 @@ pub(super) enum Linked {
     Moved,
 }
 
+/// Who asks for a link.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Caller<'a> {
+    /// Whether the attempt is of this request. Whoever drives one on does not know what became of the call before.
+    pub(super) has_begun_it: bool,
+    pub(super) lock: Option<&'a LockGuard>,
+    /// Where the outcome is kept under an `Idempotency-Key`.
+    pub(super) keep: Option<&'a Keep<Outcome>>,
+}
+
+impl Caller<'_> {
+    /// Whether a call for the attempt may be under way beside its own.
+    fn may_have_company(self) -> bool {
+        !self.has_begun_it || self.lock.is_none_or(|lock| lock.still_held().is_err())
+    }
+}
+
 /// Asks the channel for the link of an `INIT` attempt and writes it down. The attempt's own number makes this
 /// safe at any time and any number of times.
 ///
@@ -72,7 +89,7 @@ pub(super) async fn make_link(
     app: &App,
     attempt: Attempt,
     order_expires_at: OffsetDateTime,
-    keep: Option<&Keep<Outcome>>,
+    caller: Caller<'_>,
 ) -> Result<Linked, PayError> {
     let channel = app.channels.get(&attempt.channel);
     let channel = channel.ok_or_else(|| PayError::UnknownChannel(attempt.channel.clone()))?;
@@ -90,10 +107,11 @@ pub(super) async fn make_link(
     match effect!("pay.create", tasks::away_when_long(channel.create(&trade)).await) {
         Ok(created) => {
             let expires_at = created.expires_at.min(order_expires_at);
-            publish_link(app, attempt, CreatedTrade { expires_at, ..created }, keep, LinkFrom::Channel).await
+            let created = CreatedTrade { expires_at, ..created };
+            publish_link(app, attempt, created, caller.keep, LinkFrom::Channel).await
         }
         Err(CallError::Refused(refusal)) => {
-            Box::pin(fail_unless_paid(app, channel.as_ref(), attempt, refusal, keep)).await
+            Box::pin(fail_unless_paid(app, channel.as_ref(), attempt, refusal, caller)).await
         }
         Err(error) => Err(Box::pin(leave_to_task(app, &attempt, Action::DrivePayOrder, &error)).await?),
     }
@@ -107,7 +125,7 @@ async fn fail_unless_paid(
     channel: &dyn Channel,
     attempt: Attempt,
     refusal: Refusal,
-    keep: Option<&Keep<Outcome>>,
+    caller: Caller<'_>,
 ) -> Result<Linked, PayError> {
     let mut state = tasks::away_when_long(channel.query(&attempt.trade_ref()?)).await;
     // It stands there all the same, and would stay payable behind an attempt that has failed.
@@ -120,10 +138,13 @@ async fn fail_unless_paid(
             Ok(Linked::Moved)
         }
         Ok(state) => {
-            let kept = keep.map(|keep| keep.row(Err(refusal.clone())));
-            let failed = app.db.retrying(|| fail(app, &attempt, &refusal, kept.as_ref())).await?;
-            let Some(stands) = failed else { return Err(PayError::ChannelRefused(refusal)) };
-            if let Some(before) = stands.refusal() {
+            let kept = caller.keep.map(|keep| keep.row(Err(refusal.clone())));
+            let may_open = state == TradeState::Unseen && caller.may_have_company();
+            if app.db.retrying(|| fail(app, &attempt, &refusal, kept.as_ref(), may_open)).await? {
+                return Err(PayError::ChannelRefused(refusal));
+            }
+            let stands = store::find(&mut app.db.conn().await?, attempt.pay_order_id.as_str()).await?;
+            if let Some(before) = stands.and_then(|stands| stands.refusal()) {
                 return Ok(Linked::Refused(before));
             }
             // Its link may have been published in this moment: nobody is to be sent to a trade that is closed.
@@ -137,21 +158,26 @@ async fn fail_unless_paid(
     }
 }
 
-/// Ends an attempt that was refused; gives it as it stands where it has moved already.
+/// Ends an attempt that was refused; `false` when it has moved already. Where somebody else's call may open its trade yet, a
+/// task closes that.
 async fn fail(
     app: &App,
     attempt: &Attempt,
     refusal: &Refusal,
     kept: Option<&Kept>,
-) -> Result<Option<Attempt>, DbError> {
-    let mut conn = app.db.conn().await?;
-    let is_ours =
-        effect!("pay.refuse", store::set_failed(&mut conn, attempt, refusal, kept, app.now()).await)?;
-    if is_ours {
-        return Ok(None);
+    may_open: bool,
+) -> Result<bool, DbError> {
+    let (mut tx, now) = (app.db.begin().await?, app.now());
+    let failed = async {
+        let is_ours = store::set_failed(&mut tx, attempt, refusal, kept, now).await?;
+        if is_ours && may_open {
+            let (id, order) = (attempt.pay_order_id.as_str(), attempt.order_key());
+            end::close_again_in_tx(app, &mut tx, id, &order, now).await?;
+        }
+        Ok(is_ours)
     }
-    let found = store::find(&mut conn, attempt.pay_order_id.as_str()).await?;
-    found.map(Some).ok_or(DbError::UnexpectedRows(0))
+    .await;
+    effect!("pay.refuse", tx.finish(failed).await)
 }
 
 /// Where a link comes from: one that was put aside already is not put aside again, its task keeps it.
@@ -222,7 +248,7 @@ async fn close_if_unwanted(app: &App, attempt: &Attempt) -> Result<(), PayError>
     }
     match end_attempt(app, &found, None).await {
         // A task goes on closing it; the order's state is the answer all the same.
-        Ok(()) | Err(PayError::ChannelUnavailable) => Ok(()),
+        Ok(()) | Err(PayError::ChannelUnavailable(_)) => Ok(()),
         Err(error) => Err(error),
     }
 }
@@ -251,13 +277,14 @@ pub async fn drive(app: &App, pay_order_id: &str) -> Result<Drive, PayError> {
         facts.order.status == crate::orders::OrderStatus::Pending && attempt.expires_at > app.now();
     let outcome = if is_wanted {
         lock.still_held()?;
-        make_link(app, attempt, facts.order.expires_at, None).await.map(drop)
+        let caller = Caller { has_begun_it: false, lock: Some(&lock), keep: None };
+        make_link(app, attempt, facts.order.expires_at, caller).await.map(drop)
     } else {
         end_attempt(app, &attempt, Some(&lock)).await
     };
     match outcome {
         Ok(()) | Err(PayError::ChannelRefused(_)) => Ok(Drive::Done),
-        Err(PayError::ChannelUnavailable) => Ok(Drive::Again("the channel is silent".into())),
+        Err(PayError::ChannelUnavailable(why)) => Ok(Drive::Again(why)),
         Err(error) => Err(error),
     }
 }

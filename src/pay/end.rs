@@ -11,9 +11,10 @@ use crate::channels::{self, CallError, Channel, TradeState};
 use crate::compensation::{self, Action, Drive, NewTask};
 use crate::ids::{MerchantId, OrderNo};
 use crate::infra::crash::effect;
-use crate::infra::db::DbError;
+use crate::infra::db::{DbError, Tx};
 use crate::infra::lock::{LockGuard, Overtaken, Scene};
 use crate::infra::tasks;
+use crate::orders::OrderKey;
 
 /// Rounds of "close at the channel, then here": a link may be published in between, which happens once; then one to spare.
 const MAX_ROUNDS: usize = 3;
@@ -91,7 +92,7 @@ pub(super) async fn leave_to_task(
     let due_at = now + time::Duration::SECOND;
     let (mut conn, error) = (app.db.conn().await?, error.to_string());
     effect!("pay.leave", compensation::make_due(&mut conn, action, id, due_at, &error, now).await)?;
-    Ok(PayError::ChannelUnavailable)
+    Ok(PayError::ChannelUnavailable(error))
 }
 
 /// The task stands before the outside call that it guards.
@@ -104,8 +105,22 @@ async fn write_task(app: &App, attempt: &Attempt) -> Result<(), PayError> {
     Ok(effect!("pay.guard", compensation::append(&mut conn, &task, now).await)?)
 }
 
+/// An attempt ends whose trade may come to stand yet: its tasks have ended with it, and it is closed at its channel once
+/// more, when whoever called for it, and may be dead by now, cannot have a call under way there any more.
+pub(super) async fn close_again_in_tx(
+    app: &App,
+    tx: &mut Tx,
+    pay_order_id: &str,
+    order: &OrderKey,
+    now: OffsetDateTime,
+) -> Result<(), DbError> {
+    let due_at = now + app.config.channels.settles_within();
+    let task = close_task(pay_order_id, &order.merchant_id, &order.order_no, due_at);
+    compensation::append(tx, &task, now).await
+}
+
 /// The task that closes an attempt.
-pub(super) fn close_task<'a>(
+fn close_task<'a>(
     pay_order_id: &'a str,
     merchant_id: &'a MerchantId,
     order_no: &'a OrderNo,
@@ -156,7 +171,7 @@ pub async fn end_by_id(app: &App, pay_order_id: &str) -> Result<Drive, PayError>
     let lock = app.locks.acquire(Scene::Close, &attempt.order_key().lock_key()).await?;
     match end_attempt(app, &attempt, Some(&lock)).await {
         Ok(()) => Ok(Drive::Done),
-        Err(PayError::ChannelUnavailable) => Ok(Drive::Again("the channel is silent".into())),
+        Err(PayError::ChannelUnavailable(why)) => Ok(Drive::Again(why)),
         Err(error) => Err(error),
     }
 }

@@ -32,9 +32,9 @@ pub enum PayError {
     /// The channel said a final no.
     #[error("the channel refused")]
     ChannelRefused(#[source] Refusal),
-    /// The channel said nothing that counts.
-    #[error("the payment channel does not answer")]
-    ChannelUnavailable,
+    /// The channel said nothing that counts; what it said, or why it was not asked.
+    #[error("the payment channel does not answer: {0}")]
+    ChannelUnavailable(String),
     /// The order could not be made on the way.
     #[error("the order could not be made")]
     Order(#[source] Box<OrderError>),

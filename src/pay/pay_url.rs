@@ -11,13 +11,13 @@ use std::time::Duration;
 
 use time::OffsetDateTime;
 
-use super::attempts::{Linked, make_link};
+use super::attempts::{Caller, Linked, make_link};
 use super::end::end_attempt;
 use super::error::PayError;
 use super::model::{Attempt, PayStatus};
 use super::store::{self, Begin, Facts, FindFacts, LiveAttempt};
 use crate::app::App;
-use crate::channels::{CreatedTrade, Refusal};
+use crate::channels::{CallError, CreatedTrade, Refusal};
 use crate::compensation::{self, Action, NewTask};
 use crate::idempotency::{self, Keep};
 use crate::ids::{MerchantId, OrderNo, PayOrderId, UserId};
@@ -167,7 +167,14 @@ async fn look_then_make(app: &App, asked: Asked<'_>) -> Result<PayUrl, PayError>
     }
     let look = || settled(app, request);
     match app.locks.acquire_unless(Scene::GeneratePayUrl, &request.key().lock_key(), look).await {
-        Ok(Turn::Ours(lock)) => make(app, Asked { lock: Some(&lock), ..asked }, facts).await,
+        Ok(Turn::Ours(lock)) => {
+            // Whoever had it may be closing by now what was live.
+            let facts = match lock.has_waited() {
+                true => find(app, request).await?.ok_or(PayError::OrderNotFound)?,
+                false => facts,
+            };
+            make(app, Asked { lock: Some(&lock), ..asked }, facts).await
+        }
         Ok(Turn::Settled(link)) => give(app, asked, Ok(link?)).await,
         Err(busy) => {
             // One last look: the winner's answer is usually there.
@@ -237,21 +244,21 @@ async fn make(app: &App, asked: Asked<'_>, mut facts: Facts) -> Result<PayUrl, P
         let step = decide(&facts, request, app.now())?;
         if room.is_none() && !matches!(step, Step::Answer(_)) {
             let place = app.waiting.enter(request.channel.clone());
-            room = Some(place.ok_or(PayError::ChannelUnavailable)?);
+            room = Some(place.ok_or_else(|| PayError::ChannelUnavailable(CallError::NotNow.to_string()))?);
         }
         match step {
             Step::Answer(link) => return give(app, asked, Ok(link)).await,
             Step::Begin => {
                 let attempt = new_attempt(app, request, &facts);
                 if begin(app, &attempt, &facts).await?
-                    && let Some(link) = link_of(app, asked, attempt, &facts).await?
+                    && let Some(link) = link_of(app, asked, attempt, true, &facts).await?
                 {
                     return Ok(link);
                 }
             }
             Step::DriveOn(id) => {
                 if let Some(attempt) = Box::pin(take_over(app, request, &id)).await?
-                    && let Some(link) = link_of(app, asked, attempt, &facts).await?
+                    && let Some(link) = link_of(app, asked, attempt, false, &facts).await?
                 {
                     return Ok(link);
                 }
@@ -259,6 +266,8 @@ async fn make(app: &App, asked: Asked<'_>, mut facts: Facts) -> Result<PayUrl, P
             Step::Replace(id) => {
                 let attempt = store::find(&mut app.db.conn().await?, id.as_str()).await?;
                 let attempt = attempt.ok_or(PayError::NotFound)?;
+                // Whoever waits for that one's channel takes no room from others.
+                room = None;
                 // Whoever was at it may have ended it.
                 if attempt.status.is_live() {
                     Box::pin(end_attempt(app, &attempt, asked.lock)).await?;
@@ -352,13 +361,15 @@ async fn link_of(
     app: &App,
     asked: Asked<'_>,
     attempt: Attempt,
+    has_begun_it: bool,
     facts: &Facts,
 ) -> Result<Option<PayUrl>, PayError> {
     let made = match attempt.refusal() {
         Some(refusal) => Linked::Refused(refusal),
         None => {
             asked.lock.map_or(Ok(()), LockGuard::still_held)?;
-            make_link(app, attempt, facts.order.expires_at, asked.keep).await?
+            let caller = Caller { has_begun_it, lock: asked.lock, keep: asked.keep };
+            make_link(app, attempt, facts.order.expires_at, caller).await?
         }
     };
     match made {
@@ -384,7 +395,9 @@ async fn take_over(app: &App, request: &PayUrlRequest, id: &PayOrderId) -> Resul
             due_at: now + patience,
         };
         let mut conn = app.db.conn().await?;
-        let is_ours = effect!("pay.take", compensation::take(&mut conn, &task, now).await)?;
+        // Looked at before that: who only waits writes nothing.
+        let is_ours = compensation::is_free(&mut conn, &task, now).await?
+            && effect!("pay.take", compensation::take(&mut conn, &task, now).await)?;
         // Looked at after the taking: whoever made the link took its task away with it.
         let found = store::find(&mut conn, id.as_str()).await?;
         let Some(attempt) = found else { return Ok(None) };

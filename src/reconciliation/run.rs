@@ -17,7 +17,8 @@ const REST: time::Duration = time::Duration::seconds(5);
 pub async fn run_due(app: &App) -> Result<Batch, DutyError> {
     let (now, mut conn) = (app.now(), app.db.conn().await?);
     let until = now + app.config.task_lease;
-    let claimed = effect!("reconciliation.claim", store::claim(&mut conn, until, now).await)?;
+    let elsewhere = app.channels.elsewhere();
+    let claimed = effect!("reconciliation.claim", store::claim(&mut conn, &elsewhere, until, now).await)?;
     drop(conn);
     let Some(run) = claimed else { return Ok(Batch::Done) };
     let (id, day) = (run.reconciliation_id.clone(), run.clone());

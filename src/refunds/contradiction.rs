@@ -24,10 +24,11 @@ use super::model::{Refund, RefundStatus};
 use super::result::{self, Applied, RefundReport, Source};
 use super::{store, stray};
 use crate::app::App;
-use crate::channels::{CallError, RefundState};
+use crate::channels::{self, CallError, RefundState};
 use crate::compensation::{self, Action, Drive};
 use crate::exceptions::{self, ExceptionAction, ExceptionKind, NewException};
 use crate::infra::db::{DbError, Tx};
+use crate::infra::tasks;
 
 /// What became of such a refund.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -57,10 +58,16 @@ pub(super) async fn query(
     refund_id: &str,
 ) -> Result<Option<Result<RefundState, CallError>>, DbError> {
     let Some(facts) = drive::find(app, refund_id).await? else { return Ok(None) };
-    let (Some(channel), Some(call)) = (app.channels.get(&facts.channel), drive::call(&facts)?) else {
-        return Ok(None);
+    let Some(call) = drive::call(&facts)? else { return Ok(None) };
+    let Some(channel) = app.channels.get(&facts.channel) else {
+        // Another instance may reach it.
+        let not_here = || Err(CallError::NotMade(format!("there is no channel {} here", facts.channel)));
+        return Ok(channels::has_adapter(&facts.channel).then(not_here));
     };
-    Ok(Some(channel.query_refund(&call).await))
+    let Some(_room) = app.waiting.enter(facts.channel.clone()) else {
+        return Ok(Some(Err(CallError::NotNow)));
+    };
+    Ok(Some(tasks::away_when_long(channel.query_refund(&call)).await))
 }
 
 /// Asks the channel. A success that was answered to us comes only once, so that it is taken at its word where the channel

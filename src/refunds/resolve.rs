@@ -8,6 +8,7 @@ use super::model::{Refund, RefundStatus, StrayStatus};
 use super::{store, stray};
 use crate::admin_log::{self, Entry};
 use crate::app::App;
+use crate::channels;
 use crate::compensation::{self, Action};
 use crate::exceptions::{self, Exception, ExceptionAction, ExceptionKind, ExceptionStatus};
 use crate::infra::crash::effect;
@@ -41,6 +42,9 @@ pub enum ResolveError {
     /// keeps the same money from going by another one.
     #[error("the exception's refund waits for an approval")]
     AwaitsApproval,
+    /// This version cannot reach the channel that took its money: of such there are statements only.
+    #[error("there is no way back to the exception's channel")]
+    NoWayBack,
     /// The database.
     #[error(transparent)]
     Db(#[from] DbError),
@@ -153,6 +157,9 @@ async fn resolve_in_tx(
         (_, Some(_)) if gone.is_some_and(|gone| gone.is_possible) => return Err(ResolveError::MayHaveGone),
         (ExceptionAction::None, _) => return Err(ResolveError::MoneyWaits),
         (ExceptionAction::Refund | ExceptionAction::Keep, None) => return Err(ResolveError::NoMoney),
+        (ExceptionAction::Refund, Some(held)) if !channels::has_adapter(&held.channel) => {
+            return Err(ResolveError::NoWayBack);
+        }
         (ExceptionAction::Refund, Some(held)) => stray::refund_in_tx(app, tx, held, now).await?,
         (ExceptionAction::Keep, Some(held)) => stray::keep_in_tx(tx, held, now).await?,
     }

@@ -45,7 +45,7 @@ pub enum SettlementError {
 impl From<SourceError> for SettlementError {
     fn from(error: SourceError) -> Self {
         match error {
-            SourceError::Silent(why) => Self::RatesUnavailable(why),
+            SourceError::Silent(why) | SourceError::NotNow(why) => Self::RatesUnavailable(why),
             SourceError::Wrong(why) => Self::RatesUnusable(why),
         }
     }

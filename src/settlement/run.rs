@@ -37,6 +37,9 @@ const PAGE: usize = BATCH * SIDE_BY_SIDE;
 const LOOK: i64 = 20_000;
 /// Rounds of "read, compute, write": refunds may succeed while the source of rates is asked.
 const MAX_ROUNDS: usize = 3;
+/// Silences of the source of rates in a row, about fewer and fewer orders, behind which it counts as away: as many as it takes
+/// from a batch to one order.
+const SILENCES: usize = 10;
 /// How long a run rests that cannot go on.
 const REST: time::Duration = time::Duration::seconds(5);
 
@@ -141,28 +144,44 @@ async fn commands(app: &App, keys: &[OrderKey]) -> Result<Vec<Settle>, DutyError
     Ok(quoted.into_iter().map(|(facts, quote)| compute(&facts, quote, now)).collect())
 }
 
-/// The orders with their rates, in their order. Where the source says nothing that makes sense it is asked by halves,
-/// down to the order that it is wrong about, which is left out: the others must not wait for it.
+/// The orders with their rates, in their order. Where the source says nothing that makes sense, or nothing, it is asked by
+/// halves: it may have too much to say at once. The order that it is wrong about, or silent about although it speaks of others,
+/// is left out: those must not wait for it.
 async fn quoted(app: &App, facts: Vec<Facts>) -> Result<Vec<(Facts, Quote)>, DutyError> {
     let (source, mut quoted) = (rates::source(app), Vec::with_capacity(facts.len()));
-    let mut waiting = vec![facts];
+    let (mut waiting, mut left_out, mut silences) = (vec![facts], Vec::new(), 0);
+    let mut has_spoken = false;
     while let Some(mut asked) = waiting.pop() {
         let questions: Vec<Question> = asked.iter().map(question).collect();
         if questions.is_empty() {
             continue;
         }
-        match source.quotes(&questions).await {
-            Ok(quotes) => quoted.extend(asked.into_iter().zip(quotes)),
-            Err(SourceError::Wrong(_)) if asked.len() > 1 => {
-                let others = asked.split_off(asked.len() / 2);
-                waiting.extend([others, asked]);
+        let error = match source.quotes(&questions).await {
+            Ok(quotes) => {
+                (has_spoken, silences) = (true, 0);
+                quoted.extend(asked.into_iter().zip(quotes));
+                continue;
             }
-            Err(error @ SourceError::Wrong(_)) => {
-                let order = questions[0].order.member();
-                tracing::warn!(%error, order.no = %order, "the source of rates is wrong about {order}");
-            }
-            Err(silence) => return Err(silence.into()),
+            Err(error) => error,
+        };
+        match &error {
+            SourceError::Wrong(_) => (has_spoken, silences) = (true, 0),
+            SourceError::Silent(_) if silences < SILENCES => silences += 1,
+            SourceError::Silent(_) | SourceError::NotNow(_) => return Err(error.into()),
         }
+        if asked.len() > 1 {
+            let others = asked.split_off(asked.len() / 2);
+            waiting.extend([others, asked]);
+        } else {
+            left_out.push((questions[0].order.member(), error));
+        }
+    }
+    match left_out.pop() {
+        Some((_, silence)) if !has_spoken => return Err(silence.into()),
+        last => left_out.extend(last),
+    }
+    for (order, error) in left_out {
+        tracing::warn!(%error, order.no = %order, "the source of rates says nothing of use about {order}");
     }
     Ok(quoted)
 }
@@ -171,7 +190,7 @@ async fn quoted(app: &App, facts: Vec<Facts>) -> Result<Vec<(Facts, Quote)>, Dut
 /// it) must not keep the others from it. Gives how many were settled.
 async fn commit_all(app: &App, run: &Position, commands: &[Settle]) -> Result<usize, DbError> {
     let settled = match commit(app, run, commands).await {
-        Err(error @ DbError::Unavailable(_)) => return Err(error),
+        Err(error) if error.is_away() => return Err(error),
         Err(error) => {
             tracing::warn!(%error, orders = commands.len(), "a batch of settlements is carried out one by one");
             commit_each(app, run, commands).await?
@@ -202,7 +221,7 @@ async fn commit_each(app: &App, run: &Position, commands: &[Settle]) -> Result<u
     for command in commands {
         match commit(app, run, std::slice::from_ref(command)).await {
             Ok(count) => settled += count,
-            Err(error @ DbError::Unavailable(_)) => return Err(error),
+            Err(error) if error.is_away() => return Err(error),
             Err(error) => {
                 let order_no = &command.settlement.order_no;
                 tracing::warn!(%error, order.no = %order_no, "the order {order_no} was not settled by a run");

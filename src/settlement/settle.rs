@@ -37,8 +37,9 @@ struct Asked<'a> {
     key: &'a OrderKey,
     /// Where the answer is to be kept.
     keep: Option<&'a Keep<Settled>>,
-    /// How this call dated what it wrote without being answered: that may have committed, and is its own then.
-    unanswered: &'a OnceLock<OffsetDateTime>,
+    /// How this call dates what it writes: where a commit's answer was lost, to it or to the batch that it shared, what stands
+    /// with that date is its own.
+    dated: &'a OnceLock<OffsetDateTime>,
 }
 
 /// Settles an order, or gives back its settlement; keeps the answer where that is asked.
@@ -52,8 +53,8 @@ pub async fn settle(
     key: &OrderKey,
     keep: Option<&Keep<Settled>>,
 ) -> Result<Settled, SettlementError> {
-    let unanswered = OnceLock::new();
-    let asked = Asked { key, keep, unanswered: &unanswered };
+    let dated = OnceLock::new();
+    let asked = Asked { key, keep, dated: &dated };
     app.db.retrying(|| look_then_settle(app, asked)).await
 }
 
@@ -98,7 +99,7 @@ async fn last_look(app: &App, asked: Asked<'_>, busy: LockBusy) -> Result<Settle
 /// Answers with a settlement that stands already: made by somebody else, or by this call, whose commit's answer was lost.
 /// There is no effect to keep that answer with.
 async fn give(app: &App, asked: Asked<'_>, settlement: Settlement) -> Result<Settled, SettlementError> {
-    let is_new = asked.unanswered.get() == Some(&settlement.created_at);
+    let is_new = asked.dated.get() == Some(&settlement.created_at);
     let settled = Settled { settlement, is_new };
     if let Some(keep) = asked.keep {
         let row = keep.row(settled.clone());
@@ -137,15 +138,11 @@ async fn settle_once(
     lock.still_held().map_err(|_| LockBusy)?;
 
     // Whatever is written again is dated as before: either may be the one that has committed.
-    let now = asked.unanswered.get().copied().unwrap_or_else(|| app.now());
+    let now = *asked.dated.get_or_init(|| app.now());
     let mut settle = compute(facts, quote, now);
     let settled = Settled { settlement: settle.settlement.clone(), is_new: true };
     settle.kept = asked.keep.map(|keep| keep.row(settled.clone()));
-    let is_ours = effect!("settlement.settle", app.db.gather(settle).await);
-    if is_ours.is_err() {
-        asked.unanswered.get_or_init(|| now);
-    }
-    let is_ours = is_ours?;
+    let is_ours = effect!("settlement.settle", app.db.gather(settle).await)?;
     metrics::counter!("payonce_orders_settled_total", "source" => "request").increment(u64::from(is_ours));
     Ok(is_ours.then_some(settled))
 }

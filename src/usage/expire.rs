@@ -58,7 +58,7 @@ pub async fn expire_due(app: &App) -> Result<Batch, DutyError> {
 /// Frees them together, and where that cannot be each by itself. Gives those that somebody had in hand.
 async fn expire_all(app: &App, hold_ids: &[String]) -> Result<BTreeSet<String>, DbError> {
     let failure = match expire_batch(app, hold_ids, InHand::PassedOver).await {
-        Err(error) if !matches!(error, DbError::Unavailable(_)) => error,
+        Err(error) if !error.is_away() => error,
         outcome => return outcome,
     };
     tracing::debug!(error = %failure, holds = hold_ids.len(), "a batch of holds is freed one by one");
@@ -79,8 +79,12 @@ async fn expire_each(
         }
         match expire_batch(app, std::slice::from_ref(hold_id), in_hand).await {
             Ok(others) => passed_over.extend(others),
-            Err(error @ DbError::Unavailable(_)) => return Err(error),
+            Err(error) if error.is_away() => return Err(error),
             Err(error) => {
+                // Its user's balance or cycle may be in somebody's hand as well as itself.
+                if matches!(error, DbError::Contended(_)) {
+                    passed_over.insert(hold_id.clone());
+                }
                 tracing::warn!(hold.id = hold_id, %error, "a hold whose time is over could not be freed and is tried again");
             }
         }
@@ -88,11 +92,15 @@ async fn expire_each(
     Ok(passed_over)
 }
 
-/// Frees those of them that are still due, and gives the others. It may have the holds of strangers in hand, so it waits
-/// for nobody long.
+/// Frees those of them that are still due, and gives the others. A batch has the holds of strangers in hand, so it waits for
+/// nobody long; one that is waited for comes alone.
 async fn expire_batch(app: &App, hold_ids: &[String], in_hand: InHand) -> Result<BTreeSet<String>, DbError> {
     let mut tx = app.db.begin().await?;
-    tx.limit_waiting(Patience::IN_LANE).await?;
+    tx.limit_waiting(match in_hand {
+        InHand::PassedOver => Patience::IN_LANE,
+        InHand::WaitedFor => Patience::ALONE,
+    })
+    .await?;
     let expired = store::expire_in_tx(&mut tx, &app.ids, hold_ids, in_hand, app.now()).await;
     let expired = effect!("usage.expire", tx.finish(expired).await)?;
     metrics::counter!("payonce_usage_holds_expired_total").increment(expired.len() as u64);

@@ -11,6 +11,9 @@ mod rematch;
 mod replay;
 mod store;
 
+/// Why a callback about a refund is neither taken in nor refused.
+const UNDECIDED: &str = "it does not say whether the refund was made";
+
 pub use inbox::{InboxFilter, Kept, Position, list, position};
 pub use inbox_id::{InboxId, NoInboxId};
 pub use receive::{Incoming, Taken, report_unreadable, take_in, verify};

@@ -6,7 +6,8 @@ use std::sync::Arc;
 use reqwest::header::HeaderMap;
 use sha2::{Digest, Sha256};
 
-use super::store::Keep;
+use super::UNDECIDED;
+use super::store::{Keep, Recall};
 use crate::app::App;
 use crate::channels::{Callback, CallbackError, CallbackEvent, Channel, RawCallback};
 use crate::exceptions::{self, ExceptionKind, NewException};
@@ -149,20 +150,33 @@ async fn apply(app: &App, incoming: &Incoming) -> Result<Verdict, PayError> {
             if !*account_matches {
                 return Ok(keep(app, incoming, refund_id, Verdict::WrongAccount).await?);
             }
-            // The refund's own state is the mark that says "done": applying it again changes nothing, so the
-            // callback may be kept after it.
+            // What was said of it stands, whatever its refund has come to since, and whatever a person has decided.
+            if let Some(verdict) = recall(app, incoming).await? {
+                return Ok(verdict);
+            }
+            // The refund's own state is the mark that says "done", so that the callback may be kept after it: where a death
+            // lies between them it is judged anew.
             let source = Source::Callback(Claim { channel: incoming.channel, money: *money });
             let result = RefundReport { refund_id, state, source };
             let verdict = match Box::pin(refunds::apply_result(app, &result)).await? {
                 Applied::Yes => Verdict::Applied,
                 Applied::Unknown | Applied::Contradiction | Applied::Stands => Verdict::Recorded,
                 Applied::Mismatch => Verdict::AmountMismatch,
-                Applied::Undecided => return Err(PayError::ChannelUnavailable),
+                Applied::Undecided => return Err(PayError::ChannelUnavailable(UNDECIDED.to_owned())),
             };
             Ok(keep(app, incoming, refund_id, verdict).await?)
         }
         CallbackEvent::Other => Ok(keep(app, incoming, "", Verdict::Recorded).await?),
     }
+}
+
+async fn recall(app: &App, incoming: &Incoming) -> Result<Option<Verdict>, DbError> {
+    let recall = Recall {
+        channel: incoming.channel,
+        event_id: incoming.callback.event_id.clone(),
+        body: incoming.body.clone(),
+    };
+    app.db.gather(recall).await
 }
 
 async fn keep(app: &App, incoming: &Incoming, subject: &str, verdict: Verdict) -> Result<Verdict, DbError> {

@@ -7,7 +7,7 @@
 use super::inbox::Kept;
 use super::inbox_id::InboxId;
 use super::receive::bounded;
-use super::store;
+use super::{UNDECIDED, store};
 use crate::admin_log::{self, Entry};
 use crate::app::App;
 use crate::channels::{Callback, CallbackEvent};
@@ -139,6 +139,8 @@ fn judge(kept: &Kept, applied: Applied, moves: bool) -> Result<Outcome, ReplayEr
         Applied::Mismatch => Outcome { verdict: Verdict::AmountMismatch, remedy: "SHOW_TO_A_PERSON", moves },
         // Unless the channel says, when it is asked, that it took the refund back.
         Applied::Contradiction => Outcome { verdict: Verdict::Recorded, remedy: "SHOW_TO_A_PERSON", moves },
-        Applied::Undecided => return Err(PayError::ChannelUnavailable.into()),
+        Applied::Undecided => {
+            return Err(PayError::ChannelUnavailable(UNDECIDED.to_owned()).into());
+        }
     })
 }

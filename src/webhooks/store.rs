@@ -9,8 +9,10 @@ use crate::infra::db::{Conn, DbError};
 use crate::pay::report::Verdict;
 
 mod keep;
+mod recall;
 
 pub(super) use keep::Keep;
+pub(super) use recall::Recall;
 
 /// The callback of that name.
 pub(super) async fn find(conn: &mut Conn, id: &InboxId) -> Result<Option<Kept>, DbError> {

@@ -1,6 +1,6 @@
 //! The binary itself: what it says, how it ends, and that it keeps secrets to itself.
 
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::process::{Output, Stdio};
 use std::time::{Duration, Instant};
 
@@ -40,6 +40,12 @@ pub async fn run(arguments: &[&str], environment: &[(&'static str, String)]) -> 
     tokio::time::timeout(Duration::from_secs(60), output).await.expect("it ends").expect("it runs")
 }
 
+fn fresh_dir() -> PathBuf {
+    let dir = Path::new(env!("CARGO_TARGET_TMPDIR")).join(stores::fresh_name());
+    std::fs::create_dir_all(&dir).expect("a directory");
+    dir
+}
+
 pub fn errors(output: &Output) -> String {
     String::from_utf8_lossy(&output.stderr).into_owned()
 }
@@ -66,6 +72,8 @@ async fn a_wrong_configuration_stops_the_start_and_says_which_variable() {
         ("BIND_ADDR", "here"),
         ("BIND_ADDR", "127.0.0.1:99999"),
         ("PUBLIC_URL", "ftp://x"),
+        ("PUBLIC_URL", "https://pay.shop.example/pay"),
+        ("RUST_LOG", "payonce=loud"),
         ("CORS_ORIGINS", "*"),
         ("LOG_FORMAT", "xml"),
         ("ORDER_TIMEOUT_SECONDS", "0"),
@@ -212,7 +220,11 @@ async fn dev_refuses_the_database_of_a_shop_before_it_touches_it() {
         sqlx::query(statement).execute(&mut shop).await.expect(statement);
     }
     let environment = environment(&url, "redis://127.0.0.1:1");
-    let output = run(&["dev"], &environment).await;
+    // Nor does it read what lies there for the shop's own service.
+    let dir = fresh_dir();
+    std::fs::write(dir.join(".env"), "PUBLIC_URL=https://pay.shop.example/pay\n").expect("written");
+    let output = payonce(&["dev"], &environment).current_dir(&dir).output().await.expect("it runs");
+    std::fs::remove_dir_all(&dir).expect("removed");
     assert_eq!(output.status.code(), Some(1));
     assert!(
         errors(&output).contains("my-shop") && errors(&output).contains("nothing was changed"),
@@ -228,8 +240,7 @@ async fn dev_refuses_the_database_of_a_shop_before_it_touches_it() {
 
 #[tokio::test]
 async fn what_a_file_says_is_there_before_the_arguments_are_read() {
-    let dir = Path::new(env!("CARGO_TARGET_TMPDIR")).join(stores::fresh_name());
-    std::fs::create_dir_all(&dir).expect("a directory");
+    let dir = fresh_dir();
     let run_there = async |file: &str| {
         std::fs::write(dir.join(".env"), file).expect("written");
         payonce(&["admin", "overview"], &[]).current_dir(&dir).output().await.expect("it runs")

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use payonce::channels::sandbox::FaultOp;
+use payonce::channels::sandbox::{FaultKind, FaultOp};
 use serde_json::json;
 
 use crate::support::{Doomed, TestApp, seconds};
@@ -159,6 +159,36 @@ async fn a_trade_that_a_dead_instance_opened_behind_the_close_is_closed() {
     app.run_until_idle().await;
     let left_open = "status = 'OPEN' AND pay_order_id IN ('po_CANCELLED', 'po_REPLACED')";
     assert_eq!(app.count_where("sandbox.trades", left_open).await, 0);
+    assert_eq!(app.count_where("compensations", "status NOT IN ('DONE', 'DEAD')").await, 0);
+    app.end().await;
+}
+
+/// Whoever goes on with what a dead instance began is refused, and what that one had sent comes behind it.
+#[tokio::test]
+async fn a_trade_that_a_dead_instance_opened_behind_a_refusal_is_closed() {
+    let app = TestApp::start().await;
+    for order_no in ["A1", "A2", "A3"] {
+        app.order(order_no).await;
+    }
+    leave_begun(&app, "A1", "po_ASKED").await;
+    leave_begun(&app, "A2", "po_DRIVEN").await;
+    app.fault(FaultOp::Create, FaultKind::Refuse, 3, None).await;
+    app.pay_url("A1").await.expect(402);
+    app.pay_url("A3").await.expect(402);
+    app.clock.advance(seconds(3));
+    app.run_until_idle().await;
+    for order_no in ["A1", "A2", "A3"] {
+        assert_eq!(app.attempt_statuses(order_no).await, ["FAILED"], "{order_no}");
+    }
+    // Nobody but its own request can have asked for the link of the third.
+    let late = "action = 'CLOSE_PAY_ORDER' AND status NOT IN ('DONE', 'DEAD')";
+    assert_eq!(app.count_where("compensations", late).await, 2);
+    for attempt in ["po_ASKED", "po_DRIVEN"] {
+        late_call(&app, attempt).await;
+    }
+    app.clock.advance(seconds(60));
+    app.run_until_idle().await;
+    assert_eq!(app.count_where("sandbox.trades", "status = 'OPEN'").await, 0);
     assert_eq!(app.count_where("compensations", "status NOT IN ('DONE', 'DEAD')").await, 0);
     app.end().await;
 }

@@ -110,7 +110,7 @@ use check;
 
 /// Money that has not come to rest: stray and not yet back or kept, on its way back from a paid order, on its way out
 /// to a user, told to have gone against what we know, or between ours and a channel's books until somebody has seen to it.
-/// A stray payment's own refund is the same money, and is counted once; what is held and went back by one that was made after
+/// A stray payment's own refund is the same money, and is counted once, by the stray payment as long as that is unfinished; what is held and went back by one that was made after
 /// all is at rest. Each part is found by the small index of what is unfinished, past what is over.
 pub(crate) async fn money_at_risk(conn: &mut Conn) -> Result<Vec<MoneyAtRisk>, DbError> {
     let rows = sqlx::query_as!(
@@ -133,8 +133,11 @@ pub(crate) async fn money_at_risk(conn: &mut Conn) -> Result<Vec<MoneyAtRisk>, D
                FROM (SELECT subject FROM exceptions WHERE kind = $1 AND status = 'OPEN') AS open
                -- The limits make it a look-up each.
                LEFT JOIN LATERAL (SELECT currency, amount FROM refunds
-                                  WHERE refund_id = open.subject AND stray_id IS NULL
-                                    AND status NOT IN ('PENDING', 'PROCESSING') LIMIT 1) AS refund ON true
+                                  WHERE refund_id = open.subject AND status NOT IN ('PENDING', 'PROCESSING')
+                                    AND (stray_id IS NULL
+                                         OR (SELECT stray.status IN ('REFUNDED', 'KEPT') FROM stray_payments AS stray
+                                             WHERE stray.stray_id = refunds.stray_id LIMIT 1))
+                                  LIMIT 1) AS refund ON true
                LEFT JOIN LATERAL (SELECT currency, amount FROM withdrawals
                                   WHERE withdrawal_id = open.subject AND status NOT IN ('PAYING', 'REVERSING')
                                   LIMIT 1) AS withdrawal ON true

@@ -102,7 +102,8 @@ impl List {
             amount: yuan(self.amount, Rest::Refused)?.abs(),
             currency: self.currency,
             at: wall(cell(self.created_at + 1), window).ok_or_else(|| wrong("完成时间 is no time"))?,
-            fee: yuan(self.fee, Rest::Rounded)?,
+            // What it keeps stands there as what the merchant has less.
+            fee: -yuan(self.fee, Rest::Rounded)?,
             is_final: true,
         })
     }

@@ -79,7 +79,8 @@ impl Columns {
                 (StatementKind::Payment, self.payment_id, self.source)
             }
             "charge" => (StatementKind::Payment, self.payment_id, self.payment_intent),
-            "refund" => (StatementKind::Refund, self.refund_id, self.source),
+            // A debit that the bank turned down days later went back, and is none of our refunds.
+            "refund" | "charge_failure" => (StatementKind::Refund, self.refund_id, self.source),
             "refund_failure" => (StatementKind::RefundReversal, self.refund_id, self.source),
             // Fees, disputes, payouts to the bank: kept for the totals.
             _ => (StatementKind::Other, self.source, self.transaction),

@@ -89,7 +89,7 @@ fn alipays_list_is_read_as_gbk_and_in_its_zip() {
     let trade = "2026060522001419931441931972";
     assert_eq!(
         brief(&lines),
-        [(Payment, "po_1", trade, 8880, -53, true), (Refund, "rf_1", &format!("{trade}:rf_1"), 880, 5, true)]
+        [(Payment, "po_1", trade, 8880, 53, true), (Refund, "rf_1", &format!("{trade}:rf_1"), 880, -5, true)]
     );
     assert_eq!(lines[1].at, datetime!(2026-06-05 15:59:59 UTC));
 

@@ -15,6 +15,7 @@ use crate::channels::{
 use crate::infra::clock::Clock;
 use crate::money::{Amount, Money};
 
+use super::NAME;
 use super::callback;
 use super::gateway::{Gateway, Refused};
 use super::link::{Link, Remote};
@@ -78,7 +79,7 @@ impl SandboxChannel {
 #[async_trait]
 impl Channel for SandboxChannel {
     fn name(&self) -> &'static str {
-        "sandbox"
+        NAME
     }
 
     fn link_life(&self) -> LinkLife {

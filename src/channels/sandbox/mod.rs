@@ -28,6 +28,9 @@ mod store;
 mod trades;
 mod webhooks;
 
+/// What it is called.
+pub const NAME: &str = "sandbox";
+
 pub use adapter::{AdapterSettings, SandboxChannel};
 pub use books::{DeliveryView, PaymentView, RefundView, TradeView};
 pub use cashier::{PayOptions, Receipt};

@@ -4,7 +4,6 @@
 //! the request goes through the same router, at an instance (`--url`) or in this process over the database. So
 //! there is no second way to do anything: checks, roles, reasons and the admin log are the routes' own.
 
-use std::os::unix::fs::MetadataExt;
 use std::process::ExitCode;
 
 use clap::error::ErrorKind;
@@ -12,7 +11,7 @@ use clap::{ArgMatches, Args, Command, FromArgMatches, Subcommand};
 use secrecy::SecretString;
 use serde_json::Value;
 
-use super::{CliError, Output, verdict};
+use super::{CliError, Output, verdict, worker};
 use crate::run::Roles;
 
 mod call;
@@ -42,12 +41,8 @@ pub(super) struct Options {
 }
 
 impl Options {
-    /// Who acts: the name that was given, or the user of the operating system.
     fn actor(&self) -> String {
-        let known = |name: &str| std::env::var(name).ok().filter(|name| !name.trim().is_empty());
-        self.by.clone().or_else(|| known("USER")).or_else(|| known("LOGNAME")).unwrap_or_else(|| {
-            std::fs::metadata("/proc/self").map_or("unknown".to_owned(), |own| format!("uid {}", own.uid()))
-        })
+        worker::name_of(self.by.as_deref())
     }
 }
 

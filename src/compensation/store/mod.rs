@@ -87,6 +87,24 @@ pub(crate) async fn finish_dead(
     Ok(())
 }
 
+/// Whether [`take`] would succeed now.
+pub(crate) async fn is_free(
+    conn: &mut Conn,
+    task: &NewTask<'_>,
+    now: OffsetDateTime,
+) -> Result<bool, DbError> {
+    let is_free = sqlx::query_scalar!(
+        r#"SELECT (SELECT due_at > $3 AND NOT (status = 'READY' AND last_error IS NOT NULL)
+                   FROM compensations
+                   WHERE action = $1 AND subject = $2 AND status IN ('READY', 'RUNNING')
+                   LIMIT 1) IS NOT TRUE AS "is_free!""#,
+        task.action.as_str(),
+        task.subject,
+        now,
+    );
+    Ok(is_free.fetch_one(conn).await?)
+}
+
 /// Takes a thing for the caller until `task.due_at`, writing its task where there is none; `false` when somebody
 /// else has it. A task that merely waits for its next try (it has a `last_error`) can be taken.
 pub(crate) async fn take(conn: &mut Conn, task: &NewTask<'_>, now: OffsetDateTime) -> Result<bool, DbError> {

@@ -90,6 +90,11 @@ impl From<ResolveError> for Problem {
                               reject it, so that its channel is asked; nothing was changed";
                 Self::new(conflict, "REFUND_AWAITS_APPROVAL", detail)
             }
+            ResolveError::NoWayBack => {
+                let detail = "the channel that took its money is none that can be asked for anything: give the money back there, and \
+                              KEEP it here; nothing was changed";
+                Self::new(conflict, "UNKNOWN_CHANNEL", detail)
+            }
             ResolveError::Db(error) => Self::from(error),
         }
     }
@@ -107,7 +112,7 @@ impl From<ResolveError> for Problem {
         (status = 404, body = Problem, description = "`NOT_FOUND`"),
         (status = 409, body = Problem, description = "`EXCEPTION_RESOLVED`, `MONEY_IS_HELD`, `NO_MONEY_HELD`,
          `MONEY_WENT_BACK` (a refund of it was made after all), `MONEY_MAY_HAVE_GONE` (it may have been),
-         `REFUND_AWAITS_APPROVAL` (approve or reject it)"),
+         `REFUND_AWAITS_APPROVAL` (approve or reject it), `UNKNOWN_CHANNEL` (no channel that could give it back)"),
         (status = 422, body = Problem, description = "`VALIDATION_FAILED`; a reason is required"),
     ))]
 pub(in crate::http) async fn resolve(

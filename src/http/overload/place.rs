@@ -3,6 +3,8 @@
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
+use tokio::sync::SemaphorePermit;
+
 use super::Callers;
 use super::room::Room;
 use crate::http::error::Problem;
@@ -33,6 +35,11 @@ impl Place {
     /// Whether it is taken.
     pub(super) fn is_taken(&self) -> bool {
         self.is_taken.load(Ordering::Relaxed)
+    }
+
+    /// Lets its body in, while that comes.
+    pub(super) fn listen(&self) -> Option<SemaphorePermit<'_>> {
+        self.room.listen()
     }
 
     /// Takes it, unless it is taken already. Whether it is.

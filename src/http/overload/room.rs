@@ -10,6 +10,7 @@ use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Mutex, PoisonError};
 use std::time::Duration;
 
+use tokio::sync::{Semaphore, SemaphorePermit};
 use tokio::time::Instant;
 
 /// How long a burst may last.
@@ -20,6 +21,8 @@ const CALM: Duration = Duration::from_millis(500);
 const FEW: usize = 64;
 /// Who may be away at once for each place.
 const AWAY_FOR_EACH: usize = 4;
+/// Bodies at once that did not come along with their header: 16 MiB of them.
+const LISTENING: usize = 256;
 /// Nobody is told to come again later than after so many seconds.
 const LONGEST_AWAY_SECS: usize = 8;
 
@@ -32,6 +35,7 @@ pub(super) struct Room {
     taken: AtomicUsize,
     /// Who has given a place back for a while.
     away: AtomicUsize,
+    listening: Semaphore,
     returns: Mutex<Returns>,
     opened_at: Instant,
     /// Since when it has been crowded, and when somebody last found it so: milliseconds since it was opened.
@@ -51,6 +55,7 @@ impl Room {
             lasting: size,
             taken: AtomicUsize::new(0),
             away: AtomicUsize::new(0),
+            listening: Semaphore::new(LISTENING),
             returns: Mutex::default(),
             opened_at: Instant::now(),
             crowded_since: AtomicU64::new(0),
@@ -62,6 +67,12 @@ impl Room {
     /// Whether a newcomer would find a place now.
     pub(super) fn has_place(&self) -> bool {
         self.is_open_to(self.taken.load(Ordering::Relaxed), Instant::now())
+    }
+
+    /// Lets a body in that comes piece by piece, while it does: it takes memory before its request has a place. Nothing when
+    /// too many do.
+    pub(super) fn listen(&self) -> Option<SemaphorePermit<'_>> {
+        self.listening.try_acquire().ok()
     }
 
     /// Takes a place, if there is one.

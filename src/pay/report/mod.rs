@@ -12,7 +12,6 @@ use super::error::PayError;
 use super::model::{Attempt, PayEvent, PayStatus};
 use crate::app::App;
 use crate::channels::{Payment, Refusal, TradeState};
-use crate::compensation;
 use crate::exceptions::{self, ExceptionKind, NewException};
 use crate::ids::Ids;
 use crate::infra::crash::effect;
@@ -343,8 +342,7 @@ async fn move_attempt(
     store::move_attempt(tx, matched, to, event, payment, refusal, now).await
 }
 
-/// The tasks of an attempt end with it. One whose trade may come to stand yet is closed at its channel once more, when whoever
-/// called for it, and may be dead by now, cannot have a call under way there any more.
+/// The trade of an attempt without a link, which its channel has not seen, may come to stand yet.
 async fn close_again_if_unopened(
     app: &App,
     tx: &mut Tx,
@@ -354,9 +352,7 @@ async fn close_again_if_unopened(
 ) -> Result<(), DbError> {
     match &facts.matched {
         Some(Matched { key, attempt_status: PayStatus::Init, .. }) if report.state == TradeState::Unseen => {
-            let due_at = now + app.config.channels.settles_within();
-            let task = end::close_task(report.pay_order_id, &key.merchant_id, &key.order_no, due_at);
-            compensation::append(tx, &task, now).await
+            end::close_again_in_tx(app, tx, report.pay_order_id, key, now).await
         }
         _ => Ok(()),
     }

@@ -152,7 +152,9 @@ pub(in crate::reconciliation) async fn has_ours(
     let has_some = sqlx::query_scalar!(
         r#"WITH listed_elsewhere AS NOT MATERIALIZED (
                SELECT line.our_id FROM statement_lines AS line JOIN reconciliations USING (reconciliation_id)
-               WHERE line.kind <> 'PAYMENT' AND reconciliations.channel = $1 AND reconciliations.day <> $5)
+               WHERE line.kind <> 'PAYMENT' AND reconciliations.channel = $1 AND reconciliations.day <> $5
+                 -- Of a file that was refused nothing counts.
+                 AND reconciliations.status IN ('MATCHING', 'ACTING', 'DONE'))
            SELECT EXISTS (
                   SELECT 1 FROM trades AS trade
                   LEFT JOIN stray_payments AS stray ON stray.stray_id = trade.stray_id

@@ -26,10 +26,12 @@ macro_rules! items {
 }
 pub(super) use items;
 
-/// Takes differences that are due and that nobody is at, until `until`; first those that wait for no channel.
+/// Takes differences that are due and that nobody is at, until `until`; first those that wait for no channel, and none of
+/// channels that only others reach (`elsewhere`).
 pub(in crate::reconciliation) async fn claim_items(
     conn: &mut Conn,
     limit: i64,
+    elsewhere: &[&str],
     until: OffsetDateTime,
     now: OffsetDateTime,
 ) -> Result<Vec<Item>, DbError> {
@@ -45,6 +47,7 @@ pub(in crate::reconciliation) async fn claim_items(
                  -- What was decided is carried out.
                  SELECT * FROM (SELECT item_id, due_at FROM reconciliation_items
                                 WHERE (status = 'APPLYING') IS TRUE AND action = kind.action AND due_at <= $2
+                                  AND channel <> ALL($5)
                                 ORDER BY due_at LIMIT $1 FOR UPDATE SKIP LOCKED) AS decided
                  UNION ALL
                  -- What is still being compared may turn out to be none, and can be much: only days that are compared are
@@ -54,7 +57,7 @@ pub(in crate::reconciliation) async fn claim_items(
                                      WHERE (item.status = 'PROPOSED') IS TRUE AND item.reconciliation_id = run.reconciliation_id
                                        AND item.action = kind.action AND item.due_at <= $2
                                      ORDER BY item.due_at LIMIT $1 FOR UPDATE SKIP LOCKED) AS found
-                 WHERE run.status = 'ACTING') AS due
+                 WHERE run.status = 'ACTING' AND run.channel <> ALL($5)) AS due
              ORDER BY kind.place, due.due_at LIMIT $1))
          RETURNING",
         "",
@@ -62,6 +65,7 @@ pub(in crate::reconciliation) async fn claim_items(
         now,
         until,
         &column(&in_turn, |action| action.as_str()) as &[&str],
+        elsewhere as &[&str],
     );
     Ok(items.fetch_all(conn).await?)
 }

@@ -169,9 +169,10 @@ pub(in crate::reconciliation) async fn find_of_day(
     Ok(known)
 }
 
-/// Takes a day that waits and that nobody is at, until `until`.
+/// Takes a day that waits and that nobody is at, until `until`; none whose statement only others can fetch (`elsewhere`).
 pub(in crate::reconciliation) async fn claim(
     conn: &mut Conn,
+    elsewhere: &[&str],
     until: OffsetDateTime,
     now: OffsetDateTime,
 ) -> Result<Option<Claimed>, DbError> {
@@ -182,7 +183,7 @@ pub(in crate::reconciliation) async fn claim(
                SELECT reconciliation_id FROM reconciliations
                WHERE status <> 'DONE' AND leased_until <= $1
                  -- A refused file waits for another one.
-                 AND (source = 'CHANNEL' OR file_id IS NOT NULL)
+                 AND CASE source WHEN 'CHANNEL' THEN channel <> ALL($3) ELSE file_id IS NOT NULL END
                -- Days in their order: each looks at the one before.
                ORDER BY day, leased_until LIMIT 1 FOR UPDATE SKIP LOCKED)
            RETURNING reconciliation_id, channel, day, begins_at, ends_at, status AS "status: DayStatus", round,
@@ -191,6 +192,7 @@ pub(in crate::reconciliation) async fn claim(
                      totals AS "totals: Json<Totals>", attempts, accepts_empty, version"#,
         now,
         until,
+        elsewhere as &[&str],
     )
     .fetch_optional(conn)
     .await?;

@@ -76,7 +76,7 @@ impl<'a> From<&'a Question> for AskedOrder<'a> {
 impl RateSource for HttpRates<'_> {
     async fn quotes(&self, questions: &[Question]) -> Result<Vec<Quote>, SourceError> {
         if self.room.is_none() {
-            return Err(SourceError::Silent("too many wait for it already".to_owned()));
+            return Err(SourceError::NotNow("too many wait for it already".to_owned()));
         }
         let asked = Asked { orders: questions.iter().map(AskedOrder::from).collect() };
         let bytes = tasks::away_when_long(tokio::time::timeout(self.config.deadline, self.ask(&asked)));
@@ -98,9 +98,14 @@ impl HttpRates<'_> {
         let status = response.status();
         if !status.is_success() {
             let why = format!("it answered {status}");
-            // Only these speak of what was asked. Whatever else it refuses, it refuses us, and not these orders.
-            let is_wrong = matches!(status.as_u16(), 400 | 413 | 422);
-            return Err(if is_wrong { SourceError::Wrong(why) } else { SourceError::Silent(why) });
+            return Err(match status.as_u16() {
+                // Only these speak of what was asked.
+                400 | 413 | 422 => SourceError::Wrong(why),
+                // It gave up over it, or is not well.
+                408 | 500.. => SourceError::Silent(why),
+                // Whatever else it refuses, it refuses us, and not these orders.
+                _ => SourceError::NotNow(why),
+            });
         }
         let mut bytes = Vec::new();
         while let Some(chunk) = response.chunk().await.map_err(unreachable)? {

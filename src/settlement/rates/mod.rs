@@ -47,9 +47,12 @@ pub struct Quote {
 /// Why there are no rates.
 #[derive(Debug, thiserror::Error)]
 pub enum SourceError {
-    /// No answer for now, or none for us: later there may be one.
+    /// No answer: it is away, or stumbles over what was asked.
     #[error("{0}")]
     Silent(String),
+    /// No answer for now, or none for us, whatever is asked: later there may be one.
+    #[error("{0}")]
+    NotNow(String),
     /// An answer that makes no sense, or a refusal of what was asked: asked the same, it will say the same.
     #[error("{0}")]
     Wrong(String),

@@ -3,6 +3,7 @@
 use std::path::PathBuf;
 use std::process::Stdio;
 
+use payonce::channels::sandbox::{FaultKind, FaultOp};
 use payonce::infra::clock::Clock;
 use serde_json::json;
 use time::Date;
@@ -133,6 +134,25 @@ async fn a_file_from_a_terminal_is_refused_with_its_fault_and_the_right_one_is_t
     for path in [cut, whole, empty, more] {
         std::fs::remove_file(path).ok();
     }
+    app.end().await;
+}
+
+#[tokio::test]
+async fn who_looks_on_is_told_when_nothing_moves_any_more_and_is_known_by_the_name_that_was_given() {
+    let (app, day) = (TestApp::start().await, yesterday());
+    paid_on(&app, day, "KNOWN", true).await;
+    let (environment, date) = (environment(&app.database_url, &app.redis_url), day.to_string());
+    let empty = file(&app, "silent.csv", &sandbox_csv(day, &[]));
+    let path = empty.to_str().expect("text");
+    let words = ["reconcile", "--channel", "sandbox", "--date", &date, "--file", path, "--accept-empty"];
+    let more = ["--patience", "1", "--as", "night-job"];
+    app.fault(FaultOp::Query, FaultKind::Drop, 1_000, None).await;
+    let left = run(&[&words[..], &more, &ROLES].concat(), &environment).await;
+    assert_eq!(left.status.code(), Some(3), "{}", errors(&left));
+    let table = String::from_utf8_lossy(&left.stdout).into_owned();
+    assert!(table.contains("ACTING"), "its channel does not answer: {table}");
+    assert_eq!(app.count_where("admin_log", "actor = 'night-job'").await, 1);
+    std::fs::remove_file(empty).ok();
     app.end().await;
 }
 

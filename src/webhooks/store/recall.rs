@@ -1,0 +1,47 @@
+//! What was said of a callback when it came before.
+
+use std::sync::Arc;
+
+use crate::infra::db::{Conn, DbError};
+use crate::infra::gather::{Command, Patience, column, in_places};
+use crate::pay::report::Verdict;
+
+/// Looks up the verdict of a callback that came before, under its name and to the letter.
+#[derive(Debug)]
+pub(in crate::webhooks) struct Recall {
+    pub(in crate::webhooks) channel: &'static str,
+    pub(in crate::webhooks) event_id: String,
+    pub(in crate::webhooks) body: Arc<[u8]>,
+}
+
+impl Command for Recall {
+    const NAME: &'static str = "webhooks.recall";
+    type Outcome = Option<Verdict>;
+
+    fn order(&self) -> Option<String> {
+        None
+    }
+
+    async fn carry_out(
+        batch: &[Self],
+        _: Patience,
+        conn: &mut Conn,
+    ) -> Result<Vec<Option<Verdict>>, DbError> {
+        let rows = sqlx::query!(
+            r#"SELECT came.place AS "place!", kept.verdict AS "verdict!: Verdict"
+               FROM unnest($1::text[], $2::text[], $3::bytea[]) WITH ORDINALITY
+                    AS came (channel, event_id, body, place)
+               -- The limit makes it a look-up each.
+               CROSS JOIN LATERAL (SELECT verdict FROM webhook_inbox AS inbox
+                                   WHERE inbox.channel = came.channel AND inbox.event_id = came.event_id
+                                     AND inbox.body = came.body
+                                   LIMIT 1) AS kept"#,
+            &column(batch, |recall| recall.channel) as &[&str],
+            &column(batch, |recall| recall.event_id.as_str()) as &[&str],
+            &column(batch, |recall| &*recall.body) as &[&[u8]],
+        )
+        .fetch_all(conn)
+        .await?;
+        Ok(in_places(batch.len(), rows, |row| (row.place, row.verdict)))
+    }
+}
