@@ -1,4 +1,4 @@
-//! The shape of what stands around the code: dependencies, the README's promises, what is kept and what is not.
+//! The shape of what stands around the code: dependencies, what is promised, what is kept and what is not.
 
 use std::collections::BTreeSet;
 
@@ -6,7 +6,7 @@ use super::source::{files, path_starts, read, root, sources, story};
 use super::{Faults, expect_none};
 
 /// Files that the tests read or that anyone who comes here looks for.
-const PRESENT: [&str; 11] = [
+const PRESENT: [&str; 13] = [
     ".ci/run",
     ".dockerignore",
     ".env.example",
@@ -16,6 +16,8 @@ const PRESENT: [&str; 11] = [
     "LICENSE",
     "README.md",
     "docker-compose.yml",
+    "docs/promises.md",
+    "docs/upgrading.md",
     "migrations",
     "templates",
 ];
@@ -56,23 +58,29 @@ fn every_dependency_is_used() {
     expect_none(faults);
 }
 
-/// Names such as `` `races::two_instances_pay_once` `` in the rows of tables.
+/// Where the promises stand.
+const PROMISES: &str = "docs/promises.md";
+
+/// Paths such as `` `races::two_instances_pay_once` `` in the rows of its table.
 fn promised_tests() -> BTreeSet<String> {
-    let readme = read("README.md");
-    let rows = readme.lines().filter(|line| line.starts_with('|')).map(str::to_owned);
-    let quoted =
-        rows.flat_map(|row| row.split('`').skip(1).step_by(2).map(str::to_owned).collect::<Vec<_>>());
+    let promises = read(PROMISES);
+    let rows = promises.lines().filter(|line| line.starts_with('|'));
+    let quoted = rows.flat_map(|row| row.split('`').skip(1).step_by(2));
     let is_name = |text: &str| text.chars().all(|c| c.is_ascii_alphanumeric() || c == '_');
-    quoted.filter(|text| text.contains("::") && text.split("::").all(is_name)).collect()
+    let paths = quoted.filter(|text| text.contains("::") && text.split("::").all(is_name));
+    paths.map(str::to_owned).collect()
 }
 
 #[test]
-fn every_guarantee_in_the_readme_names_a_test() {
+fn every_promise_names_a_test_by_the_path_that_runs_it() {
     let promised = promised_tests();
-    assert!(promised.len() >= 12, "the README's table of guarantees names {} tests", promised.len());
+    assert!(promised.len() >= 200, "{PROMISES} names {} tests", promised.len());
     let mut faults = Faults::new();
-    for name in promised.into_iter().filter(|name| story(name).is_none()) {
-        faults.push(format!("README.md promises {name}, which tests/it does not have: name the real one"));
+    for path in promised.into_iter().filter(|path| story(path).is_none()) {
+        faults.push(format!(
+            "{PROMISES} promises {path}, and no test has this path, so that `cargo test --test it -- {path}` would \
+             run none: name the real one"
+        ));
     }
     expect_none(faults);
 }

@@ -92,7 +92,7 @@ impl Source {
     /// Its functions, those in functions and tests included.
     pub fn functions(&self) -> Vec<Function> {
         let starts = words(&self.code, "fn").filter_map(|at| {
-            let name: String = self.code[at + 2..].trim_start().chars().take_while(|c| is_word(*c)).collect();
+            let name = next_word(&self.code[at + 2..]);
             // Without a name it is the type of a function; without a body, a promise of a trait.
             let end = end_of_item(&self.code, at);
             let has_body = self.code[..end].ends_with('}');
@@ -106,31 +106,49 @@ impl Source {
     }
 }
 
-/// The code of a story by its name, `races::two_instances_pay_once`; nothing when there is no such test.
+/// The code of a story by the whole path that `cargo test` knows it by, `hostile::smuggling::chunks_are_cut_in_one_way`;
+/// nothing when there is no such test.
 pub fn story(name: &str) -> Option<&'static str> {
-    let (file, test) = name.split_once("::")?;
-    let test = test.rsplit("::").next()?;
-    let homes = [format!("tests/it/{file}.rs"), format!("tests/it/{file}/")];
-    let mut likely =
-        sources("tests/it").filter(|source| homes.iter().any(|home| source.path.starts_with(home)));
-    likely.find_map(|source| source.test(test))
+    sources("tests/it")
+        .filter(|source| name.starts_with(&source.story_module()))
+        .find_map(|source| source.test(name))
 }
 
 impl Source {
-    /// The code of the test of that name: a function below a test's attribute.
-    fn test(&self, name: &str) -> Option<&str> {
+    /// The code of the test of that path: a function below a test's attribute.
+    fn test(&self, path: &str) -> Option<&str> {
+        let (module, name) = path.rsplit_once("::")?;
         words(&self.code, "fn").find_map(|at| {
-            let rest = self.code[at + 2..].trim_start();
-            let is_it = rest.strip_prefix(name).is_some_and(|rest| rest.starts_with('('));
+            let is_it = next_word(&self.code[at + 2..]) == name;
             let above = self.code[..at].trim_end_matches("async ").lines().rev();
             let mut attributes = above.map(str::trim).skip_while(|line| line.is_empty());
             let is_test = attributes
                 .by_ref()
                 .take_while(|line| line.starts_with("#["))
                 .any(|line| line == "#[test]" || line.starts_with("#[tokio::test"));
-            (is_it && is_test).then(|| &self.code[at..end_of_item(&self.code, at)])
+            (is_it && is_test && self.module_at(at) == module)
+                .then(|| &self.code[at..end_of_item(&self.code, at)])
         })
     }
+
+    /// The module that a file below `tests/it` is.
+    fn story_module(&self) -> String {
+        let file = self.path.trim_start_matches("tests/it/").trim_end_matches(".rs");
+        file.trim_end_matches("/mod").replace('/', "::")
+    }
+
+    /// The module that a place of it is in: the file, and those in the file that are around.
+    fn module_at(&self, place: usize) -> String {
+        let around =
+            words(&self.code, "mod").filter(|at| (*at..end_of_item(&self.code, *at)).contains(&place));
+        let names = around.map(|at| next_word(&self.code[at + 3..]));
+        std::iter::once(self.story_module()).chain(names).collect::<Vec<_>>().join("::")
+    }
+}
+
+/// The word that comes next, if one does.
+fn next_word(code: &str) -> String {
+    code.trim_start().chars().take_while(|c| is_word(*c)).collect()
 }
 
 /// Where a word stands alone.
@@ -243,4 +261,17 @@ fn code_is_told_from_text() {
     let source = Source { path: String::new(), code: code_of(text), shipped: String::new() };
     let functions: Vec<_> = source.functions().into_iter().map(|f| (f.name, f.line, f.lines)).collect();
     assert_eq!(functions, [("a".to_owned(), 1, 2), ("d".to_owned(), 3, 1)]);
+}
+
+#[test]
+fn a_story_is_known_by_its_whole_path() {
+    let text = "mod other {}\nmod inner {\n    #[tokio::test]\n    async fn a() {}\n}\n#[test]\nfn b() {}\nfn c() {}";
+    let source =
+        Source { path: "tests/it/hostile/idle.rs".into(), code: text.into(), shipped: String::new() };
+    for path in ["hostile::idle::inner::a", "hostile::idle::b"] {
+        assert!(source.test(path).is_some(), "{path}");
+    }
+    for path in ["hostile::idle::a", "hostile::a", "hostile::b", "idle::b", "b", "hostile::idle::c"] {
+        assert!(source.test(path).is_none(), "{path}");
+    }
 }
