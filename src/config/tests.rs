@@ -107,3 +107,33 @@ fn env_example_is_the_list() {
         assert_eq!(committed, env_example(), "run PAYONCE_WRITE=1 cargo test env_example_is_the_list");
     }
 }
+
+/// What docker-compose.yml keeps from the app, and why.
+const NOT_IN_COMPOSE: [(&str, &str); 3] = [
+    (
+        "SSL_CERT_FILE",
+        "a shell has one of its own, a path that is not in the container: mount the file and add both",
+    ),
+    (
+        "PAYONCE_URL",
+        "for `admin` and `demo` at a terminal; in the container they work on the database itself",
+    ),
+    ("PAYONCE_ADMIN_TOKEN", "the same"),
+];
+
+#[test]
+fn compose_hands_every_variable_to_the_app() {
+    let path = concat!(env!("CARGO_MANIFEST_DIR"), "/docker-compose.yml");
+    let text = std::fs::read_to_string(path).unwrap();
+    let app = text.split_once("\n  app:\n").unwrap().1.split_once("\n  postgres:\n").unwrap().0;
+    let is_there = |name: &str| app.lines().any(|line| line.trim_start().starts_with(&format!("{name}:")));
+    for Variable { name, .. } in VARIABLES {
+        let is_kept_out = NOT_IN_COMPOSE.iter().any(|(known, _)| known == name);
+        assert!(
+            is_there(name) != is_kept_out,
+            "{name}: write `{name}:` in docker-compose.yml, or here why not"
+        );
+    }
+    // An empty text is not the same as none: SSL_CERT_FILE and PAYONCE_ROLES refuse it.
+    assert!(!app.contains(":-}"), "write `NAME:` without a value, which hands on only what is set");
+}
