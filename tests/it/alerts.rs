@@ -7,6 +7,7 @@ use std::process::Command;
 
 use payonce::local::{Finder, packages};
 use serde_json::json;
+use time::Duration;
 
 use crate::support::{TestApp, minutes};
 
@@ -62,7 +63,13 @@ async fn every_metric_that_the_rules_and_the_dashboard_name_is_there() {
     .await;
     app.clock.advance(minutes(1));
     app.eventually("it is closed", async || app.status_of("A3").await == "CLOSED").await;
+    let day = (app.clock.now().date() - Duration::days(2)).to_string();
+    let body = json!({"channel": "sandbox", "day": day, "reason": "the story wants it"});
+    let begun = app.admin_post("/admin/reconciliations", body).await.expect(200);
+    let id = begun.text_of("reconciliation_id");
+    app.eventually("the day is compared", async || app.reconciliation(id).await["status"] == "DONE").await;
     payonce::operations::publish(&app.instance.app).await.expect("figures");
+    payonce::reconciliation::publish(&app.instance.app).await.expect("figures");
     app.admin_get("/admin/audit").await.expect(200);
     payonce::audit::publish(&app.instance.app.db).await.expect("figures");
 
