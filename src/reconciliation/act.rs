@@ -34,8 +34,10 @@ pub async fn act_due(app: &App) -> Result<Batch, DutyError> {
     let (now, mut conn) = (app.now(), app.db.conn().await?);
     let until = now + app.config.task_lease;
     let elsewhere = app.channels.elsewhere();
-    let claimed = store::claim_items(&mut conn, ITEMS, &elsewhere, until, now).await;
-    let mut items = effect!("reconciliation.take_up", claimed)?;
+    let mut items = effect!(
+        "reconciliation.take_up",
+        store::claim_items(&mut conn, ITEMS, &elsewhere, until, now).await
+    )?;
     drop(conn);
     let count = items.len();
     items.sort_by_key(|item| item.action.asks());

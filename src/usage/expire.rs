@@ -9,7 +9,6 @@ use crate::app::App;
 use crate::infra::crash::effect;
 use crate::infra::db::DbError;
 use crate::infra::duty::{Batch, DutyError, Within};
-use crate::infra::gather::Patience;
 
 /// Holds of one batch: 8 round trips and 1 commit for all of them.
 const BATCH: usize = 500;
@@ -92,15 +91,10 @@ async fn expire_each(
     Ok(passed_over)
 }
 
-/// Frees those of them that are still due, and gives the others. A batch has the holds of strangers in hand, so it waits for
-/// nobody long; one that is waited for comes alone.
+/// Frees those of them that are still due, and gives the others.
 async fn expire_batch(app: &App, hold_ids: &[String], in_hand: InHand) -> Result<BTreeSet<String>, DbError> {
     let mut tx = app.db.begin().await?;
-    tx.limit_waiting(match in_hand {
-        InHand::PassedOver => Patience::IN_LANE,
-        InHand::WaitedFor => Patience::ALONE,
-    })
-    .await?;
+    tx.limit_waiting(in_hand.patience()).await?;
     let expired = store::expire_in_tx(&mut tx, &app.ids, hold_ids, in_hand, app.now()).await;
     let expired = effect!("usage.expire", tx.finish(expired).await)?;
     metrics::counter!("payonce_usage_holds_expired_total").increment(expired.len() as u64);

@@ -7,7 +7,7 @@ use reqwest::header::HeaderMap;
 use sha2::{Digest, Sha256};
 
 use super::UNDECIDED;
-use super::store::{Keep, Recall};
+use super::store::{FindVerdict, Keep};
 use crate::app::App;
 use crate::channels::{Callback, CallbackError, CallbackEvent, Channel, RawCallback};
 use crate::exceptions::{self, ExceptionKind, NewException};
@@ -170,13 +170,10 @@ async fn apply(app: &App, incoming: &Incoming) -> Result<Verdict, PayError> {
     }
 }
 
+/// What was said of it when it came before.
 async fn recall(app: &App, incoming: &Incoming) -> Result<Option<Verdict>, DbError> {
-    let recall = Recall {
-        channel: incoming.channel,
-        event_id: incoming.callback.event_id.clone(),
-        body: incoming.body.clone(),
-    };
-    app.db.gather(recall).await
+    let (channel, event_id) = (incoming.channel, incoming.callback.event_id.clone());
+    app.db.gather(FindVerdict { channel, event_id, body: incoming.body.clone() }).await
 }
 
 async fn keep(app: &App, incoming: &Incoming, subject: &str, verdict: Verdict) -> Result<Verdict, DbError> {

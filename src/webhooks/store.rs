@@ -9,10 +9,10 @@ use crate::infra::db::{Conn, DbError};
 use crate::pay::report::Verdict;
 
 mod keep;
-mod recall;
+mod verdict;
 
 pub(super) use keep::Keep;
-pub(super) use recall::Recall;
+pub(super) use verdict::FindVerdict;
 
 /// The callback of that name.
 pub(super) async fn find(conn: &mut Conn, id: &InboxId) -> Result<Option<Kept>, DbError> {

@@ -133,10 +133,8 @@ async fn what_is_wrong_with_redis_and_the_network_is_named() {
     expect_wrong(&examine(&with(&right, &[("BIND_ADDR", &addr)]), &[]).await, "network.port", "BIND_ADDR=");
     let world = with(&right, &[("BIND_ADDR", "0.0.0.0:0"), ("PUBLIC_URL", "")]);
     expect_wrong(&examine(&world, &[]).await, "network.public_url", "PUBLIC_URL=https://");
-    for url in ["http://pay.shop.example", "https://shop.example/pay"] {
-        let seen = examine(&with(&right, &[("PUBLIC_URL", url)]), &[]).await;
-        expect_wrong(&seen, "network.public_url", "PUBLIC_URL=https://");
-    }
+    let plain = with(&right, &[("PUBLIC_URL", "http://pay.shop.example")]);
+    expect_wrong(&examine(&plain, &[]).await, "network.public_url", "PUBLIC_URL=https://");
     redis.stop().await.expect("stopped");
     expect_wrong(&examine(&right, &[]).await, "redis.reachable", "redis-cli");
     stores::drop_database(&database).await;

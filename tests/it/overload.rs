@@ -13,6 +13,7 @@ use reqwest::Method;
 use serde_json::{Value, json};
 use tokio::time::sleep;
 
+use crate::support::raw;
 use crate::support::service::{OPERATOR_OF_PROCESS, Service, Shop};
 use crate::support::{Reply, SECRET_KEY, seconds};
 
@@ -331,5 +332,24 @@ async fn a_crowd_that_asks_for_the_same_takes_the_place_of_one() {
     assert_eq!(shop.app.calls_of(FaultOp::Create).await, 2, "and for these once more");
     shop.settle("after the crowd").await;
     Arc::into_inner(service).expect("nobody else has it").kill().await;
+    shop.end().await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn bodies_that_come_piece_by_piece_are_let_in_so_many_at_a_time() {
+    const CROWD: usize = 400;
+    let shop = Shop::open().await;
+    let service = shop.start(shop.command("")).await;
+    let head = "POST /webhooks/sandbox HTTP/1.1\r\nhost: x\r\ncontent-length: 65536\r\n\r\n";
+    let bytes = [head.as_bytes(), &[b'x'; 60_000]].concat();
+    let closed = join_all((0..CROWD).map(|_| raw::say(service.addr, &bytes))).await;
+    let count = |status| closed.iter().filter(|closed| closed.status() == status).count();
+    let (late, turned_away) = (count(408), count(503));
+    println!("{late} were waited for, {turned_away} turned away");
+    assert_eq!(late + turned_away, CROWD, "nobody is believed");
+    // All that are let in at once, and few behind those that have been sent away.
+    assert!((200..=300).contains(&late), "{late} of {CROWD}");
+    service.post("/orders", &order("A1")).await.expect("it lives").expect(201);
+    service.kill().await;
     shop.end().await;
 }

@@ -402,3 +402,32 @@ async fn an_attempt_of_a_channel_that_an_instance_does_not_know_is_closed_by_one
     app.pay_url("A2").await.expect(200);
     app.end().await;
 }
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn who_waited_for_the_order_is_given_no_link_that_is_being_closed() {
+    let app = TestApp::start().await;
+    app.order("A1").await;
+    app.fault(FaultOp::Create, FaultKind::TimeoutBefore, 1, Some(1_500)).await;
+    app.fault(FaultOp::Close, FaultKind::TimeoutBefore, 1, Some(1_200)).await;
+    let is_begun = async || app.count_where("pay_orders", "status = 'INIT'").await == 1;
+    let closing = async {
+        app.eventually("it is begun", is_begun).await;
+        app.close("A1").await
+    };
+    let another = async {
+        app.eventually("it is begun", is_begun).await;
+        // Behind whoever closes.
+        tokio::time::sleep(Duration::from_millis(300)).await;
+        let request = json!({"order_no": "A1", "payer_id": "u1", "channel": "sandbox", "subject": "another"});
+        app.post("/pay/url", request).await
+    };
+    let (first, closed, another) = tokio::join!(app.pay_url("A1"), closing, another);
+    assert_eq!(first.problem(503), "CHANNEL_UNAVAILABLE");
+    assert_eq!(closed.problem(503), "CHANNEL_UNAVAILABLE");
+    let link = another.expect(200).text_of("pay_order_id").to_owned();
+    app.clock.advance(seconds(5));
+    app.run_until_idle().await;
+    assert_eq!(app.sandbox_trade(&link).await["status"], "OPEN", "its buyer can pay");
+    assert_eq!(app.attempt_statuses("A1").await, ["CLOSED", "PAYING"]);
+    app.end().await;
+}

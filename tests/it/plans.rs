@@ -374,6 +374,7 @@ async fn money_at_risk_is_found_past_all_that_is_over() {
             "refunds_of_stray",
             "refunds_pkey",
             "refunds_unfinished",
+            "stray_payments_pkey",
             "stray_payments_unfinished",
             "withdrawals_pkey",
             "withdrawals_unfinished",

@@ -450,3 +450,33 @@ async fn an_answer_from_before_a_refund_was_let_go_frees_nothing() {
     assert_is_back(&app, "L", &refund_id).await;
     app.end().await;
 }
+
+#[tokio::test]
+async fn a_callback_that_was_judged_is_answered_so_again_and_opens_nothing_anew() {
+    let app = TestApp::start().await;
+    let (refund_id, attempt) = made(&app, "J").await;
+    let nobodys = format!("{}Z", &refund_id[..refund_id.len() - 1]);
+    let told = [
+        (told_of_refund("late", (&refund_id, &attempt), 990, "FAILED"), 200),
+        (told_of_refund("nobodys", (&nobodys, &attempt), 990, "SUCCEEDED"), 200),
+        (told_of_refund("wrong", (&refund_id, &attempt), 991, "SUCCEEDED"), 400),
+    ];
+    let tell = async || {
+        for (body, status) in &told {
+            assert_eq!(app.webhook(body).await.status, *status, "{body}");
+        }
+    };
+    tell().await;
+    let open = app.exceptions("status=OPEN").await;
+    assert_eq!(open.len(), 2, "{open:#?}");
+    for shown in open {
+        app.resolve(&shown, "NONE").await.expect(200);
+    }
+    // The channel cannot be asked any more, and need not.
+    app.sql("ALTER TABLE sandbox.refunds RENAME TO hidden").await;
+    tell().await;
+    app.sql("ALTER TABLE sandbox.hidden RENAME TO refunds").await;
+    assert!(app.exceptions("status=OPEN").await.is_empty(), "what a person has seen is not shown again");
+    assert_stands(&app, "J").await;
+    app.end().await;
+}

@@ -365,3 +365,21 @@ async fn stray_money_that_had_gone_back_before_a_person_had_it_refunded_again_is
     assert_eq!(app.sandbox_books().await, (1_990, 1_990), "it went back once");
     app.end().await;
 }
+
+#[tokio::test]
+async fn stray_money_that_is_back_and_may_have_come_to_nothing_is_at_risk() {
+    let app = TestApp::start().await;
+    let attempt = app.late_money("S5").await;
+    app.run_until_idle().await;
+    assert_eq!(app.stray().await["status"], "REFUNDED");
+    let order = app.find_order("S5").await;
+    let refund_id = order["refunds"][0]["refund_no"].as_str().expect("a number").to_owned();
+    let failed = told_of_refund("failed", (&refund_id, &attempt), 1_990, "FAILED");
+    app.tell_in_vain(&failed).await;
+    assert_eq!(at_risk(&app).await, 1_990);
+    app.deliver(&failed).await;
+    let overview = app.admin_get("/admin/overview").await.expect(200).body;
+    assert_eq!(overview["money_at_risk"], json!([{"currency": "CNY", "amount": 0}]), "it stands");
+    app.assert_books_agree_both_ways().await;
+    app.end().await;
+}

@@ -3,8 +3,9 @@
 use std::time::{Duration, Instant};
 
 use futures_util::future::join_all;
+use payonce::orders;
 use serde_json::{Value, json};
-use sqlx::{Connection, PgConnection};
+use sqlx::{Connection, Executor, PgConnection};
 
 use crate::support::{Cluster, Reply, TestApp, TestOptions, minutes};
 
@@ -244,5 +245,27 @@ async fn what_was_sold_since_somebody_looked_does_not_come_back() {
     let wishes = join_all((0..8).map(|n| set(16, 100 + n))).await;
     assert_eq!((count_of(&wishes, 200), count_of(&wishes, 409)), (1, 7));
     app.assert_invariants().await;
+    app.end().await;
+}
+
+#[tokio::test]
+async fn orders_whose_stock_is_held_for_longer_than_a_statement_may_take_are_left_to_tasks() {
+    let vars = vec![("DATABASE_STATEMENT_MS", "300".to_owned())];
+    let app = TestApp::start_with(TestOptions { vars, ..TestOptions::default() }).await;
+    app.stock("TEA", 100).await;
+    for order_no in ["A1", "A2"] {
+        app.post("/orders", order(order_no, &[("TEA", 1)])).await.expect(201);
+    }
+    // Somebody forgot to let go of it.
+    let mut owner = app.direct_connection().await;
+    owner.execute("BEGIN; SELECT 1 FROM skus WHERE sku = 'TEA' FOR UPDATE").await.expect("in hand");
+    app.clock.advance(minutes(60));
+    orders::sweep_due(&app.instance.app).await.expect("they are left to tasks");
+    let waiting = "action = 'EXPIRE_ORDER' AND status = 'READY'";
+    assert_eq!(app.count_where("compensations", waiting).await, 2);
+    owner.execute("ROLLBACK").await.expect("free");
+    app.run_until_idle().await;
+    assert_eq!(app.count_where("orders", "status = 'CLOSED'").await, 2);
+    assert_eq!(app.stock_of("TEA").await, (100, 0));
     app.end().await;
 }

@@ -7,6 +7,7 @@ use axum::http::StatusCode;
 use serde_json::{Map, Value, json};
 
 use super::examples;
+use crate::http::overload;
 
 /// Codes that a route answers with by what it is made of.
 type Answers = Vec<(u16, &'static [&'static str])>;
@@ -82,11 +83,11 @@ fn answers_of(path: &str, operation: &Value) -> Answers {
     if is_keyed(operation) {
         answers.extend([(409, &["REQUEST_IN_PROGRESS"][..]), (422, &["IDEMPOTENCY_KEY_REUSED"])]);
     }
-    // The sandbox is a gateway of its own, with its own words for a store that is away.
-    let unavailable: &[&str] = if path.starts_with("/sandbox/") {
-        &["SANDBOX_UNAVAILABLE"]
-    } else {
-        &["DATABASE_UNAVAILABLE", "TIMED_OUT"]
+    let unavailable: &[&str] = match path {
+        // The sandbox is a gateway of its own, with its own words for a store that is away.
+        _ if path.starts_with("/sandbox/") => &["SANDBOX_UNAVAILABLE"],
+        _ if overload::is_bounded(path) => &["DATABASE_UNAVAILABLE", "TIMED_OUT", "OVERLOADED"],
+        _ => &["DATABASE_UNAVAILABLE", "TIMED_OUT"],
     };
     answers.extend([(500, &["INTERNAL_ERROR"][..]), (503, unavailable)]);
     answers

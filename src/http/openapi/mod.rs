@@ -39,6 +39,7 @@ mod examples;
         (name = "events", description = "What merchants are told of"),
         (name = "admin", description = "What operators see and do"),
         (name = "health", description = "Whether it runs, and how"),
+        (name = "sandbox", description = "The gateway that is built in, and what it may do wrong"),
     )
 )]
 struct Document;

@@ -341,6 +341,6 @@ pub(in crate::usage) async fn expire_in_tx(
     for (_, hold) in expiring.holds.values_mut() {
         expiring.desk.expire(hold);
     }
-    expiring.write_in_tx(tx, ids, &[], Patience::IN_LANE).await?;
+    expiring.write_in_tx(tx, ids, &[], in_hand.patience()).await?;
     Ok(expiring.holds.into_keys().collect())
 }

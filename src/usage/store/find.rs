@@ -6,6 +6,7 @@ use time::OffsetDateTime;
 
 use crate::ids::{Cycle, HoldId, MerchantId, ProductCode, RequestId, UsageKey, UserId};
 use crate::infra::db::{Conn, DbError};
+use crate::infra::gather::Patience;
 use crate::money::Currency;
 use crate::usage::model::{Hold, HoldStatus, Pricing};
 use crate::usage::price::Price;
@@ -105,6 +106,17 @@ pub(in crate::usage) enum InHand {
     PassedOver,
     /// They are waited for.
     WaitedFor,
+}
+
+impl InHand {
+    /// How long whoever frees them waits for a balance or a cycle: a batch has the holds of strangers in hand, and one that is
+    /// waited for comes alone.
+    pub(in crate::usage) const fn patience(self) -> Patience {
+        match self {
+            Self::PassedOver => Patience::IN_LANE,
+            Self::WaitedFor => Patience::ALONE,
+        }
+    }
 }
 
 /// Locks those of them whose time is over. The state is a parameter, because the word would let the plan walk all that is

@@ -146,7 +146,7 @@ async fn who_looks_on_is_told_when_nothing_moves_any_more_and_is_known_by_the_na
     let path = empty.to_str().expect("text");
     let words = ["reconcile", "--channel", "sandbox", "--date", &date, "--file", path, "--accept-empty"];
     let more = ["--patience", "1", "--as", "night-job"];
-    app.fault(FaultOp::Query, FaultKind::Drop, 1_000, None).await;
+    app.fault(FaultOp::Query, FaultKind::TimeoutBefore, 1_000, Some(50)).await;
     let left = run(&[&words[..], &more, &ROLES].concat(), &environment).await;
     assert_eq!(left.status.code(), Some(3), "{}", errors(&left));
     let table = String::from_utf8_lossy(&left.stdout).into_owned();
@@ -201,5 +201,24 @@ async fn what_cannot_be_compared_is_told_at_once() {
         assert!(errors(&output).contains(said), "{arguments:?}: {}", errors(&output));
     }
     assert_eq!(app.count("reconciliations").await, 0);
+    app.end().await;
+}
+
+#[tokio::test]
+async fn who_does_not_reach_a_channel_leaves_its_differences_to_those_who_do() {
+    let (app, day) = (TestApp::start().await, yesterday());
+    paid_on(&app, day, "KNOWN", true).await;
+    let (environment, date) = (environment(&app.database_url, &app.redis_url), day.to_string());
+    let empty = file(&app, "elsewhere.csv", &sandbox_csv(day, &[]));
+    let path = empty.to_str().expect("text");
+    let words = ["-o", "json", "reconcile", "--channel", "sandbox", "--date", &date, "--file", path];
+    let more = ["--accept-empty", "--patience", "1", "--reason", "ticket 4711"];
+    let left = run(&[&words[..], &more].concat(), &environment).await;
+    assert_eq!(left.status.code(), Some(3), "{}", errors(&left));
+    assert_eq!(json_of(&left)["differences"], json!({"MISSING_THERE PROPOSED": 1}));
+    app.run_until_idle().await;
+    let all = app.admin_get("/admin/reconciliations").await.expect(200).body;
+    assert_eq!(all["data"][0]["differences"], json!({"MISSING_THERE RESOLVED": 1}), "{all:#}");
+    std::fs::remove_file(empty).ok();
     app.end().await;
 }

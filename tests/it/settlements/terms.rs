@@ -3,6 +3,7 @@
 use std::time::Duration;
 
 use futures_util::future::join_all;
+use payonce::settlement;
 use serde_json::{Value, json};
 
 use super::{AVAILABLE, items};
@@ -204,4 +205,20 @@ fn assert_unusable(reply: &Reply) {
     assert_eq!(reply.problem(503), "RATES_UNAVAILABLE");
     assert_eq!(reply.header("retry-after"), None);
     assert!(reply.text_of("detail").contains("cannot be used; nothing was moved"), "{}", reply.text);
+}
+
+#[tokio::test]
+async fn a_run_leaves_out_the_order_that_its_source_falls_over() {
+    let rates = RatesServer::start().await;
+    let app = TestApp::start_with(TestOptions { vars: rates.vars(), ..TestOptions::default() }).await;
+    app.seed_paid_orders("F", 63, 40, 3).await;
+    app.paid_order("FATAL", json!({"user_id": "fatal", "currency": "CNY", "amount": 1990})).await;
+    let run_id = app.begin_settling(0).await;
+    settlement::run_due(&app.instance.app).await.expect("a page");
+    let run = app.settlement_run(&run_id).await;
+    assert_eq!((&run["status"], &run["settled"], &run["skipped"]), (&json!("DONE"), &json!(63), &json!(1)));
+    assert_eq!(rates.calls(), 13, "by halves");
+    // Asked alone, it is silent.
+    assert_eq!(app.settle("FATAL").await.problem(503), "RATES_UNAVAILABLE");
+    app.end().await;
 }

@@ -184,3 +184,26 @@ async fn a_hold_that_two_instances_report_of_without_a_pause_ends_behind_its_tim
     leave([here, there]).await;
     app.end_without_deadlocks().await;
 }
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_hold_whose_balance_is_never_found_free_is_waited_for_once_it_is_overdue() {
+    let app = start(None).await;
+    app.top_up("T", "u1", 10_000).await;
+    app.tokens("1").await;
+    let id = overdue(&app, "k1").await;
+    app.clock.advance(seconds(15));
+    let mut owner = app.direct_connection().await;
+    let lock = "BEGIN; SELECT 1 FROM accounts WHERE account_id LIKE '%:u1:%' FOR UPDATE";
+    owner.execute(lock).await.expect("in hand");
+    let letting_go = async {
+        until_waiting(&app, 1).await;
+        // Far longer than a batch waits for anybody.
+        tokio::time::sleep(Duration::from_millis(500)).await;
+        owner.execute("ROLLBACK").await.expect("free");
+    };
+    let (expired, ()) = tokio::join!(usage::expire_due(&app.instance.app), letting_go);
+    expired.expect("a run");
+    assert_eq!(app.standing(&id).await, ("EXPIRED".into(), 0, 0, None));
+    assert_eq!(app.cny_of("u1").await, (10_000, 0));
+    app.end().await;
+}

@@ -8,14 +8,14 @@ use crate::pay::report::Verdict;
 
 /// Looks up the verdict of a callback that came before, under its name and to the letter.
 #[derive(Debug)]
-pub(in crate::webhooks) struct Recall {
+pub(in crate::webhooks) struct FindVerdict {
     pub(in crate::webhooks) channel: &'static str,
     pub(in crate::webhooks) event_id: String,
     pub(in crate::webhooks) body: Arc<[u8]>,
 }
 
-impl Command for Recall {
-    const NAME: &'static str = "webhooks.recall";
+impl Command for FindVerdict {
+    const NAME: &'static str = "webhooks.find_verdict";
     type Outcome = Option<Verdict>;
 
     fn order(&self) -> Option<String> {
@@ -36,9 +36,9 @@ impl Command for Recall {
                                    WHERE inbox.channel = came.channel AND inbox.event_id = came.event_id
                                      AND inbox.body = came.body
                                    LIMIT 1) AS kept"#,
-            &column(batch, |recall| recall.channel) as &[&str],
-            &column(batch, |recall| recall.event_id.as_str()) as &[&str],
-            &column(batch, |recall| &*recall.body) as &[&[u8]],
+            &column(batch, |came| came.channel) as &[&str],
+            &column(batch, |came| came.event_id.as_str()) as &[&str],
+            &column(batch, |came| &*came.body) as &[&[u8]],
         )
         .fetch_all(conn)
         .await?;
