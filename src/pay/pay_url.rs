@@ -168,11 +168,7 @@ async fn look_then_make(app: &App, asked: Asked<'_>) -> Result<PayUrl, PayError>
     let look = || settled(app, request);
     match app.locks.acquire_unless(Scene::GeneratePayUrl, &request.key().lock_key(), look).await {
         Ok(Turn::Ours(lock)) => {
-            // Whoever had it may be closing by now what was live.
-            let facts = match lock.has_waited() {
-                true => find(app, request).await?.ok_or(PayError::OrderNotFound)?,
-                false => facts,
-            };
+            let facts = if lock.has_waited() { look_again(app, request, facts).await? } else { facts };
             make(app, Asked { lock: Some(&lock), ..asked }, facts).await
         }
         Ok(Turn::Settled(link)) => give(app, asked, Ok(link?)).await,
@@ -188,6 +184,14 @@ async fn look_then_make(app: &App, asked: Asked<'_>) -> Result<PayUrl, PayError>
             }
         }
     }
+}
+
+/// Whoever had the lock may be closing by now what was live. What has ended is not looked for anew: it has its end, be it a
+/// refusal, for whoever waited for it.
+async fn look_again(app: &App, request: &PayUrlRequest, before: Facts) -> Result<Facts, PayError> {
+    let id = |facts: &Facts| facts.live.as_ref().map(|live| live.pay_order_id.clone());
+    let seen = find(app, request).await?.ok_or(PayError::OrderNotFound)?;
+    Ok(if id(&seen) == id(&before) { seen } else { before })
 }
 
 /// The answer, where whoever holds the lock has settled it meanwhile.

@@ -96,7 +96,7 @@ pub(crate) async fn is_free(
     let is_free = sqlx::query_scalar!(
         r#"SELECT (SELECT due_at > $3 AND NOT (status = 'READY' AND last_error IS NOT NULL)
                    FROM compensations
-                   WHERE action = $1 AND subject = $2 AND status IN ('READY', 'RUNNING')
+                   WHERE action = $1 AND subject = $2 AND status NOT IN ('DONE', 'DEAD')
                    LIMIT 1) IS NOT TRUE AS "is_free!""#,
         task.action.as_str(),
         task.subject,

@@ -116,7 +116,7 @@ async fn whoever_looks_for_differences_reads_none_of_a_day_that_is_still_compare
         let read = rows_read(
             &mut tx,
             &statement,
-            "10, now(), now(), ARRAY['APPLY','ASK','CHARGE','ESCALATE']",
+            "10, now(), now(), ARRAY['APPLY','ASK','CHARGE','ESCALATE'], ARRAY['elsewhere']",
             &["reconciliation_items"],
         )
         .await;
