@@ -40,6 +40,7 @@ pub async fn run_due(db: &Db, clock: &Clock) -> Result<Batch, DutyError> {
     let found = tx.finish_into(&mut conn, found).await;
     if found.is_err() {
         // What failed may have been the connection.
+        drop(conn);
         conn = db.conn().await?;
     }
     // One that came to no end rests as well.

@@ -2,9 +2,9 @@
 //! before its credential is looked at, and costs next to nothing.
 //!
 //! Always true: nothing was done for whoever is turned away. A place ([`room`]) stands for work. It is taken when the body
-//! is there, so that nobody holds one by sending slowly (of bodies that come piece by piece only so many are let in at a
-//! time), and given back while its request waits for a channel or for
-//! another request ([`tasks::away`]), so that one channel that hangs leaves the places to the customers of all others.
+//! is there, so that nobody holds one by sending slowly, and given back while its request waits for a channel or for
+//! another request ([`tasks::away`]), so that one channel that hangs leaves the places to the customers of all others. Of
+//! bodies that come piece by piece only so many are let in at a time.
 //! Whoever comes back from such a wait goes ahead of newcomers. Channels have places of their own, so that no rush of
 //! customers makes a channel repeat what it has to tell; operators and health checks are never turned away, and who only
 //! waits for a change of an order takes no place. A merchant's key that must be looked up is so in one, whoever shows it

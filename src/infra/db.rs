@@ -76,6 +76,21 @@ impl DbError {
     }
 }
 
+/// Statements that took too long, one after the other: behind some it is the database that is slow, and not what was asked.
+#[derive(Debug, Default)]
+pub struct Slowness(u8);
+
+impl Slowness {
+    /// In a row, behind which nothing else is tried.
+    const GENERAL: u8 = 3;
+
+    /// Whether whoever goes on past this failure would fail alike.
+    pub fn is_general(&mut self, error: &DbError) -> bool {
+        self.0 = if error.took_too_long() { self.0 + 1 } else { 0 };
+        self.0 >= Self::GENERAL
+    }
+}
+
 impl From<sqlx::Error> for DbError {
     fn from(error: sqlx::Error) -> Self {
         if let sqlx::Error::Database(refusal) = &error {

@@ -20,6 +20,8 @@ pub enum Batch {
     Empty,
     /// Nothing more was waiting: rest until the next time.
     Done,
+    /// The same, but there was much: behind it comes more, which may share the next one.
+    Much,
     /// A full batch: more may be waiting, go on at once.
     MoreWaiting,
 }
@@ -56,23 +58,22 @@ impl Within {
     }
 }
 
-/// Behind a batch that took long a patient bell rests so many times as long: whoever is rung all the time is at it for a
-/// tenth of the time.
-const REST: u32 = 9;
-
 /// Rings, and how long the duty rests before it hears that.
 struct Bell {
     rings: Arc<Notify>,
-    /// At least so long.
+    /// Behind a batch with something in it.
     pause: Duration,
-    /// And at most so long, where the batch before took long.
-    most: Duration,
+    /// Behind one with much in it.
+    behind_much: Duration,
 }
 
 impl Bell {
-    /// The rest behind a batch that took so long.
-    fn rest(&self, took: Duration) -> Duration {
-        (took * REST).clamp(self.pause, self.most)
+    const fn rest(&self, behind: Batch) -> Duration {
+        match behind {
+            Batch::Empty => Duration::ZERO,
+            Batch::Done | Batch::MoreWaiting => self.pause,
+            Batch::Much => self.behind_much,
+        }
     }
 }
 
@@ -118,11 +119,10 @@ impl Duty {
         self.woken_patiently(pause, pause, bell)
     }
 
-    /// The same, but rests behind a batch that took long for nine times as long as it took, `most` at most: the busier the
-    /// database, the more shares the next one.
+    /// The same, but rests so long behind a batch with much in it.
     #[must_use]
-    pub fn woken_patiently(mut self, pause: Duration, most: Duration, rings: Arc<Notify>) -> Self {
-        self.bells.push(Bell { rings, pause, most: most.max(pause) });
+    pub fn woken_patiently(mut self, pause: Duration, behind_much: Duration, rings: Arc<Notify>) -> Self {
+        self.bells.push(Bell { rings, pause, behind_much });
         self
     }
 
@@ -147,29 +147,25 @@ impl Duty {
     /// Runs until the process stops. A batch that began is ended before that.
     pub async fn run_until(self, stopping: CancellationToken) {
         while !stopping.is_cancelled() {
-            let began = Instant::now();
             let outcome = self.run_once().await;
-            let took = began.elapsed();
             let label = if outcome.is_ok() { "ok" } else { "failed" };
             metrics::counter!("payonce_duty_runs_total", "duty" => self.name, "outcome" => label)
                 .increment(1);
-            let deaf_behind = match outcome {
+            let behind = match outcome {
                 Ok(Batch::MoreWaiting) => continue,
-                Ok(Batch::Empty) => None,
-                Ok(Batch::Done) => Some(took),
+                Ok(batch) => batch,
                 Err(error) => {
                     tracing::warn!(duty = self.name, error = %error, "a batch of {} failed", self.name);
-                    Some(took)
+                    Batch::Done
                 }
             };
-            self.rest(&stopping, deaf_behind).await;
+            self.rest(&stopping, behind).await;
         }
     }
 
-    /// Until it is time again, or a bell is heard; where it is deaf, behind a batch that took so long.
-    async fn rest(&self, stopping: &CancellationToken, deaf_behind: Option<Duration>) {
+    async fn rest(&self, stopping: &CancellationToken, behind: Batch) {
         let hear = async |bell: &Bell| {
-            let rest = deaf_behind.map_or(Duration::ZERO, |took| bell.rest(took));
+            let rest = bell.rest(behind);
             if !rest.is_zero() {
                 tokio::time::sleep(rest).await;
             }
@@ -202,6 +198,14 @@ mod tests {
         });
         let duty = bells.iter().fold(duty, |duty, (pause, bell)| duty.woken_after(*pause, Arc::clone(bell)));
         (duty, runs)
+    }
+
+    #[test]
+    fn a_patient_bell_rests_longer_behind_much() {
+        let [pause, behind_much] = [10, 40].map(Duration::from_millis);
+        let bell = Bell { rings: Arc::new(Notify::new()), pause, behind_much };
+        let rests = [Batch::Empty, Batch::Done, Batch::Much].map(|behind| bell.rest(behind));
+        assert_eq!(rests, [Duration::ZERO, pause, behind_much]);
     }
 
     #[tokio::test]

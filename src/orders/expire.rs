@@ -130,7 +130,7 @@ async fn carry_on(app: &App, keys: &[OrderKey], means: Means) -> Result<(), DbEr
         return Ok(());
     }
     let closed = match commit(app, keys, means).await {
-        Err(error) if matches!(means, Means::Close) => {
+        Err(error) if matches!(means, Means::Close) && !error.is_away() => {
             tracing::warn!(%error, orders = keys.len(), "a batch of due orders is left to tasks, one for each");
             commit(app, keys, Means::Tasks).await?
         }

@@ -73,9 +73,10 @@ pub(super) struct Caller<'a> {
 }
 
 impl Caller<'_> {
-    /// Whether a call for the attempt may be under way beside its own.
-    fn may_have_company(self) -> bool {
-        !self.has_begun_it || self.lock.is_none_or(|lock| lock.still_held().is_err())
+    /// Whether a call for the attempt may be under way beside its own: whoever waited long enough goes on without the lock.
+    fn may_have_company(self, app: &App, attempt: &Attempt) -> bool {
+        let is_alone = self.has_begun_it && self.lock.is_some_and(|lock| lock.still_held().is_ok());
+        !is_alone || app.now() >= attempt.created_at + app.config.channels.deadline
     }
 }
 
@@ -139,7 +140,7 @@ async fn fail_unless_paid(
         }
         Ok(state) => {
             let kept = caller.keep.map(|keep| keep.row(Err(refusal.clone())));
-            let may_open = state == TradeState::Unseen && caller.may_have_company();
+            let may_open = state == TradeState::Unseen && caller.may_have_company(app, &attempt);
             if app.db.retrying(|| fail(app, &attempt, &refusal, kept.as_ref(), may_open)).await? {
                 return Err(PayError::ChannelRefused(refusal));
             }

@@ -241,8 +241,8 @@ async fn find_or_make_order(app: &App, request: &PayUrlRequest) -> Result<Facts,
 /// write that meets nothing leads back here with fresh ones.
 async fn make(app: &App, asked: Asked<'_>, mut facts: Facts) -> Result<PayUrl, PayError> {
     let request = asked.request;
-    // Taken before anything is written or closed: one that hangs makes no more wait than there is room for, and nobody of
-    // another channel.
+    // Taken before anything is written or closed: one that hangs makes no more wait than there is room for. Given back while
+    // another channel is waited for.
     let mut room = None;
     for _ in 0..MAX_ROUNDS {
         let step = decide(&facts, request, app.now())?;
@@ -270,7 +270,6 @@ async fn make(app: &App, asked: Asked<'_>, mut facts: Facts) -> Result<PayUrl, P
             Step::Replace(id) => {
                 let attempt = store::find(&mut app.db.conn().await?, id.as_str()).await?;
                 let attempt = attempt.ok_or(PayError::NotFound)?;
-                // Whoever waits for that one's channel takes no room from others.
                 room = None;
                 // Whoever was at it may have ended it.
                 if attempt.status.is_live() {

@@ -12,6 +12,8 @@
 //! A page may take as long as the source of rates does: whoever carries it out keeps its lease meanwhile, so that it is
 //! not begun anew by another before it comes to its end. A dead one renews nothing.
 
+use std::collections::VecDeque;
+
 use futures_util::future::join_all;
 
 use super::model::{RunEvent, RunStatus};
@@ -20,7 +22,7 @@ use super::settle::{check, compute, question};
 use super::store::{self, Facts, FindFacts, Page, Position, Settle};
 use crate::app::App;
 use crate::infra::crash::effect;
-use crate::infra::db::{DbError, Tx};
+use crate::infra::db::{DbError, Slowness, Tx};
 use crate::infra::duty::{Batch, DutyError};
 use crate::infra::gather::{Command, Patience};
 use crate::infra::lease;
@@ -37,9 +39,10 @@ const PAGE: usize = BATCH * SIDE_BY_SIDE;
 const LOOK: i64 = 20_000;
 /// Rounds of "read, compute, write": refunds may succeed while the source of rates is asked.
 const MAX_ROUNDS: usize = 3;
-/// Silences of the source of rates in a row, about fewer and fewer orders, behind which it counts as away: as many as it takes
-/// from a batch to one order.
-const SILENCES: usize = 10;
+/// Silences of the source of rates in a row, about one part of a batch after the other, behind which it counts as away.
+const AWAY_AFTER: usize = 10;
+/// The same once it has spoken of some of it: thirty orders in a row that it falls over come to so many.
+const AWAY_AGAIN_AFTER: usize = 64;
 /// How long a run rests that cannot go on.
 const REST: time::Duration = time::Duration::seconds(5);
 
@@ -149,9 +152,9 @@ async fn commands(app: &App, keys: &[OrderKey]) -> Result<Vec<Settle>, DutyError
 /// is left out: those must not wait for it.
 async fn quoted(app: &App, facts: Vec<Facts>) -> Result<Vec<(Facts, Quote)>, DutyError> {
     let (source, mut quoted) = (rates::source(app), Vec::with_capacity(facts.len()));
-    let (mut waiting, mut left_out, mut silences) = (vec![facts], Vec::new(), 0);
-    let mut has_spoken = false;
-    while let Some(mut asked) = waiting.pop() {
+    let (mut waiting, mut left_out) = (VecDeque::from([facts]), Vec::new());
+    let (mut has_spoken, mut silences) = (false, 0);
+    while let Some(mut asked) = waiting.pop_front() {
         let questions: Vec<Question> = asked.iter().map(question).collect();
         if questions.is_empty() {
             continue;
@@ -164,22 +167,24 @@ async fn quoted(app: &App, facts: Vec<Facts>) -> Result<Vec<(Facts, Quote)>, Dut
             }
             Err(error) => error,
         };
+        let most = if has_spoken { AWAY_AGAIN_AFTER } else { AWAY_AFTER };
         match &error {
             SourceError::Wrong(_) => (has_spoken, silences) = (true, 0),
-            SourceError::Silent(_) if silences < SILENCES => silences += 1,
+            SourceError::Silent(_) if silences < most => silences += 1,
             SourceError::Silent(_) | SourceError::NotNow(_) => return Err(error.into()),
         }
         if asked.len() > 1 {
             let others = asked.split_off(asked.len() / 2);
-            waiting.extend([others, asked]);
+            waiting.extend([asked, others]);
         } else {
             left_out.push((questions[0].order.member(), error));
         }
     }
-    match left_out.pop() {
-        Some((_, silence)) if !has_spoken => return Err(silence.into()),
-        last => left_out.extend(last),
+    if !has_spoken && let Some((_, silence)) = left_out.pop() {
+        return Err(silence.into());
     }
+    // By halves they are answered in any order.
+    quoted.sort_by_cached_key(|(facts, _)| facts.key.lock_rank());
     for (order, error) in left_out {
         tracing::warn!(%error, order.no = %order, "the source of rates says nothing of use about {order}");
     }
@@ -217,11 +222,11 @@ async fn commit(app: &App, run: &Position, commands: &[Settle]) -> Result<usize,
 }
 
 async fn commit_each(app: &App, run: &Position, commands: &[Settle]) -> Result<usize, DbError> {
-    let mut settled = 0;
+    let (mut settled, mut slowness) = (0, Slowness::default());
     for command in commands {
         match commit(app, run, std::slice::from_ref(command)).await {
             Ok(count) => settled += count,
-            Err(error) if error.is_away() => return Err(error),
+            Err(error) if error.is_away() || slowness.is_general(&error) => return Err(error),
             Err(error) => {
                 let order_no = &command.settlement.order_no;
                 tracing::warn!(%error, order.no = %order_no, "the order {order_no} was not settled by a run");

@@ -7,7 +7,7 @@ use time::{Duration, OffsetDateTime};
 use super::store::{self, InHand};
 use crate::app::App;
 use crate::infra::crash::effect;
-use crate::infra::db::DbError;
+use crate::infra::db::{DbError, Slowness};
 use crate::infra::duty::{Batch, DutyError, Within};
 
 /// Holds of one batch: 8 round trips and 1 commit for all of them.
@@ -47,6 +47,9 @@ pub async fn expire_due(app: &App) -> Result<Batch, DutyError> {
         }
         after = last;
     }
+    // Anywhere among them: one that nobody lets go of takes all the time that there is.
+    let begin = app.ids.between(0, u64::try_from(overdue.len().saturating_sub(1))?);
+    overdue.rotate_left(usize::try_from(begin)?);
     // In line with whoever reports of them, each comes up after a few of those; what is kept for longer is left.
     expire_each(app, &overdue, InHand::WaitedFor, Within::of(OVERDUE_WITHIN)).await?;
     let leaked = store::count_leaked(&mut app.db.conn().await?, app.now() - LEAKED_AFTER).await?;
@@ -71,14 +74,14 @@ async fn expire_each(
     in_hand: InHand,
     within: Within,
 ) -> Result<BTreeSet<String>, DbError> {
-    let mut passed_over = BTreeSet::new();
+    let (mut passed_over, mut slowness) = (BTreeSet::new(), Slowness::default());
     for hold_id in hold_ids {
         if within.is_over() {
             break;
         }
         match expire_batch(app, std::slice::from_ref(hold_id), in_hand).await {
             Ok(others) => passed_over.extend(others),
-            Err(error) if error.is_away() => return Err(error),
+            Err(error) if error.is_away() || slowness.is_general(&error) => return Err(error),
             Err(error) => {
                 // Its user's balance or cycle may be in somebody's hand as well as itself.
                 if matches!(error, DbError::Contended(_)) {

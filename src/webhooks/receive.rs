@@ -170,10 +170,11 @@ async fn apply(app: &App, incoming: &Incoming) -> Result<Verdict, PayError> {
     }
 }
 
-/// What was said of it when it came before.
+/// What was said of it when it came before. An account that was wrong then says nothing of the refund.
 async fn recall(app: &App, incoming: &Incoming) -> Result<Option<Verdict>, DbError> {
     let (channel, event_id) = (incoming.channel, incoming.callback.event_id.clone());
-    app.db.gather(FindVerdict { channel, event_id, body: incoming.body.clone() }).await
+    let verdict = app.db.gather(FindVerdict { channel, event_id, body: incoming.body.clone() }).await?;
+    Ok(verdict.filter(|verdict| *verdict != Verdict::WrongAccount))
 }
 
 async fn keep(app: &App, incoming: &Incoming, subject: &str, verdict: Verdict) -> Result<Verdict, DbError> {

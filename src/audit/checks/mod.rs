@@ -110,8 +110,9 @@ use check;
 
 /// Money that has not come to rest: stray and not yet back or kept, on its way back from a paid order, on its way out
 /// to a user, told to have gone against what we know, or between ours and a channel's books until somebody has seen to it.
-/// A stray payment's own refund is the same money, and is counted once, by the stray payment as long as that is unfinished; what is held and went back by one that was made after
-/// all is at rest. Each part is found by the small index of what is unfinished, past what is over.
+/// A stray payment's own refund is the same money, and is counted once, by the stray payment as long as that is unfinished;
+/// what is held and went back by one that was made after all is at rest. Each part is found by the small index of what is
+/// unfinished, past what is over.
 pub(crate) async fn money_at_risk(conn: &mut Conn) -> Result<Vec<MoneyAtRisk>, DbError> {
     let rows = sqlx::query_as!(
         MoneyAtRisk,

@@ -173,6 +173,16 @@ fn stripes_report_is_read_by_the_places_of_each_currency() {
 }
 
 #[test]
+fn a_debit_that_a_bank_turned_down_goes_back_under_no_number_of_ours() {
+    let back = "usd,5.00,0.00,5.00,refund_failure,re_3,,pi_3,po_3,rf_3";
+    let failed = "usd,-5.00,0.00,-5.00,charge_failure,pyr_3,,pi_3,po_3,";
+    assert!(STRIPE.contains(back));
+    let report = STRIPE.replace(back, failed);
+    let lines = try_read(Format::Stripe, date!(2026 - 06 - 05), report.as_bytes()).unwrap();
+    assert_eq!(brief(&lines)[2], (StatementKind::Refund, "", "pyr_3", 500, 0, true));
+}
+
+#[test]
 fn what_a_stripe_customer_paid_in_another_currency_is_ours_and_what_it_was_settled_for_is_not() {
     use StatementKind::{Other, Payment, Refund};
     let report = "\

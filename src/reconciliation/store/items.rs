@@ -2,6 +2,7 @@
 
 use time::OffsetDateTime;
 
+use super::TO_OTHERS;
 use super::compare::Beside;
 use super::runs::Claimed;
 use crate::channels::StatementKind;
@@ -26,8 +27,8 @@ macro_rules! items {
 }
 pub(super) use items;
 
-/// Takes differences that are due and that nobody is at, until `until`; first those that wait for no channel, and none of
-/// channels that only others reach (`elsewhere`).
+/// Takes differences that are due and that nobody is at, until `until`; first those that wait for no channel. What asks a
+/// channel that only others reach (`elsewhere`) is left to them for [`TO_OTHERS`]: behind that they are not there.
 pub(in crate::reconciliation) async fn claim_items(
     conn: &mut Conn,
     limit: i64,
@@ -42,12 +43,12 @@ pub(in crate::reconciliation) async fn claim_items(
          SET due_at = $3, version = version + 1
          WHERE item_id = ANY(ARRAY(
              SELECT due.item_id
-             FROM unnest($4::text[]) WITH ORDINALITY AS kind (action, place)
+             FROM unnest($4::text[], $6::boolean[]) WITH ORDINALITY AS kind (action, asks, place)
              CROSS JOIN LATERAL (
                  -- What was decided is carried out.
                  SELECT * FROM (SELECT item_id, due_at FROM reconciliation_items
                                 WHERE (status = 'APPLYING') IS TRUE AND action = kind.action AND due_at <= $2
-                                  AND channel <> ALL($5)
+                                  AND (NOT kind.asks OR channel <> ALL($5) OR due_at < $7)
                                 ORDER BY due_at LIMIT $1 FOR UPDATE SKIP LOCKED) AS decided
                  UNION ALL
                  -- What is still being compared may turn out to be none, and can be much: only days that are compared are
@@ -56,8 +57,9 @@ pub(in crate::reconciliation) async fn claim_items(
                  CROSS JOIN LATERAL (SELECT item_id, due_at FROM reconciliation_items AS item
                                      WHERE (item.status = 'PROPOSED') IS TRUE AND item.reconciliation_id = run.reconciliation_id
                                        AND item.action = kind.action AND item.due_at <= $2
+                                       AND (NOT kind.asks OR run.channel <> ALL($5) OR item.due_at < $7)
                                      ORDER BY item.due_at LIMIT $1 FOR UPDATE SKIP LOCKED) AS found
-                 WHERE run.status = 'ACTING' AND run.channel <> ALL($5)) AS due
+                 WHERE run.status = 'ACTING') AS due
              ORDER BY kind.place, due.due_at LIMIT $1))
          RETURNING",
         "",
@@ -66,6 +68,8 @@ pub(in crate::reconciliation) async fn claim_items(
         until,
         &column(&in_turn, |action| action.as_str()) as &[&str],
         elsewhere as &[&str],
+        &column(&in_turn, |action| action.asks()),
+        now - TO_OTHERS,
     );
     Ok(items.fetch_all(conn).await?)
 }

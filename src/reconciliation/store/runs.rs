@@ -5,6 +5,7 @@ use std::collections::BTreeMap;
 use sqlx::types::Json;
 use time::{Date, OffsetDateTime, Time};
 
+use super::TO_OTHERS;
 use crate::channels::bills::{BadStatement, Fault, Format};
 use crate::infra::db::{Conn, DbError, Tx, expect_one_row};
 use crate::reconciliation::model::{DayEvent, DayStatus, Reconciliation, Source, Totals};
@@ -169,7 +170,8 @@ pub(in crate::reconciliation) async fn find_of_day(
     Ok(known)
 }
 
-/// Takes a day that waits and that nobody is at, until `until`; none whose statement only others can fetch (`elsewhere`).
+/// Takes a day that waits and that nobody is at, until `until`. One whose statement only others can fetch (`elsewhere`) is left
+/// to them for [`TO_OTHERS`].
 pub(in crate::reconciliation) async fn claim(
     conn: &mut Conn,
     elsewhere: &[&str],
@@ -183,7 +185,7 @@ pub(in crate::reconciliation) async fn claim(
                SELECT reconciliation_id FROM reconciliations
                WHERE status <> 'DONE' AND leased_until <= $1
                  -- A refused file waits for another one.
-                 AND CASE source WHEN 'CHANNEL' THEN channel <> ALL($3) ELSE file_id IS NOT NULL END
+                 AND CASE source WHEN 'CHANNEL' THEN channel <> ALL($3) OR leased_until < $4 ELSE file_id IS NOT NULL END
                -- Days in their order: each looks at the one before.
                ORDER BY day, leased_until LIMIT 1 FOR UPDATE SKIP LOCKED)
            RETURNING reconciliation_id, channel, day, begins_at, ends_at, status AS "status: DayStatus", round,
@@ -193,6 +195,7 @@ pub(in crate::reconciliation) async fn claim(
         now,
         until,
         elsewhere as &[&str],
+        now - TO_OTHERS,
     )
     .fetch_optional(conn)
     .await?;

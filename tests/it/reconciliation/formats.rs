@@ -43,6 +43,12 @@ async fn alipays_zip_is_compared_like_any_statement() {
         (&stray["reason"], &stray["amount"], &stray["status"]),
         (&json!("UNKNOWN_ORDER"), &json!(8880), &json!("HELD"))
     );
+    // Nobody can be asked to give it back.
+    let open = app.exceptions("status=OPEN").await;
+    let about = open.iter().find(|one| one["kind"] == "UNKNOWN_ORDER").expect("shown");
+    assert_eq!(app.resolve(about, "REFUND").await.problem(409), "UNKNOWN_CHANNEL");
+    app.resolve(about, "KEEP").await.expect(200);
+    assert_eq!(app.stray().await["status"], "KEPT");
     let csv = app
         .admin_get(&format!(
             "/admin/reconciliations/{}/items.csv",

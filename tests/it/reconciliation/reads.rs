@@ -91,7 +91,7 @@ async fn who_spent_money_that_never_came_is_found_by_what_was_booked_since() {
 
 #[tokio::test]
 async fn whoever_looks_for_differences_reads_none_of_a_day_that_is_still_compared() {
-    let (db, statement) = (database().await, only_statement("AS kind (action, place)"));
+    let (db, statement) = (database().await, only_statement("AS kind (action, asks, place)"));
     let mut tx = db.begin().await.expect("a transaction");
     run(&mut tx, "SET LOCAL ROLE NONE; SET LOCAL session_replication_role = replica").await;
     run(
@@ -116,7 +116,8 @@ async fn whoever_looks_for_differences_reads_none_of_a_day_that_is_still_compare
         let read = rows_read(
             &mut tx,
             &statement,
-            "10, now(), now(), ARRAY['APPLY','ASK','CHARGE','ESCALATE'], ARRAY['elsewhere']",
+            "10, now(), now(), ARRAY['APPLY','ASK','CHARGE','ESCALATE'], ARRAY['elsewhere'], \
+             ARRAY[false,true,true,false], now()",
             &["reconciliation_items"],
         )
         .await;
