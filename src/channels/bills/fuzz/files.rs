@@ -119,7 +119,7 @@ fn alipay(said: &[Said]) -> String {
         let (kind, request) =
             if *is_refund { ("退款", format!("rf_{number}")) } else { ("交易", String::new()) };
         let yuan = decimal(if *is_refund { -line.minor } else { line.minor }, 2);
-        let (fee, at) = (decimal(line.fee, 2), line.clock());
+        let (fee, at) = (decimal(-line.fee, 2), line.clock());
         file += &format!(
             "T{number}\t,po_{number}\t,{kind}\t,{title},2026-06-05 {at},2026-06-05 {at},\t,\t,\t,\t,x\t,\
              {yuan},{yuan},0.00,0.00,0.00,0.00,0.00,,0.00\t,0.00,{request}\t,{fee},0.00,\r\n",
