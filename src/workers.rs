@@ -17,8 +17,6 @@ const SOON: Duration = Duration::from_millis(200);
 /// Every commit that appends an event wakes the relay: those of so short a while behind a turn share the next one. The first of
 /// them goes at once.
 const RELAY_PAUSE: Duration = Duration::from_millis(10);
-/// The same behind a turn that found many: the more of them share the next one, the less each costs the database.
-const RELAY_PAUSE_BEHIND_MANY: Duration = Duration::from_millis(40);
 /// What is filled again shares a turn where many endpoints take what they are told.
 const ROOM_PAUSE: Duration = Duration::from_millis(2);
 /// For what other instances write.
@@ -67,7 +65,7 @@ pub fn duties(app: &App) -> Vec<Duty> {
         duty(app, "settlement.run", at_times, |app| async move { settlement::run_due(&app).await })
             .woken_by(app.settlement_wake.clone()),
         duty(app, "outbox.relay", SOONER, |app| async move { app.relay.run_once().await })
-            .woken_patiently(RELAY_PAUSE, RELAY_PAUSE_BEHIND_MANY, app.db.bell().clone())
+            .woken_after(RELAY_PAUSE, app.db.bell().clone())
             .woken_after(ROOM_PAUSE, app.relay.has_room()),
         duty(
             app,

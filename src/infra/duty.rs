@@ -20,8 +20,6 @@ pub enum Batch {
     Empty,
     /// Nothing more was waiting: rest until the next time.
     Done,
-    /// The same, but there was much: behind it comes more, which may share the next one.
-    Much,
     /// A full batch: more may be waiting, go on at once.
     MoreWaiting,
 }
@@ -58,32 +56,14 @@ impl Within {
     }
 }
 
-/// Rings, and how long the duty rests before it hears that.
-struct Bell {
-    rings: Arc<Notify>,
-    /// Behind a batch with something in it.
-    pause: Duration,
-    /// Behind one with much in it.
-    behind_much: Duration,
-}
-
-impl Bell {
-    const fn rest(&self, behind: Batch) -> Duration {
-        match behind {
-            Batch::Empty => Duration::ZERO,
-            Batch::Done | Batch::MoreWaiting => self.pause,
-            Batch::Much => self.behind_much,
-        }
-    }
-}
-
 type Run = Box<dyn Fn() -> BoxFuture<'static, Result<Batch, DutyError>> + Send + Sync>;
 
 /// One background job.
 pub struct Duty {
     name: &'static str,
     every: Duration,
-    bells: Vec<Bell>,
+    /// Each with how long the duty rests before it hears it.
+    bells: Vec<(Duration, Arc<Notify>)>,
     run_once: Run,
 }
 
@@ -115,14 +95,8 @@ impl Duty {
     /// Also runs when it is woken, but rests at least so long behind a batch with something in it, so that what rings meanwhile
     /// shares the next one.
     #[must_use]
-    pub fn woken_after(self, pause: Duration, bell: Arc<Notify>) -> Self {
-        self.woken_patiently(pause, pause, bell)
-    }
-
-    /// The same, but rests so long behind a batch with much in it.
-    #[must_use]
-    pub fn woken_patiently(mut self, pause: Duration, behind_much: Duration, rings: Arc<Notify>) -> Self {
-        self.bells.push(Bell { rings, pause, behind_much });
+    pub fn woken_after(mut self, pause: Duration, bell: Arc<Notify>) -> Self {
+        self.bells.push((pause, bell));
         self
     }
 
@@ -151,25 +125,25 @@ impl Duty {
             let label = if outcome.is_ok() { "ok" } else { "failed" };
             metrics::counter!("payonce_duty_runs_total", "duty" => self.name, "outcome" => label)
                 .increment(1);
-            let behind = match outcome {
+            let is_deaf = match outcome {
                 Ok(Batch::MoreWaiting) => continue,
-                Ok(batch) => batch,
+                Ok(Batch::Empty) => false,
+                Ok(Batch::Done) => true,
                 Err(error) => {
                     tracing::warn!(duty = self.name, error = %error, "a batch of {} failed", self.name);
-                    Batch::Done
+                    true
                 }
             };
-            self.rest(&stopping, behind).await;
+            self.rest(&stopping, is_deaf).await;
         }
     }
 
-    async fn rest(&self, stopping: &CancellationToken, behind: Batch) {
-        let hear = async |bell: &Bell| {
-            let rest = bell.rest(behind);
-            if !rest.is_zero() {
-                tokio::time::sleep(rest).await;
+    async fn rest(&self, stopping: &CancellationToken, is_deaf: bool) {
+        let hear = async |(pause, bell): &(Duration, Arc<Notify>)| {
+            if is_deaf && !pause.is_zero() {
+                tokio::time::sleep(*pause).await;
             }
-            bell.rings.notified().await;
+            bell.notified().await;
         };
         let mut rung: FuturesUnordered<_> = self.bells.iter().map(hear).collect();
         tokio::select! {
@@ -198,14 +172,6 @@ mod tests {
         });
         let duty = bells.iter().fold(duty, |duty, (pause, bell)| duty.woken_after(*pause, Arc::clone(bell)));
         (duty, runs)
-    }
-
-    #[test]
-    fn a_patient_bell_rests_longer_behind_much() {
-        let [pause, behind_much] = [10, 40].map(Duration::from_millis);
-        let bell = Bell { rings: Arc::new(Notify::new()), pause, behind_much };
-        let rests = [Batch::Empty, Batch::Done, Batch::Much].map(|behind| bell.rest(behind));
-        assert_eq!(rests, [Duration::ZERO, pause, behind_much]);
     }
 
     #[tokio::test]

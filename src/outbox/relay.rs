@@ -36,8 +36,6 @@ use crate::infra::tasks::Tasks;
 
 /// Lanes that are looked at in one turn.
 const LANES_AT_ONCE: u16 = 1000;
-/// New events of one turn behind which many more come.
-const MANY: usize = 16;
 /// Longest try, its answer included.
 const TRY_WITHIN: Duration = Duration::from_secs(15);
 
@@ -171,20 +169,17 @@ impl Relay {
         drop(conn);
         // Behind the lanes of this turn there are others; where no place is left, the next one that is free rings.
         let mut is_half_way = self.lanes.has_room() && !self.lanes.turn().is_empty();
-        let mut count = 0;
         for (queue, first) in [(Queue::New, waiting.first_new), (Queue::Again, waiting.first_again)] {
             if let Some(first) = first {
                 let turn = Turn { now, leased_until, has_rests: waiting.has_rests, first };
-                let routed = self.route(queue, turn).await?;
-                self.send_all(routed.at_once, now).await?;
-                is_half_way |= routed.has_more;
-                count += routed.count;
+                let (is_full, begun) = self.route(queue, turn).await?;
+                self.send_all(begun, now).await?;
+                is_half_way |= is_full;
             }
         }
         let has_any = has_due || waiting.first_new.is_some() || waiting.first_again.is_some();
         Ok(match has_any {
             _ if is_half_way => Batch::MoreWaiting,
-            true if count >= MANY => Batch::Much,
             true => Batch::Done,
             false => Batch::Empty,
         })

@@ -39,16 +39,8 @@ pub(super) struct Turn {
     pub(super) first: i64,
 }
 
-/// What became of the events of a turn.
-#[derive(Debug, Default)]
-pub(super) struct Routed {
-    /// How many there were.
-    pub(super) count: usize,
-    /// Whether more may be waiting.
-    pub(super) has_more: bool,
-    /// What is to be sent at once.
-    pub(super) at_once: Vec<(Place, Delivery)>,
-}
+/// Whether more may be waiting, and what is to be sent at once.
+type Routed = (bool, Vec<(Place, Delivery)>);
 
 impl Relay {
     /// Looks where the events of a queue go.
@@ -75,8 +67,7 @@ impl Relay {
     async fn route_singly_in_tx(&self, tx: &mut Tx, queue: Queue, turn: Turn) -> Result<Routed, DbError> {
         let most = i64::try_from(SINGLY_AT_ONCE).unwrap_or(1);
         let events = store::take_waiting(tx, queue, turn.first, most).await?;
-        let count = events.len();
-        let has_more = count == SINGLY_AT_ONCE || events.iter().any(|event| event.has_more);
+        let has_more = events.len() == SINGLY_AT_ONCE || events.iter().any(|event| event.has_more);
         let mut at_once = Vec::new();
         for event in events {
             let mut one = vec![(self.destinations(&event, turn.now), event)];
@@ -94,21 +85,20 @@ impl Relay {
             }
         }
         // Whatever is left is looked at in the next turn, many at a time again.
-        Ok(Routed { count, has_more, at_once })
+        Ok((has_more, at_once))
     }
 
     async fn route_in_tx(&self, tx: &mut Tx, queue: Queue, turn: Turn) -> Result<Routed, DbError> {
         let most = i64::try_from(queue.at_once()).unwrap_or(1);
         let events = store::take_waiting(tx, queue, turn.first, most).await?;
         if events.is_empty() {
-            return Ok(Routed::default());
+            return Ok((false, Vec::new()));
         }
         let mut routed: Vec<_> =
             events.into_iter().map(|event| (self.destinations(&event, turn.now), event)).collect();
         let at_once = self.hand_out_in_tx(tx, &mut routed, turn).await?;
-        let count = routed.len();
-        let has_more = count == queue.at_once() || routed.iter().any(|(_, event)| event.has_more);
-        Ok(Routed { count, has_more, at_once })
+        let has_more = routed.iter().any(|(_, event)| event.has_more);
+        Ok((has_more || routed.len() == queue.at_once(), at_once))
     }
 
     /// Writes where events go, and gives what is to be sent at once.
