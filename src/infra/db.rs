@@ -84,9 +84,9 @@ impl Slowness {
     /// In a row, behind which nothing else is tried.
     const GENERAL: u8 = 3;
 
-    /// Whether whoever goes on past this failure would fail alike.
-    pub fn is_general(&mut self, error: &DbError) -> bool {
-        self.0 = if error.took_too_long() { self.0 + 1 } else { 0 };
+    /// Whether whoever goes on past this failure would fail alike; what came to its end says that it would not.
+    pub fn is_general(&mut self, failure: Option<&DbError>) -> bool {
+        self.0 = if failure.is_some_and(DbError::took_too_long) { self.0 + 1 } else { 0 };
         self.0 >= Self::GENERAL
     }
 }

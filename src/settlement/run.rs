@@ -224,9 +224,11 @@ async fn commit(app: &App, run: &Position, commands: &[Settle]) -> Result<usize,
 async fn commit_each(app: &App, run: &Position, commands: &[Settle]) -> Result<usize, DbError> {
     let (mut settled, mut slowness) = (0, Slowness::default());
     for command in commands {
-        match commit(app, run, std::slice::from_ref(command)).await {
+        let outcome = commit(app, run, std::slice::from_ref(command)).await;
+        let is_general = slowness.is_general(outcome.as_ref().err());
+        match outcome {
             Ok(count) => settled += count,
-            Err(error) if error.is_away() || slowness.is_general(&error) => return Err(error),
+            Err(error) if is_general || error.is_away() => return Err(error),
             Err(error) => {
                 let order_no = &command.settlement.order_no;
                 tracing::warn!(%error, order.no = %order_no, "the order {order_no} was not settled by a run");

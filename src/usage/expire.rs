@@ -79,9 +79,11 @@ async fn expire_each(
         if within.is_over() {
             break;
         }
-        match expire_batch(app, std::slice::from_ref(hold_id), in_hand).await {
+        let outcome = expire_batch(app, std::slice::from_ref(hold_id), in_hand).await;
+        let is_general = slowness.is_general(outcome.as_ref().err());
+        match outcome {
             Ok(others) => passed_over.extend(others),
-            Err(error) if error.is_away() || slowness.is_general(&error) => return Err(error),
+            Err(error) if is_general || error.is_away() => return Err(error),
             Err(error) => {
                 // Its user's balance or cycle may be in somebody's hand as well as itself.
                 if matches!(error, DbError::Contended(_)) {
