@@ -6,7 +6,7 @@ use super::model::Action;
 use super::run::Crew;
 use super::store::{self, Claimed, End};
 use super::verdict::count;
-use crate::exceptions::{self, ExceptionAction, ExceptionKind, NewException};
+use crate::exceptions::{self, ExceptionKind, NewException};
 use crate::infra::crash::effect;
 use crate::infra::db::{DbError, Tx};
 
@@ -44,6 +44,13 @@ async fn give_up_in_tx(
     if !store::set_dead(tx, row, error, now).await? {
         return Ok(None);
     }
+    // A sweep writes a new task for what goes on without one: of all that were given up the last stands for them.
+    if let Some(action) = Action::of(&row.action) {
+        store::finish_dead_before(tx, action, &row.subject, Some(row.id), now).await?;
+    }
+    // What is open about its thing stays so: whoever resolves it meanwhile, with another task of the same thing, is waited
+    // for, or sees this one.
+    exceptions::lock_open(tx, std::slice::from_ref(&row.subject), ExceptionKind::DeadTask).await?;
     let exception = NewException {
         kind: ExceptionKind::DeadTask,
         merchant_id: row.merchant_id.as_deref(),
@@ -64,6 +71,23 @@ pub(crate) async fn settle_given_up_in_tx(
 ) -> Result<(), DbError> {
     // The task before what is open about it, as by whoever has it tried again.
     store::finish_dead(tx, action, subject, now).await?;
-    let (kind, none) = (ExceptionKind::DeadTask, ExceptionAction::None);
-    exceptions::settle_in_tx(tx, subject, Some(kind), none, now).await
+    settle_shown_in_tx(tx, &[subject.to_owned()], exceptions::BY_ITSELF, now).await
+}
+
+/// Resolves what a person was shown of tasks for these things, which were given up and are no more. One exception shows all
+/// that was given up about a thing: it stays open while anything else is.
+pub(crate) async fn settle_shown_in_tx(
+    tx: &mut Tx,
+    subjects: &[String],
+    by: (&str, &str),
+    now: OffsetDateTime,
+) -> Result<(), DbError> {
+    let mut shown = exceptions::lock_open(tx, subjects, ExceptionKind::DeadTask).await?;
+    if shown.is_empty() {
+        return Ok(());
+    }
+    // Read behind the locks, which whoever gives one up takes too.
+    let given_up = store::find_given_up(tx, &shown).await?;
+    shown.retain(|subject| !given_up.contains(subject));
+    exceptions::settle_all_in_tx(tx, &shown, ExceptionKind::DeadTask, by, now).await
 }

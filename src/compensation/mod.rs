@@ -23,7 +23,7 @@ mod store;
 mod verdict;
 
 pub use forget::forget_old;
-pub(crate) use given_up::settle_given_up_in_tx;
+pub(crate) use given_up::{settle_given_up_in_tx, settle_shown_in_tx};
 pub use handover::Handover;
 pub(crate) use held::may_call;
 pub use lanes::LaneStand;

@@ -94,6 +94,22 @@ pub(crate) async fn settle_all_in_tx(
     Ok(())
 }
 
+/// Locks what is open of one kind about these things, and gives those about which something is.
+pub(crate) async fn lock_open(
+    tx: &mut Tx,
+    subjects: &[String],
+    kind: ExceptionKind,
+) -> Result<Vec<String>, DbError> {
+    let conn: &mut Conn = tx;
+    let open = sqlx::query_scalar!(
+        "SELECT subject FROM exceptions WHERE kind = $2 AND subject = ANY($1) AND status = 'OPEN'
+         ORDER BY subject FOR UPDATE",
+        subjects,
+        kind.as_str(),
+    );
+    Ok(open.fetch_all(conn).await?)
+}
+
 /// Whether a person is shown something of that kind about a thing of an order, or was.
 pub(crate) async fn was_shown(
     conn: &mut Conn,

@@ -5,7 +5,7 @@ use time::OffsetDateTime;
 use crate::admin_log::{self, Entry};
 use crate::app::App;
 use crate::compensation::{self, TaskView};
-use crate::exceptions::{self, ExceptionAction, ExceptionKind};
+use crate::exceptions;
 use crate::infra::crash::effect;
 use crate::infra::db::{DbError, Tx};
 use crate::orders::OrderKey;
@@ -25,7 +25,7 @@ pub enum RetryError {
 }
 
 /// Makes a task due at once, with all its tries again when it was given up; what was shown to a person because of that
-/// is resolved.
+/// is resolved, unless another task for the same thing was given up too.
 ///
 /// # Errors
 /// See [`RetryError`]; nothing was changed.
@@ -54,8 +54,8 @@ async fn retry_in_tx(
         let is_known = compensation::exists(tx, task_id).await?;
         return Err(if is_known { RetryError::NotRetryable } else { RetryError::NotFound });
     };
-    let (kind, action) = (ExceptionKind::DeadTask, ExceptionAction::None);
-    exceptions::settle_in_tx(tx, &task.subject, Some(kind), action, now).await?;
+    let subject = std::slice::from_ref(&task.subject);
+    compensation::settle_shown_in_tx(tx, subject, exceptions::TRIED_AGAIN, now).await?;
     let order = OrderKey::from_columns(task.merchant_id.as_deref(), task.order_no.as_deref());
     admin_log::append_in_tx(tx, &Entry { order, ..entry.clone() }, now).await?;
     Ok(task)

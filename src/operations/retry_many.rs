@@ -6,7 +6,7 @@ use super::sweep;
 use crate::admin_log::{self, Entry};
 use crate::app::App;
 use crate::compensation::{self, Lane, TaskFilter};
-use crate::exceptions::{self, ExceptionKind};
+use crate::exceptions;
 use crate::infra::crash::effect;
 use crate::infra::db::{DbError, Tx};
 use crate::infra::duty::Within;
@@ -42,7 +42,8 @@ pub async fn count_retryable(app: &App, filter: &TaskFilter<'_>) -> Result<Retri
 }
 
 /// Makes the waiting and the dead tasks of a filter due at once, in the lane of the sweep, so that a hundred thousand of
-/// them delay nothing fresh. What was shown to a person because of them is resolved.
+/// them delay nothing fresh. What was shown to a person because of them is resolved, where nothing else about the same thing was
+/// given up.
 ///
 /// # Errors
 /// When the database cannot be reached: batches that were committed stay, and the same call goes on.
@@ -100,8 +101,7 @@ async fn revive_batch_in_tx(
     let Some(last) = chosen.iter().map(|(id, _)| *id).max() else { return Ok(None) };
     // Workers may have taken any of them meanwhile, also a whole batch; what is behind it waits all the same.
     let subjects: Vec<String> = chosen.into_iter().filter_map(|(_, subject)| subject).collect();
-    let by = exceptions::TRIED_AGAIN;
-    exceptions::settle_all_in_tx(tx, &subjects, ExceptionKind::DeadTask, by, app.now()).await?;
+    compensation::settle_shown_in_tx(tx, &subjects, exceptions::TRIED_AGAIN, app.now()).await?;
     Ok(Some((i64::try_from(subjects.len()).unwrap_or(BATCH), last)))
 }
 

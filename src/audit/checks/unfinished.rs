@@ -97,6 +97,8 @@ pub(super) const CHECKS: &[Definition] = &[
          FROM compensations AS task
          WHERE status = 'DEAD'
            AND NOT EXISTS (SELECT 1 FROM exceptions
-                           WHERE exceptions.subject = task.subject AND exceptions.kind = 'DEAD_TASK')",
+                           WHERE exceptions.subject = task.subject AND exceptions.kind = 'DEAD_TASK'
+                             -- What is tried again is given up no more.
+                             AND (resolved_by, reason) IS DISTINCT FROM ROW('payonce', 'it is tried again'))",
     ),
 ];

@@ -66,12 +66,23 @@ pub(crate) async fn finish_dead(
     subject: &str,
     now: OffsetDateTime,
 ) -> Result<(), DbError> {
+    finish_dead_before(tx, action, subject, None, now).await
+}
+
+/// The same, or only of those before this one.
+pub(super) async fn finish_dead_before(
+    tx: &mut Tx,
+    action: Action,
+    subject: &str,
+    before: Option<i64>,
+    now: OffsetDateTime,
+) -> Result<(), DbError> {
     let status = Some(TaskStatus::Dead);
     let filter = TaskFilter { status, action: Some(action), subject: Some(subject), ..TaskFilter::default() };
     // Looked for as operators do: there is another index of the dead, and a plan of a statement with these words alone could
     // walk all of it.
     let dead: Vec<i64> =
-        list(tx, &filter, None, MOST_DEAD).await?.into_iter().map(|task| task.task_id).collect();
+        list(tx, &filter, before, MOST_DEAD).await?.into_iter().map(|task| task.task_id).collect();
     if dead.is_empty() {
         return Ok(());
     }
@@ -182,4 +193,20 @@ pub(super) async fn delete_done_before(
     .execute(conn)
     .await?;
     Ok(deleted.rows_affected())
+}
+
+/// Those of these things about which a task was given up.
+pub(super) async fn find_given_up(tx: &mut Tx, subjects: &[String]) -> Result<Vec<String>, DbError> {
+    let conn: &mut Conn = tx;
+    let given_up = sqlx::query_scalar!(
+        r#"SELECT thing AS "thing!" FROM unnest($1::text[]) AS thing
+           -- A look-up for each, in the words of each index by subject: there is another index of the dead, which a plan of
+           -- theirs alone could walk.
+           WHERE (SELECT bool_or(task.status = 'DEAD') FROM compensations AS task
+                  WHERE task.subject = thing AND task.status NOT IN ('DONE', 'DEAD')
+                     OR task.subject = thing AND task.status = 'DEAD'
+                     OR task.subject = thing AND coalesce(task.status, '') = 'DONE')"#,
+        subjects,
+    );
+    Ok(given_up.fetch_all(conn).await?)
 }

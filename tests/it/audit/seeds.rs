@@ -332,6 +332,12 @@ const SEEDS: &[Seed] = &[
     ),
     seed("dead_task_reported", "UPDATE exceptions SET kind = 'CONTRADICTION' WHERE subject = 'po_d0'"),
     seed("dead_task_reported", "DELETE FROM exceptions WHERE subject = 'po_d0'"),
+    seed(
+        "dead_task_reported",
+        "UPDATE exceptions
+         SET status = 'RESOLVED', action = 'NONE', resolved_by = 'payonce', reason = 'it is tried again'
+         WHERE subject = 'po_d0'",
+    ),
     // Commissions.
     seed_with(
         "settlement_once",

@@ -82,6 +82,57 @@ async fn what_was_given_up_stands_while_another_task_for_its_thing_is_alive() {
 }
 
 #[tokio::test]
+async fn what_a_person_is_shown_of_two_tasks_for_one_thing_stands_until_both_are_tried_again() {
+    let app = TestApp::start().await;
+    for order_no in ["G5", "G6"] {
+        let attempt = ended(&app, order_no).await;
+        task(&app, "CLOSE_PAY_ORDER", (order_no, &attempt), "DEAD").await;
+    }
+    let open = async || app.count_where("exceptions", SHOWN).await;
+    let body = json!({"reason": "the channel is well again"});
+    for (action, left) in [("DRIVE_PAY_ORDER", 2), ("CLOSE_PAY_ORDER", 1)] {
+        let dead = app
+            .admin_get("/admin/compensations?status=DEAD&order_no=G5&merchant_id=demo")
+            .await
+            .expect(200)
+            .body;
+        let tasks = dead["data"].as_array().expect("a page");
+        let task = tasks.iter().find(|task| task["action"] == action).expect(action);
+        let path = format!("/admin/compensations/{}/retry", task["task_id"]);
+        app.admin_post(&path, body.clone()).await.expect(200);
+        assert_eq!(open().await, left, "{action}");
+    }
+    for (action, left) in [("CLOSE_PAY_ORDER", 1), ("DRIVE_PAY_ORDER", 0)] {
+        let many = json!({"status": "DEAD", "action": action, "reason": "the channel is well again"});
+        app.admin_post("/admin/compensations/retry", many).await.expect(200);
+        assert_eq!(open().await, left, "{action}");
+    }
+    let resolved = app.exceptions("status=RESOLVED").await;
+    assert_eq!(resolved.len(), 2);
+    assert!(resolved.iter().all(|shown| shown["reason"] == "it is tried again"), "{resolved:?}");
+    app.run_until_idle().await;
+    app.end().await;
+}
+
+#[tokio::test]
+async fn what_is_given_up_again_and_again_is_given_up_once() {
+    let app = TestApp::start().await;
+    for _ in 0..3 {
+        // As by a sweep, which finds it without a living task.
+        app.sql(
+            "INSERT INTO compensations (kind, action, subject, payload, due_at, created_at, updated_at)
+             VALUES ('REPLAY_UPDATE', 'APPLY_UPDATE', 'unreadable', '\"nonsense\"', now() - interval '1 h', now(), now())",
+        )
+        .await;
+        app.run_until_idle().await;
+        assert_eq!(app.count_where("compensations", "status = 'DEAD'").await, 1);
+    }
+    assert_eq!(app.count_where("compensations", "status = 'DONE'").await, 2);
+    assert_eq!(app.count_where("exceptions", SHOWN).await, 1);
+    app.end().await;
+}
+
+#[tokio::test]
 async fn one_run_walks_all_that_was_given_up_and_no_page_ends_within_a_thing() {
     let app = TestApp::start().await;
     app.order_to_pay("G4").await;
