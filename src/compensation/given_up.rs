@@ -82,12 +82,12 @@ pub(crate) async fn settle_shown_in_tx(
     by: (&str, &str),
     now: OffsetDateTime,
 ) -> Result<(), DbError> {
-    let mut shown = exceptions::lock_open(tx, subjects, ExceptionKind::DeadTask).await?;
-    if shown.is_empty() {
-        return Ok(());
+    let mut over = Vec::new();
+    for subject in exceptions::lock_open(tx, subjects, ExceptionKind::DeadTask).await? {
+        // Read behind the lock, which whoever gives one up takes too.
+        if !store::is_given_up(tx, &subject).await? {
+            over.push(subject);
+        }
     }
-    // Read behind the locks, which whoever gives one up takes too.
-    let given_up = store::find_given_up(tx, &shown).await?;
-    shown.retain(|subject| !given_up.contains(subject));
-    exceptions::settle_all_in_tx(tx, &shown, ExceptionKind::DeadTask, by, now).await
+    exceptions::settle_all_in_tx(tx, &over, ExceptionKind::DeadTask, by, now).await
 }

@@ -77,10 +77,7 @@ pub(super) async fn finish_dead_before(
     before: Option<i64>,
     now: OffsetDateTime,
 ) -> Result<(), DbError> {
-    let status = Some(TaskStatus::Dead);
-    let filter = TaskFilter { status, action: Some(action), subject: Some(subject), ..TaskFilter::default() };
-    // Looked for as operators do: there is another index of the dead, and a plan of a statement with these words alone could
-    // walk all of it.
+    let filter = TaskFilter { action: Some(action), ..dead_of(subject) };
     let dead: Vec<i64> =
         list(tx, &filter, before, MOST_DEAD).await?.into_iter().map(|task| task.task_id).collect();
     if dead.is_empty() {
@@ -195,18 +192,13 @@ pub(super) async fn delete_done_before(
     Ok(deleted.rows_affected())
 }
 
-/// Those of these things about which a task was given up.
-pub(super) async fn find_given_up(tx: &mut Tx, subjects: &[String]) -> Result<Vec<String>, DbError> {
-    let conn: &mut Conn = tx;
-    let given_up = sqlx::query_scalar!(
-        r#"SELECT thing AS "thing!" FROM unnest($1::text[]) AS thing
-           -- A look-up for each, in the words of each index by subject: there is another index of the dead, which a plan of
-           -- theirs alone could walk.
-           WHERE (SELECT bool_or(task.status = 'DEAD') FROM compensations AS task
-                  WHERE task.subject = thing AND task.status NOT IN ('DONE', 'DEAD')
-                     OR task.subject = thing AND task.status = 'DEAD'
-                     OR task.subject = thing AND coalesce(task.status, '') = 'DONE')"#,
-        subjects,
-    );
-    Ok(given_up.fetch_all(conn).await?)
+/// Whether a task for a thing was given up.
+pub(super) async fn is_given_up(tx: &mut Tx, subject: &str) -> Result<bool, DbError> {
+    Ok(!list(tx, &dead_of(subject), None, 1).await?.is_empty())
+}
+
+/// Looked for as operators do: there is another index of the dead, and a plan of a statement with these words alone could walk
+/// all of it.
+fn dead_of(subject: &str) -> TaskFilter<'_> {
+    TaskFilter { status: Some(TaskStatus::Dead), subject: Some(subject), ..TaskFilter::default() }
 }
