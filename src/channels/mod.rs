@@ -392,6 +392,9 @@ impl std::fmt::Debug for Channels {
 /// The channels that this version has an adapter for; of others there are statements only.
 const ADAPTERS: [&str; 1] = [sandbox::NAME];
 
+/// For how long what wants a channel that is not here is left to others. Behind that nobody else is there.
+pub const TO_OTHERS: Duration = Duration::HOUR;
+
 /// Whether some instance may reach a channel of that name.
 #[must_use]
 pub fn has_adapter(name: &str) -> bool {
@@ -415,6 +418,12 @@ impl Channels {
     #[must_use]
     pub fn elsewhere(&self) -> Vec<&'static str> {
         ADAPTERS.into_iter().filter(|name| self.get(name).is_none()).collect()
+    }
+
+    /// Whether what has wanted that channel since then is left to other instances: this one cannot reach it, and they may.
+    #[must_use]
+    pub fn leaves_to_others(&self, name: &str, since: OffsetDateTime, now: OffsetDateTime) -> bool {
+        self.get(name).is_none() && has_adapter(name) && now < since + TO_OTHERS
     }
 
     /// The names of all channels.

@@ -3,7 +3,8 @@
 //!
 //! The facts of as many tasks as are in the air are read by one statement, so a task whose thing has come to its end
 //! meanwhile, as most have, costs a share of it and no lock. What takes more finds room at its channel, and, where it is
-//! old, moves no money, and somebody is being served, waits for its turn.
+//! old, moves no money, and somebody is being served, waits for its turn. What wants a channel that only other instances reach is
+//! left to them.
 
 use std::error::Error;
 use std::sync::Arc;
@@ -58,6 +59,9 @@ const fn look_ahead(lane: Lane) -> usize {
         Lane::Sweep => 64,
     }
 }
+
+/// For how long a task is left to instances that reach its channel.
+const LEFT_AT_LEAST: Duration = Duration::from_secs(2);
 
 /// Where the tasks of a lane are worked on.
 struct Floor {
@@ -126,6 +130,9 @@ async fn drive(app: App, task: Task, floor: Arc<Floor>) -> Result<Drive, String>
     if remedy == Remedy::Nothing {
         return Ok(Drive::Done);
     }
+    if let Some(left) = left_to_others(app, &task, channel.as_deref()) {
+        return Ok(left);
+    }
     let rooms = if remedy.moves_money() { &floor.of_money } else { &floor.rooms };
     let _place = match rooms.at(channel).enter(|most| app.ids.between(0, most)).await {
         Ok(place) => place,
@@ -137,6 +144,21 @@ async fn drive(app: App, task: Task, floor: Arc<Floor>) -> Result<Drive, String>
         _ => None,
     };
     carry_out(app, &task, remedy).await
+}
+
+/// What wants a channel that only other instances reach costs no try here, until none of them has tried it for an hour. The
+/// longer that is, the longer it is left, so that many such tasks keep nobody busy.
+fn left_to_others(app: &App, task: &Task, channel: Option<&str>) -> Option<Drive> {
+    let channel = match task.action {
+        Action::RematchCallback => task.subject.split_once('/').map(|(channel, _)| channel),
+        _ => channel,
+    }?;
+    let (since, now) = (task.touched_at, app.now());
+    let is_left = app.channels.leaves_to_others(channel, since, now);
+    is_left.then(|| {
+        let away = LEFT_AT_LEAST + (now - since).unsigned_abs() / 4;
+        Drive::Untried(format!("there is no channel {channel} here: it is left to others"), away)
+    })
 }
 
 /// Does what is missing, unless the process stops.

@@ -3,6 +3,8 @@
 //! Round trips of a plain one, beside the channel's: 6 (begin, and the end, see [`super::result`]); commits: 2. One that has
 //! begun as it was written down is looked at instead: 1 commit. All are shared with the refunds that are driven at the same time.
 
+use std::time::Duration;
+
 use time::OffsetDateTime;
 
 use super::model::{Refund, RefundStatus};
@@ -49,7 +51,9 @@ pub async fn drive(app: &App, task: &Task) -> Result<Drive, PayError> {
         return Ok(Drive::Never("there is no such refund, or no payment that it gives back".to_owned()));
     };
     let Some(channel) = app.channels.get(&facts.channel) else {
-        return Ok(Drive::Again(format!("there is no channel {} here", facts.channel)));
+        let why = format!("there is no channel {} here", facts.channel);
+        // Hardly written, it costs no try: as any other it may be left to those who reach the channel.
+        return Ok(if task.is_fresh { Drive::Untried(why, Duration::ZERO) } else { Drive::Again(why) });
     };
     let Some(call) = call(&facts)? else {
         learn(app, refund_id, &RefundState::Failed(not_ours(&facts)), Source::Call(task.hold)).await?;

@@ -11,6 +11,7 @@ use serde_json::{Value, json};
 use crate::support::app::metric;
 use crate::support::{TestApp, TestOptions, seconds};
 
+mod elsewhere;
 mod ended;
 mod given_up;
 mod leases;

@@ -2,11 +2,10 @@
 
 use time::OffsetDateTime;
 
-use super::TO_OTHERS;
 use super::compare::Beside;
 use super::runs::Claimed;
-use crate::channels::StatementKind;
 use crate::channels::bills::EDGE;
+use crate::channels::{StatementKind, TO_OTHERS};
 use crate::infra::db::{Conn, DbError, Tx};
 use crate::infra::gather::column;
 use crate::money::Currency;

@@ -8,10 +8,6 @@ mod items;
 mod lines;
 mod runs;
 
-/// For how long what wants a channel that is not here is left to others. Behind that nobody else is there, and whoever is
-/// gives it to a person.
-const TO_OTHERS: time::Duration = time::Duration::HOUR;
-
 pub(super) use charge::{Rest, Spender, find_spender, lock_rest};
 pub(super) use charged::{
     find_charged, find_listing, find_possible_listing, is_listed, set_listed, take_listed_charges,

@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use sqlx::types::Json;
 use time::{Date, OffsetDateTime, Time};
 
-use super::TO_OTHERS;
+use crate::channels::TO_OTHERS;
 use crate::channels::bills::{BadStatement, Fault, Format};
 use crate::infra::db::{Conn, DbError, Tx, expect_one_row};
 use crate::reconciliation::model::{DayEvent, DayStatus, Reconciliation, Source, Totals};
