@@ -123,7 +123,7 @@ pub struct OrderCompensated {
 /// When the database cannot be reached.
 pub async fn compensate_order(app: &App, key: &OrderKey, entry: &Entry) -> Result<OrderCompensated, DbError> {
     admin_log::append(app, entry).await?;
-    let (written, _) = sweep::adopt(app, Some(key), Lane::Realtime, Within::ever()).await?;
+    let sweep::Adopted { written, .. } = sweep::adopt(app, Some(key), Lane::Realtime, Within::ever()).await?;
     let filter = TaskFilter {
         merchant_id: Some(key.merchant_id.as_str()),
         order_no: Some(key.order_no.as_str()),

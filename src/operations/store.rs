@@ -141,45 +141,85 @@ pub(super) async fn is_guarded(conn: &mut Conn) -> Result<bool, DbError> {
     Ok(is_guarded.fetch_one(conn).await?)
 }
 
-/// What stands in the middle, last moved before a horizon, with no living task and no person who was told that its task
-/// was given up: each through the small index of its kind. Where an order is given, of that one.
-fn push_left_alone(query: &mut QueryBuilder<Postgres>, of: Option<&OrderKey>, horizon: OffsetDateTime) {
-    const SOURCES: [(&str, &str); 6] = [
-        (
-            "SELECT 'DRIVE_PAY_ORDER' AS action, pay_order_id AS subject, merchant_id, order_no FROM pay_orders",
-            "is_live AND status = 'INIT' AND updated_at <= ?",
-        ),
-        (
-            // Whoever closes an order that is due ends its attempt.
-            "SELECT 'CLOSE_PAY_ORDER', pay_order_id, merchant_id, order_no FROM pay_orders",
-            "is_live AND status = 'PAYING' AND expires_at <= ?
+/// Where something stands in the middle: what is to be done about it, where it is found, and how.
+pub(super) struct Source {
+    pub(super) action: &'static str,
+    subject: &'static str,
+    order_no: &'static str,
+    table: &'static str,
+    /// Each `?` is the horizon.
+    is_left: &'static str,
+}
+
+/// All of them, each looked at by itself and through the small index of its kind: a backlog of one hides nothing of the others.
+pub(super) const SOURCES: [Source; 6] = [
+    Source {
+        action: "DRIVE_PAY_ORDER",
+        subject: "pay_order_id",
+        order_no: "order_no",
+        table: "pay_orders",
+        is_left: "is_live AND status = 'INIT' AND updated_at <= ?",
+    },
+    Source {
+        action: "CLOSE_PAY_ORDER",
+        subject: "pay_order_id",
+        order_no: "order_no",
+        table: "pay_orders",
+        // Whoever closes an order that is due ends its attempt.
+        is_left: "is_live AND status = 'PAYING' AND expires_at <= ?
              AND NOT (SELECT orders.status = 'PENDING' AND orders.expires_at <= ? FROM orders
                       WHERE orders.merchant_id = pay_orders.merchant_id AND orders.order_no = pay_orders.order_no)",
-        ),
-        (
-            "SELECT 'EXPIRE_ORDER', merchant_id || ':' || order_no, merchant_id, order_no FROM orders",
-            "status = 'PENDING' AND expires_at <= ?",
-        ),
-        (
-            "SELECT 'DRIVE_REFUND', refund_id, merchant_id, order_no FROM refunds",
-            "status IN ('PENDING', 'PROCESSING') AND updated_at <= ?",
-        ),
-        (
-            "SELECT 'DRIVE_WITHDRAWAL', withdrawal_id, merchant_id, NULL FROM withdrawals",
-            "status IN ('DEBITED', 'PAYING') AND updated_at <= ?",
-        ),
-        (
-            "SELECT 'REMATCH_CALLBACK', channel || '/' || event_id, merchant_id, order_no FROM webhook_inbox",
-            "verdict = 'UNMATCHED' AND verdict <> 'APPLIED' AND received_at <= ?",
-        ),
-    ];
-    query.push("SELECT action, subject, merchant_id, order_no FROM (");
-    for (place, (source, is_left)) in SOURCES.iter().enumerate() {
-        // A withdrawal belongs to no order.
-        if of.is_some() && source.contains("withdrawals") {
-            continue;
-        }
-        query.push(if place == 0 { "" } else { " UNION ALL " }).push(source).push(" WHERE ");
+    },
+    Source {
+        action: "EXPIRE_ORDER",
+        subject: "merchant_id || ':' || order_no",
+        order_no: "order_no",
+        table: "orders",
+        is_left: "status = 'PENDING' AND expires_at <= ?",
+    },
+    Source {
+        action: "DRIVE_REFUND",
+        subject: "refund_id",
+        order_no: "order_no",
+        table: "refunds",
+        is_left: "status IN ('PENDING', 'PROCESSING') AND updated_at <= ?",
+    },
+    Source {
+        action: "DRIVE_WITHDRAWAL",
+        subject: "withdrawal_id",
+        // It belongs to no order.
+        order_no: "NULL",
+        table: "withdrawals",
+        is_left: "status IN ('DEBITED', 'PAYING') AND updated_at <= ?",
+    },
+    Source {
+        action: "REMATCH_CALLBACK",
+        subject: "channel || '/' || event_id",
+        order_no: "order_no",
+        table: "webhook_inbox",
+        is_left: "verdict = 'UNMATCHED' AND verdict <> 'APPLIED' AND received_at <= ?",
+    },
+];
+
+impl Source {
+    /// Whether anything of it belongs to an order.
+    pub(super) fn is_of_orders(&self) -> bool {
+        self.order_no != "NULL"
+    }
+
+    /// What stands in the middle here, last moved before a horizon, with no living task and no person who was told that its
+    /// task was given up. Where an order is given, of that one.
+    fn push_left_alone(
+        &self,
+        query: &mut QueryBuilder<Postgres>,
+        of: Option<&OrderKey>,
+        horizon: OffsetDateTime,
+    ) {
+        let Self { action, subject, order_no, table, is_left } = self;
+        query.push(format!(
+            "SELECT action, subject, merchant_id, order_no
+             FROM (SELECT '{action}' AS action, {subject} AS subject, merchant_id, {order_no} AS order_no FROM {table} WHERE "
+        ));
         if let Some(key) = of {
             query.push("merchant_id = ").push_bind(key.merchant_id.to_string());
             query.push(" AND order_no = ").push_bind(key.order_no.to_string()).push(" AND ");
@@ -193,42 +233,43 @@ fn push_left_alone(query: &mut QueryBuilder<Postgres>, of: Option<&OrderKey>, ho
         }
         // What is of one order is found by the order: as a whole, the rest leads to no index.
         query.push(if of.is_some() { ") IS TRUE" } else { ")" });
+        query.push(
+            ") AS unfinished
+             WHERE NOT EXISTS (SELECT 1 FROM compensations AS task
+                               WHERE task.subject = unfinished.subject AND task.action = unfinished.action
+                                 AND task.status NOT IN ('DONE', 'DEAD'))
+               AND NOT EXISTS (SELECT 1 FROM exceptions
+                               WHERE exceptions.kind = 'DEAD_TASK' AND exceptions.subject = unfinished.subject
+                                 AND exceptions.status = 'OPEN')",
+        );
     }
-    query.push(
-        ") AS unfinished
-         WHERE NOT EXISTS (SELECT 1 FROM compensations AS task
-                           WHERE task.subject = unfinished.subject AND task.action = unfinished.action
-                             AND task.status NOT IN ('DONE', 'DEAD'))
-           AND NOT EXISTS (SELECT 1 FROM exceptions
-                           WHERE exceptions.kind = 'DEAD_TASK' AND exceptions.subject = unfinished.subject
-                             AND exceptions.status = 'OPEN')",
-    );
 }
 
-/// How much stands in the middle with nothing that drives it.
+/// How much of a source stands in the middle with nothing that drives it; nothing where all is driven.
 pub(super) async fn count_left_alone(
     conn: &mut Conn,
+    source: &Source,
     horizon: OffsetDateTime,
-) -> Result<Vec<LeftAlone>, DbError> {
+) -> Result<Option<LeftAlone>, DbError> {
     let mut query = QueryBuilder::<Postgres>::new("SELECT action, count(*) AS count FROM (");
-    push_left_alone(&mut query, None, horizon);
-    query.push(" LIMIT 100000) AS left_alone GROUP BY action ORDER BY action");
-    Ok(query.build_query_as::<LeftAlone>().fetch_all(conn).await?)
+    source.push_left_alone(&mut query, None, horizon);
+    query.push(" LIMIT 100000) AS left_alone GROUP BY action");
+    Ok(query.build_query_as::<LeftAlone>().fetch_optional(conn).await?)
 }
 
 /// Writes tasks for up to `limit` of these things. Gives how many it found, and for how many it wrote one: another
 /// sweeper may have been at the same ones.
 pub(super) async fn adopt_left_alone(
     conn: &mut Conn,
-    of: Option<&OrderKey>,
+    (source, of): (&Source, Option<&OrderKey>),
     horizon: OffsetDateTime,
     lane: Lane,
     limit: i64,
     now: OffsetDateTime,
 ) -> Result<(i64, i64), DbError> {
     let mut query = QueryBuilder::<Postgres>::new("WITH left_alone AS MATERIALIZED (");
-    push_left_alone(&mut query, of, horizon);
-    query.push(" ORDER BY action, subject LIMIT ").push_bind(limit);
+    source.push_left_alone(&mut query, of, horizon);
+    query.push(" ORDER BY subject LIMIT ").push_bind(limit);
     query.push(
         "), written AS (
              INSERT INTO compensations
@@ -290,8 +331,13 @@ pub(super) async fn read_figures(conn: &mut Conn, now: OffsetDateTime) -> Result
         r#"SELECT (SELECT count(*) FROM (SELECT 1 FROM orders WHERE status = 'PENDING'
                                            AND expires_at < $1::timestamptz - interval '60 s' LIMIT 100000) AS stuck)
                       AS "orders_stuck!",
-                  (SELECT count(*) FROM (SELECT 1 FROM compensations WHERE status = 'DEAD' LIMIT 100000) AS dead)
-                      AS "tasks_dead!",
+                  -- What a person has seen to alarms nobody any more.
+                  (SELECT count(*) FROM (SELECT 1 FROM compensations AS task
+                                         WHERE task.status = 'DEAD'
+                                           AND (SELECT 1 FROM exceptions AS open
+                                                WHERE open.subject = task.subject AND open.kind = 'DEAD_TASK'
+                                                  AND open.status = 'OPEN' LIMIT 1) IS NOT NULL
+                                         LIMIT 100000) AS dead) AS "tasks_dead!",
                   (SELECT count(*) FROM (SELECT 1 FROM exceptions WHERE status = 'OPEN' LIMIT 100000) AS open)
                       AS "exceptions_open!""#,
         now,

@@ -48,14 +48,28 @@ pub struct Swept {
     pub has_more: bool,
 }
 
-/// What a sweep would find.
+/// What a sweep would find. `has_more` where some of it could not be counted in the time of a statement.
 ///
 /// # Errors
 /// When the database cannot be reached.
 pub async fn look_for_left_alone(app: &App) -> Result<Swept, DbError> {
     let mut conn = app.db.conn().await?;
-    let left_alone = store::count_left_alone(&mut conn, app.now() - GRACE).await?;
-    Ok(Swept { left_alone, written: 0, has_more: false })
+    let mut found = Swept { left_alone: Vec::new(), written: 0, has_more: false };
+    for source in &store::SOURCES {
+        match store::count_left_alone(&mut conn, source, app.now() - GRACE).await {
+            Ok(counted) => found.left_alone.extend(counted),
+            Err(error) if error.took_too_long() => {
+                tracing::warn!(
+                    source = source.action,
+                    "what was left alone of it could not be counted in time"
+                );
+                found.has_more = true;
+            }
+            Err(error) => return Err(error),
+        }
+    }
+    found.left_alone.sort_by(|one, other| one.action.cmp(&other.action));
+    Ok(found)
 }
 
 /// Closes what is due, and writes tasks for everything else that was left alone: a slice of it.
@@ -75,8 +89,8 @@ pub async fn sweep_slice(app: &App, slice: std::time::Duration) -> Result<Swept,
     let Swept { left_alone, .. } = look_for_left_alone(app).await?;
     let has_all_orders = orders::sweep_due_within(app, Within::of(slice)).await?;
     let has_all_links = pay::sweep_dead_links_within(app, Within::of(slice)).await?;
-    let (written, has_all_else) = adopt(app, None, Lane::Sweep, Within::of(slice)).await?;
-    let has_more = !(has_all_orders && has_all_links && has_all_else);
+    let Adopted { written, has_all, slow } = adopt(app, None, Lane::Sweep, Within::of(slice)).await?;
+    let has_more = !(has_all_orders && has_all_links && has_all && slow.is_none());
     Ok(Swept { left_alone, written, has_more })
 }
 
@@ -85,39 +99,73 @@ pub async fn sweep_slice(app: &App, slice: std::time::Duration) -> Result<Swept,
 /// # Errors
 /// When the database cannot be reached.
 pub async fn sweep_left_alone(app: &App) -> Result<Batch, DutyError> {
-    let (written, has_all) = adopt(app, None, Lane::Sweep, Within::of(SLICE)).await?;
+    let Adopted { written, has_all, slow } = adopt(app, None, Lane::Sweep, Within::of(SLICE)).await?;
     if written > 0 {
         tracing::warn!(written, "things in the middle had no task; they have one now");
     }
     metrics::counter!("payonce_tasks_adopted_total").increment(u64::try_from(written)?);
-    Ok(if has_all { Batch::Done } else { Batch::MoreWaiting })
+    match slow {
+        Some(error) => Err(error.into()),
+        None => Ok(if has_all { Batch::Done } else { Batch::MoreWaiting }),
+    }
 }
 
-/// Writes tasks for what has none, of one order or of all, for about so long. Gives how many, and whether these were all.
+/// What came of a look for things without a task.
+#[derive(Debug)]
+pub(super) struct Adopted {
+    /// Tasks that were written.
+    pub(super) written: i64,
+    /// Whether these were all that were found.
+    has_all: bool,
+    /// Why some source was not looked at: its backlog, all of it with tasks, takes longer than a statement may.
+    slow: Option<DbError>,
+}
+
+/// Writes tasks for what has none, of one order or of all, for about so long.
 pub(super) async fn adopt(
     app: &App,
     of: Option<&OrderKey>,
     lane: Lane,
     within: Within,
-) -> Result<(i64, bool), DbError> {
-    let mut written = 0;
-    let has_all = loop {
+) -> Result<Adopted, DbError> {
+    let mut adopted = Adopted { written: 0, has_all: true, slow: None };
+    for source in store::SOURCES.iter().filter(|source| of.is_none() || source.is_of_orders()) {
+        match adopt_of(app, (source, of), lane, within, &mut adopted.written).await {
+            Ok(has_all) => adopted.has_all &= has_all,
+            Err(error) if error.took_too_long() => {
+                tracing::warn!(source = source.action, %error, "what was left alone of it could not be looked for in time");
+                adopted.slow = Some(error);
+            }
+            Err(error) => return Err(error),
+        }
+    }
+    if adopted.written > 0 {
+        app.sweep_wake.notify_one();
+    }
+    Ok(adopted)
+}
+
+/// The same from one source, at least a batch. Gives whether these were all.
+async fn adopt_of(
+    app: &App,
+    (source, of): (&store::Source, Option<&OrderKey>),
+    lane: Lane,
+    within: Within,
+    written: &mut i64,
+) -> Result<bool, DbError> {
+    loop {
         let mut conn = app.db.conn().await?;
         let (now, grace) = (app.now(), if of.is_some() { Duration::ZERO } else { GRACE });
         let (found, adopted) = effect!(
             "tasks.adopt",
-            store::adopt_left_alone(&mut conn, of, now - grace, lane, BATCH, now).await
+            store::adopt_left_alone(&mut conn, (source, of), now - grace, lane, BATCH, now).await
         )?;
-        written += adopted;
+        *written += adopted;
         if found < BATCH {
-            break true;
+            return Ok(true);
         }
         if within.is_over() {
-            break false;
+            return Ok(false);
         }
-    };
-    if written > 0 {
-        app.sweep_wake.notify_one();
     }
-    Ok((written, has_all))
 }

@@ -258,6 +258,31 @@ async fn a_sweep_finds_what_was_left_alone() {
 }
 
 #[tokio::test]
+async fn what_cannot_be_looked_for_in_time_hides_nothing_else_that_was_left_alone() {
+    let vars = vec![("DATABASE_STATEMENT_MS", "500".to_owned())];
+    let app = TestApp::start_with(TestOptions { vars, ..TestOptions::default() }).await;
+    waiting_refund(&app, "S2").await;
+    app.sql("DELETE FROM compensations").await;
+    app.clock.advance(seconds(61));
+    let mut backlog = app.direct_connection().await;
+    sqlx::raw_sql("BEGIN; LOCK TABLE withdrawals IN ACCESS EXCLUSIVE MODE")
+        .execute(&mut backlog)
+        .await
+        .expect("a table in which everything takes long");
+    let found = app.admin_post("/admin/sweep", json!({"dry_run": true})).await.expect(200).body;
+    assert_eq!(
+        found,
+        json!({"left_alone": [{"action": "DRIVE_REFUND", "count": 1}], "written": 0, "has_more": true})
+    );
+    let swept = app.admin_post("/admin/sweep", json!({"reason": "after the outage"})).await.expect(200).body;
+    assert_eq!((&swept["written"], &swept["has_more"]), (&json!(1), &json!(true)));
+    sqlx::raw_sql("ROLLBACK").execute(&mut backlog).await.expect("it is over");
+    app.run_until_idle().await;
+    assert_eq!(app.refunded("S2").await.0, "REFUNDED");
+    app.end().await;
+}
+
+#[tokio::test]
 async fn a_paused_lane_rests_everywhere_until_it_is_told_to_go_on() {
     let app = TestApp::start().await;
     let other = TestApp::start_with(TestOptions { workers: true, ..TestOptions::over(&app) }).await;

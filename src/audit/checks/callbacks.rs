@@ -37,6 +37,15 @@ pub(super) const CHECKS: &[Definition] = &[
            AND NOT EXISTS (SELECT 1 FROM stray_payments AS stray
                            WHERE stray.channel = inbox.channel AND stray.out_trade_no = inbox.subject)
            AND NOT EXISTS (SELECT 1 FROM refunds JOIN exceptions ON exceptions.subject = refund_id
-                           WHERE refund_id = inbox.subject AND exceptions.kind = 'AMOUNT_MISMATCH')",
+                           WHERE refund_id = inbox.subject AND exceptions.kind = 'AMOUNT_MISMATCH')
+         UNION ALL
+         -- One of a trade at most: whatever else speaks of it repeats.
+         SELECT format('callbacks of %s about %s: %s tell of stray money, which is there %s times', told.channel,
+                       told.subject, told.times, coalesce(kept.times, 0))
+         FROM (SELECT channel, subject, count(*) AS times FROM webhook_inbox
+               WHERE verdict IN ('STRAY', 'UNKNOWN_ORDER') GROUP BY channel, subject) AS told
+         LEFT JOIN (SELECT channel, out_trade_no AS subject, count(*) AS times FROM stray_payments
+                    GROUP BY channel, out_trade_no) AS kept USING (channel, subject)
+         WHERE told.times > 1 AND told.times > coalesce(kept.times, 0)",
     ),
 ];

@@ -2,8 +2,8 @@
 //!
 //! A check is a query whose every row is one violation, as a sentence for people. [`check!`] wraps it, so that
 //! all of them are counted and sampled alike, and the compiler still sees the whole statement. A check may use
-//! `$1`, which is now, and `owned (subject)`: the things that a living task drives or an open exception shows to
-//! a person. Whole tables are joined by hash: no sub-select that runs once per row.
+//! `$1`, which is now, and `owned (subject)`: the things that a living task drives, or that a person was shown because theirs
+//! was given up. Whole tables are joined by hash: no sub-select that runs once per row.
 
 use futures_util::future::BoxFuture;
 use time::OffsetDateTime;
@@ -89,7 +89,7 @@ macro_rules! check {
                          ), owned (subject) AS (
                              SELECT subject FROM compensations WHERE status IN ('READY', 'RUNNING')
                              UNION ALL
-                             SELECT subject FROM exceptions WHERE status = 'OPEN'
+                             SELECT subject FROM exceptions WHERE status = 'OPEN' AND kind = 'DEAD_TASK'
                          ), violation (line) AS MATERIALIZED ("
                             + $violations
                             + ")

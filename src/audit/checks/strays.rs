@@ -58,7 +58,9 @@ pub(super) const CHECKS: &[Definition] = &[
          WHERE stray.status IN ('HELD', 'REFUNDING') AND stray.updated_at < $1 - interval '60 s'
            AND NOT EXISTS (SELECT 1 FROM refunds AS gone
                            WHERE gone.stray_id = stray.stray_id AND gone.made_after_all_at IS NOT NULL)
-           AND NOT EXISTS (SELECT 1 FROM owned WHERE subject = stray.stray_id)
+           AND NOT (stray.status = 'HELD'
+                    AND EXISTS (SELECT 1 FROM exceptions
+                                WHERE exceptions.subject = stray.stray_id AND exceptions.status = 'OPEN'))
            AND NOT EXISTS (SELECT 1 FROM owned WHERE subject = refund.refund_id)",
     ),
     check!(

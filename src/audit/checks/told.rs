@@ -6,9 +6,10 @@ pub(super) const CHECKS: &[Definition] = &[
     check!(
         "event_relayed",
         Eventual,
-        "no event waits 60 s for the relay to look where it goes",
+        "no event waits 60 s for the relay to look where it goes, none that is sent again 10 min",
         "SELECT format('event %s of %s: not looked at since %s', event_id, coalesce(order_no, 'no order'), queued_at)
-         FROM outbox_queue WHERE NOT is_again AND queued_at < $1 - interval '60 s'",
+         FROM outbox_queue
+         WHERE queued_at < $1 - CASE WHEN is_again THEN interval '10 min' ELSE interval '60 s' END",
     ),
     check!(
         "delivery_late",
@@ -61,16 +62,18 @@ pub(super) const CHECKS: &[Definition] = &[
     check!(
         "event_handed_out",
         Eventual,
-        "an event of the last day whose merchant had an endpoint two hours before waits to be looked at, or was handed out",
+        "an event of the last day whose order has an endpoint, or whose merchant had one two hours before, waits to be looked \
+         at, or was handed out",
         "SELECT format('event %s: %s of %s went nowhere', event.id, event.event, coalesce(event.order_no, 'no order'))
          FROM merchants
-         CROSS JOIN LATERAL (SELECT id, event, order_no FROM outbox
+         CROSS JOIN LATERAL (SELECT id, event, order_no, created_at FROM outbox
                              WHERE outbox.merchant_id = merchants.merchant_id
-                               -- By clocks that may be so far apart.
-                               AND outbox.created_at > greatest(merchants.updated_at + interval '2 hours',
-                                                                $1 - interval '1 day')
+                               AND outbox.created_at > $1 - interval '1 day'
                                AND outbox.created_at < $1 - interval '60 s') AS event
-         WHERE merchants.notify_url IS NOT NULL
+         LEFT JOIN orders ON orders.merchant_id = merchants.merchant_id AND orders.order_no = event.order_no
+         -- By clocks that may be so far apart.
+         WHERE (orders.notify_url IS NOT NULL
+                OR merchants.notify_url IS NOT NULL AND event.created_at > merchants.updated_at + interval '2 hours')
            AND (SELECT event_id FROM deliveries WHERE event_id = event.id LIMIT 1) IS NULL
            AND (SELECT event_id FROM outbox_queue
                 WHERE is_again = ANY('{false,true}') AND event_id = event.id LIMIT 1) IS NULL",

@@ -45,8 +45,7 @@ pub(super) const CHECKS: &[Definition] = &[
         "SELECT format('refund %s: %s since %s', refund_id, status, updated_at)
          FROM refunds
          WHERE status IN ('PENDING', 'PROCESSING') AND updated_at < $1 - interval '60 s'
-           AND NOT EXISTS (SELECT 1 FROM owned WHERE subject = refund_id)
-           AND NOT EXISTS (SELECT 1 FROM owned WHERE subject = stray_id)",
+           AND NOT EXISTS (SELECT 1 FROM owned WHERE subject = refund_id)",
     ),
     check!(
         "callback_unmatched",

@@ -153,7 +153,7 @@ const SEEDS: &[Seed] = &[
     seed_with(
         "stray_owned",
         &["refund_unfinished"],
-        "DELETE FROM exceptions WHERE subject = 'sp_r'; DELETE FROM compensations WHERE subject = 'rf_r'",
+        "DELETE FROM compensations WHERE subject = 'rf_r'",
     ),
     seed(
         "stray_exception_outlived",

@@ -80,6 +80,13 @@ pub(super) const SEEDS: &[Seed] = &[
     ),
     seed("callback_money_kept", "UPDATE webhook_inbox SET subject = 'po_none' WHERE event_id = 'e2'"),
     seed("callback_money_kept", "UPDATE webhook_inbox SET subject = 'po_none' WHERE event_id = 'e3'"),
+    // Another trade of the same attempt, of which nothing was kept.
+    seed(
+        "callback_money_kept",
+        "INSERT INTO webhook_inbox (channel, event_id, subject, merchant_id, order_no, verdict, body, received_at, updated_at)
+         SELECT channel, 'e2b', subject, merchant_id, order_no, verdict, body, received_at, updated_at
+         FROM webhook_inbox WHERE event_id = 'e2'",
+    ),
     // It misfits a refund, and the exception says something else.
     seed(
         "callback_money_kept",

@@ -9,6 +9,11 @@ pub(super) const SEEDS: &[Seed] = &[
          WHERE order_no = 'D' AND event = 'order.paid'",
     ),
     seed(
+        "event_relayed",
+        "INSERT INTO outbox_queue SELECT true, id, merchant_id, order_no, created_at FROM outbox
+         WHERE order_no = 'D' AND event = 'order.paid'",
+    ),
+    seed(
         "lane_tried",
         "INSERT INTO deliveries (event_id, kind, event, merchant_id, order_no, lane, body, status, due_at, created_at,
                                  updated_at)
@@ -51,6 +56,7 @@ pub(super) const SEEDS: &[Seed] = &[
          SELECT id, 'RESEND_EVENT', event, '*', '{}', 'PENDING', '2030-01-02', '2029-12-31 12:00', '2029-12-31 12:00'
          FROM outbox WHERE order_no = 'D' AND event = 'order.paid'",
     ),
+    seed("event_handed_out", "UPDATE orders SET notify_url = 'https://shop' WHERE order_no = 'D'"),
     seed("event_handed_out", "UPDATE merchants SET notify_url = 'https://shop', updated_at = '2029-12-31 09:00'"),
     seed(
         "dead_delivery_reported",
