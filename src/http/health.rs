@@ -44,7 +44,7 @@ pub(super) struct Ready {
     status: &'static str,
     /// `up` or `down`.
     database: &'static str,
-    /// `up`, or `down` when no lock can be had: of a quorum, the majority must answer.
+    /// `up`, or `down` when no lock can be had: of a quorum, the majority must answer, and take writes.
     redis: &'static str,
     /// Each server of Redis; behind sentinels, the present master.
     redis_nodes: Vec<RedisNode>,
