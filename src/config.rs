@@ -173,7 +173,7 @@ pub struct HttpConfig {
     pub max_connections: usize,
     /// Requests under way at most, of merchants and as many of channels. Env: `HTTP_REQUESTS_MAX`.
     pub max_requests: usize,
-    /// Origins whose browsers may call the two public routes. Env: `CORS_ORIGINS`.
+    /// Origins whose pages may call the two public routes, and are led back to from the cashier. Env: `CORS_ORIGINS`.
     pub cors_origins: Vec<String>,
 }
 

@@ -127,7 +127,7 @@ pub const VARIABLES: &[Variable] = &[
         "CORS_ORIGINS",
         "",
         "origins such as https://shop.example, comma separated",
-        "Whose pages may call POST /pay/url and GET /pay/{id} from a browser.",
+        "Whose pages may call POST /pay/url and GET /pay/{id} from a browser, and name themselves as its return_url.",
     ),
     secret(
         "ENCRYPTION_KEY",
