@@ -279,6 +279,10 @@ impl AdminConfig {
         if token.is_empty() || is_short {
             return Err(wrong(&format!("has a token of fewer than {MIN_SECRET_BYTES} bytes")));
         }
+        // In a header it would arrive otherwise, or not at all.
+        if !token.bytes().all(|byte| byte.is_ascii_graphic()) {
+            return Err(wrong("has a token with a space, or with what is no visible ASCII character"));
+        }
         Ok(AdminToken { role, name: name.to_owned(), token: token.into() })
     }
 }

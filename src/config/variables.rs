@@ -120,7 +120,7 @@ pub const VARIABLES: &[Variable] = &[
     ),
     secret(
         "ADMIN_TOKENS",
-        "role:token or role@name:token, comma separated; roles viewer and operator; different tokens of at least 24 bytes",
+        "role:token or role@name:token, comma separated; roles viewer and operator; different tokens of at least 24 visible ASCII characters, no spaces",
         "Who may use the admin routes.",
     ),
     plain(
