@@ -101,6 +101,31 @@ fn a_secret_may_come_from_a_file() {
 }
 
 #[test]
+fn what_is_no_text_is_named_where_it_is_ours_and_passed_over_where_it_is_not() {
+    use std::ffi::OsString;
+    use std::os::unix::ffi::OsStringExt;
+
+    let garbled = || OsString::from_vec(b"caf\xe9-of-more-than-24-bytes".to_vec());
+    let read = |more: Vec<(OsString, OsString)>| {
+        let all = complete().into_iter().map(|(name, value)| (name.into(), value.into()));
+        Config::read(&Env::of_os(Strictness::Strict, all.chain(more)))
+    };
+    let others =
+        vec![("LS_COLORS".into(), garbled()), (garbled(), "x".into()), ("BIND_ADDR_FILE".into(), garbled())];
+    assert!(read(others).is_ok());
+    let ours = [
+        ("ENCRYPTION_KEY", "ENCRYPTION_KEY"),
+        ("AMQP_URL_FILE", "AMQP_URL"),
+        ("BIND_ADDR", "BIND_ADDR"),
+        ("SSL_CERT_FILE", "SSL_CERT_FILE"),
+    ];
+    for (name, named) in ours {
+        let error = read(vec![(name.into(), garbled())]).expect_err(name);
+        assert!(error.name == named && error.to_string().contains("UTF-8"), "{error}");
+    }
+}
+
+#[test]
 fn env_example_is_the_list() {
     let path = concat!(env!("CARGO_MANIFEST_DIR"), "/.env.example");
     let committed = std::fs::read_to_string(path).unwrap_or_default();
