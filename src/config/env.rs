@@ -181,6 +181,14 @@ impl Env {
         Ok(Some(text))
     }
 
+    /// A secret that only commands ask for, where it is given.
+    ///
+    /// # Errors
+    /// When it cannot be read.
+    pub fn secret_of_command(&self, name: &'static str) -> Result<Option<SecretString>, ConfigError> {
+        Ok(self.text(name)?.map(Into::into))
+    }
+
     pub(super) fn secret(&self, name: &'static str, dev_default: &str) -> Result<SecretString, ConfigError> {
         let is_dev = self.strictness == Strictness::Dev;
         match self.text(name)? {

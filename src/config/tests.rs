@@ -137,7 +137,7 @@ fn env_example_is_the_list() {
 }
 
 /// What docker-compose.yml keeps from the app, and why.
-const NOT_IN_COMPOSE: [(&str, &str); 3] = [
+const NOT_IN_COMPOSE: [(&str, &str); 4] = [
     (
         "SSL_CERT_FILE",
         "a shell has one of its own, a path that is not in the container: mount the file and add both",
@@ -147,6 +147,7 @@ const NOT_IN_COMPOSE: [(&str, &str); 3] = [
         "for `admin` and `demo` at a terminal; in the container they work on the database itself",
     ),
     ("PAYONCE_ADMIN_TOKEN", "the same"),
+    ("PAYONCE_SECRET_KEY", "the same"),
 ];
 
 #[test]

@@ -241,12 +241,12 @@ pub const VARIABLES: &[Variable] = &[
         "http(s)://host of a running instance",
         "Where `admin` and `demo` find one; without it `admin` works on the database itself.",
     ),
-    plain(
+    secret(
         "PAYONCE_ADMIN_TOKEN",
-        "",
         "one of the tokens of ADMIN_TOKENS there",
         "With what `admin` and `demo` call it.",
     ),
+    secret("PAYONCE_SECRET_KEY", "sk_… of a merchant there", "Whose orders `demo` plays."),
     plain("LOG_FORMAT", "text", "text or json", "How log lines look."),
     plain(
         "RUST_LOG",
