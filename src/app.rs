@@ -49,6 +49,8 @@ pub struct Inside {
     pub amqp: Option<Amqp>,
     /// The orders' timers on RabbitMQ; without it they are in Redis.
     pub delays: Option<Delays>,
+    /// Where events go, with a broker.
+    pub events: Option<Events>,
     /// Where reports of usage come in, with a broker.
     pub usage_reports: Option<Mailbox>,
     /// The distributed lock.
@@ -127,6 +129,7 @@ impl App {
         let named = |what: &str| format!("{}.{what}", config.broker.prefix);
         let timers = amqp.clone().filter(|_| config.orders.delay_queue == DelayQueue::RabbitMq);
         let delays = timers.map(|amqp| Delays::new(amqp, &named("order_timeout")));
+        let events = amqp.clone().map(|amqp| Events::new(amqp, &named("events")));
         let usage_reports = amqp.clone().map(|amqp| Mailbox::new(amqp, named("usage.report")));
         let secrets = SecretBox::new(&config.encryption_key, ids.clone())?;
         let tasks = Tasks::default();
@@ -140,7 +143,7 @@ impl App {
             outside: config.notify.clone(),
             http: outside::client(config.notify.clone(), lookup.clone())?,
             lookup,
-            broker: amqp.clone().map(|amqp| Events::new(amqp, &named("events"))),
+            broker: events.clone(),
             lease: config.task_lease,
         });
         let waiting = Rooms::of(config.http.max_requests.saturating_mul(WAITING_FOR_EACH));
@@ -151,6 +154,7 @@ impl App {
             redis,
             amqp,
             delays,
+            events,
             usage_reports,
             locks,
             clock,

@@ -173,7 +173,7 @@ pub struct HttpConfig {
     pub max_connections: usize,
     /// Requests under way at most, of merchants and as many of channels. Env: `HTTP_REQUESTS_MAX`.
     pub max_requests: usize,
-    /// Origins whose browsers may call the two public routes. Env: `CORS_ORIGINS`.
+    /// Origins whose pages may call the two public routes, and are led back to from the cashier. Env: `CORS_ORIGINS`.
     pub cors_origins: Vec<String>,
 }
 
@@ -278,6 +278,10 @@ impl AdminConfig {
         let is_short = token.len() < MIN_SECRET_BYTES && env.strictness == Strictness::Strict;
         if token.is_empty() || is_short {
             return Err(wrong(&format!("has a token of fewer than {MIN_SECRET_BYTES} bytes")));
+        }
+        // In a header it would arrive otherwise, or not at all.
+        if !token.bytes().all(|byte| byte.is_ascii_graphic()) {
+            return Err(wrong("has a token with a space, or with what is no visible ASCII character"));
         }
         Ok(AdminToken { role, name: name.to_owned(), token: token.into() })
     }

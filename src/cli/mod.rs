@@ -4,9 +4,10 @@ use std::error::Error;
 use std::process::ExitCode;
 
 use clap::{Parser, Subcommand, ValueEnum};
+use secrecy::SecretString;
 
 use crate::app::App;
-use crate::config::{Config, DatabaseConfig, Env, LogConfig, Strictness};
+use crate::config::{Config, ConfigError, DatabaseConfig, Env, LogConfig, Strictness};
 use crate::http::{self, Reason};
 use crate::ids::{Ids, MerchantId};
 use crate::infra::clock::Clock;
@@ -93,6 +94,17 @@ const FOUND_PROBLEMS: u8 = 3;
 /// The exit code of a command that worked.
 fn verdict(is_fine: bool) -> ExitCode {
     if is_fine { ExitCode::SUCCESS } else { ExitCode::from(FOUND_PROBLEMS) }
+}
+
+/// A secret of a command: its argument, which whoever lists the processes sees, or else its variable or its file.
+fn secret_of(
+    argument: Option<SecretString>,
+    variable: &'static str,
+) -> Result<Option<SecretString>, ConfigError> {
+    match argument {
+        None => Env::of_process(Strictness::Strict).secret_of_command(variable),
+        given => Ok(given),
+    }
 }
 
 /// Failures of any command, with all that caused them.

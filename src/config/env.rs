@@ -1,6 +1,7 @@
 //! Reading variables: each by its name, wrong ones told by it.
 
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
+use std::ffi::OsString;
 use std::fmt::Display;
 use std::str::FromStr;
 use std::time::Duration;
@@ -53,6 +54,8 @@ pub enum Strictness {
 #[derive(Clone, Debug)]
 pub struct Env {
     values: HashMap<String, String>,
+    /// Names of those whose value is no text. Most are none of ours.
+    unreadable: HashSet<String>,
     pub(super) strictness: Strictness,
 }
 
@@ -60,16 +63,33 @@ impl Env {
     /// The process's environment, to which `main` has added a file's: see [`add_file`].
     #[must_use]
     pub fn of_process(strictness: Strictness) -> Self {
-        Self { values: std::env::vars().collect(), strictness }
+        Self::of_os(strictness, std::env::vars_os())
+    }
+
+    pub(super) fn of_os(
+        strictness: Strictness,
+        variables: impl IntoIterator<Item = (OsString, OsString)>,
+    ) -> Self {
+        let mut env = Self { values: HashMap::new(), unreadable: HashSet::new(), strictness };
+        // Our own names are all text.
+        for (name, value) in variables.into_iter().filter_map(|(k, v)| Some((k.into_string().ok()?, v))) {
+            if let Ok(value) = value.into_string() {
+                env.values.insert(name, value);
+            } else {
+                env.unreadable.insert(name);
+            }
+        }
+        env
     }
 
     /// Just these variables.
     pub fn of<'a>(strictness: Strictness, values: impl IntoIterator<Item = (&'a str, String)>) -> Self {
-        Self { values: values.into_iter().map(|(k, v)| (k.to_owned(), v)).collect(), strictness }
+        Self::of_os(strictness, values.into_iter().map(|(k, v)| (k.into(), v.into())))
     }
 
     /// Sets a variable, whatever it was.
     pub fn set(&mut self, name: &str, value: impl Into<String>) {
+        self.unreadable.remove(name);
         self.values.insert(name.to_owned(), value.into());
     }
 
@@ -82,20 +102,28 @@ impl Env {
     /// Whether a value is given, be it in a file.
     #[must_use]
     pub fn is_set(&self, name: &str) -> bool {
-        self.raw(name).is_some() || self.raw(&format!("{name}_FILE")).is_some()
+        let is_there = |name: &str| self.raw(name).is_some() || self.unreadable.contains(name);
+        is_there(name) || is_there(&format!("{name}_FILE"))
+    }
+
+    /// What stands in `place`, which says what `name` is; an empty one counts as missing.
+    fn said_by(&self, place: &str, name: &'static str) -> Result<Option<&str>, ConfigError> {
+        if self.unreadable.contains(place) {
+            return Err(self.wrong(name, format!("what stands in {place} is not UTF-8")));
+        }
+        Ok(self.raw(place))
     }
 
     pub(super) fn text(&self, name: &'static str) -> Result<Option<String>, ConfigError> {
-        let variable = variables::find(name);
-        if let Some(value) = self.raw(name) {
+        let (variable, file) = (variables::find(name), format!("{name}_FILE"));
+        if let Some(value) = self.said_by(name, name)? {
             return Ok(Some(value.to_owned()));
         }
         if variable.is_secret
-            && let Some(path) = self.raw(&format!("{name}_FILE"))
+            && let Some(path) = self.said_by(&file, name)?
         {
-            let content = std::fs::read_to_string(path).map_err(|error| {
-                self.wrong(name, format!("the file of {name}_FILE cannot be read ({error})"))
-            })?;
+            let content = std::fs::read_to_string(path)
+                .map_err(|error| self.wrong(name, format!("the file of {file} cannot be read ({error})")))?;
             return Ok(Some(content.trim_end_matches(['\r', '\n']).to_owned()));
         }
         Ok(Some(variable.default).filter(|default| !default.is_empty()).map(str::to_owned))
@@ -125,6 +153,7 @@ impl Env {
     /// What stands in `SSL_CERT_FILE` is read by whoever makes a connection, and would be missed there in silence.
     pub(super) fn check_authorities(&self) -> Result<(), ConfigError> {
         let name = "SSL_CERT_FILE";
+        self.said_by(name, name)?;
         // An empty one is no missing one: whoever makes a connection takes it at its word, and trusts nobody.
         let Some(path) = self.values.get(name) else { return Ok(()) };
         let content =
@@ -150,6 +179,14 @@ impl Env {
             return Err(self.wrong(name, "there is no `//` behind the scheme"));
         }
         Ok(Some(text))
+    }
+
+    /// A secret that only commands ask for, where it is given.
+    ///
+    /// # Errors
+    /// When it cannot be read.
+    pub fn secret_of_command(&self, name: &'static str) -> Result<Option<SecretString>, ConfigError> {
+        Ok(self.text(name)?.map(Into::into))
     }
 
     pub(super) fn secret(&self, name: &'static str, dev_default: &str) -> Result<SecretString, ConfigError> {

@@ -52,6 +52,9 @@ fn a_wrong_variable_is_named_with_what_was_expected() {
         ("ADMIN_TOKENS", "operator:short"),
         ("ADMIN_TOKENS", "root:a-secret-of-more-than-24-bytes"),
         ("ADMIN_TOKENS", ""),
+        ("ADMIN_TOKENS", "operator: a-secret-of-more-than-24-bytes"),
+        ("ADMIN_TOKENS", "operator:a-secret of-more-than-24-bytes"),
+        ("ADMIN_TOKENS", "operator:ein-schlüssel-von-über-24-bytes"),
         ("ADMIN_TOKENS", "viewer@a:a-secret-of-more-than-24-bytes,operator@b:a-secret-of-more-than-24-bytes"),
         ("ENCRYPTION_KEY", ""),
         ("SANDBOX_SECRET", "short"),
@@ -98,6 +101,31 @@ fn a_secret_may_come_from_a_file() {
 }
 
 #[test]
+fn what_is_no_text_is_named_where_it_is_ours_and_passed_over_where_it_is_not() {
+    use std::ffi::OsString;
+    use std::os::unix::ffi::OsStringExt;
+
+    let garbled = || OsString::from_vec(b"caf\xe9-of-more-than-24-bytes".to_vec());
+    let read = |more: Vec<(OsString, OsString)>| {
+        let all = complete().into_iter().map(|(name, value)| (name.into(), value.into()));
+        Config::read(&Env::of_os(Strictness::Strict, all.chain(more)))
+    };
+    let others =
+        vec![("LS_COLORS".into(), garbled()), (garbled(), "x".into()), ("BIND_ADDR_FILE".into(), garbled())];
+    assert!(read(others).is_ok());
+    let ours = [
+        ("ENCRYPTION_KEY", "ENCRYPTION_KEY"),
+        ("AMQP_URL_FILE", "AMQP_URL"),
+        ("BIND_ADDR", "BIND_ADDR"),
+        ("SSL_CERT_FILE", "SSL_CERT_FILE"),
+    ];
+    for (name, named) in ours {
+        let error = read(vec![(name.into(), garbled())]).expect_err(name);
+        assert!(error.name == named && error.to_string().contains("UTF-8"), "{error}");
+    }
+}
+
+#[test]
 fn env_example_is_the_list() {
     let path = concat!(env!("CARGO_MANIFEST_DIR"), "/.env.example");
     let committed = std::fs::read_to_string(path).unwrap_or_default();
@@ -109,7 +137,7 @@ fn env_example_is_the_list() {
 }
 
 /// What docker-compose.yml keeps from the app, and why.
-const NOT_IN_COMPOSE: [(&str, &str); 3] = [
+const NOT_IN_COMPOSE: [(&str, &str); 4] = [
     (
         "SSL_CERT_FILE",
         "a shell has one of its own, a path that is not in the container: mount the file and add both",
@@ -119,6 +147,7 @@ const NOT_IN_COMPOSE: [(&str, &str); 3] = [
         "for `admin` and `demo` at a terminal; in the container they work on the database itself",
     ),
     ("PAYONCE_ADMIN_TOKEN", "the same"),
+    ("PAYONCE_SECRET_KEY", "the same"),
 ];
 
 #[test]

@@ -120,14 +120,14 @@ pub const VARIABLES: &[Variable] = &[
     ),
     secret(
         "ADMIN_TOKENS",
-        "role:token or role@name:token, comma separated; roles viewer and operator; different tokens of at least 24 bytes",
+        "role:token or role@name:token, comma separated; roles viewer and operator; different tokens of at least 24 visible ASCII characters, no spaces",
         "Who may use the admin routes.",
     ),
     plain(
         "CORS_ORIGINS",
         "",
         "origins such as https://shop.example, comma separated",
-        "Whose pages may call POST /pay/url and GET /pay/{id} from a browser.",
+        "Whose pages may call POST /pay/url and GET /pay/{id} from a browser, and name themselves as its return_url.",
     ),
     secret(
         "ENCRYPTION_KEY",
@@ -241,12 +241,12 @@ pub const VARIABLES: &[Variable] = &[
         "http(s)://host of a running instance",
         "Where `admin` and `demo` find one; without it `admin` works on the database itself.",
     ),
-    plain(
+    secret(
         "PAYONCE_ADMIN_TOKEN",
-        "",
         "one of the tokens of ADMIN_TOKENS there",
         "With what `admin` and `demo` call it.",
     ),
+    secret("PAYONCE_SECRET_KEY", "sk_… of a merchant there", "Whose orders `demo` plays."),
     plain("LOG_FORMAT", "text", "text or json", "How log lines look."),
     plain(
         "RUST_LOG",

@@ -70,7 +70,9 @@ fn reachable(servers: &RedisServers, standing: &Standing) -> Finding {
         (false, _, RedisServers::Sentinel(group)) => {
             not_reached(servers, &format!("the sentinels name no master {} that answers", group.master))
         }
-        (false, down, _) => not_reached(servers, &format!("no answer in time from {}", down.join(", "))),
+        (false, down, _) => {
+            not_reached(servers, &format!("no answer in time, or no writes taken, from {}", down.join(", ")))
+        }
     }
 }
 

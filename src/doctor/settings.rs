@@ -90,7 +90,7 @@ fn example(variable: &Variable) -> String {
 }
 
 fn shown(env: &Env, variable: &Variable) -> String {
-    match (env.raw(variable.name), variable.is_secret || variable.name == "PAYONCE_ADMIN_TOKEN") {
+    match (env.raw(variable.name), variable.is_secret) {
         (Some(_), true) => "set".to_owned(),
         (Some(value), false) => value.to_owned(),
         (None, true) if env.is_set(variable.name) => "set, in a file".to_owned(),

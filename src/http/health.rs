@@ -39,18 +39,25 @@ impl Readiness {
 /// How things stand with what the service needs.
 #[derive(Debug, Serialize, utoipa::ToSchema)]
 pub(super) struct Ready {
-    /// `ready`, `degraded` (works, without Redis, RabbitMQ or a queue of it), or `unavailable`.
+    /// `ready`, `degraded` (works, without Redis, RabbitMQ or something on it), or `unavailable`.
     #[schema(example = "ready")]
     status: &'static str,
     /// `up` or `down`.
     database: &'static str,
-    /// `up`, or `down` when no lock can be had: of a quorum, the majority must answer.
+    /// `up`, or `down` when no lock can be had: of a quorum, the majority must answer, and take writes.
     redis: &'static str,
     /// Each server of Redis; behind sentinels, the present master.
     redis_nodes: Vec<RedisNode>,
     /// RabbitMQ, `up` or `down`, where it is used.
     #[serde(skip_serializing_if = "Option::is_none")]
     broker: Option<&'static str>,
+    /// The exchange of events on RabbitMQ, as far as this instance told some: `up`, or `down` when the broker is there and
+    /// refuses it, because it is of another kind or not ours.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    events: Option<&'static str>,
+    /// The queues of timers on RabbitMQ, with `DELAY_QUEUE=rabbitmq`: the same.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    timers: Option<&'static str>,
     /// The queue of usage reports on RabbitMQ, as far as this instance reads it: `up`, or `down` when the broker is there
     /// and does not let it be had, because it is of another kind or not ours.
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -99,14 +106,16 @@ async fn look(app: App) -> Looked {
 
 /// Says whether the instance takes work, with the state of each dependency.
 #[utoipa::path(get, path = "/readyz", tag = "health", responses(
-    (status = 200, body = Ready, description = "Takes work; `degraded` while Redis or RabbitMQ is away, or refuses a queue"),
+    (status = 200, body = Ready, description = "Takes work; `degraded` while Redis or RabbitMQ is away, or refuses a queue or an exchange"),
     (status = 503, body = Ready, description = "Takes no work")))]
 pub(super) async fn readyz(State(edge): State<Edge>) -> Response {
     let looked = edge.looks.join((), || look(edge.app.clone())).await;
     let Looked { database, redis, broker } = looked.unwrap_or_default();
+    let events = edge.app.events.as_ref().map(|events| !events.is_refused());
+    let timers = edge.app.delays.as_ref().map(|delays| !delays.is_refused());
     let usage_reports = edge.app.usage_reports.as_ref().map(|mailbox| !mailbox.is_refused());
     let stopping = !edge.readiness.is_on();
-    let is_whole = redis.is_up() && broker != Some(false) && usage_reports != Some(false);
+    let is_whole = redis.is_up() && ![broker, events, timers, usage_reports].contains(&Some(false));
     let status = match (database && !stopping, is_whole) {
         (false, _) => "unavailable",
         (true, false) => "degraded",
@@ -122,6 +131,8 @@ pub(super) async fn readyz(State(edge): State<Edge>) -> Response {
         redis: word(redis.is_up()),
         redis_nodes: redis_nodes.collect(),
         broker: broker.map(word),
+        events: events.map(word),
+        timers: timers.map(word),
         usage_reports: usage_reports.map(word),
         stopping,
     };

@@ -8,7 +8,6 @@ use axum::http::StatusCode;
 use axum::response::Response;
 use rust_decimal::Decimal;
 use serde::Deserialize;
-use serde_json::Value;
 use utoipa::ToSchema;
 
 use super::Edge;
@@ -21,7 +20,7 @@ use crate::app::App;
 use crate::idempotency::Answer;
 use crate::ids::{OrderNo, Sku, UserId};
 use crate::money::{Amount, Currency, MAX_MINOR};
-use crate::orders::{self, Created, NewOrder, OrderDetails, OrderItem, OrderKey, OrderKind};
+use crate::orders::{self, Created, Metadata, NewOrder, OrderDetails, OrderItem, OrderKey, OrderKind};
 
 /// Longest life of an order, in seconds: 7 days.
 const MAX_LIFE_SECS: i64 = 604_800;
@@ -91,9 +90,10 @@ pub(super) struct NewOrderBody {
     subject: Option<String>,
     /// Where its events go, where it is not the merchant's own URL.
     notify_url: Option<String>,
-    /// Your own notes: any JSON object.
+    /// Your own notes: any JSON object. They come back as they are written, numbers of up to 1000 characters to the last
+    /// digit.
     #[schema(value_type = Option<Object>)]
-    metadata: Option<Value>,
+    metadata: Option<Metadata>,
 }
 
 impl NewOrderBody {
@@ -114,9 +114,6 @@ impl NewOrderBody {
         check_subject(self.subject.as_deref())?;
         if let Some(Err(wrong)) = self.notify_url.as_deref().map(|url| app.relay.check_form(url)) {
             return Err(Problem::invalid("notify_url", wrong));
-        }
-        if self.metadata.as_ref().is_some_and(|metadata| !metadata.is_object()) {
-            return Err(Problem::invalid("metadata", "expected a JSON object"));
         }
         let item = |item: NewItemBody| OrderItem {
             sku: item.sku,

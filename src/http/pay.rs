@@ -39,22 +39,22 @@ pub(super) struct PayUrlBody {
     amount: Option<Amount>,
     /// ISO 4217; goes with the amount.
     currency: Option<Currency>,
-    /// What the buyer reads, 256 characters at most.
+    /// What the buyer reads, 256 characters at most; with a publishable key it comes from the order.
     #[schema(min_length = 1, max_length = 256)]
     subject: Option<String>,
-    /// Where the cashier page leads back to.
+    /// Where the cashier page leads back to; with a publishable key, a page of an origin in `CORS_ORIGINS`.
     return_url: Option<String>,
 }
 
 impl PayUrlBody {
-    fn check(self, caller: Caller) -> Result<PayUrlRequest, Problem> {
+    fn check(self, caller: Caller, shop_origins: &[String]) -> Result<PayUrlRequest, Problem> {
         let is_browser = caller.kind == KeyKind::Publishable;
-        if is_browser && (self.amount.is_some() || self.currency.is_some()) {
-            return Err(Problem::invalid("amount", "the amount comes from the order; expected none here"));
-        }
         check_channel(&self.channel)?;
         check_subject(self.subject.as_deref())?;
         check_url("return_url", self.return_url.as_deref())?;
+        if is_browser {
+            self.check_from_browser(shop_origins)?;
+        }
         Ok(PayUrlRequest {
             merchant_id: caller.merchant_id,
             order_no: self.order_no,
@@ -66,6 +66,26 @@ impl PayUrlBody {
             subject: self.subject,
             return_url: self.return_url,
         })
+    }
+
+    /// Anybody may know a publishable key, and all get the link that the first one asked for. So it says nothing of its own
+    /// on a page that the buyer trusts, and leads from there to the shop and nowhere else.
+    fn check_from_browser(&self, shop_origins: &[String]) -> Result<(), Problem> {
+        if self.amount.is_some() || self.currency.is_some() {
+            return Err(Problem::invalid("amount", "the amount comes from the order; expected none here"));
+        }
+        if self.subject.is_some() {
+            return Err(Problem::invalid("subject", "the subject comes from the order; expected none here"));
+        }
+        let origin =
+            self.return_url.as_deref().and_then(|url| reqwest::Url::parse(url).ok()).map(|url| url.origin());
+        if origin.is_some_and(|origin| !shop_origins.contains(&origin.ascii_serialization())) {
+            return Err(Problem::invalid(
+                "return_url",
+                "expected a page of one of the origins in CORS_ORIGINS",
+            ));
+        }
+        Ok(())
     }
 }
 
@@ -95,7 +115,7 @@ pub(super) async fn url(
     Keyed { body, key }: Keyed<PayUrlBody>,
 ) -> Result<Response, Problem> {
     let key = key.of(&caller);
-    let request = body.check(caller)?;
+    let request = body.check(caller, &edge.app.config.http.cors_origins)?;
     if key.is_some() {
         let ask =
             |app, keep: Option<_>| async move { pay::pay_url(&app, &request, keep.as_ref()).await.map(Ok) };

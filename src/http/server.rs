@@ -1,8 +1,8 @@
 //! The HTTP server: hyper's own connection builder, because `axum::serve` never closes a half-sent header.
 //!
 //! Always true: a connection that has not sent a whole header in time ([`patience`]), be it silent or dripping, is
-//! closed, one after the other where they are many ([`crowd`]). One that takes in next to nothing of its answer for
-//! [`UNREAD_DEADLINE`] is closed, too. One that is idle between requests is kept for long while fewer than half of the
+//! closed, one after the other where they are many ([`crowd`]). One that takes in nothing of its answer for
+//! [`UNREAD_DEADLINE`], or next to nothing for longer, is closed, too. One that is idle between requests is kept for long while fewer than half of the
 //! connections that there may be are open. Those above all of them wait in the kernel's queue until one ends, which those
 //! deadlines make soon. A stop lets the requests under way end.
 
@@ -33,6 +33,8 @@ use patience::{Answer, Noted, Progress};
 
 /// Longest wait for a peer to take in what was sent to it; the kernel closes the connection then.
 const UNREAD_DEADLINE: Duration = Duration::from_secs(10);
+/// Bytes that the kernel keeps for a peer without having sent them: what it has taken from us is what that peer takes.
+const UNSENT: u32 = 32 * 1024;
 /// Connections that wait in the kernel's queue at most; when it is full, they come again a second later or not at
 /// all. The kernel's own bound is `net.core.somaxconn`.
 const BACKLOG: u32 = 4096;
@@ -152,9 +154,11 @@ async fn heard_out(stream: &TcpStream) {
 
 /// Small answers wait for nothing, and nobody waits for ever for a peer that does not take its answer.
 fn set_options(stream: &TcpStream) {
+    let socket = SockRef::from(stream);
     let outcome: Result<(), io::Error> = stream
         .set_nodelay(true)
-        .and_then(|()| SockRef::from(stream).set_tcp_user_timeout(Some(UNREAD_DEADLINE)));
+        .and_then(|()| socket.set_tcp_user_timeout(Some(UNREAD_DEADLINE)))
+        .and_then(|()| socket.set_tcp_notsent_lowat(UNSENT));
     if let Err(error) = outcome {
         tracing::debug!(%error, "a connection goes on without its options");
     }

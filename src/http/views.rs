@@ -2,12 +2,11 @@
 
 use rust_decimal::Decimal;
 use serde::{Deserialize, Serialize};
-use serde_json::Value;
 use time::OffsetDateTime;
 use utoipa::ToSchema;
 
 use crate::money::Currency;
-use crate::orders::{CloseReason, OrderDetails, OrderItem, OrderKind, OrderStatus, SettleStatus};
+use crate::orders::{CloseReason, Metadata, OrderDetails, OrderItem, OrderKind, OrderStatus, SettleStatus};
 use crate::pay::{Attempt, PayStatus, PayUrl};
 use crate::refunds::{Refund, RefundStatus, StrayPayment, StrayReason, StrayStatus};
 use crate::settlement::{Factor, Rate, Settlement, SettlementStatus};
@@ -159,7 +158,8 @@ pub(super) struct OrderView {
     /// Its settlement.
     settlement: Option<SettlementView>,
     /// The merchant's own notes.
-    metadata: Option<Value>,
+    #[schema(value_type = Option<serde_json::Value>)]
+    metadata: Option<Metadata>,
     /// When it was made.
     #[serde(with = "time::serde::rfc3339")]
     created_at: OffsetDateTime,

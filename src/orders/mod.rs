@@ -12,6 +12,7 @@ mod delay_queue;
 mod error;
 mod expire;
 mod find;
+mod metadata;
 mod model;
 mod refunded;
 mod store;
@@ -24,6 +25,7 @@ pub use error::OrderError;
 pub use expire::{expire_due, expire_one, sweep_due, sweep_due_within};
 pub(crate) use find::find_in;
 pub use find::{OrderDetails, details, list, list_of_number, wait_for_change};
+pub use metadata::Metadata;
 pub use model::{
     CloseReason, InvalidTransition, NewOrder, Order, OrderEvent, OrderItem, OrderKey, OrderKind, OrderStatus,
     SettleStatus,

@@ -1,9 +1,9 @@
 //! The words and rows of orders, and the one table of their life.
 
 use rust_decimal::Decimal;
-use serde_json::Value;
 use time::{Duration, OffsetDateTime};
 
+use super::metadata::Metadata;
 use crate::ids::{MerchantId, OrderNo, Sku, UserId};
 use crate::infra::words::words;
 use crate::money::{Amount, Currency};
@@ -196,7 +196,7 @@ pub struct NewOrder {
     /// Where its events go, where it is not the merchant's own URL.
     pub notify_url: Option<String>,
     /// The merchant's own notes.
-    pub metadata: Option<Value>,
+    pub metadata: Option<Metadata>,
 }
 
 /// An order as it stands.
@@ -227,7 +227,7 @@ pub struct Order {
     /// What the buyer reads.
     pub subject: Option<String>,
     /// The merchant's own notes.
-    pub metadata: Option<Value>,
+    pub metadata: Option<Metadata>,
     /// The attempt that paid.
     pub paid_by: Option<String>,
     /// When it was paid.

@@ -8,6 +8,7 @@ use std::collections::HashMap;
 use serde_json::Value;
 use time::OffsetDateTime;
 
+use super::metadata::Metadata;
 use super::model::{CloseReason, Order, OrderItem, OrderKey, OrderKind, OrderStatus, SettleStatus};
 use crate::compensation::TaskStatus;
 use crate::ids::{MerchantId, OrderNo, Sku, UserId};
@@ -30,7 +31,7 @@ pub(super) async fn find(conn: &mut Conn, key: &OrderKey) -> Result<Option<Order
                   user_id AS "user_id: UserId", kind AS "kind: OrderKind", status AS "status: OrderStatus",
                   close_reason AS "close_reason: CloseReason", amount, currency AS "currency: Currency",
                   refunded_amount, rebate_user_id AS "rebate_user_id: UserId", rebate_rate, subject,
-                  metadata AS "metadata: Value", paid_by, paid_at, expires_at,
+                  metadata AS "metadata: Metadata", paid_by, paid_at, expires_at,
                   settle_status AS "settle_status: SettleStatus", created_at, version, attempts
            FROM orders WHERE merchant_id = $1 AND order_no = $2"#,
         key.merchant_id.as_str(),

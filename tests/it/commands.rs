@@ -40,7 +40,7 @@ pub async fn run(arguments: &[&str], environment: &[(&'static str, String)]) -> 
     tokio::time::timeout(Duration::from_secs(60), output).await.expect("it ends").expect("it runs")
 }
 
-fn fresh_dir() -> PathBuf {
+pub fn fresh_dir() -> PathBuf {
     let dir = Path::new(env!("CARGO_TARGET_TMPDIR")).join(stores::fresh_name());
     std::fs::create_dir_all(&dir).expect("a directory");
     dir

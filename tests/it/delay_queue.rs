@@ -2,8 +2,9 @@
 
 use std::time::{Duration, Instant};
 
-use lapin::BasicProperties;
-use lapin::options::BasicPublishOptions;
+use lapin::options::{BasicPublishOptions, ExchangeDeclareOptions, ExchangeDeleteOptions};
+use lapin::types::FieldTable;
+use lapin::{BasicProperties, ExchangeKind};
 use payonce::workers;
 use serde_json::json;
 
@@ -302,6 +303,34 @@ async fn queues_that_are_deleted_under_way_are_made_again() {
     tokio::time::sleep(Duration::from_millis(3100)).await;
     assert!(app.run_one("orders.sweep").await);
     assert_eq!(app.status_of("R8-lost").await, "CLOSED");
+    broker.end(app).await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_ladder_of_another_kind_is_said_aloud_and_used_once_it_is_gone() {
+    let broker = Broker::fresh().await;
+    let exchange = format!("{}.order_timeout", broker.prefix);
+    let channel = broker.channel().await;
+    let durable = ExchangeDeclareOptions { durable: true, ..ExchangeDeclareOptions::default() };
+    let name = || exchange.as_str().into();
+    let declared = channel.exchange_declare(name(), ExchangeKind::Fanout, durable, FieldTable::default());
+    declared.await.expect("an exchange");
+    let app = TestApp::start_with(TestOptions {
+        workers: true,
+        vars: without_sweep(&broker),
+        ..TestOptions::default()
+    })
+    .await;
+    let ready = async || app.get("/readyz").await.expect(200).body;
+    app.eventually("it is refused", async || ready().await["timers"] == "down").await;
+    let standing = ready().await;
+    assert_eq!((&standing["status"], &standing["broker"]), (&json!("degraded"), &json!("up")), "{standing}");
+    app.order_of_seconds("R12", 600).await;
+
+    channel.exchange_delete(name(), ExchangeDeleteOptions::default()).await.expect("deleted");
+    app.eventually("it is ready", async || ready().await["status"] == "ready").await;
+    let other = app.order_with_timer("R12", 1).await;
+    app.eventually("its timer is kept", async || app.status_of(&other).await == "CLOSED").await;
     broker.end(app).await;
 }
 

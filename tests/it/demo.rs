@@ -2,7 +2,7 @@
 
 use serde_json::Value;
 
-use crate::commands::{errors, json_of, run};
+use crate::commands::{errors, fresh_dir, json_of, run};
 use crate::support::{SANDBOX_SECRET, TestApp, minutes};
 
 fn held(played: &Value) -> Vec<bool> {
@@ -15,7 +15,17 @@ async fn the_demo_plays_the_promises_and_sees_when_one_is_broken() {
     let app = TestApp::start_working().await;
     // The clock of the machine that it plays from is an hour behind.
     app.clock.advance(minutes(60));
-    let secret = [("SANDBOX_SECRET", SANDBOX_SECRET.to_owned())];
+    // Its secrets need not stand in the list of processes.
+    let dir = fresh_dir();
+    let in_file = |name: &str, text: &str| {
+        let path = dir.join(name);
+        std::fs::write(&path, format!("{text}\n")).expect("written");
+        path.display().to_string()
+    };
+    let secret = [("SANDBOX_SECRET_FILE", in_file("secret", SANDBOX_SECRET))];
+    let strange = [secret[0].clone(), ("PAYONCE_SECRET_KEY_FILE", in_file("key", "sk_unknown"))];
+    let output = run(&["demo", "--url", &app.url, "-o", "json"], &strange).await;
+    assert!(!held(&json_of(&output))[0], "{:#}", json_of(&output));
     let output = run(&["demo", "--url", &app.url, "-o", "json"], &secret).await;
     let played = json_of(&output);
     assert_eq!((output.status.code(), held(&played)), (Some(0), vec![true; 5]), "{played:#}");
@@ -36,6 +46,7 @@ async fn the_demo_plays_the_promises_and_sees_when_one_is_broken() {
     assert!(table.ends_with("not all of it held\n"), "{table}");
     assert!(errors(&output).contains("… stray money goes back"), "plain lines where there is no terminal");
     app.sql("UPDATE skus SET lock_stock = 0 WHERE sku = 'TAMPERED'").await;
+    std::fs::remove_dir_all(&dir).expect("removed");
     app.end().await;
 }
 

@@ -20,6 +20,8 @@ use crate::support::raw;
 use crate::support::stores::{self, tell_redis};
 use crate::support::{OPERATOR, Reply, SECRET_KEY, TestApp, TestOptions, hang_up_once, until_waiting};
 
+mod moved;
+
 fn millis(count: u64) -> Duration {
     Duration::from_millis(count)
 }

@@ -15,6 +15,7 @@ mod crowds;
 mod endpoints;
 mod lookups;
 mod pauses;
+mod refusals;
 mod relays;
 mod resends;
 

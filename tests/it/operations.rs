@@ -8,7 +8,7 @@ use reqwest::Method;
 use serde_json::{Value, json};
 use sqlx::Executor;
 
-use crate::commands::{environment, errors, json_of, run};
+use crate::commands::{environment, errors, fresh_dir, json_of, run};
 use crate::support::{Cluster, OPERATOR, Reply, SECRET_KEY, TestApp, TestOptions, minutes};
 
 fn data(reply: &Reply) -> Vec<Value> {
@@ -457,12 +457,14 @@ async fn commands_do_what_the_routes_do_with_names_roles_and_reasons() {
     let url = ["--url", app.url.as_str()];
     let nameless = run(&[&["admin", "overview"], &url[..]].concat(), &environment).await;
     assert!(errors(&nameless).contains("PAYONCE_ADMIN_TOKEN"), "{}", errors(&nameless));
-    environment.push(("PAYONCE_ADMIN_TOKEN", OPERATOR.to_owned()));
+    let file = fresh_dir().join("token");
+    std::fs::write(&file, format!("{OPERATOR}\n")).expect("written");
+    environment.push(("PAYONCE_ADMIN_TOKEN_FILE", file.display().to_string()));
     let rotate =
         ["admin", "rotate-keys", "m1", "--kind", "SECRET", "--overlap-seconds", "0", "--reason", "it leaked"];
     let rotated = run(&[&rotate, &url[..]].concat(), &environment).await;
     assert_eq!(rotated.status.code(), Some(0), "{}", errors(&rotated));
-    environment.retain(|(name, _)| *name != "PAYONCE_ADMIN_TOKEN");
+    environment.retain(|(name, _)| *name != "PAYONCE_ADMIN_TOKEN_FILE");
     environment.push(("PAYONCE_ADMIN_TOKEN", "not-a-token".to_owned()));
     let refused = run(&[&rotate, &url[..]].concat(), &environment).await;
     assert_eq!(refused.status.code(), Some(1));

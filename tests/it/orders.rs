@@ -8,7 +8,7 @@ use serde_json::{Value, json};
 use time::OffsetDateTime;
 use time::format_description::well_known::Rfc3339;
 
-use crate::support::{Chance, Cluster, Reply, TestApp, TestOptions, seconds};
+use crate::support::{Chance, Cluster, Reply, SECRET_KEY, TestApp, TestOptions, seconds};
 
 fn fields_of(reply: &Reply) -> Vec<&str> {
     let errors = reply.body["errors"].as_array().expect("errors");
@@ -79,6 +79,43 @@ async fn an_order_that_differs_from_its_first_self_names_each_field() {
         app.post("/orders", with(full_order(), field, value)).await.expect(200);
     }
     assert_eq!(app.stock_of("TEA").await, (10, 2));
+    app.end().await;
+}
+
+#[tokio::test]
+async fn notes_on_an_order_come_back_to_the_last_digit() {
+    let app = TestApp::start().await;
+    let post = async |order_no: &str, metadata: &str| {
+        let body = format!(
+            r#"{{"order_no":"{order_no}","user_id":"u1","currency":"CNY","amount":5,"metadata":{metadata}}}"#
+        );
+        let request = app.http.post(format!("{}/orders", app.url)).bearer_auth(SECRET_KEY);
+        let request = request.header("content-type", "application/json").body(body);
+        Reply::of(request.send().await.expect("an answer")).await
+    };
+    let notes = ["\"trade\":2013112011001004330000121536", "\"rate\":1.10", "\"n\":-0.12345678901234567890"];
+    let metadata = format!("{{{},{},\"deep\":[{{{}}}]}}", notes[0], notes[1], notes[2]);
+    let seen = [
+        post("A1", &metadata).await.expect(201),
+        post("A1", &metadata).await.expect(200),
+        app.get("/orders/A1").await.expect(200),
+        app.admin_get("/admin/orders/A1").await.expect(200),
+    ];
+    for reply in seen {
+        let text = reply.text.replace(' ', "");
+        assert!(notes.iter().all(|note| text.contains(note)), "{text}");
+    }
+
+    // What PostgreSQL cannot hold, or only by writing out many zeros.
+    let long = ["1".repeat(1001), format!("0.{}", "1".repeat(20_000))];
+    for number in ["1e309", "1e-309", "1e-20000"].into_iter().chain(long.iter().map(String::as_str)) {
+        let refused = post("A2", &format!("{{\"n\":[{number}]}}")).await;
+        assert_eq!(
+            (refused.problem(422), fields_of(&refused)),
+            ("VALIDATION_FAILED", vec!["metadata"]),
+            "{number}"
+        );
+    }
     app.end().await;
 }
 

@@ -7,7 +7,7 @@ use serde_json::{Value, json};
 use time::OffsetDateTime;
 use time::format_description::well_known::Rfc3339;
 
-use crate::support::{PUBLISHABLE_KEY, Reply, TestApp, minutes, seconds};
+use crate::support::{PUBLISHABLE_KEY, Reply, TestApp, TestOptions, minutes, seconds};
 
 fn ask(order_no: &str, payer_id: &str) -> Value {
     json!({"order_no": order_no, "payer_id": payer_id, "channel": "sandbox"})
@@ -102,6 +102,51 @@ async fn a_browser_pays_its_own_order_and_names_no_amount() {
     app.run_until_idle().await;
     assert_eq!(browse(ask("A1", "u2")).await.problem(404), "ORDER_NOT_FOUND");
     assert_eq!(browse(ask("A1", "u1")).await.problem(409), "ORDER_IS_ALREADY_PAID");
+    app.end().await;
+}
+
+#[tokio::test]
+async fn a_browser_puts_no_words_on_the_cashier_page_and_leads_from_it_to_the_shop_only() {
+    let vars = vec![("CORS_ORIGINS", "https://shop.example,https://other.example:8443".to_owned())];
+    let app = TestApp::start_with(TestOptions { vars, ..TestOptions::default() }).await;
+    let shopless = TestApp::start().await;
+    for app in [&app, &shopless] {
+        app.order("A1").await;
+    }
+    let browse = async |app: &TestApp, field: &str, text: &str| {
+        let mut body = ask("A1", "u1");
+        body[field] = json!(text);
+        app.call(Method::POST, "/pay/url", PUBLISHABLE_KEY, Some(&body)).await
+    };
+
+    let refused = browse(&app, "subject", "Pay at https://evil.example").await;
+    assert_eq!((refused.problem(422), fields_of(&refused)), ("VALIDATION_FAILED", vec!["subject"]));
+    for url in [
+        "https://evil.example/",
+        "https://shop.example.evil.example/",
+        "https://shop.example@evil.example/",
+        "http://shop.example/",
+        "https://shop.example:8443/",
+        "https://other.example/",
+    ] {
+        let refused = browse(&app, "return_url", url).await;
+        assert_eq!(
+            (refused.problem(422), fields_of(&refused)),
+            ("VALIDATION_FAILED", vec!["return_url"]),
+            "{url}"
+        );
+    }
+    let refused = browse(&shopless, "return_url", "https://shop.example/").await;
+    assert_eq!((refused.problem(422), fields_of(&refused)), ("VALIDATION_FAILED", vec!["return_url"]));
+    assert_eq!(app.count("pay_orders").await, 0);
+
+    browse(&app, "return_url", "https://shop.example/thanks?for=A1").await.expect(200);
+    app.order("A2").await;
+    let mut of_backend = ask("A2", "u1");
+    of_backend["subject"] = json!("Tea");
+    of_backend["return_url"] = json!("https://anywhere.example/");
+    app.post("/pay/url", of_backend).await.expect(200);
+    shopless.end().await;
     app.end().await;
 }
 

@@ -9,7 +9,7 @@ use serde_json::{Map, Value};
 use super::description::{Kind, Place};
 use super::target::target;
 use super::{Given, Options};
-use crate::cli::{CliError, insides};
+use crate::cli::{CliError, insides, secret_of};
 use crate::config::{AdminToken, Config, Env, Role, Strictness};
 use crate::http::{self, Answer};
 use crate::ids::Ids;
@@ -30,8 +30,11 @@ pub(super) async fn call(options: &Options, given: &Given) -> Result<Answer, Cli
 }
 
 async fn call_instance(url: &str, options: &Options, given: &Given) -> Result<Answer, CliError> {
-    let Some(token) = options.token.as_ref() else {
-        return Err("an instance asks for a token: give --token or PAYONCE_ADMIN_TOKEN".into());
+    let Some(token) = secret_of(options.token.clone(), "PAYONCE_ADMIN_TOKEN")? else {
+        return Err(
+            "an instance asks for a token: give PAYONCE_ADMIN_TOKEN, PAYONCE_ADMIN_TOKEN_FILE or --token"
+                .into(),
+        );
     };
     let http = http_client::builder().connect_timeout(PATIENCE).timeout(patience(given)).build()?;
     let request = http.request(given.deed.method.parse()?, target(url, given)?);

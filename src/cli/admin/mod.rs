@@ -29,8 +29,9 @@ pub(super) struct Options {
     /// A running instance to ask; without it the command works on the database itself, configured like `serve`.
     #[arg(long, env = "PAYONCE_URL", global = true)]
     pub(super) url: Option<String>,
-    /// An operator's token there.
-    #[arg(long, env = "PAYONCE_ADMIN_TOKEN", hide_env_values = true, global = true)]
+    /// An operator's token there. Who lists the processes sees it: better in `PAYONCE_ADMIN_TOKEN`, or in a file that
+    /// `PAYONCE_ADMIN_TOKEN_FILE` names.
+    #[arg(long, global = true)]
     pub(super) token: Option<SecretString>,
     /// The name for the admin log, without --url; the user's own by default.
     #[arg(long = "as", value_name = "NAME", global = true)]

@@ -9,7 +9,7 @@ use clap::Args;
 use secrecy::SecretString;
 use serde::Serialize;
 
-use super::{CliError, Format, Output, verdict};
+use super::{CliError, Format, Output, secret_of, verdict};
 use crate::ids::Ids;
 use crate::infra::clock::Clock;
 
@@ -25,15 +25,18 @@ pub(super) struct DemoArgs {
     /// The instance to play against; it must run the roles api, workers and sandbox.
     #[arg(long, env = "PAYONCE_URL", default_value = "http://127.0.0.1:8080")]
     url: String,
-    /// A secret key of the merchant whose orders are played; their numbers begin with `demo-`.
-    #[arg(long, default_value = "sk_test_demo")]
-    key: SecretString,
-    /// A token for the admin routes; a viewer's will do.
-    #[arg(long, env = "PAYONCE_ADMIN_TOKEN", hide_env_values = true, default_value = "dev-admin-token")]
-    token: SecretString,
-    /// What the sandbox signs its callbacks with there.
-    #[arg(long, env = "SANDBOX_SECRET", hide_env_values = true, default_value = "dev-sandbox-secret")]
-    sandbox_secret: SecretString,
+    /// A secret key of the merchant whose orders are played; their numbers begin with `demo-`. Who lists the processes
+    /// sees it: better in `PAYONCE_SECRET_KEY`, or in a file that `PAYONCE_SECRET_KEY_FILE` names [default: sk_test_demo].
+    #[arg(long)]
+    key: Option<SecretString>,
+    /// A token for the admin routes; a viewer's will do. Better in `PAYONCE_ADMIN_TOKEN`, or in a file that
+    /// `PAYONCE_ADMIN_TOKEN_FILE` names [default: dev-admin-token].
+    #[arg(long)]
+    token: Option<SecretString>,
+    /// What the sandbox signs its callbacks with there. Better in `SANDBOX_SECRET`, or in a file that `SANDBOX_SECRET_FILE`
+    /// names [default: dev-sandbox-secret].
+    #[arg(long)]
+    sandbox_secret: Option<SecretString>,
 }
 
 /// What one act came to.
@@ -54,7 +57,13 @@ struct Played {
 pub(super) async fn run(args: DemoArgs, output: Output) -> Result<ExitCode, CliError> {
     let clock = Clock::system();
     let ids = Ids::random(clock.clone());
-    let client = Client::new(&args.url, args.key, args.token, &args.sandbox_secret, clock, ids)?;
+    let secret = |argument, variable, default: &str| {
+        secret_of(argument, variable).map(|given| given.unwrap_or_else(|| default.into()))
+    };
+    let key = secret(args.key, "PAYONCE_SECRET_KEY", "sk_test_demo")?;
+    let token = secret(args.token, "PAYONCE_ADMIN_TOKEN", "dev-admin-token")?;
+    let sandbox_secret = secret(args.sandbox_secret, "SANDBOX_SECRET", "dev-sandbox-secret")?;
+    let client = Client::new(&args.url, key, token, &sandbox_secret, clock, ids)?;
     let progress = Progress::new(acts::COUNT, output.0 == Format::Table);
     let lines = acts::play(&client, &progress).await;
     progress.end();

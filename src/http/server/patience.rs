@@ -5,6 +5,8 @@
 //! harm wants the first to be long. So the stream notes what comes and goes, the service notes when a request begins and
 //! when its answer is out, and whoever drives the connection asks here how long there is still time. The beginning of a
 //! header that came along with the request before it counts as nothing heard.
+//!
+//! Nor may an answer be taken in as slowly as one likes: each KiB of it that is taken buys its reader a second more.
 
 use std::future::poll_fn;
 use std::io;
@@ -30,6 +32,14 @@ const IDLE: Duration = Duration::from_secs(75);
 /// The same where connections are becoming few. It ends between the whole seconds after which somebody who was turned
 /// away comes again.
 const IDLE_IN_A_CROWD: Duration = Duration::from_millis(2_500);
+/// How long a reader may be behind with an answer, besides what it has bought by taking some of it.
+const BEHIND: Duration = Duration::from_secs(30);
+/// The same where connections are becoming few.
+const BEHIND_IN_A_CROWD: Duration = Duration::from_secs(5);
+/// Bytes of an answer that buy a second: less than the slowest line carries.
+const A_SECOND: u64 = 1024;
+/// The same where connections are becoming few.
+const A_SECOND_IN_A_CROWD: u64 = 8 * 1024;
 
 /// What a connection is at.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -40,7 +50,7 @@ enum At {
     Header,
     /// It is being carried out, or its answer is being made.
     Request,
-    /// The other end has yet to take what was said: the kernel knows for how long.
+    /// The other end has yet to take what was said.
     Blocked,
     /// It was answered.
     Idle,
@@ -56,6 +66,26 @@ struct Step {
     since: Instant,
     /// Requests so far.
     begun: u64,
+    /// What is being said, until all that there is to say is on its way.
+    saying: Option<Saying>,
+}
+
+/// What is being said, since when, and how many bytes of it were taken.
+#[derive(Debug)]
+struct Saying {
+    since: Instant,
+    taken: u64,
+}
+
+impl Saying {
+    /// Until when a reader has time that takes no more of it.
+    fn ends_at(&self, is_crowded: bool) -> Instant {
+        let (behind, a_second) = match is_crowded {
+            true => (BEHIND_IN_A_CROWD, A_SECOND_IN_A_CROWD),
+            false => (BEHIND, A_SECOND),
+        };
+        self.since + behind + Duration::from_millis(self.taken.saturating_mul(1000) / a_second)
+    }
 }
 
 impl Step {
@@ -67,7 +97,7 @@ impl Step {
 impl Progress {
     /// Of a connection that was made just now.
     pub(super) fn begin() -> Arc<Self> {
-        Arc::new(Self(Mutex::new(Step { at: At::Beginning, since: Instant::now(), begun: 0 })))
+        Arc::new(Self(Mutex::new(Step { at: At::Beginning, since: Instant::now(), begun: 0, saying: None })))
     }
 
     /// A request is carried out for as long as this lives.
@@ -89,31 +119,39 @@ impl Progress {
         }
     }
 
-    fn say(&self, is_taken: bool) {
+    /// So many bytes were taken of what is said; `None` where there was no room for any.
+    fn say(&self, taken: Option<usize>) {
         let mut step = self.step();
+        let saying = step.saying.get_or_insert_with(|| Saying { since: Instant::now(), taken: 0 });
+        saying.taken += taken.map_or(0, |taken| u64::try_from(taken).unwrap_or(u64::MAX));
         if matches!(step.at, At::Idle | At::Blocked) {
-            step.to(if is_taken { At::Idle } else { At::Blocked });
+            step.to(if taken.is_some() { At::Idle } else { At::Blocked });
         }
     }
 
-    /// Until when there is time. For a request and for an answer that is not taken there are deadlines elsewhere.
+    /// All that there was to say is on its way.
+    fn has_said(&self) {
+        self.step().saying = None;
+    }
+
+    /// Until when there is time. For a request of which nothing is said yet there are deadlines elsewhere.
     fn ends_at(&self, is_crowded: bool) -> Option<Instant> {
         let step = self.step();
         let time = match step.at {
             At::Beginning | At::Header => HEADER,
             At::Idle if is_crowded => IDLE_IN_A_CROWD,
             At::Idle => IDLE,
-            At::Request | At::Blocked => return None,
+            At::Request | At::Blocked => return Some(step.saying.as_ref()?.ends_at(is_crowded)),
         };
         Some(step.since + time)
     }
 
     /// When it is sent away, its time being over: who rests, on time, because the end of that time was chosen
-    /// ([`IDLE_IN_A_CROWD`]); who never came to the point takes a turn.
+    /// ([`IDLE_IN_A_CROWD`]); who never came to the point, or to the end, takes a turn.
     fn take_leave(&self, crowd: &Crowd, now: Instant) -> Instant {
         match self.step().at {
-            At::Beginning | At::Header => crowd.take_turn(now),
-            At::Request | At::Blocked | At::Idle => now,
+            At::Beginning | At::Header | At::Request | At::Blocked => crowd.take_turn(now),
+            At::Idle => now,
         }
     }
 
@@ -210,8 +248,11 @@ pub(super) struct Noted {
 }
 
 impl Noted {
-    fn said<T>(&self, written: Poll<T>) -> Poll<T> {
-        self.progress.say(written.is_ready());
+    fn said(&self, written: Poll<io::Result<usize>>) -> Poll<io::Result<usize>> {
+        self.progress.say(match &written {
+            Poll::Ready(taken) => Some(*taken.as_ref().unwrap_or(&0)),
+            Poll::Pending => None,
+        });
         written
     }
 }
@@ -255,6 +296,8 @@ impl AsyncWrite for Noted {
     }
 
     fn poll_flush(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<io::Result<()>> {
+        // hyper comes here only when the kernel has all that it had.
+        self.progress.has_said();
         Pin::new(&mut self.stream).poll_flush(context)
     }
 
@@ -288,23 +331,52 @@ mod tests {
         );
         let request = progress.carry_out();
         progress.hear();
-        progress.say(true);
+        progress.say(Some(1));
+        progress.has_said();
         assert_eq!(time(true), None);
         drop(request);
-        progress.say(false);
+        progress.say(None);
         progress.hear();
-        assert_eq!(time(true), None, "its answer is not taken");
-        progress.say(true);
+        assert_eq!(progress.step().at, At::Blocked, "its answer is not taken");
+        progress.say(Some(1));
         assert_eq!((time(false), time(true)), (Some(IDLE), Some(IDLE_IN_A_CROWD)));
         second_later();
         let since = progress.step().since;
-        progress.say(true);
+        progress.say(Some(1));
         assert!(time(false) == Some(IDLE) && progress.step().since > since, "from the last of the answer on");
         second_later();
         progress.hear();
         let since = progress.step().since;
         progress.hear();
         assert_eq!((time(true), progress.step().since), (Some(HEADER), since), "from its first byte on");
+    }
+
+    #[test]
+    fn what_is_taken_of_an_answer_buys_time_for_the_rest_until_all_is_on_its_way() {
+        let progress = Progress::begin();
+        let since = || progress.step().saying.as_ref().map(|saying| saying.since);
+        let time = |is_crowded| Some(progress.ends_at(is_crowded)? - since()?);
+        let request = progress.carry_out();
+        assert_eq!(time(false), None, "there is nothing to take yet");
+        progress.say(None);
+        assert_eq!((time(false), time(true)), (Some(BEHIND), Some(BEHIND_IN_A_CROWD)));
+        progress.say(Some(16 * 1024));
+        assert_eq!(
+            (time(false), time(true)),
+            (Some(BEHIND + 16 * SECOND), Some(BEHIND_IN_A_CROWD + 2 * SECOND))
+        );
+        let first = since();
+        drop(request);
+        progress.say(None);
+        assert_eq!((time(false), since()), (Some(BEHIND + 16 * SECOND), first), "also of its last piece");
+        let _next = progress.carry_out();
+        assert_eq!(
+            (time(false), since()),
+            (Some(BEHIND + 16 * SECOND), first),
+            "also beside the next request"
+        );
+        progress.has_said();
+        assert_eq!(time(false), None);
     }
 
     #[tokio::test]

@@ -13,7 +13,7 @@ use tokio::sync::Mutex;
 
 use super::inbox::Inbox;
 use super::ladder::{self, Names};
-use super::{ANSWER_WITHIN, Amqp, AmqpDown, ConnectionNo, Line};
+use super::{ANSWER_WITHIN, Amqp, AmqpDown, ConnectionNo, Line, Refusal};
 
 /// Longest wait for the broker's word that it has a new member; without it, the sweep finds what it stands for.
 const PUT_WITHIN: Duration = Duration::from_secs(1);
@@ -41,8 +41,16 @@ impl Delays {
     /// The queue of this name. Nothing is connected yet.
     #[must_use]
     pub fn new(amqp: Amqp, name: &str) -> Self {
-        let out = Outbox { amqp, names: Names::new(name), channel: Mutex::default() };
+        let (channel, refusal) = (Mutex::default(), Refusal::default());
+        let out = Outbox { amqp, names: Names::new(name), channel, refusal };
         Self(Arc::new(Inside { out, inbox: Mutex::default() }))
+    }
+
+    /// Whether the broker was there the last time that its queues were asked for, and did not let them be had: something of
+    /// that name is of another kind, or not ours. A person has to see to that.
+    #[must_use]
+    pub fn is_refused(&self) -> bool {
+        self.0.out.refusal.is_met()
     }
 
     /// Puts a member in, to come out at `due_at_ms`. When this returns, the broker has it.
@@ -91,14 +99,13 @@ pub(super) struct Outbox {
     amqp: Amqp,
     names: Names,
     channel: Mutex<Option<Line>>,
+    refusal: Refusal,
 }
 
 impl Outbox {
     /// A channel for the inbox, and the name of the queue that it reads.
     pub(super) async fn reading(&self) -> Result<(Line, String), AmqpDown> {
-        let channel = self.amqp.channel().await?;
-        channel.answered(ANSWER_WITHIN, ladder::declare(&channel, &self.names)).await?;
-        Ok((channel, self.names.due()))
+        Ok((self.declared().await?, self.names.due()))
     }
 
     async fn writing(&self) -> Result<Line, AmqpDown> {
@@ -106,10 +113,24 @@ impl Outbox {
         if let Some(channel) = cached.as_ref().filter(|channel| channel.status().connected()) {
             return Ok(channel.clone());
         }
-        let channel = self.amqp.channel().await?;
-        channel.answered(ANSWER_WITHIN, ladder::declare(&channel, &self.names)).await?;
-        channel.answered(ANSWER_WITHIN, channel.confirm_select(ConfirmSelectOptions::default())).await?;
+        let channel = self.declared().await?;
+        let confirms = channel.confirm_select(ConfirmSelectOptions::default());
+        let confirms = channel.answered(ANSWER_WITHIN, confirms).await;
+        self.amqp.hang_up_after(confirms.as_ref().err()).await;
+        confirms?;
         Ok(cached.insert(channel).clone())
+    }
+
+    /// A channel, when all queues are there.
+    async fn declared(&self) -> Result<Line, AmqpDown> {
+        let channel = self.amqp.channel().await?;
+        let declared = channel.answered(ANSWER_WITHIN, ladder::declare(&channel, &self.names)).await;
+        if let Some(error) = self.refusal.note(&declared) {
+            let queue = self.names.due();
+            tracing::warn!(queue, %error, "RabbitMQ refuses the queues of timers; orders close by the sweep until a person mends that");
+        }
+        self.amqp.hang_up_after(declared.as_ref().err()).await;
+        declared.map(|()| channel)
     }
 
     /// Gives up the connection, where the broker keeps silent on it.

@@ -12,7 +12,7 @@ use lapin::{BasicProperties, ExchangeKind};
 use tokio::sync::Mutex;
 use tokio::time::{Instant, timeout_at};
 
-use super::{ANSWER_WITHIN, Amqp, AmqpDown, Line};
+use super::{ANSWER_WITHIN, Amqp, AmqpDown, Line, Refusal};
 
 /// AMQP's word for a message that survives a restart.
 const PERSISTENT: u8 = 2;
@@ -26,6 +26,7 @@ struct Inside {
     amqp: Amqp,
     exchange: String,
     channel: Mutex<Option<Line>>,
+    refusal: Refusal,
 }
 
 /// A message to all who want such.
@@ -43,7 +44,15 @@ impl Events {
     /// The exchange of that name. Nothing is connected yet.
     #[must_use]
     pub fn new(amqp: Amqp, exchange: &str) -> Self {
-        Self(Arc::new(Inside { amqp, exchange: exchange.to_owned(), channel: Mutex::default() }))
+        let (channel, refusal) = (Mutex::default(), Refusal::default());
+        Self(Arc::new(Inside { amqp, exchange: exchange.to_owned(), channel, refusal }))
+    }
+
+    /// Whether the broker was there for the last message, and refused the exchange: it is of another kind, or not ours. A
+    /// person has to see to that.
+    #[must_use]
+    pub fn is_refused(&self) -> bool {
+        self.0.refusal.is_met()
     }
 
     /// Sends a message, and waits so long for the broker's word that it has it, the way there included: past that
@@ -52,18 +61,22 @@ impl Events {
     /// # Errors
     /// [`AmqpDown::Refused`] when the broker does not want it, anything else when it may not have it.
     pub async fn publish(&self, message: &EventMessage<'_>, within: Duration) -> Result<(), AmqpDown> {
-        let until = Instant::now() + within;
+        let outcome = self.publish_until(message, Instant::now() + within).await;
+        if let Some(error) = self.0.refusal.note(&outcome) {
+            let exchange = self.0.exchange.as_str();
+            tracing::warn!(exchange, %error, "RabbitMQ refuses the exchange of events, which wait until a person mends that");
+        }
+        self.0.amqp.hang_up_after(outcome.as_ref().err()).await;
+        outcome
+    }
+
+    async fn publish_until(&self, message: &EventMessage<'_>, until: Instant) -> Result<(), AmqpDown> {
         let channel = timeout_at(until, self.channel()).await.map_err(|_| AmqpDown::Silent(None))??;
         let left = until.saturating_duration_since(Instant::now());
         let outcome = channel.answered(left, self.send(&channel, message)).await;
-        if let Err(error) = &outcome
-            && !matches!(error, AmqpDown::Refused)
-        {
+        if outcome.as_ref().is_err_and(|error| !matches!(error, AmqpDown::Refused)) {
             // Whoever sent beside us may have made another one already.
             self.0.channel.lock().await.take_if(|cached| cached.is(&channel));
-            if let AmqpDown::Silent(Some(connection)) = error {
-                self.0.amqp.hang_up(*connection).await;
-            }
         }
         outcome
     }

@@ -5,7 +5,6 @@
 
 use std::fmt;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
 
 use futures_util::{FutureExt, StreamExt};
 use lapin::message::Delivery;
@@ -16,7 +15,7 @@ use lapin::types::{AMQPValue, FieldTable};
 use lapin::{Acker, Consumer};
 use tokio::sync::Mutex;
 
-use super::{ANSWER_WITHIN, Amqp, AmqpDown, Line, ladder};
+use super::{ANSWER_WITHIN, Amqp, AmqpDown, Line, Refusal, ladder};
 
 /// Letters in hand at most.
 const IN_HAND: u16 = 1000;
@@ -29,7 +28,7 @@ struct Inside {
     amqp: Amqp,
     queue: String,
     session: Mutex<Option<Session>>,
-    is_refused: AtomicBool,
+    refusal: Refusal,
 }
 
 struct Session {
@@ -68,14 +67,14 @@ impl Mailbox {
     /// The mailbox of this name. Nothing is connected yet.
     #[must_use]
     pub fn new(amqp: Amqp, queue: String) -> Self {
-        Self(Arc::new(Inside { amqp, queue, session: Mutex::default(), is_refused: AtomicBool::default() }))
+        Self(Arc::new(Inside { amqp, queue, session: Mutex::default(), refusal: Refusal::default() }))
     }
 
     /// Whether the broker was there the last time that the queue was asked for, and did not let it be had: it is of
     /// another kind, or not ours. A person has to see to that.
     #[must_use]
     pub fn is_refused(&self) -> bool {
-        self.0.is_refused.load(Ordering::Relaxed)
+        self.0.refusal.is_met()
     }
 
     /// Up to `limit` letters that are there already.
@@ -87,8 +86,9 @@ impl Mailbox {
         session.take_if(|session| !session.line.status().connected());
         if session.is_none() {
             let opened = self.open().await;
-            self.note_refusal(&opened);
-            self.hang_up_after(opened.as_ref().err()).await;
+            // Whoever asked logs it.
+            self.0.refusal.note(&opened);
+            self.0.amqp.hang_up_after(opened.as_ref().err()).await;
             *session = Some(opened?);
         }
         let mut letters = Vec::new();
@@ -119,24 +119,8 @@ impl Mailbox {
         if outcome.is_err() {
             *session = None;
         }
-        self.hang_up_after(outcome.as_ref().err()).await;
+        self.0.amqp.hang_up_after(outcome.as_ref().err()).await;
         outcome.map(drop)
-    }
-
-    /// A broker that is away says nothing of the queue.
-    fn note_refusal<T>(&self, opened: &Result<T, AmqpDown>) {
-        match opened {
-            Ok(_) => self.0.is_refused.store(false, Ordering::Relaxed),
-            Err(error) if error.is_refusal() => self.0.is_refused.store(true, Ordering::Relaxed),
-            Err(_) => {}
-        }
-    }
-
-    /// After a silence a new connection must be had first.
-    async fn hang_up_after(&self, failure: Option<&AmqpDown>) {
-        if let Some(AmqpDown::Silent(Some(connection))) = failure {
-            self.0.amqp.hang_up(*connection).await;
-        }
     }
 
     async fn open(&self) -> Result<Session, AmqpDown> {

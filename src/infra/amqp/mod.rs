@@ -21,11 +21,13 @@ mod inbox;
 mod ladder;
 mod link;
 mod mailbox;
+mod refusal;
 
 pub use delays::Delays;
 pub use events::{EventMessage, Events};
 use link::Link;
 pub use mailbox::{Fate, Letter, Mailbox};
+use refusal::Refusal;
 
 /// Longest wait for a channel, its connection included.
 const CHANNEL_WITHIN: Duration = Duration::from_secs(2);
@@ -131,6 +133,13 @@ impl Amqp {
         let amqp = self.clone();
         let asking = tokio::spawn(async move { amqp.reach().await.is_ok() });
         asking.await.unwrap_or(false)
+    }
+
+    /// After a silence a new connection must be had first.
+    async fn hang_up_after(&self, failure: Option<&AmqpDown>) {
+        if let Some(AmqpDown::Silent(Some(connection))) = failure {
+            self.hang_up(*connection).await;
+        }
     }
 
     /// Gives up the connection on which nothing is answered any more, unless somebody did so before.

@@ -6,7 +6,9 @@ use std::sync::{Arc, PoisonError, RwLock, Weak};
 use std::time::Duration;
 
 use redis::aio::{ConnectionManager, ConnectionManagerConfig};
-use redis::{Client, Cmd, ConnectionInfo, FromRedisValue, RedisError, ScriptInvocation};
+use redis::{
+    Client, Cmd, ConnectionInfo, ErrorKind, FromRedisValue, RedisError, ScriptInvocation, ServerErrorKind,
+};
 
 use super::breaker::Breaker;
 use super::servers::{SentinelGroup, name_of};
@@ -16,6 +18,8 @@ use super::{RedisDown, sentinel};
 pub(super) const CONNECT_WITHIN: Duration = Duration::from_millis(100);
 /// Pause between two rounds of asking the sentinels.
 const LOOK_EVERY: Duration = Duration::from_millis(250);
+/// What is written to see whether writes are taken; it is gone a millisecond later.
+const PROBE: &str = "lock:READYZ";
 
 /// One server, or the present master of several. Cheap to clone.
 #[derive(Clone)]
@@ -43,7 +47,7 @@ struct Server {
 pub struct NodeState {
     /// Its address; with sentinels also the master's name. No password.
     pub name: String,
-    /// Whether it answers.
+    /// Whether it answers, and takes writes.
     pub is_up: bool,
 }
 
@@ -106,12 +110,15 @@ impl Node {
         self.judge(&server, invocation.invoke_async(&mut server.manager.clone()).await)
     }
 
-    /// Whether it answers right now, asked past the breaker.
+    /// Whether it answers right now and takes writes, asked past the breaker.
     pub async fn state(&self) -> NodeState {
         let is_up = match self.0.server() {
             Some(server) => {
-                let pong = redis::cmd("PING").query_async::<String>(&mut server.manager.clone()).await;
-                self.judge(&server, pong).is_ok()
+                // A replica answers a PING as well, and grants no lock.
+                let mut write = redis::cmd("SET");
+                write.arg(PROBE).arg(1).arg("PX").arg(1);
+                let written = write.query_async::<String>(&mut server.manager.clone()).await;
+                self.judge(&server, written).is_ok()
             }
             None => {
                 self.look_for_the_master();
@@ -159,12 +166,18 @@ impl Inside {
     }
 
     /// Counts a failure, and connects anew where silence opens the breaker: of a machine that is gone, or behind a wall
-    /// that has forgotten the connection, nothing else tells. A connection that is closed mends itself, and one that was
-    /// replaced meanwhile says nothing of the present one.
+    /// that has forgotten the connection, nothing else tells. So it does at once where no writes are taken: a master that
+    /// was demoted keeps its connections, and its name may lead to another one by now. A connection that is closed mends
+    /// itself, and one that was replaced meanwhile says nothing of the present one.
     fn failed(&self, server: &Arc<Server>, error: &RedisError) {
         let is_it =
             |present: &Option<Arc<Server>>| present.as_ref().is_some_and(|it| Arc::ptr_eq(it, server));
-        if !is_it(&self.server()) || !self.breaker.failed() || !error.is_timeout() {
+        if !is_it(&self.server()) {
+            return;
+        }
+        let is_left_alone = self.breaker.failed();
+        let is_demoted = error.kind() == ErrorKind::Server(ServerErrorKind::ReadOnly);
+        if !is_demoted && !(is_left_alone && error.is_timeout()) {
             return;
         }
         let fresh = match Server::connect(server.client.clone(), &self.settings) {

@@ -6,6 +6,7 @@ use crate::idempotency::Kept;
 use crate::ids::UserId;
 use crate::infra::db::{Conn, DbError};
 use crate::infra::gather::{Command, Patience, column, met};
+use crate::orders::metadata::Metadata;
 use crate::orders::model::{Order, OrderItem};
 
 /// Writes a new order with its lines, reservations and first line of history, holds its stock, and keeps its answer.
@@ -144,7 +145,7 @@ impl Command for Make {
             &column(batch, |new| new.order.rebate_rate) as &[Option<rust_decimal::Decimal>],
             &column(batch, |new| new.order.subject.as_deref()) as &[Option<&str>],
             &column(batch, |new| new.notify_url.as_deref()) as &[Option<&str>],
-            &column(batch, |new| new.order.metadata.as_ref()) as &[Option<&serde_json::Value>],
+            &column(batch, |new| new.order.metadata.as_ref()) as &[Option<&Metadata>],
             &column(batch, |new| new.order.expires_at),
             &column(batch, Self::created_at),
             &column(batch, |new| new.kept.as_ref().map(|kept| kept.request.key.as_str())) as &[Option<&str>],

@@ -5,8 +5,10 @@ use std::net::SocketAddr;
 use std::ops::Range;
 use std::time::{Duration, Instant};
 
+use futures_util::future::join_all;
 use payonce::infra::descriptors;
-use tokio::io::AsyncWriteExt;
+use reqwest::Method;
+use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::{TcpSocket, TcpStream};
 use tokio::task::JoinSet;
 use tokio::time::sleep;
@@ -189,14 +191,19 @@ async fn beyond_the_most_connections_strangers_and_customers_wait_and_nothing_is
     shop.end().await;
 }
 
-/// Asks for much over and over, with room for a few kilobytes of it, and reads nothing.
-async fn reads_nothing(addr: SocketAddr) -> TcpStream {
+/// Asks for much, with room for so many bytes of it at once.
+async fn asks_for_much(addr: SocketAddr, room: u32, more: &str, times: usize) -> TcpStream {
     let socket = TcpSocket::new_v4().expect("a socket");
-    socket.set_recv_buffer_size(4096).expect("a small buffer");
+    socket.set_recv_buffer_size(room).expect("a small buffer");
     let mut stream = socket.connect(addr).await.expect("a connection");
-    let request = "GET /docs/swagger-ui-bundle.js HTTP/1.1\r\nhost: x\r\n\r\n".repeat(20);
+    let request = format!("GET /docs/swagger-ui-bundle.js HTTP/1.1\r\nhost: x\r\n{more}\r\n").repeat(times);
     stream.write_all(request.as_bytes()).await.expect("asked");
     stream
+}
+
+/// Asks for much over and over, with room for a few kilobytes of it, and reads nothing.
+async fn reads_nothing(addr: SocketAddr) -> TcpStream {
+    asks_for_much(addr, 4096, "", 20).await
 }
 
 #[tokio::test]
@@ -218,6 +225,59 @@ async fn who_does_not_take_the_answers_is_let_go() {
     println!("let go after {:?}: {before:?}, {:?}", since.elapsed(), service.usage());
     assert!(since.elapsed() > seconds(3), "a pause of the reader is not the end");
     drop(held);
+    service.kill().await;
+    shop.end().await;
+}
+
+/// Takes an answer in crumbs for so long; gives whether it was let go.
+async fn takes_crumbs(addr: SocketAddr, for_so_long: Duration) -> bool {
+    /// More than can be on its way to somebody who was let go.
+    const MUCH: u64 = 256 * 1024;
+    let since = Instant::now();
+    let mut stream = asks_for_much(addr, 4096, "connection: close\r\n", 1).await;
+    let mut crumb = [0; 300];
+    while since.elapsed() < for_so_long && matches!(stream.read(&mut crumb).await, Ok(1..)) {
+        sleep(Duration::from_millis(500)).await;
+    }
+    let mut rest = Vec::new();
+    // It may be cut off instead of ended.
+    let _ = stream.take(MUCH).read_to_end(&mut rest).await;
+    u64::try_from(rest.len()).expect("small") < MUCH
+}
+
+/// Takes an answer piece by piece, with a pause behind each.
+async fn takes_slowly(addr: SocketAddr) -> Vec<u8> {
+    const PIECE: u32 = 64 * 1024;
+    let mut stream = asks_for_much(addr, PIECE, "connection: close\r\n", 1).await;
+    let mut heard = Vec::new();
+    while (&mut stream).take(PIECE.into()).read_to_end(&mut heard).await.expect("not cut off") > 0 {
+        sleep(Duration::from_millis(400)).await;
+    }
+    heard
+}
+
+#[tokio::test]
+async fn who_takes_an_answer_in_crumbs_is_let_go_and_who_takes_it_slowly_has_all_of_it() {
+    const MOST: usize = 16;
+    const CRUMBS: usize = 12;
+    let shop = Shop::open().await;
+    let mut command = shop.command("");
+    command.env("HTTP_CONNECTIONS_MAX", MOST.to_string());
+    let service = shop.start(command).await;
+    sell(&shop, &service, "first").await;
+    let addr = service.addr;
+    let (since, slowly) = (Instant::now(), takes_slowly(addr));
+    let crumbs = join_all((0..CRUMBS).map(|_| takes_crumbs(addr, seconds(20))));
+    let ((heard, took), let_go) = tokio::join!(async { (slowly.await, since.elapsed()) }, crumbs);
+    let let_go = let_go.iter().filter(|is_let_go| **is_let_go).count();
+    println!("{let_go} of {CRUMBS} let go; {} bytes taken in {took:?}", heard.len());
+    // Those who are left make no crowd, in which there is less time.
+    assert!(let_go >= CRUMBS - MOST / 2, "{let_go}");
+    assert!(took > seconds(5), "it was no slow one: {took:?}");
+    let whole = service.ask_once(Method::GET, "/docs/swagger-ui-bundle.js", "", None).await.expect("alive");
+    let whole = whole.expect(200);
+    assert!(heard.ends_with(whole.text.as_bytes()), "{} of {} bytes", heard.len(), whole.text.len());
+    sell(&shop, &service, "second").await;
     service.kill().await;
     shop.end().await;
 }

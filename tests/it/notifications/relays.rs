@@ -264,7 +264,8 @@ async fn drained(channel: &lapin::Channel, name: &str) -> Vec<(String, String, s
     told
 }
 
-fn vars(broker: &Broker) -> Vec<(&'static str, String)> {
+/// The variables that let an instance tell it of events.
+pub fn vars(broker: &Broker) -> Vec<(&'static str, String)> {
     vec![("AMQP_URL", broker.url.clone()), ("AMQP_PREFIX", broker.prefix.clone())]
 }
 
