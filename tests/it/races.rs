@@ -66,8 +66,8 @@ async fn an_early_callback_of_a_wrong_amount_is_not_taken_for_the_right_one() {
 
 #[tokio::test]
 async fn deduplication_is_not_marked_before_the_effect() {
-    let vars = vec![("DATABASE_STATEMENT_MS", "300".to_owned())];
-    let app = TestApp::start_with(TestOptions { vars, ..TestOptions::default() }).await;
+    let app = TestApp::start().await;
+    let hasty = TestApp::start_with(TestOptions::over(&app).in_haste()).await;
     let id = app.order_to_pay("R3").await;
     let callback = app.success("e1", &id, "t1", 1990);
     let before = app.row_counts().await;
@@ -76,7 +76,7 @@ async fn deduplication_is_not_marked_before_the_effect() {
     let mut other = app.direct_connection().await;
     let mut lock = other.begin().await.expect("a transaction");
     sqlx::query("SELECT 1 FROM orders FOR UPDATE").execute(&mut *lock).await.expect("the lock");
-    assert_eq!(app.webhook(&callback).await.status, 500);
+    assert_eq!(hasty.webhook(&callback).await.status, 500);
     assert_eq!(app.row_counts().await, before, "no mark without its effect");
     lock.rollback().await.expect("the end of the lock");
 

@@ -292,15 +292,15 @@ async fn an_unknown_pay_order_is_looked_for_and_then_shown_to_a_person() {
 
 #[tokio::test]
 async fn a_database_failure_makes_the_channel_repeat_itself() {
-    let vars = vec![("DATABASE_STATEMENT_MS", "300".to_owned())];
-    let app = TestApp::start_with(TestOptions { vars, ..TestOptions::default() }).await;
+    let app = TestApp::start().await;
+    let hasty = TestApp::start_with(TestOptions::over(&app).in_haste()).await;
     let id = app.order_to_pay("W13").await;
     let callback = app.success("e1", &id, "t1", 1990);
 
     let mut other = app.direct_connection().await;
     let mut lock = sqlx::Connection::begin(&mut other).await.expect("a transaction");
     sqlx::query("LOCK TABLE orders").execute(&mut *lock).await.expect("the lock");
-    let reply = app.webhook(&callback).await;
+    let reply = hasty.webhook(&callback).await;
     assert_eq!((reply.status, reply.text.as_str()), (500, "FAIL"));
     assert_eq!(app.count("webhook_inbox").await, 0, "nothing half");
     lock.rollback().await.expect("the end of the lock");

@@ -46,6 +46,13 @@ impl TestOptions {
         }
     }
 
+    /// Waits for a statement no longer than a second: for what must not come to its end. The rest of such a story is another
+    /// instance's, which takes its time.
+    pub fn in_haste(mut self) -> Self {
+        self.vars.push(("DATABASE_STATEMENT_MS", "1000".to_owned()));
+        self
+    }
+
     /// Waits for Redis no longer than is shipped: for stories in which it hangs.
     pub fn soon_without_redis(mut self) -> Self {
         self.vars.push(("REDIS_ANSWER_MS", "50".to_owned()));
