@@ -11,6 +11,8 @@ use time::Duration;
 
 use crate::support::{TestApp, minutes};
 
+mod figures;
+
 fn read(path: &str) -> String {
     let path = Path::new(env!("CARGO_MANIFEST_DIR")).join(path);
     std::fs::read_to_string(&path).unwrap_or_else(|error| panic!("{}: {error}", path.display()))

@@ -12,6 +12,7 @@ use crate::tidy::effects;
 
 mod metering;
 mod money;
+mod operating;
 mod statements;
 mod stories;
 mod telling;

@@ -13,8 +13,9 @@ use payonce::webhooks::{self, Taken};
 use reqwest::Method;
 use reqwest::header::HeaderMap;
 use serde_json::{Value, json};
+use sqlx::Connection;
 
-use crate::support::{OPERATOR, Reply, TestApp, TestOptions, minutes};
+use crate::support::{OPERATOR, Reply, TestApp, TestOptions, minutes, until_waiting};
 
 const VERA: &str = "dev-viewer-token-of-vera";
 const OLGA: &str = "dev-operator-token-of-olga";
@@ -226,11 +227,11 @@ async fn a_decision_and_a_refund_that_ends_do_not_block_each_other_for_good() {
     let exception = app.open_exception().await;
 
     // A refund's end locks the stray payment, then what is open about it.
-    let mut ending = app.direct_connection().await;
-    let mut ending = sqlx::Connection::begin(&mut ending).await.expect("a transaction");
+    let mut other = app.direct_connection().await;
+    let mut ending = other.begin().await.expect("a transaction");
     sqlx::query("SELECT 1 FROM stray_payments FOR UPDATE").execute(&mut *ending).await.expect("the lock");
     let end = async {
-        tokio::time::sleep(Duration::from_millis(300)).await;
+        until_waiting(&app, 1).await;
         let settle = "UPDATE exceptions SET updated_at = updated_at WHERE status = 'OPEN'";
         let settled = sqlx::query(settle).execute(&mut *ending).await;
         ending.commit().await.expect("the commit");
@@ -239,8 +240,9 @@ async fn a_decision_and_a_refund_that_ends_do_not_block_each_other_for_good() {
     let (reply, settled) = tokio::join!(app.resolve(&exception, "NONE"), end);
     assert!(settled.is_ok(), "{settled:?}");
     assert_eq!(reply.status, 200, "{reply:?}");
+    other.close().await.expect("closed");
     app.run_until_idle().await;
-    app.end().await;
+    app.end_without_deadlocks().await;
 }
 
 #[tokio::test]

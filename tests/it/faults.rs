@@ -266,12 +266,12 @@ async fn a_refund_that_takes_longer_than_we_wait_is_made_once() {
     app.end().await;
 }
 
-/// The sandbox as another instance has it: every call goes over HTTP.
-fn remote_channel(app: &TestApp) -> SandboxChannel {
+/// The sandbox as another instance has it: every call goes over HTTP, and is waited for so long.
+fn remote_channel(app: &TestApp, deadline: Duration) -> SandboxChannel {
     let settings = AdapterSettings {
         secrets: vec![SANDBOX_SECRET.into()],
         notify_url: format!("{}/webhooks/sandbox", app.url),
-        deadline: Duration::from_millis(300),
+        deadline,
         http: app.http.clone(),
         clock: app.clock.clone(),
     };
@@ -281,26 +281,32 @@ fn remote_channel(app: &TestApp) -> SandboxChannel {
 #[tokio::test]
 async fn a_payout_is_made_once_whatever_becomes_of_the_answer() {
     let app = TestApp::start().await;
-    let channel = remote_channel(&app);
+    let (hasty, patient) = (remote_channel(&app, seconds(1)), remote_channel(&app, seconds(30)));
     for (fault, is_made) in [
         (FaultKind::Delay, true),
         (FaultKind::TimeoutBefore, false),
         (FaultKind::TimeoutAfter, true),
         (FaultKind::Refuse, false),
     ] {
-        app.fault(FaultOp::Payout, fault, 1, Some(500)).await;
+        app.fault(FaultOp::Payout, fault, 1, Some(1_500)).await;
         let money =
             Money { amount: 1990.try_into().expect("an amount"), currency: "CNY".parse().expect("one") };
         let call = PayoutCall { payout_id: format!("pt_{fault}"), money, account: "a bank account".into() };
+        let channel = if fault == FaultKind::Refuse { &patient } else { &hasty };
         let answer = channel.payout(&call).await;
         assert_eq!(matches!(answer, Err(CallError::Refused(_))), fault == FaultKind::Refuse, "{answer:?}");
         assert!(answer.is_err(), "{fault}: {answer:?}");
-        tokio::time::sleep(Duration::from_millis(500)).await;
-        let known = channel.query_payout(&call).await.expect("asking always works");
+        if is_made {
+            let made = format!("payout_id = '{}'", call.payout_id);
+            app.eventually("it is made", async || app.count_where("sandbox.payouts", &made).await == 1).await;
+        } else {
+            tokio::time::sleep(Duration::from_secs(1)).await;
+        }
+        let known = patient.query_payout(&call).await.expect("asking always works");
         assert_eq!(known != PayoutState::Unseen, is_made, "{fault}: {known:?}");
 
         // The same number again: made now at the latest, and made once.
-        let again = channel.payout(&call).await.expect("made");
+        let again = patient.payout(&call).await.expect("made");
         assert!(matches!(again, PayoutState::Succeeded { .. }), "{again:?}");
     }
     assert_eq!(app.count("sandbox.payouts").await, 4);

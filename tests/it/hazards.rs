@@ -8,8 +8,6 @@ use payonce::config::DatabaseConfig;
 use payonce::ids::Ids;
 use payonce::infra::clock::Clock;
 use payonce::infra::db::Db;
-use payonce::infra::lock::Scene;
-use payonce::infra::redis::{Redis, RedisDown};
 use payonce::local::PostgresServer;
 use reqwest::Method;
 use serde_json::{Value, json};
@@ -17,10 +15,11 @@ use sqlx::{Connection, PgConnection};
 use tokio::time::{sleep, timeout};
 
 use crate::support::raw;
-use crate::support::stores::{self, tell_redis};
+use crate::support::stores;
 use crate::support::{OPERATOR, Reply, SECRET_KEY, TestApp, TestOptions, hang_up_once, until_waiting};
 
 mod moved;
+mod without_redis;
 
 fn millis(count: u64) -> Duration {
     Duration::from_millis(count)
@@ -185,129 +184,8 @@ async fn an_operator_who_hangs_up_cancels_only_their_wait() {
     app.end().await;
 }
 
-// ---- 3 and 4: Redis ------------------------------------------------------------------------------------------
-
 async fn readiness(app: &TestApp) -> Reply {
     app.call(Method::GET, "/readyz", "", None).await
-}
-
-async fn ping(redis: &Redis) -> (Result<String, RedisDown>, Duration) {
-    let asked = Instant::now();
-    (redis.run(&redis::cmd("PING")).await, asked.elapsed())
-}
-
-/// Waits until Redis answers through the service's own client; gives how long that took.
-async fn healthy_again(redis: &Redis) -> Duration {
-    let since = Instant::now();
-    while ping(redis).await.0.is_err() {
-        assert!(since.elapsed() < Duration::from_secs(5), "Redis is back, and left alone for ever");
-        sleep(millis(5)).await;
-    }
-    since.elapsed()
-}
-
-/// An order is made, paid for and closed while Redis is as it is.
-async fn main_job_works(app: &TestApp, prefix: &str) {
-    let paid = format!("{prefix}-paid");
-    let pay_order = app.order_to_pay(&paid).await;
-    app.sandbox_pay(&pay_order, json!({})).await.expect(200);
-    app.run_until_idle().await;
-    let trade = app.sandbox_trade(&pay_order).await;
-    assert_eq!(app.status_of(&paid).await, "PAID", "{}", trade["deliveries"]);
-    let closed = format!("{prefix}-closed");
-    app.order_to_pay(&closed).await;
-    app.post(&format!("/orders/{closed}/close"), json!({})).await.expect(200);
-}
-
-#[tokio::test]
-async fn without_redis_calls_fail_at_once_and_no_request_does() {
-    let mut app = TestApp::start().await;
-    let redis = app.instance.app.redis.clone();
-    assert_eq!(ping(&redis).await.0.expect("up"), "PONG");
-    app.redis.as_mut().expect("its own").kill().await.expect("killed");
-
-    let (down, first) = ping(&redis).await;
-    assert!(down.is_err() && first < millis(300), "{first:?}");
-    for _ in 0..2 {
-        assert!(ping(&redis).await.0.is_err());
-    }
-    let (down, through_the_breaker) = ping(&redis).await;
-    assert!(matches!(down, Err(RedisDown::BreakerOpen)));
-    assert!(through_the_breaker < millis(20), "{through_the_breaker:?}");
-
-    let state = readiness(&app).await.expect(200);
-    assert_eq!(
-        (&state.body["status"], &state.body["redis"]),
-        (&json!("degraded"), &json!("down")),
-        "{}",
-        state.text
-    );
-    main_job_works(&app, "down").await;
-
-    app.redis.as_mut().expect("its own").restart().await.expect("back");
-    let healthy = healthy_again(&redis).await;
-    println!(
-        "first failure {first:?}, through the breaker {through_the_breaker:?}, healthy after {healthy:?}"
-    );
-    assert!(healthy < millis(1000), "{healthy:?}");
-    assert_eq!(readiness(&app).await.expect(200).body["status"], "ready");
-    main_job_works(&app, "back").await;
-    app.end().await;
-}
-
-#[tokio::test]
-async fn with_redis_hung_requests_are_a_little_slower_and_none_fails() {
-    let mut app = TestApp::start_with(TestOptions::default().soon_without_redis()).await;
-    let redis = app.instance.app.redis.clone();
-    assert!(ping(&redis).await.0.is_ok());
-    app.redis.as_mut().expect("its own").pause().await.expect("paused");
-    let (hung, first) = ping(&redis).await;
-    assert!(hung.is_err() && first < millis(400), "{first:?}");
-    assert_eq!(readiness(&app).await.expect(200).body["status"], "degraded");
-    let asked = Instant::now();
-    main_job_works(&app, "hung").await;
-    println!("first failure {first:?}, the main job without Redis {:?}", asked.elapsed());
-
-    app.redis.as_mut().expect("its own").resume().await.expect("resumed");
-    let healthy = healthy_again(&redis).await;
-    assert!(healthy < millis(1500), "{healthy:?}");
-    // The very orders whose locks Redis may have granted too late.
-    app.pay_url("hung-closed").await.problem(409);
-    main_job_works(&app, "awake").await;
-    app.end().await;
-}
-
-#[tokio::test]
-async fn a_cut_connection_to_redis_is_made_anew_and_no_request_fails() {
-    let app = TestApp::start().await;
-    for round in 0..4 {
-        main_job_works(&app, &format!("cut{round}")).await;
-        let _: i64 = tell_redis(&app.redis_url, &["CLIENT", "KILL", "TYPE", "normal"]).await;
-    }
-    let redis = &app.instance.app.redis;
-    let healthy = healthy_again(redis).await;
-    assert!(healthy < millis(1000), "{healthy:?}");
-    app.end().await;
-}
-
-#[tokio::test]
-async fn a_redis_that_takes_no_writes_degrades_the_locks_and_no_request_fails() {
-    let app = TestApp::start().await;
-    let locks = app.instance.app.locks.clone();
-    assert!(!locks.acquire(Scene::Settle, "lock:test").await.expect("free").is_degraded());
-    let _: String = tell_redis(&app.redis_url, &["REPLICAOF", "127.0.0.1", "1"]).await;
-
-    assert!(locks.acquire(Scene::Settle, "lock:readonly").await.expect("the work goes on").is_degraded());
-    main_job_works(&app, "readonly").await;
-
-    let _: String = tell_redis(&app.redis_url, &["REPLICAOF", "NO", "ONE"]).await;
-    let since = Instant::now();
-    while locks.acquire(Scene::Settle, "lock:writable").await.expect("free").is_degraded() {
-        assert!(since.elapsed() < millis(1500), "Redis takes writes again, and the locks do not know");
-        sleep(millis(20)).await;
-    }
-    main_job_works(&app, "writable").await;
-    app.end().await;
 }
 
 // ---- 5: connections that never say anything ------------------------------------------------------------------

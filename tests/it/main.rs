@@ -39,6 +39,7 @@ mod kills;
 mod known_races;
 mod ledger;
 mod lock;
+mod lock_scenes;
 mod main_job;
 mod money_at_once;
 mod notifications;

@@ -4,10 +4,13 @@ use std::time::Duration;
 
 use futures_util::future::join_all;
 use payonce::channels::sandbox::{FaultKind, FaultOp};
+use payonce::orders;
 use serde_json::json;
-use sqlx::Connection;
+use sqlx::{AssertSqlSafe, Connection, Executor};
 
-use crate::support::{Chance, Cluster, TestApp, TestOptions, hang_up_once, minutes, seconds, until_waiting};
+use crate::support::{
+    Chance, Cluster, Reply, TestApp, TestOptions, hang_up_once, minutes, seconds, until_waiting,
+};
 
 /// An attempt's rows as `pay` writes them, for a connection that has not committed yet.
 pub async fn write_attempt(conn: &mut sqlx::PgConnection, order_no: &str, pay_order_id: &str) {
@@ -63,8 +66,8 @@ async fn an_early_callback_of_a_wrong_amount_is_not_taken_for_the_right_one() {
 
 #[tokio::test]
 async fn deduplication_is_not_marked_before_the_effect() {
-    let vars = vec![("DATABASE_STATEMENT_MS", "300".to_owned())];
-    let app = TestApp::start_with(TestOptions { vars, ..TestOptions::default() }).await;
+    let app = TestApp::start().await;
+    let hasty = TestApp::start_with(TestOptions::over(&app).in_haste()).await;
     let id = app.order_to_pay("R3").await;
     let callback = app.success("e1", &id, "t1", 1990);
     let before = app.row_counts().await;
@@ -73,7 +76,7 @@ async fn deduplication_is_not_marked_before_the_effect() {
     let mut other = app.direct_connection().await;
     let mut lock = other.begin().await.expect("a transaction");
     sqlx::query("SELECT 1 FROM orders FOR UPDATE").execute(&mut *lock).await.expect("the lock");
-    assert_eq!(app.webhook(&callback).await.status, 500);
+    assert_eq!(hasty.webhook(&callback).await.status, 500);
     assert_eq!(app.row_counts().await, before, "no mark without its effect");
     lock.rollback().await.expect("the end of the lock");
 
@@ -229,14 +232,19 @@ async fn the_return_the_callback_and_the_timer_pay_an_order_once() {
         let receipt = app.sandbox_pay(&id, json!({"notify": false})).await.expect(200);
         let number = receipt.text_of("transaction_id");
         let callback = |event: &str| app.success(&format!("{order_no}-{event}"), &id, number, 1990);
+        // Its time is over, and nobody has closed it yet.
+        app.clock.advance(minutes(31));
         let (first, second) = (callback("a"), callback("b"));
-        let (one, two, close, other_close) = tokio::join!(
+        let (one, two, close, other_close, timer, sweep) = tokio::join!(
             app.webhook(&first),
             cluster.turn(1).webhook(&second),
             app.close(&order_no),
             cluster.turn(1).close(&order_no),
+            orders::expire_due(&app.instance.app),
+            orders::sweep_due(&cluster.turn(1).instance.app),
         );
         assert_eq!((one.status, two.status), (200, 200));
+        timer.and(sweep).expect("no duty fails");
         for close in [close, other_close] {
             let code = close.problem(409);
             assert!(matches!(code, "ORDER_IS_ALREADY_PAID" | "LOCK_BUSY"), "{code}");
@@ -365,7 +373,8 @@ async fn storm(options: TestOptions) {
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn paid_and_cancelled_in_the_same_millisecond_is_one_or_the_other() {
     let redis_url = Some("redis://127.0.0.1:1/".to_owned());
-    let cluster = Cluster::start(2, TestOptions { redis_url, ..TestOptions::default() }).await;
+    let vars = vec![("CHANNEL_DEADLINE_MS", "10000".to_owned())];
+    let cluster = Cluster::start(2, TestOptions { redis_url, vars, ..TestOptions::default() }).await;
     let app = cluster.first();
     app.stock("TEA", 40).await;
     for round in 0..40 {
@@ -378,7 +387,12 @@ async fn paid_and_cancelled_in_the_same_millisecond_is_one_or_the_other() {
             tokio::time::sleep(Duration::from_millis(round % 10)).await;
             app.sandbox_pay(&id, json!({"force": true})).await
         };
-        let (paid, closed) = tokio::join!(pay, cluster.turn(1).close(&order_no));
+        let (paid, closed) = match round {
+            // So that both are met, whatever chance makes of the others.
+            0..2 => meet_at_the_trade(&cluster, &order_no, &id, Deed::Pay).await,
+            2..4 => meet_at_the_trade(&cluster, &order_no, &id, Deed::Close).await,
+            _ => tokio::join!(pay, cluster.turn(1).close(&order_no)),
+        };
         assert_eq!(paid.status, 200);
         assert!(matches!(closed.status, 200 | 409), "{closed:?}");
         app.run_until_idle().await;
@@ -391,9 +405,40 @@ async fn paid_and_cancelled_in_the_same_millisecond_is_one_or_the_other() {
     }
     let paid = app.count_where("orders", "status = 'PAID'").await;
     println!("{paid} of 40 were paid");
+    assert!((2..=38).contains(&paid), "each of both was first at a trade: {paid}");
     assert_eq!(app.stock_of("TEA").await, (40 - paid, 0));
     assert_eq!(app.sandbox_books().await, (40 * 1990, (40 - paid) * 1990));
     cluster.end().await;
+}
+
+/// What two do about a trade at once.
+#[derive(PartialEq)]
+enum Deed {
+    Pay,
+    Close,
+}
+
+/// A buyer pays while the merchant closes, on two instances; both wait for the trade, in whose queue one is the first.
+async fn meet_at_the_trade(cluster: &Cluster, order_no: &str, id: &str, first: Deed) -> (Reply, Reply) {
+    let app = cluster.first();
+    let mut owner = app.direct_connection().await;
+    let hold = format!("BEGIN; SELECT 1 FROM sandbox.trades WHERE pay_order_id = '{id}' FOR UPDATE");
+    owner.execute(AssertSqlSafe(hold)).await.expect("in hand");
+    let in_turn = async |deed: Deed| until_waiting(app, i64::from(first != deed)).await;
+    let pay = async {
+        in_turn(Deed::Pay).await;
+        app.sandbox_pay(id, json!({"force": true})).await
+    };
+    let close = async {
+        in_turn(Deed::Close).await;
+        cluster.turn(1).close(order_no).await
+    };
+    let free = async {
+        until_waiting(app, 2).await;
+        owner.execute("COMMIT").await.expect("free");
+    };
+    let (paid, closed, ()) = tokio::join!(pay, close, free);
+    (paid, closed)
 }
 
 /// Lets every pause of every schedule pass.

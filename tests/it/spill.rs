@@ -115,7 +115,7 @@ async fn with_redis_gone_too_the_task_asks_the_channel_and_nothing_is_lost() {
     withdraw(&app).await;
     app.redis.as_mut().expect("its own").kill().await.expect("killed");
     break_writes(&app, "withdrawals", "NEW.status = 'SUCCEEDED'").await;
-    app.run_until_idle().await;
+    app.run_until_idle_or_broken().await;
     assert_eq!(status(&app).await, "PAYING");
     heal(&app, "withdrawals").await;
     app.clock.advance(seconds(30));

@@ -250,8 +250,9 @@ async fn what_was_sold_since_somebody_looked_does_not_come_back() {
 
 #[tokio::test]
 async fn orders_whose_stock_is_held_for_longer_than_a_statement_may_take_are_left_to_tasks() {
-    let vars = vec![("DATABASE_STATEMENT_MS", "300".to_owned())];
-    let app = TestApp::start_with(TestOptions { vars, ..TestOptions::default() }).await;
+    let app = TestApp::start().await;
+    let hasty = TestOptions { clock: app.clock.clone(), ..TestOptions::over(&app).in_haste() };
+    let hasty = TestApp::start_with(hasty).await;
     app.stock("TEA", 100).await;
     for order_no in ["A1", "A2"] {
         app.post("/orders", order(order_no, &[("TEA", 1)])).await.expect(201);
@@ -260,7 +261,7 @@ async fn orders_whose_stock_is_held_for_longer_than_a_statement_may_take_are_lef
     let mut owner = app.direct_connection().await;
     owner.execute("BEGIN; SELECT 1 FROM skus WHERE sku = 'TEA' FOR UPDATE").await.expect("in hand");
     app.clock.advance(minutes(60));
-    orders::sweep_due(&app.instance.app).await.expect("they are left to tasks");
+    orders::sweep_due(&hasty.instance.app).await.expect("they are left to tasks");
     let waiting = "action = 'EXPIRE_ORDER' AND status = 'READY'";
     assert_eq!(app.count_where("compensations", waiting).await, 2);
     owner.execute("ROLLBACK").await.expect("free");

@@ -5,6 +5,7 @@ use serde_json::json;
 
 use super::proxy::Proxy;
 use super::proxy::tests::database;
+use crate::support::metering::hold;
 use crate::support::statements::sandbox_csv;
 use crate::support::{TestApp, TestOptions, stores};
 
@@ -169,6 +170,107 @@ async fn who_was_refused_a_link_is_told_so_and_nothing_else_is_begun_although_th
     }
     let again = app.post_keyed("/pay/url", "k", &link("A2")).await;
     assert_eq!((again.status, again.text_of("code"), again.is_replayed()), (402, "CHANNEL_REFUSED", true));
+    app.end().await;
+    stores::drop_database(&url).await;
+}
+
+#[tokio::test]
+async fn who_asked_for_a_refund_is_told_so_although_the_answer_to_its_commit_was_lost() {
+    let (app, wire, url) = behind_a_wire().await;
+    app.paid("A").await;
+    let refund = json!({"refund_no": "R1", "order_no": "A", "amount": 600});
+    wire.lose_answers(1);
+    let asked = app.post("/refunds", refund.clone()).await.expect(201);
+    assert_eq!(wire.met().lost, 1);
+    assert_eq!(app.post("/refunds", refund).await.expect(200).body, asked.body);
+    app.run_until_idle().await;
+    assert_eq!(app.refunded("A").await, ("PARTIALLY_REFUNDED".into(), 600));
+    assert_eq!((app.count("refunds").await, app.sandbox_books().await), (1, (1_990, 600)), "once");
+    app.end().await;
+    stores::drop_database(&url).await;
+}
+
+#[tokio::test]
+async fn a_callback_is_taken_in_once_although_the_answer_to_its_commit_was_lost() {
+    let (app, wire, url) = behind_a_wire().await;
+    let id = app.order_to_pay("A").await;
+    let callback = app.success("e1", &id, "t1", 1_990);
+    wire.lose_answers(1);
+    app.deliver(&callback).await;
+    assert_eq!(wire.met().lost, 1);
+    app.deliver(&callback).await;
+    assert_eq!((app.status_of("A").await.as_str(), app.told("order.paid").await), ("PAID", 1));
+    assert_eq!((app.count("webhook_inbox").await, app.count("stray_payments").await), (1, 0));
+    app.end().await;
+    stores::drop_database(&url).await;
+}
+
+#[tokio::test]
+async fn who_closed_an_order_is_told_so_although_the_answer_to_its_commit_was_lost() {
+    let (app, wire, url) = behind_a_wire().await;
+    app.stock("TEA", 2).await;
+    let items = json!([{"sku": "TEA", "quantity": 1, "unit_price": 1_990}]);
+    for (lost, order_no) in [(1, "A"), (2, "B")] {
+        let order = json!({"order_no": order_no, "user_id": "u1", "currency": "CNY", "items": items});
+        app.order_with(order).await;
+        if order_no == "B" {
+            // Of this one the first commit is not yet its end.
+            app.pay_url("B").await.expect(200);
+        }
+        wire.lose_answers(1);
+        let closed = app.close(order_no).await.expect(200);
+        assert_eq!((closed.text_of("close_reason"), wire.met().lost), ("CANCELLED", lost));
+        assert_eq!(app.close(order_no).await.expect(200).body, closed.body);
+    }
+    app.run_until_idle().await;
+    assert_eq!((app.told("order.closed").await, app.stock_of("TEA").await), (2, (2, 0)), "each once");
+    app.end().await;
+    stores::drop_database(&url).await;
+}
+
+#[tokio::test]
+async fn whose_work_is_metered_is_told_so_and_charged_once_although_answers_to_commits_were_lost() {
+    let (app, wire, url) = behind_a_wire().await;
+    app.top_up("T", "u1", 1_000).await;
+    app.tokens("1").await;
+    wire.lose_answers(1);
+    let held = app.post("/usage/holds", hold("k1", "u1", 300)).await.expect(201);
+    assert_eq!(wire.met().lost, 1);
+    assert_eq!(app.post("/usage/holds", hold("k1", "u1", 300)).await.expect(200).body, held.body);
+    assert_eq!(app.cny_of("u1").await, (700, 300), "held once");
+    let id = held.text_of("hold_id");
+    wire.lose_answers(1);
+    let confirmed = app.confirm(id, Some(200)).await.expect(200);
+    assert_eq!((confirmed.text_of("status"), wire.met().lost), ("CONFIRMED", 2));
+    assert_eq!(app.confirm(id, Some(200)).await.expect(200).body, confirmed.body);
+    assert_eq!((app.cny_of("u1").await, app.told("usage.charged").await), ((800, 0), 1), "charged once");
+    app.end().await;
+    stores::drop_database(&url).await;
+}
+
+#[tokio::test]
+async fn an_operator_who_cleared_a_debt_is_told_so_although_the_answer_to_the_commit_was_lost() {
+    let (app, wire, url) = behind_a_wire().await;
+    app.top_up("T1", "u1", 100).await;
+    app.tokens("1").await;
+    let id = app.held("k1", "u1", 100).await;
+    app.confirm(&id, Some(350)).await.expect(200);
+    app.top_up("T2", "u1", 100).await;
+    for (lost, verb, amount) in [(1, "collect", 100), (2, "write-off", 150)] {
+        let clearing = json!({"merchant_id": "demo", "user_id": "u1", "currency": "CNY", "clearing_no": verb,
+                              "reason": "the story wants it"});
+        let path = format!("/admin/receivables/{verb}");
+        wire.lose_answers(1);
+        let cleared = app.admin_post(&path, clearing.clone()).await;
+        // Its second try finds the clearing of that number, and cannot tell whose it is.
+        assert!(matches!(cleared.status, 200 | 201), "{}", cleared.text);
+        assert_eq!((&cleared.body["amount"], wire.met().lost), (&json!(amount), lost));
+        assert_eq!(app.admin_post(&path, clearing).await.expect(200).body, cleared.body);
+    }
+    assert_eq!(app.balances_of("u1").await, [("CNY".to_owned(), 0, 0, 0)]);
+    assert_eq!((app.count("receivable_clearings").await, app.borne().await), (2, 150), "each once");
+    let logged = "action LIKE 'receivables.%'";
+    assert_eq!(app.count_where("admin_log", logged).await, 2, "each once");
     app.end().await;
     stores::drop_database(&url).await;
 }

@@ -10,6 +10,7 @@ use tokio::time::sleep;
 
 use super::metering::Metering;
 use super::money::Money;
+use super::operating;
 use super::telling::Telling;
 use crate::support::service::{Gone, OPERATOR_OF_PROCESS, Service, Shop};
 use crate::support::{SECRET_KEY, until_waiting};
@@ -202,7 +203,7 @@ impl Story {
                 Ok(())
             }
             Self::Nonsense => nonsense(shop, service, number).await,
-            Self::Operator => operate(service, number).await,
+            Self::Operator => operating::operate(service, number).await,
             Self::Replay => {
                 let path = format!("/admin/webhooks/sandbox:{number}/replay");
                 let body = json!({"reason": "the story wants it"});
@@ -287,10 +288,7 @@ impl Story {
                 let told = format!("action = 'webhooks.replay' AND target LIKE '%{number}'");
                 app.count_where("admin_log", &told).await >= 1
             }
-            Self::Operator => {
-                let stocked = format!("merchant_id = '{}' AND stock = 7", number.to_lowercase());
-                app.count_where("skus", &stocked).await == 1
-            }
+            Self::Operator => operating::has_ended(app, number).await,
         }
     }
 }
@@ -457,27 +455,6 @@ async fn nonsense(shop: &Shop, service: &Service, number: &str) -> Result<(), Go
     let signature = shop.app.sign(&bytes);
     let answered = service.webhook(bytes, &signature).await?;
     assert_eq!(answered.status, 400, "{}", answered.text);
-    Ok(())
-}
-
-async fn operate(service: &Service, number: &str) -> Result<(), Gone> {
-    let id = number.to_lowercase();
-    for (path, body) in [
-        ("/admin/merchants".to_owned(), json!({"merchant_id": id, "name": "A shop"})),
-        (format!("/admin/merchants/{id}/keys"), json!({"reason": "the story wants it"})),
-        ("/admin/skus".to_owned(), json!({"merchant_id": id, "sku": "CUP", "stock": 7})),
-        ("/admin/rebate-rules".to_owned(), json!({"merchant_id": id, "sku": "CUP", "rate": "0.05"})),
-        (
-            "/admin/user-levels".to_owned(),
-            json!({"merchant_id": id, "user_id": "u1", "level": "GOLD", "factor": "1.2"}),
-        ),
-        ("/admin/lanes/SWEEP/pause".to_owned(), json!({"reason": "the story wants it"})),
-        ("/admin/lanes/SWEEP/resume".to_owned(), json!({"reason": "the story wants it"})),
-    ] {
-        let done = service.ask(Method::POST, &path, OPERATOR_OF_PROCESS, Some(&body)).await?;
-        // Made before, and the answer was lost: its keys are replaced by the next call.
-        assert!(matches!(done.status, 200 | 201 | 409), "{path}: {}", done.text);
-    }
     Ok(())
 }
 

@@ -91,6 +91,28 @@ async fn is_heard(shop: &Shop, number: &str) -> bool {
     is_heard
 }
 
+/// An order whose end its merchant is told of.
+async fn make_and_close(service: &Service, order_no: &str) -> Result<(), Gone> {
+    let order = json!({"order_no": order_no, "user_id": "u1", "currency": "CNY", "amount": 1990});
+    let made = service.post("/orders", &order).await?;
+    assert!(matches!(made.status, 200 | 201), "{}", made.text);
+    let closed = service.post(&format!("/orders/{order_no}/close"), &json!({})).await?;
+    assert_eq!(closed.status, 200, "{}", closed.text);
+    Ok(())
+}
+
+/// The merchant hears of an order of its own, by this secret.
+async fn signs_with(service: &Service, order_no: &str, secret: &str) -> Result<(), Gone> {
+    make_and_close(service, order_no).await?;
+    let receiver = receiver().await;
+    service.until("it is told", async || !receiver.told_of(order_no).is_empty()).await?;
+    let told = receiver.calls().into_iter().filter(|call| call.order_no() == order_no);
+    for call in told {
+        assert!(call.is_signed_by(secret), "{call:?}");
+    }
+    Ok(())
+}
+
 impl Telling {
     /// What was there before the process that dies.
     pub async fn prepare(self, shop: &Shop, number: &str) {
@@ -130,11 +152,7 @@ impl Telling {
         let reason = json!({"reason": "the story wants it"});
         let (path, body) = match self {
             Self::Endpoint | Self::Broker => {
-                let order = json!({"order_no": number, "user_id": "u1", "currency": "CNY", "amount": 1990});
-                let made = service.post("/orders", &order).await?;
-                assert!(matches!(made.status, 200 | 201), "{}", made.text);
-                let closed = service.post(&format!("/orders/{number}/close"), &json!({})).await?;
-                assert_eq!(closed.status, 200, "{}", closed.text);
+                make_and_close(service, number).await?;
                 (None, Value::Null)
             }
             Self::Waiting | Self::LastTry | Self::OldDelivery => (None, Value::Null),
@@ -163,6 +181,9 @@ impl Telling {
         if let Some(path) = path {
             let done = service.ask(Method::POST, &path, OPERATOR_OF_PROCESS, Some(&body)).await?;
             assert!(matches!(done.status, 200 | 201), "{path}: {}", done.text);
+            if self == Self::Secret {
+                signs_with(service, &format!("{number}-told"), done.text_of("notify_secret")).await?;
+            }
         }
         service.until("its end", async || self.has_ended(shop, number).await).await
     }

@@ -1,16 +1,15 @@
 //! One instance, its demo merchant, and a clock that the story moves by hand.
 
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use payonce::audit;
 use payonce::channels::sandbox::{FaultKind, FaultOp, Gateway, NewFault, signature};
 use payonce::config::{Config, Env, Strictness};
 use payonce::ids::Ids;
 use payonce::infra::clock::Clock;
-use payonce::infra::duty::Batch;
 use payonce::local::RedisServer;
+use payonce::merchants;
 use payonce::run::{self, Instance, Roles};
-use payonce::{merchants, workers};
 use reqwest::Method;
 use serde_json::{Value, json};
 
@@ -47,6 +46,13 @@ impl TestOptions {
         }
     }
 
+    /// Waits for a statement no longer than a second: for what must not come to its end. The rest of such a story is another
+    /// instance's, which takes its time.
+    pub fn in_haste(mut self) -> Self {
+        self.vars.push(("DATABASE_STATEMENT_MS", "1000".to_owned()));
+        self
+    }
+
     /// Waits for Redis no longer than is shipped: for stories in which it hangs.
     pub fn soon_without_redis(mut self) -> Self {
         self.vars.push(("REDIS_ANSWER_MS", "50".to_owned()));
@@ -63,6 +69,9 @@ impl Default for TestOptions {
 /// Longer than any answer takes, also in a crowd: what is never answered fails where it was asked. A client may miss that its
 /// connection ended in the moment of asking, and would wait for ever (hyperium/hyper#4122).
 const NEVER_ANSWERED: Duration = Duration::from_secs(300);
+
+/// How long anything is waited for that comes by itself: longer than it takes on the slowest machine.
+pub(super) const PATIENCE: Duration = Duration::from_secs(30);
 
 /// In a crowd the server closes connections that rest; a call must not meet that moment.
 fn http_client() -> reqwest::Client {
@@ -282,83 +291,6 @@ impl TestApp {
         Reply::of(request.send().await.expect("an answer")).await
     }
 
-    // ---- time ----------------------------------------------------------------------------------------------
-
-    /// Runs every duty, and delivers the sandbox's webhooks, until nothing that is due is left.
-    pub async fn run_until_idle(&self) {
-        for _ in 0..2000 {
-            let mut is_idle = self.gateway.deliver_due().await.expect("deliver") == 0;
-            for duty in workers::duties(&self.instance.app) {
-                if duty.name() == "audit.run" {
-                    continue;
-                }
-                // Redis may be away on purpose; the sweep makes up for it.
-                let outcome = duty.run_once().await;
-                is_idle &= matches!(outcome, Ok(Batch::Done | Batch::Empty)) || outcome.is_err();
-            }
-            is_idle &= self.due_tasks().await == 0;
-            if self.deliveries_under_way().await > 0 {
-                tokio::time::sleep(Duration::from_millis(5)).await;
-                is_idle = false;
-            }
-            if self.webhooks_under_way().await > 0 {
-                // The sandbox's own sender has them; what they bring about is still to come.
-                tokio::time::sleep(Duration::from_millis(10)).await;
-                is_idle = false;
-            }
-            if is_idle {
-                return;
-            }
-        }
-        panic!("there is always something left to do");
-    }
-
-    /// Waits for workers that run by themselves, looking again until `is_so` or ten seconds are over.
-    pub async fn eventually<F: Future<Output = bool>>(&self, what: &str, mut is_so: impl FnMut() -> F) {
-        for _ in 0..200 {
-            if is_so().await {
-                return;
-            }
-            tokio::time::sleep(Duration::from_millis(50)).await;
-        }
-        panic!("never came true: {what}");
-    }
-
-    /// The sandbox delivers by itself too, so an event may be in its hands while nothing is due. A claim is a
-    /// lease of a minute, which is no step of the retry schedule.
-    async fn webhooks_under_way(&self) -> i64 {
-        let in_hand = "status = 'PENDING' AND attempts > 0 AND due_at = updated_at + interval '60 seconds'";
-        self.count_where("sandbox.deliveries", in_hand).await
-    }
-
-    /// Notifications and messages that are being sent, or are about to be.
-    async fn deliveries_under_way(&self) -> i64 {
-        // Messages wait for an instance that has a broker.
-        let has_broker = self.instance.app.config.broker.url.is_some();
-        let rests = "lane IN (SELECT lane FROM resting_lanes WHERE rests_until > $1)";
-        let due = format!(
-            "leased_until > $1 OR due_at <= $1 AND (kind <> 'RESEND_EVENT' OR {has_broker}) AND NOT {rests}"
-        );
-        self.count_where("deliveries", &format!("status = 'PENDING' AND ({due})")).await
-            + self.count("outbox_queue").await
-    }
-
-    /// Tells the outside everything that is due, as a worker does.
-    async fn relay_until_idle(&self) {
-        for _ in 0..400 {
-            if self.instance.app.relay.run_once().await.is_err() || self.deliveries_under_way().await == 0 {
-                return;
-            }
-            tokio::time::sleep(Duration::from_millis(5)).await;
-        }
-    }
-
-    /// Those that found no room come back in a moment.
-    async fn due_tasks(&self) -> i64 {
-        let due = "status IN ('READY', 'RUNNING') AND (due_at <= $1 OR last_error = 'it waits for room')";
-        self.count_where("compensations", due).await
-    }
-
     // ---- the truth -----------------------------------------------------------------------------------------
 
     /// How many rows of a table fulfil a condition; `$1` in it is the story's now.
@@ -423,9 +355,9 @@ pub async fn until_waiting(app: &TestApp, sessions: i64) {
     let mut watcher = app.direct_connection().await;
     let waiting = "SELECT count(*) FROM pg_stat_activity
                    WHERE datname = current_database() AND wait_event_type = 'Lock'";
-    let since = std::time::Instant::now();
+    let since = Instant::now();
     while sqlx::query_scalar::<_, i64>(waiting).fetch_one(&mut watcher).await.expect("a count") < sessions {
-        assert!(since.elapsed() < Duration::from_secs(10), "{sessions} sessions never wait");
+        assert!(since.elapsed() < PATIENCE, "{sessions} sessions never wait");
     }
 }
 

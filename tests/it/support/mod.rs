@@ -12,6 +12,7 @@ pub mod double_grant;
 pub mod fake_broker;
 #[path = "../../../src/infra/fuzz.rs"]
 pub mod fuzz;
+mod idle;
 mod keyed;
 pub mod metering;
 mod money;
