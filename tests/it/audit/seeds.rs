@@ -129,7 +129,7 @@ const SEEDS: &[Seed] = &[
     ),
     seed_with(
         "stray_refund",
-        &["refund_history", "stray_history"],
+        &["refund_history", "stray_history", "stray_owned"],
         "DELETE FROM refunds WHERE refund_id = 'rf_r'",
     ),
     seed_with(

@@ -33,6 +33,7 @@ async fn what_wants_a_channel_that_only_others_reach_is_left_to_them_for_an_hour
     assert_eq!(tries(&app).await, 0, "it was left");
     let task = &app.admin_get("/admin/compensations?action=DRIVE_REFUND").await.expect(200).body["data"][0];
     assert!(task["last_error"].as_str().expect("a reason").contains("left to others"), "{task}");
+    app.clock.advance(seconds(10));
     app.run_until_idle().await;
     assert_eq!(app.refunded("E1").await.0, "REFUNDED");
 
@@ -58,6 +59,7 @@ async fn whatever_a_task_wants_of_a_channel_of_others_is_left_to_them() {
                       "channel": "sandbox", "account": "u@example.com"});
     app.post("/withdrawals", body).await.expect(201);
     let attempt = app.order_to_pay("E3").await;
+    app.clock.advance(minutes(31));
     app.sql(&format!(
         "INSERT INTO compensations (kind, action, subject, merchant_id, order_no, due_at, created_at, updated_at)
          SELECT 'REDO_BUSINESS', action, subject, 'demo', 'E3', now() - interval '1 min', now(), now()
@@ -68,7 +70,7 @@ async fn whatever_a_task_wants_of_a_channel_of_others_is_left_to_them() {
     let left = "status = 'READY' AND attempts = 0 AND last_error LIKE '%left to others'";
     assert_eq!(app.count_where("compensations", left).await, 3);
     assert_eq!(app.attempt_statuses("E3").await, ["PAYING"]);
-    app.clock.advance(minutes(1));
+    app.clock.advance(minutes(15));
     app.run_until_idle().await;
     assert_eq!(app.find_order("E3").await["status"], "CLOSED");
     assert_eq!(app.count_where("withdrawals", "status = 'SUCCEEDED'").await, 1);
