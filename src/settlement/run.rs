@@ -12,12 +12,10 @@
 //! A page may take as long as the source of rates does: whoever carries it out keeps its lease meanwhile, so that it is
 //! not begun anew by another before it comes to its end. A dead one renews nothing.
 
-use std::collections::VecDeque;
-
 use futures_util::future::join_all;
 
 use super::model::{RunEvent, RunStatus};
-use super::rates::{self, Question, Quote, SourceError};
+use super::rates::{self, Question, Quote};
 use super::settle::{check, compute, question};
 use super::store::{self, Facts, FindFacts, Page, Position, Settle};
 use crate::app::App;
@@ -39,10 +37,6 @@ const PAGE: usize = BATCH * SIDE_BY_SIDE;
 const LOOK: i64 = 20_000;
 /// Rounds of "read, compute, write": refunds may succeed while the source of rates is asked.
 const MAX_ROUNDS: usize = 3;
-/// Silences of the source of rates in a row, about one part of a batch after the other, behind which it counts as away.
-const AWAY_AFTER: usize = 10;
-/// The same once it has spoken of some of it: thirty orders in a row that it falls over come to so many.
-const AWAY_AGAIN_AFTER: usize = 64;
 /// How long a run rests that cannot go on.
 const REST: time::Duration = time::Duration::seconds(5);
 
@@ -147,48 +141,12 @@ async fn commands(app: &App, keys: &[OrderKey]) -> Result<Vec<Settle>, DutyError
     Ok(quoted.into_iter().map(|(facts, quote)| compute(&facts, quote, now)).collect())
 }
 
-/// The orders with their rates, in their order. Where the source says nothing that makes sense, or nothing, it is asked by
-/// halves: it may have too much to say at once. The order that it is wrong about, or silent about although it speaks of others,
-/// is left out: those must not wait for it.
+/// The orders with their rates, in their order. Those that the source says nothing of use about are left out: the others must
+/// not wait for them.
 async fn quoted(app: &App, facts: Vec<Facts>) -> Result<Vec<(Facts, Quote)>, DutyError> {
-    let (source, mut quoted) = (rates::source(app), Vec::with_capacity(facts.len()));
-    let (mut waiting, mut left_out) = (VecDeque::from([facts]), Vec::new());
-    let (mut has_spoken, mut silences) = (false, 0);
-    while let Some(mut asked) = waiting.pop_front() {
-        let questions: Vec<Question> = asked.iter().map(question).collect();
-        if questions.is_empty() {
-            continue;
-        }
-        let error = match source.quotes(&questions).await {
-            Ok(quotes) => {
-                (has_spoken, silences) = (true, 0);
-                quoted.extend(asked.into_iter().zip(quotes));
-                continue;
-            }
-            Err(error) => error,
-        };
-        let most = if has_spoken { AWAY_AGAIN_AFTER } else { AWAY_AFTER };
-        match &error {
-            SourceError::Wrong(_) => (has_spoken, silences) = (true, 0),
-            SourceError::Silent(_) if silences < most => silences += 1,
-            SourceError::Silent(_) | SourceError::NotNow(_) => return Err(error.into()),
-        }
-        if asked.len() > 1 {
-            let others = asked.split_off(asked.len() / 2);
-            waiting.extend([asked, others]);
-        } else {
-            left_out.push((questions[0].order.member(), error));
-        }
-    }
-    if !has_spoken && let Some((_, silence)) = left_out.pop() {
-        return Err(silence.into());
-    }
-    // By halves they are answered in any order.
-    quoted.sort_by_cached_key(|(facts, _)| facts.key.lock_rank());
-    for (order, error) in left_out {
-        tracing::warn!(%error, order.no = %order, "the source of rates says nothing of use about {order}");
-    }
-    Ok(quoted)
+    let questions: Vec<Question> = facts.iter().map(question).collect();
+    let quotes = rates::ask_by_halves(&*rates::source(app), &questions, None).await?;
+    Ok(facts.into_iter().zip(quotes).filter_map(|(facts, quote)| Some((facts, quote?))).collect())
 }
 
 /// In one transaction, and each alone when that fails: one that cannot be settled (its figures are wrong, somebody holds

@@ -225,3 +225,18 @@ async fn a_run_leaves_out_the_orders_that_its_source_falls_over() {
     assert_eq!(app.settle("FATAL-0").await.problem(503), "RATES_UNAVAILABLE");
     app.end().await;
 }
+
+#[tokio::test]
+async fn a_source_that_can_do_little_at_once_settles_a_whole_batch_but_for_whom_it_falls_over() {
+    let rates = RatesServer::start().await;
+    let app = TestApp::start_with(TestOptions { vars: rates.vars(), ..TestOptions::default() }).await;
+    app.seed_paid_orders("L", 500, 40, 20).await;
+    // One of twenty, all over the batch.
+    app.sql("UPDATE orders SET user_id = 'fatal' WHERE user_id = 'u0'").await;
+    rates.most(30);
+    let run_id = app.begin_settling(0).await;
+    settlement::run_due(&app.instance.app).await.expect("a page");
+    let run = app.settlement_run(&run_id).await;
+    assert_eq!((&run["status"], &run["settled"], &run["skipped"]), (&json!("DONE"), &json!(475), &json!(25)));
+    app.end().await;
+}
