@@ -39,6 +39,9 @@ const LOOK: i64 = 20_000;
 const MAX_ROUNDS: usize = 3;
 /// How long a run rests that cannot go on.
 const REST: time::Duration = time::Duration::seconds(5);
+/// Behind so much of that the source of rates is asked about an order that is settled: where it speaks of that one, it will
+/// not speak of those that the run rests for.
+const LONG: time::Duration = time::Duration::hours(1);
 
 /// Carries one page of an open run out, if there is one that nobody else is at.
 ///
@@ -104,7 +107,7 @@ async fn carry_out_page(app: &App, run: &Position) -> Result<(), DutyError> {
 async fn settle_all(app: &App, run: &Position, keys: &[OrderKey]) -> Result<usize, DutyError> {
     let (mut asked, mut settled) = (keys.to_vec(), 0);
     for _ in 0..MAX_ROUNDS {
-        let commands = commands(app, &asked).await?;
+        let commands = commands(app, run, &asked).await?;
         let done = commit_all(app, run, &commands).await?;
         settled += done;
         if done == commands.len() {
@@ -133,20 +136,27 @@ async fn facts(app: &App, keys: &[OrderKey]) -> Result<Vec<Facts>, DbError> {
 }
 
 /// What is to be written for those that can be settled; the rates are asked for outside of any transaction.
-async fn commands(app: &App, keys: &[OrderKey]) -> Result<Vec<Settle>, DutyError> {
+async fn commands(app: &App, run: &Position, keys: &[OrderKey]) -> Result<Vec<Settle>, DutyError> {
     let mut facts = facts(app, keys).await?;
     facts.retain(is_due);
-    let quoted = quoted(app, facts).await?;
+    let quoted = quoted(app, run, facts).await?;
     let now = app.now();
     Ok(quoted.into_iter().map(|(facts, quote)| compute(&facts, quote, now)).collect())
 }
 
 /// The orders with their rates, in their order. Those that the source says nothing of use about are left out: the others must
 /// not wait for them.
-async fn quoted(app: &App, facts: Vec<Facts>) -> Result<Vec<(Facts, Quote)>, DutyError> {
+async fn quoted(app: &App, run: &Position, facts: Vec<Facts>) -> Result<Vec<(Facts, Quote)>, DutyError> {
     let questions: Vec<Question> = facts.iter().map(question).collect();
-    let quotes = rates::ask_by_halves(&*rates::source(app), &questions, None).await?;
+    let settled = if app.now() - run.moved_at < LONG { None } else { question_before(app).await? };
+    let quotes = rates::ask_by_halves(&*rates::source(app), &questions, settled.as_ref()).await?;
     Ok(facts.into_iter().zip(quotes).filter_map(|(facts, quote)| Some((facts, quote?))).collect())
+}
+
+/// What the source of rates was asked about an order before, and answered; nothing where no order is settled yet.
+async fn question_before(app: &App) -> Result<Option<Question>, DbError> {
+    let settled = store::find_settled(&mut app.db.conn().await?).await?;
+    Ok(facts(app, settled.as_slice()).await?.first().map(question))
 }
 
 /// In one transaction, and each alone when that fails: one that cannot be settled (its figures are wrong, somebody holds
