@@ -71,6 +71,7 @@ async fn an_order_that_differs_from_its_first_self_names_each_field() {
     // What is not compared, and what is written another way, is the same order.
     for (field, value) in [
         ("rebate", json!({"user_id": "r1", "rate": "0.0500"})),
+        ("rebate", json!({"user_id": "r1", "rate": "0.050000000"})),
         ("amount", json!(1990)),
         ("expires_in", json!(77)),
         ("subject", json!("Other")),
