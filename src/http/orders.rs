@@ -105,7 +105,9 @@ impl NewOrderBody {
             return Err(Problem::invalid("expires_in", "expected seconds from 1 to 604800"));
         }
         let rebate = self.rebate.unwrap_or(RebateBody { user_id: None, rate: None });
-        if rebate.rate.is_some_and(|rate| rate < Decimal::ZERO || rate > Decimal::ONE || rate.scale() > 8) {
+        // Zeros behind it are no places.
+        let rebate_rate = rebate.rate.map(|rate| rate.normalize());
+        if rebate_rate.is_some_and(|rate| rate < Decimal::ZERO || rate > Decimal::ONE || rate.scale() > 8) {
             return Err(Problem::invalid(
                 "rebate.rate",
                 "expected a decimal from 0 to 1 with 8 places at most",
@@ -129,7 +131,7 @@ impl NewOrderBody {
             expires_in_secs,
             kind: self.kind.unwrap_or(OrderKind::Sale),
             rebate_user_id: rebate.user_id,
-            rebate_rate: rebate.rate.map(|rate| rate.normalize()),
+            rebate_rate,
             subject: self.subject,
             notify_url: self.notify_url,
             metadata: self.metadata,

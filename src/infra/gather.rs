@@ -15,6 +15,7 @@
 use std::any::{Any, TypeId};
 use std::collections::{HashMap, HashSet, VecDeque};
 use std::fmt;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, RwLock};
 use std::time::{Duration, Instant};
 
@@ -37,6 +38,10 @@ pub trait Command: Sized + Send + Sync + 'static {
     /// The order that it writes to, as the text that batches are sorted by: the lock rank of an order, where rows of many are
     /// locked. Nothing, for commands that may share a batch with any other.
     fn order(&self) -> Option<String>;
+
+    /// Told where the database did not answer, to it or to the batch that it shared: what it writes may stand, and is then what
+    /// its next run finds.
+    fn went_unheard(&self) {}
 
     /// Carries a batch out with one statement or in one transaction: all of it or nothing. Gives one outcome for
     /// each command, in their order. What locks rows waits for them no longer than `patience`.
@@ -68,6 +73,23 @@ impl Patience {
     #[must_use]
     pub const fn millis(self) -> &'static str {
         self.0
+    }
+}
+
+/// Whether a command went unheard: what it finds may then be its own. Clones are one.
+#[derive(Clone, Debug, Default)]
+pub struct Unheard(Arc<AtomicBool>);
+
+impl Unheard {
+    /// Notes that it did.
+    pub fn note(&self) {
+        self.0.store(true, Ordering::Release);
+    }
+
+    /// Whether it ever did.
+    #[must_use]
+    pub fn is_noted(&self) -> bool {
+        self.0.load(Ordering::Acquire)
     }
 }
 
@@ -401,7 +423,11 @@ async fn carry_out<C: Command>(
     patience: Patience,
     conn: &mut Conn,
 ) -> Result<Vec<C::Outcome>, DbError> {
-    let outcomes = C::carry_out(batch, patience, conn).await?;
+    let outcomes = C::carry_out(batch, patience, conn).await;
+    if matches!(outcomes, Err(DbError::Unavailable(_))) {
+        batch.iter().for_each(C::went_unheard);
+    }
+    let outcomes = outcomes?;
     match outcomes.len() == batch.len() {
         true => Ok(outcomes),
         false => Err(DbError::UnexpectedRows(outcomes.len() as u64)),

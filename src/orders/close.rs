@@ -64,6 +64,8 @@ pub(super) async fn close_with_lock(
 ) -> Result<Option<OrderDetails>, OrderError> {
     for _ in 0..MAX_ROUNDS {
         if let Some(attempt) = pay::find_live_attempt(app, key).await? {
+            // Paid by another attempt: that is the answer, whatever the channel of this one says, which a task ends.
+            is_closed(&find::order(app, key).await?)?;
             pay::end_attempt(app, &attempt, lock).await?;
         }
         let mut tx = app.db.begin().await?;

@@ -17,6 +17,7 @@ use crate::idempotency::{self, Keep};
 use crate::ids::MerchantId;
 use crate::infra::crash::effect;
 use crate::infra::db::{Conn, DbError};
+use crate::infra::gather::Unheard;
 use crate::infra::repeat::differing;
 
 /// An order, and whether this call made it.
@@ -47,7 +48,8 @@ pub async fn create(
     top_up::check(app, merchant_id, &order_no, new).await?;
     let order = Order::newly_made(merchant_id.clone(), order_no, new, app.now());
     let made = Created { details: OrderDetails::of_new(order, new.items.clone()), is_new: true };
-    app.db.retrying(|| create_once(app, &made, new, keep)).await
+    let unheard = Unheard::default();
+    app.db.retrying(|| create_once(app, &made, new, keep, &unheard)).await
 }
 
 async fn create_once(
@@ -55,37 +57,45 @@ async fn create_once(
     made: &Created,
     new: &NewOrder,
     keep: Option<&Keep<Created>>,
+    unheard: &Unheard,
 ) -> Result<Created, OrderError> {
     let order = &made.details.order;
     let key = order.key();
     for _ in 0..MAX_ROUNDS {
-        let outcome = effect!("orders.create", app.db.gather(make(made, new, keep)).await);
+        let outcome = effect!("orders.create", app.db.gather(make(made, new, keep, unheard)).await);
         if matches!(outcome, Ok(true)) {
             deadlines::schedule(app, &key, order.expires_at);
             return Ok(made.clone());
         }
         if Box::pin(is_there(app, &key, new, outcome.err())).await? {
-            return found(app, order, keep).await;
+            return found(app, order, keep, unheard).await;
         }
     }
     // There was enough each time, and each time somebody else was faster: that is no reason to say that it is sold out.
     Err(OrderError::Db(DbError::Contended(sqlx::Error::RowNotFound)))
 }
 
-fn make(made: &Created, new: &NewOrder, keep: Option<&Keep<Created>>) -> Make {
+fn make(made: &Created, new: &NewOrder, keep: Option<&Keep<Created>>, unheard: &Unheard) -> Make {
     Make {
         order: made.details.order.clone(),
         items: new.items.clone(),
         notify_url: new.notify_url.clone(),
         kept: keep.map(|keep| keep.row(made.clone())),
+        unheard: unheard.clone(),
     }
 }
 
 /// The answer where the order is there: as it stands by now, made by an earlier call, or by this one, whose answer was lost.
-async fn found(app: &App, ours: &Order, keep: Option<&Keep<Created>>) -> Result<Created, OrderError> {
+/// Only then does its date say whose it is: two calls may come in the same microsecond.
+async fn found(
+    app: &App,
+    ours: &Order,
+    keep: Option<&Keep<Created>>,
+    unheard: &Unheard,
+) -> Result<Created, OrderError> {
     let key = &ours.key();
     let details = find::details(app, key).await?;
-    let is_new = details.order.created_at == ours.created_at;
+    let is_new = unheard.is_noted() && details.order.created_at == ours.created_at;
     if is_new {
         deadlines::schedule(app, key, ours.expires_at);
     }

@@ -12,12 +12,10 @@
 //! A page may take as long as the source of rates does: whoever carries it out keeps its lease meanwhile, so that it is
 //! not begun anew by another before it comes to its end. A dead one renews nothing.
 
-use std::collections::VecDeque;
-
 use futures_util::future::join_all;
 
 use super::model::{RunEvent, RunStatus};
-use super::rates::{self, Question, Quote, SourceError};
+use super::rates::{self, Question, Quote};
 use super::settle::{check, compute, question};
 use super::store::{self, Facts, FindFacts, Page, Position, Settle};
 use crate::app::App;
@@ -39,12 +37,11 @@ const PAGE: usize = BATCH * SIDE_BY_SIDE;
 const LOOK: i64 = 20_000;
 /// Rounds of "read, compute, write": refunds may succeed while the source of rates is asked.
 const MAX_ROUNDS: usize = 3;
-/// Silences of the source of rates in a row, about one part of a batch after the other, behind which it counts as away.
-const AWAY_AFTER: usize = 10;
-/// The same once it has spoken of some of it: thirty orders in a row that it falls over come to so many.
-const AWAY_AGAIN_AFTER: usize = 64;
 /// How long a run rests that cannot go on.
 const REST: time::Duration = time::Duration::seconds(5);
+/// Behind so much of that the source of rates is asked about an order that is settled: where it speaks of that one, it will
+/// not speak of those that the run rests for.
+const LONG: time::Duration = time::Duration::hours(1);
 
 /// Carries one page of an open run out, if there is one that nobody else is at.
 ///
@@ -110,7 +107,7 @@ async fn carry_out_page(app: &App, run: &Position) -> Result<(), DutyError> {
 async fn settle_all(app: &App, run: &Position, keys: &[OrderKey]) -> Result<usize, DutyError> {
     let (mut asked, mut settled) = (keys.to_vec(), 0);
     for _ in 0..MAX_ROUNDS {
-        let commands = commands(app, &asked).await?;
+        let commands = commands(app, run, &asked).await?;
         let done = commit_all(app, run, &commands).await?;
         settled += done;
         if done == commands.len() {
@@ -139,56 +136,27 @@ async fn facts(app: &App, keys: &[OrderKey]) -> Result<Vec<Facts>, DbError> {
 }
 
 /// What is to be written for those that can be settled; the rates are asked for outside of any transaction.
-async fn commands(app: &App, keys: &[OrderKey]) -> Result<Vec<Settle>, DutyError> {
+async fn commands(app: &App, run: &Position, keys: &[OrderKey]) -> Result<Vec<Settle>, DutyError> {
     let mut facts = facts(app, keys).await?;
     facts.retain(is_due);
-    let quoted = quoted(app, facts).await?;
+    let quoted = quoted(app, run, facts).await?;
     let now = app.now();
     Ok(quoted.into_iter().map(|(facts, quote)| compute(&facts, quote, now)).collect())
 }
 
-/// The orders with their rates, in their order. Where the source says nothing that makes sense, or nothing, it is asked by
-/// halves: it may have too much to say at once. The order that it is wrong about, or silent about although it speaks of others,
-/// is left out: those must not wait for it.
-async fn quoted(app: &App, facts: Vec<Facts>) -> Result<Vec<(Facts, Quote)>, DutyError> {
-    let (source, mut quoted) = (rates::source(app), Vec::with_capacity(facts.len()));
-    let (mut waiting, mut left_out) = (VecDeque::from([facts]), Vec::new());
-    let (mut has_spoken, mut silences) = (false, 0);
-    while let Some(mut asked) = waiting.pop_front() {
-        let questions: Vec<Question> = asked.iter().map(question).collect();
-        if questions.is_empty() {
-            continue;
-        }
-        let error = match source.quotes(&questions).await {
-            Ok(quotes) => {
-                (has_spoken, silences) = (true, 0);
-                quoted.extend(asked.into_iter().zip(quotes));
-                continue;
-            }
-            Err(error) => error,
-        };
-        let most = if has_spoken { AWAY_AGAIN_AFTER } else { AWAY_AFTER };
-        match &error {
-            SourceError::Wrong(_) => (has_spoken, silences) = (true, 0),
-            SourceError::Silent(_) if silences < most => silences += 1,
-            SourceError::Silent(_) | SourceError::NotNow(_) => return Err(error.into()),
-        }
-        if asked.len() > 1 {
-            let others = asked.split_off(asked.len() / 2);
-            waiting.extend([asked, others]);
-        } else {
-            left_out.push((questions[0].order.member(), error));
-        }
-    }
-    if !has_spoken && let Some((_, silence)) = left_out.pop() {
-        return Err(silence.into());
-    }
-    // By halves they are answered in any order.
-    quoted.sort_by_cached_key(|(facts, _)| facts.key.lock_rank());
-    for (order, error) in left_out {
-        tracing::warn!(%error, order.no = %order, "the source of rates says nothing of use about {order}");
-    }
-    Ok(quoted)
+/// The orders with their rates, in their order. Those that the source says nothing of use about are left out: the others must
+/// not wait for them.
+async fn quoted(app: &App, run: &Position, facts: Vec<Facts>) -> Result<Vec<(Facts, Quote)>, DutyError> {
+    let questions: Vec<Question> = facts.iter().map(question).collect();
+    let settled = if app.now() - run.moved_at < LONG { None } else { question_before(app).await? };
+    let quotes = rates::ask_by_halves(&*rates::source(app), &questions, settled.as_ref()).await?;
+    Ok(facts.into_iter().zip(quotes).filter_map(|(facts, quote)| Some((facts, quote?))).collect())
+}
+
+/// What the source of rates was asked about an order before, and answered; nothing where no order is settled yet.
+async fn question_before(app: &App) -> Result<Option<Question>, DbError> {
+    let settled = store::find_settled(&mut app.db.conn().await?).await?;
+    Ok(facts(app, settled.as_slice()).await?.first().map(question))
 }
 
 /// In one transaction, and each alone when that fails: one that cannot be settled (its figures are wrong, somebody holds

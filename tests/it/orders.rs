@@ -5,10 +5,11 @@ use std::time::{Duration, Instant};
 use futures_util::future::join_all;
 use payonce::channels::sandbox::{FaultKind, FaultOp};
 use serde_json::{Value, json};
+use sqlx::{Executor, raw_sql};
 use time::OffsetDateTime;
 use time::format_description::well_known::Rfc3339;
 
-use crate::support::{Chance, Cluster, Reply, SECRET_KEY, TestApp, TestOptions, seconds};
+use crate::support::{Chance, Cluster, Reply, SECRET_KEY, TestApp, TestOptions, seconds, until_waiting};
 
 fn fields_of(reply: &Reply) -> Vec<&str> {
     let errors = reply.body["errors"].as_array().expect("errors");
@@ -48,6 +49,46 @@ async fn a_repeated_order_is_the_same_order_and_holds_its_stock_once() {
 }
 
 #[tokio::test]
+async fn of_two_that_ask_in_the_same_microsecond_one_has_made_the_order() {
+    let app = TestApp::start().await;
+    // Tells at once, and not with a commit, how a request dates its order.
+    app.sql(
+        "CREATE SEQUENCE dated;
+         CREATE FUNCTION tell() RETURNS trigger LANGUAGE plpgsql SECURITY DEFINER AS $$ BEGIN
+             PERFORM setval('public.dated', (extract(epoch FROM NEW.created_at) * 1000000)::bigint);
+             RETURN NEW; END $$;
+         CREATE TRIGGER tell BEFORE INSERT ON orders FOR EACH ROW WHEN (NEW.subject = 'second') EXECUTE FUNCTION tell()",
+    )
+    .await;
+    let mut first = app.direct_connection().await;
+    let make = "BEGIN;
+         INSERT INTO orders (merchant_id, order_no, user_id, amount, currency, expires_at, created_at, updated_at)
+         VALUES ('demo', 'A1', 'u1', 1990, 'CNY', now() + interval '30 minutes', now(), now())";
+    first.execute(raw_sql(make)).await.expect("in hand");
+    let body =
+        json!({"order_no": "A1", "user_id": "u1", "currency": "CNY", "amount": 1990, "subject": "second"});
+    let beside = async {
+        until_waiting(&app, 1).await;
+        let date = "UPDATE orders SET created_at = moment, updated_at = moment
+             FROM (SELECT 'epoch'::timestamptz + last_value * interval '1 microsecond' AS moment FROM dated) AS told
+             WHERE order_no = 'A1';
+             INSERT INTO order_history (merchant_id, order_no, seq, to_status, event, created_at)
+             SELECT merchant_id, order_no, 1, 'PENDING', 'CREATED', created_at FROM orders WHERE order_no = 'A1';
+             COMMIT";
+        first.execute(raw_sql(date)).await.expect("it is made");
+    };
+    let (second, ()) = tokio::join!(app.post_keyed("/orders", "k-1", &body), beside);
+    let second = second.expect(200);
+    let dated: OffsetDateTime =
+        sqlx::query_scalar("SELECT 'epoch'::timestamptz + last_value * interval '1 microsecond' FROM dated")
+            .fetch_one(&mut first)
+            .await
+            .expect("a date");
+    assert_eq!(instant(&second.body["created_at"]), dated, "both are dated alike");
+    app.end().await;
+}
+
+#[tokio::test]
 async fn an_order_that_differs_from_its_first_self_names_each_field() {
     let app = TestApp::start().await;
     app.stock("TEA", 10).await;
@@ -71,6 +112,7 @@ async fn an_order_that_differs_from_its_first_self_names_each_field() {
     // What is not compared, and what is written another way, is the same order.
     for (field, value) in [
         ("rebate", json!({"user_id": "r1", "rate": "0.0500"})),
+        ("rebate", json!({"user_id": "r1", "rate": "0.050000000"})),
         ("amount", json!(1990)),
         ("expires_in", json!(77)),
         ("subject", json!("Other")),

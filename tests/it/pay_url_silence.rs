@@ -360,6 +360,23 @@ async fn a_repeat_that_is_refused_leaves_nothing_payable_of_the_call_before_it()
 }
 
 #[tokio::test]
+async fn whoever_closes_a_paid_order_hears_so_however_silent_the_channel_of_another_attempt_is() {
+    let app = TestApp::start().await;
+    let first = app.order_to_pay("A1").await;
+    app.pay_url_by("A1", "u2").await.expect(200);
+    app.deliver(&app.success("e1", &first, "t1", 1990)).await;
+    assert_eq!(app.attempt_statuses("A1").await, ["PAID", "PAYING"]);
+    app.fault(FaultOp::Close, FaultKind::TimeoutBefore, 1, Some(1_200)).await;
+    assert_eq!(app.close("A1").await.problem(409), "ORDER_IS_ALREADY_PAID");
+    // The channel is silent to the task, which comes again.
+    app.run_until_idle().await;
+    app.clock.advance(seconds(30));
+    app.run_until_idle().await;
+    assert_eq!(app.attempt_statuses("A1").await, ["PAID", "CLOSED"]);
+    app.end().await;
+}
+
+#[tokio::test]
 async fn an_attempt_of_a_channel_that_an_instance_does_not_know_is_closed_by_one_that_does() {
     let app = TestApp::start().await;
     let first = app.order_to_pay("A1").await;

@@ -4,6 +4,7 @@ use std::time::Duration;
 
 use futures_util::future::join_all;
 use serde_json::{Value, json};
+use sqlx::Executor;
 
 use crate::support::service::is_full;
 use crate::support::{Cluster, TestApp, TestOptions};
@@ -279,4 +280,27 @@ async fn sixty_four_at_once_on_one_users_balance_stand_in_nobodys_way() {
     join_all(numbers.chunks(10).map(client)).await;
     assert_eq!(app.balance_of("USER_AVAILABLE:demo:u0:CNY").await, 640 * 99);
     app.end_without_deadlocks().await;
+}
+
+#[tokio::test]
+async fn a_run_begins_also_where_what_it_is_for_takes_too_long_to_count() {
+    let vars = vec![("DATABASE_STATEMENT_MS", "500".to_owned())];
+    let app = TestApp::start_with(TestOptions { vars, ..TestOptions::default() }).await;
+    app.rebate_rule(None, "0.05").await;
+    app.plain_paid_order("A1").await;
+    let begin = async |dry_run: bool| {
+        let body = json!({"older_than_days": 0, "dry_run": dry_run, "reason": "the story wants it"});
+        app.admin_post("/admin/settlements/run", body).await
+    };
+    let mut owner = app.direct_connection().await;
+    owner.execute("BEGIN; LOCK TABLE orders").await.expect("nobody reads it");
+    begin(true).await.expect(503);
+    let begun = begin(false).await.expect(200).body;
+    assert_eq!((&begun["waiting"], &begun["has_more"]), (&json!([]), &json!(true)));
+    assert_eq!(begun["run"]["expected"], Value::Null, "nobody knows");
+    owner.execute("ROLLBACK").await.expect("free");
+    app.run_until_idle().await;
+    let run = app.settlement_run(begun["run"]["run_id"].as_str().expect("an id")).await;
+    assert_eq!((&run["status"], &run["settled"]), (&json!("DONE"), &json!(1)));
+    app.end().await;
 }

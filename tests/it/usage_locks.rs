@@ -1,13 +1,14 @@
 //! What metered work locks, and what it does not.
 
 use futures_util::future::join_all;
+use payonce::usage;
 use reqwest::Method;
 use serde_json::json;
 use sqlx::{AssertSqlSafe, Executor, raw_sql};
 
-use crate::support::metering::hold;
+use crate::support::metering::{hold, hold_with};
 use crate::support::stores::tell_redis;
-use crate::support::{SECRET_KEY, TestApp, seconds};
+use crate::support::{SECRET_KEY, TestApp, seconds, until_waiting};
 
 #[tokio::test]
 async fn while_the_work_runs_nothing_is_locked() {
@@ -94,5 +95,35 @@ async fn reports_of_a_hold_that_ran_out_wait_for_no_balance_and_no_quota() {
     let late = app.confirm(&id, None).await.expect(200).body;
     assert_eq!((&late["late"], &late["charged"]), (&json!(true), &json!(400)));
     assert_eq!(app.cny_of("u1").await, (600, 0));
+    app.end().await;
+}
+
+#[tokio::test]
+async fn whoever_waits_for_a_cycle_to_be_opened_holds_none_that_is_known() {
+    let app = TestApp::start().await;
+    app.top_up("T", "u1", 1_000).await;
+    app.tokens_with("1", json!({"cycle_quota": 100})).await.expect(200);
+    for cycle in ["a", "b"] {
+        app.post("/usage/holds", hold_with(cycle, "u1", 10, json!({"cycle": cycle}))).await.expect(201);
+    }
+    // As if somebody else were opening the second one in this moment.
+    let mut owner = app.direct_connection().await;
+    let taken_away = "CREATE TEMPORARY TABLE opened AS SELECT * FROM usage_cycles WHERE cycle = 'b';
+         DELETE FROM usage_cycles WHERE cycle = 'b'";
+    owner.execute(raw_sql(taken_away)).await.expect("one is known");
+    owner.execute("SET deadlock_timeout = '10ms'").await.expect("it looks soon");
+    let opening = "BEGIN; INSERT INTO usage_cycles SELECT * FROM opened";
+    owner.execute(raw_sql(opening)).await.expect("in hand");
+    app.clock.advance(seconds(901));
+    let beside = async {
+        until_waiting(&app, 1).await;
+        let known = "SELECT 1 FROM usage_cycles WHERE cycle = 'a' FOR UPDATE";
+        owner.execute(known).await.expect("nobody waits in a circle");
+        owner.execute("COMMIT").await.expect("both are known");
+    };
+    let (expired, ()) = tokio::join!(usage::expire_due(&app.instance.app), beside);
+    expired.expect("a walk");
+    app.run_until_idle().await;
+    assert_eq!(app.cny_of("u1").await, (1_000, 0));
     app.end().await;
 }

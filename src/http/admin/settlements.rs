@@ -174,7 +174,8 @@ pub(in crate::http) struct BegunView {
     /// Orders that were paid before.
     #[serde(with = "time::serde::rfc3339")]
     paid_before: OffsetDateTime,
-    /// What there is to settle among the oldest million orders, whoever's they are.
+    /// What there is to settle among the oldest million orders, whoever's they are. Empty, with `has_more`, for a run that was
+    /// begun although that took too long to count.
     waiting: Vec<Waiting>,
     /// Whether more orders wait, of whomever, than were looked at: there may be more to settle.
     has_more: bool,

@@ -5,7 +5,7 @@ use time::OffsetDateTime;
 use crate::idempotency::Kept;
 use crate::ids::UserId;
 use crate::infra::db::{Conn, DbError};
-use crate::infra::gather::{Command, Patience, column, met};
+use crate::infra::gather::{Command, Patience, Unheard, column, met};
 use crate::orders::metadata::Metadata;
 use crate::orders::model::{Order, OrderItem};
 
@@ -24,6 +24,7 @@ pub(in crate::orders) struct Make {
     pub(in crate::orders) notify_url: Option<String>,
     /// Its answer, where that is to be kept.
     pub(in crate::orders) kept: Option<Kept>,
+    pub(in crate::orders) unheard: Unheard,
 }
 
 /// A line, and where its order stands in the batch: places count from 1.
@@ -56,6 +57,10 @@ impl Command for Make {
 
     fn order(&self) -> Option<String> {
         Some(self.order.key().lock_rank())
+    }
+
+    fn went_unheard(&self) {
+        self.unheard.note();
     }
 
     #[expect(clippy::too_many_lines, reason = "one statement and its parameters")]

@@ -7,9 +7,11 @@ use crate::app::App;
 use crate::ids::UserId;
 use crate::orders::OrderKey;
 
+mod halves;
 mod http;
 mod listed;
 
+pub(super) use halves::ask_by_halves;
 use http::HttpRates;
 use listed::ListedRates;
 

@@ -19,6 +19,8 @@ pub(in crate::settlement) struct Position {
     pub(in crate::settlement) after_paid_at: OffsetDateTime,
     pub(in crate::settlement) after_merchant_id: String,
     pub(in crate::settlement) after_order_no: String,
+    /// When it moved on last.
+    pub(in crate::settlement) moved_at: OffsetDateTime,
     version: i32,
 }
 
@@ -127,7 +129,8 @@ pub(in crate::settlement) async fn claim(
            WHERE run_id = (SELECT run_id FROM settlement_runs WHERE status = 'RUNNING' AND leased_until <= $1
                            ORDER BY leased_until LIMIT 1 FOR UPDATE SKIP LOCKED)
            RETURNING run_id AS "run_id: SettlementRunId", merchant_id AS "merchant_id: MerchantId", paid_before,
-                     status AS "status: RunStatus", after_paid_at, after_merchant_id, after_order_no, version"#,
+                     status AS "status: RunStatus", after_paid_at, after_merchant_id, after_order_no,
+                     updated_at AS moved_at, version"#,
         now,
         until,
     )
@@ -194,6 +197,18 @@ pub(in crate::settlement) async fn list_page(
     let wanted = rows.into_iter().filter(|row| row.is_wanted);
     let orders = wanted.map(|row| OrderKey { merchant_id: row.merchant_id, order_no: row.order_no });
     Ok(Page { orders: orders.collect(), last, has_more })
+}
+
+/// An order that is settled, whoever's it is.
+pub(in crate::settlement) async fn find_settled(conn: &mut Conn) -> Result<Option<OrderKey>, DbError> {
+    let found = sqlx::query_as!(
+        OrderKey,
+        r#"SELECT merchant_id AS "merchant_id: MerchantId", order_no AS "order_no: OrderNo"
+           FROM settlements ORDER BY merchant_id DESC, order_no DESC LIMIT 1"#,
+    )
+    .fetch_optional(conn)
+    .await?;
+    Ok(found)
 }
 
 /// Counts what a batch settled, in its own transaction: a run that is taken up again counts nothing twice.

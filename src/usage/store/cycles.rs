@@ -27,7 +27,8 @@ impl Columns {
     }
 }
 
-/// Locks what was taken of these cycles, in the order of their keys; one that was never used comes to be.
+/// Locks what was taken of these cycles, in the order of their keys; one that was never used comes to be. Opened before any
+/// is locked: whoever waits for another one to open a cycle holds none that is known, so that nobody waits in a circle.
 pub(super) async fn lock(
     conn: &mut Conn,
     keys: BTreeSet<CycleKey>,
@@ -36,12 +37,14 @@ pub(super) async fn lock(
         return Ok(BTreeMap::new());
     }
     let columns = Columns::of(&keys);
-    let locked = lock_known(conn, &columns).await?;
+    let locked = lock_if_all_known(conn, &columns).await?;
     if locked.len() == keys.len() {
         return Ok(locked);
     }
     open(conn, &columns).await?;
-    lock_known(conn, &columns).await
+    let locked = lock_if_all_known(conn, &columns).await?;
+    // None is ever taken away.
+    if locked.len() == keys.len() { Ok(locked) } else { Err(DbError::UnexpectedRows(locked.len() as u64)) }
 }
 
 async fn open(conn: &mut Conn, columns: &Columns) -> Result<(), DbError> {
@@ -59,7 +62,11 @@ async fn open(conn: &mut Conn, columns: &Columns) -> Result<(), DbError> {
     Ok(())
 }
 
-async fn lock_known(conn: &mut Conn, columns: &Columns) -> Result<BTreeMap<CycleKey, CycleUse>, DbError> {
+/// Locks all of them, or none where one is missing.
+async fn lock_if_all_known(
+    conn: &mut Conn,
+    columns: &Columns,
+) -> Result<BTreeMap<CycleKey, CycleUse>, DbError> {
     let rows = sqlx::query!(
         "SELECT taken.merchant_id, taken.user_id, taken.product_code, taken.cycle, used_units, fee_hold_id
          FROM unnest($1::text[], $2::text[], $3::text[], $4::text[])
@@ -67,6 +74,14 @@ async fn lock_known(conn: &mut Conn, columns: &Columns) -> Result<BTreeMap<Cycle
          JOIN usage_cycles AS taken
            ON taken.merchant_id = wanted.merchant_id AND taken.user_id = wanted.user_id
           AND taken.product_code = wanted.product_code AND taken.cycle = wanted.cycle
+         -- Asked once, before any is locked.
+         WHERE (SELECT 1 FROM unnest($1::text[], $2::text[], $3::text[], $4::text[])
+                              AS asked (merchant_id, user_id, product_code, cycle)
+                WHERE (SELECT 1 FROM usage_cycles AS known
+                       WHERE known.merchant_id = asked.merchant_id AND known.user_id = asked.user_id
+                         AND known.product_code = asked.product_code AND known.cycle = asked.cycle
+                       LIMIT 1) IS NULL
+                LIMIT 1) IS NULL
          ORDER BY taken.merchant_id, taken.user_id, taken.product_code, taken.cycle FOR UPDATE OF taken",
         &columns.merchant_ids,
         &columns.user_ids,

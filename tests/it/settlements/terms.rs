@@ -225,3 +225,47 @@ async fn a_run_leaves_out_the_orders_that_its_source_falls_over() {
     assert_eq!(app.settle("FATAL-0").await.problem(503), "RATES_UNAVAILABLE");
     app.end().await;
 }
+
+#[tokio::test]
+async fn a_source_that_can_do_little_at_once_settles_a_whole_batch_but_for_whom_it_falls_over() {
+    let rates = RatesServer::start().await;
+    let app = TestApp::start_with(TestOptions { vars: rates.vars(), ..TestOptions::default() }).await;
+    app.seed_paid_orders("L", 500, 40, 20).await;
+    // One of twenty, all over the batch.
+    app.sql("UPDATE orders SET user_id = 'fatal' WHERE user_id = 'u0'").await;
+    rates.most(30);
+    let run_id = app.begin_settling(0).await;
+    settlement::run_due(&app.instance.app).await.expect("a page");
+    let run = app.settlement_run(&run_id).await;
+    assert_eq!((&run["status"], &run["settled"], &run["skipped"]), (&json!("DONE"), &json!(475), &json!(25)));
+    app.end().await;
+}
+
+#[tokio::test]
+async fn a_run_comes_to_its_end_although_its_source_falls_over_every_order_that_is_left() {
+    let rates = RatesServer::start().await;
+    let app = TestApp::start_with(TestOptions { vars: rates.vars(), ..TestOptions::default() }).await;
+    app.plain_paid_order("BEFORE").await;
+    app.settle("BEFORE").await.expect(201);
+    for order_no in ["F1", "F2"] {
+        app.paid_order(order_no, json!({"user_id": "fatal", "currency": "CNY", "amount": 1990})).await;
+    }
+    let run_id = app.begin_settling(0).await;
+    let rests = async || {
+        app.clock.advance(Duration::from_secs(6));
+        assert!(settlement::run_due(&app.instance.app).await.is_err());
+        assert_eq!(app.settlement_run(&run_id).await["status"], "RUNNING");
+    };
+    rests().await;
+    app.clock.advance(Duration::from_secs(3_600));
+    // As long as it is silent about whomever it may come back.
+    rates.says(Some((500, "{}")));
+    rests().await;
+    rates.says(None);
+    app.clock.advance(Duration::from_secs(6));
+    settlement::run_due(&app.instance.app).await.expect("a page");
+    let run = app.settlement_run(&run_id).await;
+    assert_eq!((&run["status"], &run["settled"], &run["skipped"]), (&json!("DONE"), &json!(0), &json!(2)));
+    assert_eq!(app.find_order("F1").await["settle_status"], "UNSETTLED", "a later run takes it");
+    app.end().await;
+}

@@ -113,18 +113,30 @@ impl TestApp {
     }
 }
 
-/// An endpoint of rates: 10 % of every line by a factor of 2, after so many milliseconds; or whatever it is told.
+/// An endpoint of rates: 10 % of every line by a factor of 2, after so many milliseconds; or whatever it is told. About too
+/// many at once it gives up.
 pub struct RatesServer {
     pub url: String,
     inside: Arc<Inside>,
     serving: JoinHandle<()>,
 }
 
-#[derive(Default)]
 struct Inside {
     delay_ms: AtomicU64,
+    most: AtomicUsize,
     calls: AtomicUsize,
     answer: std::sync::Mutex<Option<(u16, String)>>,
+}
+
+impl Default for Inside {
+    fn default() -> Self {
+        Self {
+            delay_ms: AtomicU64::default(),
+            most: AtomicUsize::new(usize::MAX),
+            calls: AtomicUsize::default(),
+            answer: std::sync::Mutex::default(),
+        }
+    }
 }
 
 impl RatesServer {
@@ -148,7 +160,8 @@ impl RatesServer {
         }
         let orders = asked["orders"].as_array().expect("orders");
         // It falls over some others, whatever is asked beside them.
-        if orders.iter().any(|order| order["user_id"] == "fatal") {
+        let is_too_much = orders.len() > inside.most.load(Ordering::SeqCst);
+        if is_too_much || orders.iter().any(|order| order["user_id"] == "fatal") {
             return (axum::http::StatusCode::INTERNAL_SERVER_ERROR, String::new());
         }
         let orders = orders.iter().map(|order| {
@@ -169,6 +182,11 @@ impl RatesServer {
     /// From now on it takes so long.
     pub fn delay(&self, millis: u64) {
         self.inside.delay_ms.store(millis, Ordering::SeqCst);
+    }
+
+    /// From now on it says nothing about more orders at once.
+    pub fn most(&self, orders: usize) {
+        self.inside.most.store(orders, Ordering::SeqCst);
     }
 
     /// From now on it says just that; nothing: what is right.
