@@ -8,7 +8,8 @@ use payonce::local::{RedisOptions, RedisServer};
 use tokio::net::{TcpListener, TcpStream};
 use tokio::task::JoinHandle;
 
-use super::{main_job_works, readiness};
+use super::readiness;
+use super::without_redis::main_job_works;
 use crate::support::stores::{directory, fresh_name, fresh_redis, tell_redis};
 use crate::support::{TestApp, TestOptions};
 

@@ -27,7 +27,7 @@ async fn healthy_again(redis: &Redis) -> Duration {
 }
 
 /// An order is made, paid for and closed while Redis is as it is.
-async fn main_job_works(app: &TestApp, prefix: &str) {
+pub(super) async fn main_job_works(app: &TestApp, prefix: &str) {
     let paid = format!("{prefix}-paid");
     let pay_order = app.order_to_pay(&paid).await;
     app.sandbox_pay(&pay_order, json!({})).await.expect(200);
