@@ -46,7 +46,8 @@ pub(super) struct ReconcileArgs {
     /// SHA-1 or SHA-256 of the file in hex, where its channel gives one.
     #[arg(long, requires = "file")]
     checksum: Option<String>,
-    /// Compare the file also where it has no line although something moved here: the channel truly has nothing of that day.
+    /// Compare the file also where it has no line, or payments of strangers alone, although something moved here: the channel
+    /// truly has nothing of that day.
     #[arg(long, requires = "file")]
     accept_empty: bool,
     /// Write the differences there, as CSV.

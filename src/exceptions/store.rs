@@ -128,6 +128,24 @@ pub(crate) async fn was_shown(
     Ok(was_shown.fetch_one(conn).await?)
 }
 
+/// Whether a person was shown something of that kind, about a thing of no order, later than that.
+pub(crate) async fn was_shown_since(
+    conn: &mut Conn,
+    subject: &str,
+    kind: ExceptionKind,
+    since: OffsetDateTime,
+) -> Result<bool, DbError> {
+    let was_shown = sqlx::query_scalar!(
+        r#"SELECT EXISTS (SELECT 1 FROM exceptions
+                          WHERE merchant_id IS NULL AND order_no IS NULL AND subject = $1 AND kind = $2
+                            AND created_at > $3) AS "was_shown!""#,
+        subject,
+        kind.as_str(),
+        since,
+    );
+    Ok(was_shown.fetch_one(conn).await?)
+}
+
 /// What an exception is about; that never changes.
 pub(crate) async fn find_subject(conn: &mut Conn, exception_id: &str) -> Result<Option<String>, DbError> {
     let subject = sqlx::query_scalar!("SELECT subject FROM exceptions WHERE exception_id = $1", exception_id)

@@ -94,6 +94,10 @@ async fn take_up(app: &App, mut item: Item) -> Result<Answer, DbError> {
 }
 
 async fn step(app: &App, item: &Item) -> Result<Next, DutyError> {
+    // Its day was begun anew since it was taken up: what comes of that is known before anything is done.
+    if !store::stands(&mut app.db.conn().await?, item).await? {
+        return Ok(Next::Rest(Answer::None));
+    }
     if item.status != ItemStatus::Applying {
         let item = &Item { moves_money: moves_money(app, item).await?, ..item.clone() };
         return Ok(decide_over(app, item, ItemEvent::Decided, None).await?);

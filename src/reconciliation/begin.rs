@@ -4,18 +4,17 @@ use time::{Date, Duration, OffsetDateTime, UtcOffset};
 
 use super::compare::RECORDED_FOR;
 use super::error::ReconciliationError;
+use super::find;
 use super::model::{DayEvent, Reconciliation, Source};
-use super::store::{self, Daily, NewFile, NewRun, OtherCurrencies};
+use super::store::{self, Daily, ListedPayment, NewFile, NewRun, OtherCurrencies};
 use super::upload::check_wholly;
-use super::{find, model};
 use crate::admin_log::{self, Entry};
 use crate::app::App;
 use crate::channels::bills::{BadStatement, EDGE, Fault};
-use crate::channels::{StatementKind, StatementLine};
+use crate::channels::{CallError, StatementKind, StatementLine};
 use crate::infra::crash::effect;
 use crate::infra::db::{DbError, Tx};
 use crate::infra::duty::{Batch, DutyError};
-use crate::money::Currency;
 
 /// Days that are made up for after the service was away, at most.
 const MAX_MISSED: i64 = 7;
@@ -32,7 +31,8 @@ pub struct NewReconciliation {
 /// Begins a channel's day, or begins it again: the workers carry it out.
 ///
 /// # Errors
-/// [`ReconciliationError::UnknownChannel`], [`ReconciliationError::DayNotOver`].
+/// [`ReconciliationError::UnknownChannel`], [`ReconciliationError::DayNotOver`]; where the day has a statement, also
+/// [`ReconciliationError::NotGiven`], [`ReconciliationError::Statement`]: nothing was begun.
 pub async fn begin(
     app: &App,
     new: &NewReconciliation,
@@ -41,7 +41,7 @@ pub async fn begin(
     let channel = app.channels.get(&new.channel);
     let channel = channel.ok_or_else(|| ReconciliationError::UnknownChannel(new.channel.clone()))?;
     let day = Day::of(new.day, channel.day_offset());
-    let id = begin_day(app, &new.channel, day, Wish::ByChannel, entry).await?;
+    let id = begin_day(app, &new.channel, day, Wish::ByChannel { is_checked: false }, entry).await?;
     find::find(app, &id).await
 }
 
@@ -51,7 +51,10 @@ pub(super) enum Wish<'a> {
     /// Its time has come: nothing to do where anybody began it.
     Daily,
     /// Somebody wants it compared, also anew, with what the channel says.
-    ByChannel,
+    ByChannel {
+        /// Whether the channel was asked, and has something to say.
+        is_checked: bool,
+    },
     /// The same by a file.
     ByFile {
         /// Which one.
@@ -61,33 +64,53 @@ pub(super) enum Wish<'a> {
     },
 }
 
+impl Wish<'_> {
+    /// Looks at what is to take the place of a day's statement: whatever is no statement does not.
+    async fn checked(self, app: &App, channel: &str, day: Day) -> Result<Self, ReconciliationError> {
+        Ok(match self {
+            Self::ByFile { file, .. } => {
+                check_wholly(app, channel, day, file).await?;
+                Self::ByFile { file, is_checked: true }
+            }
+            Self::ByChannel { .. } => {
+                ask_first(app, channel, day).await?;
+                Self::ByChannel { is_checked: true }
+            }
+            Self::Daily => self,
+        })
+    }
+}
+
 /// What came of beginning a day.
 #[derive(Debug)]
-enum Begun<'a> {
+enum Begun {
     /// It is there: its id.
     Day(String),
-    /// It has its statement, and nothing was begun: what takes the place of that is read to its end first.
-    NotChecked(NewFile<'a>),
+    /// It has its statement, and nothing was begun: what takes the place of that is looked at first.
+    NotChecked,
 }
 
 /// What a statement has.
 #[derive(Debug, Default)]
 pub(super) struct Contents {
     pub(super) lines: u64,
-    /// Some of its payments: the channel's number of each, and its currency.
-    pub(super) payments: Vec<(String, Currency)>,
-    /// Whether somebody says that it may have no line although something moved here.
+    /// Some of its payments.
+    pub(super) payments: Vec<ListedPayment>,
+    /// Whether somebody says that it may have nothing of ours although something moved here.
     pub(super) may_be_empty: bool,
 }
 
 impl Contents {
     /// Payments that are looked at, at most: where a file is in another currency, all of them are.
     pub(super) const PAYMENTS: usize = 10_000;
+    /// Of fewer, all may be lost here, or others' who share the account.
+    const STRANGERS: usize = 5;
 
     pub(super) fn add(&mut self, line: StatementLine) {
         self.lines += 1;
         if line.kind == StatementKind::Payment && self.payments.len() < Self::PAYMENTS {
-            self.payments.push((line.channel_id, line.currency));
+            let StatementLine { channel_id, our_id, currency, .. } = line;
+            self.payments.push(ListedPayment { channel_id, our_id, currency });
         }
     }
 }
@@ -108,8 +131,8 @@ impl Day {
         self.begins_at + Duration::DAY
     }
 
-    /// What is wrong with a statement that adds up, beside what is ours: it has no line although something moved here, and
-    /// nobody says that this is right, or what both have is in another currency throughout.
+    /// What is wrong with a statement that adds up, beside what is ours: it has no line, or payments of strangers alone, although
+    /// something moved here, and nobody says that this is right; or what both have is in another currency throughout.
     pub(super) async fn fault_of(
         self,
         app: &App,
@@ -118,6 +141,9 @@ impl Day {
     ) -> Result<Option<BadStatement>, DbError> {
         if contents.lines == 0 {
             return if contents.may_be_empty { Ok(None) } else { self.emptiness(app, channel).await };
+        }
+        if let Some(bad) = self.strangeness(app, channel, contents).await? {
+            return Ok(Some(bad));
         }
         let mut conn = app.db.conn().await?;
         let other = store::find_other_currencies(&mut conn, channel, &contents.payments).await?;
@@ -128,11 +154,43 @@ impl Day {
         }))
     }
 
+    /// What is wrong with one of which nothing is known here, though this is no channel's first day.
+    async fn strangeness(
+        self,
+        app: &App,
+        channel: &str,
+        contents: &Contents,
+    ) -> Result<Option<BadStatement>, DbError> {
+        if contents.may_be_empty || contents.payments.len() < Contents::STRANGERS {
+            return Ok(None);
+        }
+        let (mut conn, (from, until)) = (app.db.conn().await?, self.inside());
+        let is_ours = store::knows_any(&mut conn, channel, &contents.payments).await?;
+        if is_ours || !store::has_payments(&mut conn, channel, from, until, self.recorded_until()).await? {
+            return Ok(None);
+        }
+        let detail = format!(
+            "none of its payments is known here, and others were made here on {}; expected the statement of our own \
+             account, or, where it truly has none of ours, the same with accept_empty",
+            self.day
+        );
+        Ok(Some(BadStatement::new(Fault::OtherAccount, detail)))
+    }
+
+    /// The time of it that no other day's statement has.
+    fn inside(self) -> (OffsetDateTime, OffsetDateTime) {
+        (self.begins_at + EDGE, self.ends_at() - EDGE)
+    }
+
+    fn recorded_until(self) -> OffsetDateTime {
+        self.ends_at() + RECORDED_FOR
+    }
+
     async fn emptiness(self, app: &App, channel: &str) -> Result<Option<BadStatement>, DbError> {
-        // The time of it that no other day's statement has.
-        let (from, until) = (self.begins_at + EDGE, self.ends_at() - EDGE);
-        let (of, recorded_until) = ((channel, self.day), self.ends_at() + RECORDED_FOR);
-        if !store::has_ours(&mut app.db.conn().await?, of, from, until, recorded_until).await? {
+        let (mut conn, (from, until)) = (app.db.conn().await?, self.inside());
+        if !store::has_payments(&mut conn, channel, from, until, self.recorded_until()).await?
+            && !store::has_sent_out(&mut conn, (channel, self.day), from, until).await?
+        {
             return Ok(None);
         }
         let detail = format!(
@@ -144,8 +202,25 @@ impl Day {
     }
 }
 
-/// Writes the day's row, or begins it again, with what stands in the admin log. A file that was mistaken for another takes the
-/// place of no statement.
+/// Asks a channel for the beginning of a statement that is to take the place of the one that its day has.
+async fn ask_first(app: &App, name: &str, day: Day) -> Result<(), ReconciliationError> {
+    let channel = app.channels.get(name);
+    let channel = channel.ok_or_else(|| ReconciliationError::UnknownChannel(name.to_owned()))?;
+    let page = channel.statement(day.day, None).await.map_err(|error| match error {
+        CallError::Refused(_) => BadStatement::new(Fault::Late, error.to_string()).into(),
+        error => ReconciliationError::NotGiven(error.to_string()),
+    })?;
+    // Of a part nobody can say whether all of it is right.
+    if page.next.is_some() {
+        return Ok(());
+    }
+    let mut contents = Contents::default();
+    page.lines.into_iter().for_each(|line| contents.add(line));
+    day.fault_of(app, name, &contents).await?.map_or(Ok(()), |bad| Err(bad.into()))
+}
+
+/// Writes the day's row, or begins it again, with what stands in the admin log. What was mistaken for a statement, or is not
+/// given, takes the place of none.
 pub(super) async fn begin_day(
     app: &App,
     channel: &str,
@@ -184,41 +259,35 @@ pub(super) async fn begin_day(
             app.reconciliation_wake.notify_one();
             Ok(id)
         }
-        Begun::NotChecked(file) => {
-            check_wholly(app, channel, day, file).await?;
-            Box::pin(begin_day(app, channel, day, Wish::ByFile { file, is_checked: true }, entry)).await
+        Begun::NotChecked => {
+            let wish = wish.checked(app, channel, day).await?;
+            Box::pin(begin_day(app, channel, day, wish, entry)).await
         }
     }
 }
 
-async fn begin_in_tx<'a>(
+async fn begin_in_tx(
     tx: &mut Tx,
     new: &NewRun<'_>,
-    wish: Wish<'a>,
+    wish: Wish<'_>,
     entry: Option<&Entry>,
     now: OffsetDateTime,
-) -> Result<Begun<'a>, ReconciliationError> {
+) -> Result<Begun, ReconciliationError> {
     let id = match store::find_of_day(tx, new.channel, new.day).await? {
         None => {
             store::insert(tx, new, now).await?;
             new.reconciliation_id.to_owned()
         }
-        Some(known) if matches!(wish, Wish::Daily) => known.reconciliation_id,
         Some(known) => {
-            if let Wish::ByFile { file, is_checked: false } = wish
-                && known.status.is_fetched()
-            {
-                return Ok(Begun::NotChecked(file));
+            let (Wish::ByFile { is_checked, .. } | Wish::ByChannel { is_checked }) = wish else {
+                return Ok(Begun::Day(known.reconciliation_id));
+            };
+            if known.status.is_fetched() && !is_checked {
+                return Ok(Begun::NotChecked);
             }
+            // Also by the same file: what came here since is compared with it, and nothing is done twice.
             let (id, from) = (known.reconciliation_id, known.status);
-            let is_repeat = new.file.is_some_and(|file| {
-                let says_more = known.is_empty && file.accepts_empty && !known.accepts_empty;
-                known.file_sha256.as_deref() == Some(file.sha256) && !says_more
-            });
-            // The same file once more: what it says was compared, and stays so.
-            if !(is_repeat && from == model::DayStatus::Done)
-                && let Some(to) = from.after(DayEvent::BegunAgain)
-            {
+            if let Some(to) = from.after(DayEvent::BegunAgain) {
                 store::begin_again(tx, &id, new, from, to, now).await?;
             }
             id

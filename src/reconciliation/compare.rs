@@ -24,8 +24,10 @@ const STRETCH: Duration = Duration::minutes(10);
 const RANGES: usize = 50;
 /// How long after a day's end what is recorded still belongs to it.
 pub(super) const RECORDED_FOR: Duration = Duration::days(2);
-/// Items that are looked at together.
+/// Items that are moved together.
 const ITEMS: i64 = 500;
+/// Items that are walked together, of which most may stay as they are.
+const WALKED: i64 = 10_000;
 
 /// Compares a bounded part.
 pub(super) async fn compare(app: &App, mut run: Claimed) -> Result<Batch, DutyError> {
@@ -222,35 +224,74 @@ async fn walk_ours(
     Ok(false)
 }
 
-/// What an earlier round found and this one did not is no difference any more. Where somebody begins the day again
-/// meanwhile, this round says nothing more.
+/// What is left to be said once all is compared.
+enum Left {
+    /// What the day says of charges.
+    Charges,
+    /// What an earlier round found and this one did not is no difference any more: behind this one.
+    Differences(String),
+    /// Nothing.
+    Nothing,
+}
+
+/// Says what is left. Where somebody begins the day again meanwhile, this round says nothing more.
 async fn end(app: &App, run: &Claimed, beside: &Beside) -> Result<Batch, DutyError> {
-    loop {
-        let now = app.now();
+    let mut left = Left::Charges;
+    while !matches!(left, Left::Nothing) {
         let mut tx = app.db.begin().await?;
-        let resolved = async {
-            // Locks the day: until this commits, nobody begins it again.
-            if !store::note_place(&mut tx, run, now + app.config.task_lease).await? {
-                return Ok(None);
-            }
-            let noted = listed::note_in_tx(app, &mut tx, run, ITEMS, now).await?;
-            let unseen = store::lock_unseen(&mut tx, run, beside, ITEMS).await?;
-            for item in &unseen {
-                resolve(&mut tx, item, "a later comparison finds no difference", now).await?;
-            }
-            Ok::<_, DbError>(Some(noted + unseen.len()))
-        }
-        .await;
-        match effect!("reconciliation.resolve", tx.finish(resolved).await)? {
-            None => return Ok(Batch::MoreWaiting),
-            Some(0) => break,
-            Some(_) => {}
-        }
+        let ended = end_in_tx(app, &mut tx, run, beside, left).await;
+        let Some(rest) = effect!("reconciliation.resolve", tx.finish(ended).await)? else {
+            return Ok(Batch::MoreWaiting);
+        };
+        left = rest;
     }
     let unexplained: i64 = run.totals.0.0.values().map(|total| total.unexplained().abs()).sum();
     tracing::info!(channel.name = run.channel, day = %run.day, lines = run.lines, unexplained,
         "the statement of {} for {} is compared", run.channel, run.day);
     move_on(app, run, DayEvent::Matched, None).await
+}
+
+async fn end_in_tx(
+    app: &App,
+    tx: &mut Tx,
+    run: &Claimed,
+    beside: &Beside,
+    left: Left,
+) -> Result<Option<Left>, DbError> {
+    let now = app.now();
+    // Locks the day: until this commits, nobody begins it again.
+    if !store::note_place(tx, run, now + app.config.task_lease).await? {
+        return Ok(None);
+    }
+    Ok(Some(match left {
+        Left::Charges => match listed::note_in_tx(app, tx, run, ITEMS, now).await? {
+            0 => Left::Differences(String::new()),
+            _ => Left::Charges,
+        },
+        Left::Differences(after) => match resolve_unseen(tx, run, beside, &after, now).await? {
+            Some(last) => Left::Differences(last),
+            None => Left::Nothing,
+        },
+        Left::Nothing => Left::Nothing,
+    }))
+}
+
+/// Walks the next differences of the day. Gives the last one; nothing where there are no more.
+async fn resolve_unseen(
+    tx: &mut Tx,
+    run: &Claimed,
+    beside: &Beside,
+    after: &str,
+    now: OffsetDateTime,
+) -> Result<Option<String>, DbError> {
+    let Some(last) = store::end_of_items(tx, run, after, WALKED).await? else { return Ok(None) };
+    let unseen = store::lock_unseen(tx, run, beside, (after, &last), ITEMS).await?;
+    for item in &unseen {
+        resolve(tx, item, "a later comparison finds no difference", now).await?;
+    }
+    // As many as there may be: more may follow before the last one.
+    let is_cut = i64::try_from(unseen.len()).is_ok_and(|count| count >= ITEMS);
+    Ok(unseen.into_iter().next_back().filter(|_| is_cut).map(|item| item.item_id).or(Some(last)))
 }
 
 /// A difference that is none any more, and what was open about it.

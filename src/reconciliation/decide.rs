@@ -27,7 +27,7 @@ pub enum Decision {
 ///
 /// # Errors
 /// [`ReconciliationError::NotFound`], [`ReconciliationError::NotWaiting`], [`ReconciliationError::NotAgreed`],
-/// [`ReconciliationError::NotAsSeen`]: nothing was changed.
+/// [`ReconciliationError::NotAsSeen`], [`ReconciliationError::NotCompared`]: nothing was changed.
 pub async fn decide(
     app: &App,
     item_id: &str,
@@ -54,6 +54,11 @@ async fn decide_in_tx(
     entry: &Entry,
 ) -> Result<Item, ReconciliationError> {
     let now = app.now();
+    // The day first, as by whoever ends its comparison.
+    let standing = match decision {
+        Decision::Approve { .. } => store::lock_standing(tx, item_id).await?,
+        Decision::Dismiss => None,
+    };
     let item = store::lock_item(tx, item_id).await?.ok_or(ReconciliationError::NotFound)?;
     if seen.is_some_and(|seen| *seen != item.shown()) {
         return Err(ReconciliationError::NotAsSeen(item.shown()));
@@ -69,10 +74,13 @@ async fn decide_in_tx(
         let is_decided_so = item.decided_by.as_ref() == Some(&entry.actor) && stands(&item, decision);
         return if is_decided_so { Ok(item) } else { Err(ReconciliationError::NotWaiting(item.status)) };
     };
-    if let Decision::Approve { moves_money } = decision
-        && moves_money != item.moves_money
-    {
-        return Err(ReconciliationError::NotAgreed { moves_money: item.moves_money });
+    if let Decision::Approve { moves_money } = decision {
+        if standing.as_ref() != Some(&item.reconciliation_id) {
+            return Err(ReconciliationError::NotCompared);
+        }
+        if moves_money != item.moves_money {
+            return Err(ReconciliationError::NotAgreed { moves_money: item.moves_money });
+        }
     }
     let step = Move { event, decided_by: Some(&entry.actor), outcome: None };
     if !store::move_item(tx, &item, to, step, now).await? {

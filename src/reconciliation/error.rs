@@ -30,6 +30,9 @@ pub enum ReconciliationError {
     /// It is another one by now than the one that was looked at; gives what it is.
     #[error("the difference is {0:?} by now, and another one was looked at")]
     NotAsSeen(Seen),
+    /// Its day is begun anew: the statement that it follows counts no more.
+    #[error("the day of the difference is compared anew")]
+    NotCompared,
     /// There is no charge of it that could be given back.
     #[error("the difference is {0} and charged nobody")]
     NotCharged(ItemStatus),
@@ -45,6 +48,9 @@ pub enum ReconciliationError {
     /// It would take the place of a statement that its day has, and is none.
     #[error(transparent)]
     Statement(#[from] BadStatement),
+    /// The channel gives no statement now that could take the place of the one that the day has.
+    #[error("the channel gives no statement: {0}")]
+    NotGiven(String),
     /// The database.
     #[error(transparent)]
     Db(#[from] DbError),

@@ -30,8 +30,10 @@ const PAGES: usize = 200;
 const CHUNKS_READ_AHEAD: usize = 2;
 /// Lines that are taken out at once.
 const TAKEN_OUT: i64 = 50_000;
-/// When a statement that was not ready is asked for again.
+/// When a statement that was not ready is asked for again, at first; after so many tries twice as late, up to some five hours.
 const ASKED_AGAIN: Duration = Duration::minutes(10);
+const TRIES_AT_A_PACE: i32 = 6;
+const SLOWER_AT_MOST: i32 = 5;
 /// Tries to go on at one place, with pauses of five seconds, growing to twenty minutes.
 const MAX_ATTEMPTS: i32 = 10;
 /// How long after its day's end a statement may be late before a person is told.
@@ -272,7 +274,8 @@ pub(super) async fn move_on(
 ) -> Result<Batch, DutyError> {
     let Some(to) = run.status.after(event) else { return Ok(Batch::Done) };
     let now = app.now();
-    let again_at = if bad.is_some() { now + ASKED_AGAIN } else { now };
+    let pace = (run.attempts / TRIES_AT_A_PACE).clamp(0, SLOWER_AT_MOST);
+    let again_at = if bad.is_some() { now + ASKED_AGAIN * (1 << pace) } else { now };
     if let Some(bad) = bad {
         tracing::warn!(channel.name = run.channel, day = %run.day, fault = %bad.fault,
             "the statement of {} for {} is not used: {bad}", run.channel, run.day);
@@ -310,11 +313,16 @@ async fn tell_of_lateness(
     // one showed waits for it.
     let is_told = run.source == Source::Upload
         || now > run.ends_at + LATE_AFTER
-        || store::count_unfinished(tx, subject).await? > 0;
+        || store::has_unfinished(tx, subject).await?;
     if !is_told {
         return Ok(());
     }
     let kind = ExceptionKind::LateStatement;
+    // Whatever a person made of it: the same statement is still not there.
+    let begun_at = store::begun_at(tx, subject).await?;
+    if exceptions::was_shown_since(tx, subject, kind, begun_at).await? {
+        return Ok(());
+    }
     let detail = format!("{} gives no statement of {} that could be used: {bad}", run.channel, run.day);
     let exception = NewException { kind, merchant_id: None, order_no: None, subject, detail: &detail };
     exceptions::open_in_tx(tx, &app.ids, &exception, now).await

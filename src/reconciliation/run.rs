@@ -38,7 +38,7 @@ pub async fn run_due(app: &App) -> Result<Batch, DutyError> {
 /// The day has come to its end once each of its differences was taken up.
 async fn finish(app: &App, run: &Claimed) -> Result<Batch, DutyError> {
     let mut conn = app.db.conn().await?;
-    if store::count_unfinished(&mut conn, &run.reconciliation_id).await? > 0 {
+    if store::has_unfinished(&mut conn, &run.reconciliation_id).await? {
         store::rest(&mut conn, run, app.now() + REST, false).await?;
         return Ok(Batch::Done);
     }

@@ -35,7 +35,7 @@ pub struct NewUpload {
     pub format: Format,
     /// What its channel says of it: SHA-1 (WeChat Pay) or SHA-256 of its bytes, in hex.
     pub checksum: Option<String>,
-    /// Whether it may have no line although something moved here: a person says that the channel has nothing of it.
+    /// Whether it may have nothing of ours although something moved here: a person says that the channel has nothing of it.
     pub accepts_empty: bool,
 }
 

@@ -29,6 +29,7 @@ mod second_looks;
 mod speed;
 mod tries;
 mod week;
+mod withdrawn;
 mod written_off;
 
 async fn start(auto: &str) -> TestApp {
@@ -279,12 +280,9 @@ async fn every_difference_is_found_named_right_and_mended_as_far_as_is_safe() {
             _ => {}
         }
     }
-    // Once more, by the same file and anew: nothing is found a second time, nothing happens a second time.
+    // Once more, by the same file: nothing is found a second time, nothing happens a second time.
     let (booked, trades) = (app.count("ledger_transactions").await, app.count("trades").await);
-    let again = app.reconcile_file("sandbox", day, file.as_bytes()).await;
-    assert_eq!(again["round"], 1, "the same file is no news");
-    let other = file.replace("#statement", "\"#statement\"");
-    let anew = app.reconcile_file("sandbox", day, other.as_bytes()).await;
+    let anew = app.reconcile_file("sandbox", day, file.as_bytes()).await;
     assert_eq!((&anew["round"], &anew["status"]), (&json!(2), &json!("DONE")));
     assert_explained(&anew);
     assert_are(&app.differences(&anew).await, &fates, Fate::expected_again);

@@ -28,15 +28,16 @@ pub(super) const CHECKS: &[Definition] = &[
         "no difference that the service works on lies 5 min past its time",
         "SELECT format('difference %s: %s since %s, due at %s', item_id, item.status, item.updated_at, item.due_at)
          FROM reconciliation_items AS item JOIN reconciliations AS run USING (reconciliation_id)
-         WHERE item.due_at < $1 - interval '5 min'
-           AND (item.status = 'APPLYING'
-                OR item.status = 'PROPOSED'
-                   -- What is compared anew is decided over behind that; where that does not go on, a person knows.
-                   AND (run.status IN ('ACTING', 'DONE')
-                        OR (run.fault IS NOT NULL OR run.attempts >= 10)
-                           AND NOT EXISTS (SELECT 1 FROM exceptions
-                                           WHERE exceptions.subject = run.reconciliation_id
-                                             AND exceptions.status = 'OPEN')))",
+         WHERE item.due_at < $1 - interval '5 min' AND item.status IN ('PROPOSED', 'APPLYING')
+           -- What is compared anew is carried out behind that; where that does not go on, a person knows.
+           AND (run.status IN ('ACTING', 'DONE')
+                OR (run.fault IS NOT NULL OR run.attempts >= 10)
+                   AND NOT EXISTS (SELECT 1 FROM exceptions
+                                   WHERE exceptions.subject = run.reconciliation_id
+                                     AND (exceptions.status = 'OPEN' OR exceptions.created_at >= (
+                                          SELECT max(begun.created_at) FROM reconciliation_history AS begun
+                                          WHERE begun.reconciliation_id = run.reconciliation_id
+                                            AND begun.event IN ('BEGUN', 'BEGUN_AGAIN')))))",
     ),
     check!(
         "difference_applied",

@@ -63,6 +63,8 @@ words! {
         OtherDay = "OTHER_DAY",
         /// It is not what this channel sends.
         OtherChannel = "OTHER_CHANNEL",
+        /// Somebody else's: nothing that it lists is known here, although something was paid here on that day.
+        OtherAccount = "OTHER_ACCOUNT",
         /// A currency that does not exist, that this channel does not have, or that none of its payments had here.
         Currency = "CURRENCY",
         /// Its bytes are not the text that this channel writes.

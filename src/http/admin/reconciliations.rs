@@ -64,6 +64,10 @@ impl From<ReconciliationError> for Problem {
                 Self::new(conflict, "DIFFERENCE_CHANGED", detail)
                     .field("seen", format!("expected {now}, as the difference says by now"))
             }
+            ReconciliationError::NotCompared => {
+                let detail = "its day is being compared anew, and may find none; nothing was changed, look at it again then";
+                Self::new(conflict, "DIFFERENCE_CHANGED", detail)
+            }
             ReconciliationError::NotCharged(status) => {
                 let detail = format!("the difference is {status} and charged nobody; nothing was changed");
                 Self::new(conflict, "DIFFERENCE_NOT_CHARGED", detail)
@@ -84,8 +88,12 @@ impl From<ReconciliationError> for Problem {
             }
             ReconciliationError::Statement(bad) => {
                 let detail =
-                    format!("the file cannot be used ({bad}); the day has a statement, and keeps it");
+                    format!("the statement cannot be used ({bad}); the day has one already, and keeps it");
                 Self::new(StatusCode::UNPROCESSABLE_ENTITY, "STATEMENT_REFUSED", detail)
+            }
+            ReconciliationError::NotGiven(why) => {
+                let detail = format!("{why}; the day has a statement, and keeps it");
+                Self::unavailable("CHANNEL_UNAVAILABLE", &detail).retry_after(60)
             }
             ReconciliationError::Db(error) => Self::from(error),
         }
@@ -108,7 +116,8 @@ pub(in crate::http) struct BeginBody {
     reason: Option<Reason>,
 }
 
-/// Compares a day with the channel's own statement. Again, it begins anew, and nothing is done a second time.
+/// Compares a day with the channel's own statement. Again, it begins anew, and nothing is done a second time; where the day has
+/// a statement, that one is kept unless the channel gives another.
 #[utoipa::path(post, path = "/admin/reconciliations", tag = "admin",
     request_body(content = BeginBody,
         example = json!({"channel": "sandbox", "day": "2026-11-20", "reason": "the day was late"})),
@@ -116,7 +125,10 @@ pub(in crate::http) struct BeginBody {
     responses(
         (status = 200, body = Report),
         (status = 409, body = Problem, description = "`DAY_NOT_OVER`: nothing was begun"),
-        (status = 422, body = Problem, description = "`VALIDATION_FAILED`, `UNKNOWN_CHANNEL`: nothing was begun"),
+        (status = 422, body = Problem,
+            description = "`VALIDATION_FAILED`, `UNKNOWN_CHANNEL`, `STATEMENT_REFUSED`: nothing was begun"),
+        (status = 503, body = Problem,
+            description = "`CHANNEL_UNAVAILABLE`: the day has a statement, and the channel gives no other; nothing was begun"),
     ))]
 pub(in crate::http) async fn begin(
     State(edge): State<Edge>,
@@ -144,8 +156,8 @@ pub(in crate::http) struct UploadParams {
     format: Option<Format>,
     /// SHA-1 or SHA-256 of the file in hex, where its channel gives one.
     checksum: Option<String>,
-    /// Compare it also where it has no line although something moved here: the channel truly has nothing of that day. It
-    /// excuses nothing else, and no other upload.
+    /// Compare it also where nothing of ours stands in it although something moved here, be it no line at all or payments of
+    /// strangers alone: the channel truly has nothing of that day. It excuses nothing else, and no other upload.
     #[serde(default)]
     #[param(example = true)]
     accept_empty: bool,
@@ -166,8 +178,9 @@ pub(in crate::http) struct UploadedView {
 }
 
 /// Compares a day with a statement from a file: the sandbox's CSV, Alipay's CSV or zip, WeChat Pay's or Stripe's CSV.
-/// Nothing is applied from one that does not add up; the day then waits for the right one. So it does where one has no line
-/// although something moved here, unless `accept_empty` says that this is right.
+/// Nothing is applied from one that does not add up; the day then waits for the right one. So it does where one has no line, or
+/// payments of which none is known here, although something was paid here on that day, unless `accept_empty` says that this is
+/// right. The same file once more is compared once more, with what came here since, and nothing is done a second time.
 #[utoipa::path(post, path = "/admin/reconciliations/upload", tag = "admin", params(UploadParams),
     request_body(content = String, content_type = "application/octet-stream",
         description = "The file, byte for byte, of any size",

@@ -140,29 +140,46 @@ pub(in crate::reconciliation) async fn walk_ours(
     Ok(walked)
 }
 
-/// Whether anything of a channel moved here on a day, in a stretch of time, by the channel's clock where it says so. What
-/// its statement of another day lists moved on that one, however late it was recorded.
-pub(in crate::reconciliation) async fn has_ours(
+/// Whether anything was paid here through a channel in a stretch of time, by the channel's clock where it says so.
+pub(in crate::reconciliation) async fn has_payments(
     conn: &mut Conn,
-    (channel, day): (&str, Date),
+    channel: &str,
     from: OffsetDateTime,
     until: OffsetDateTime,
     recorded_until: OffsetDateTime,
 ) -> Result<bool, DbError> {
     let has_some = sqlx::query_scalar!(
-        r#"WITH listed_elsewhere AS NOT MATERIALIZED (
-               SELECT line.our_id FROM statement_lines AS line JOIN reconciliations USING (reconciliation_id)
-               WHERE line.kind <> 'PAYMENT' AND reconciliations.channel = $1 AND reconciliations.day <> $5
-                 -- Of a file that was refused nothing counts.
-                 AND reconciliations.status IN ('MATCHING', 'ACTING', 'DONE'))
-           SELECT EXISTS (
+        r#"SELECT EXISTS (
                   SELECT 1 FROM trades AS trade
                   LEFT JOIN stray_payments AS stray ON stray.stray_id = trade.stray_id
                   LEFT JOIN pay_orders AS attempt ON attempt.pay_order_id = trade.pay_order_id
                   -- Found by their age, as they are walked.
                   WHERE (trade.channel = $1) IS TRUE AND trade.created_at >= $2 AND trade.created_at < $4
                     AND coalesce(stray.paid_at, attempt.paid_at) >= $2 AND coalesce(stray.paid_at, attempt.paid_at) < $3)
-               OR EXISTS (
+               AS "has_some!""#,
+        channel,
+        from,
+        until,
+        recorded_until,
+    );
+    Ok(has_some.fetch_one(conn).await?)
+}
+
+/// Whether anything was given back or sent out here through a channel on a day, in a stretch of time. What its statement of
+/// another day lists moved on that one, however late it was recorded.
+pub(in crate::reconciliation) async fn has_sent_out(
+    conn: &mut Conn,
+    (channel, day): (&str, Date),
+    from: OffsetDateTime,
+    until: OffsetDateTime,
+) -> Result<bool, DbError> {
+    let has_some = sqlx::query_scalar!(
+        r#"WITH listed_elsewhere AS NOT MATERIALIZED (
+               SELECT line.our_id FROM statement_lines AS line JOIN reconciliations USING (reconciliation_id)
+               WHERE line.kind <> 'PAYMENT' AND reconciliations.channel = $1 AND reconciliations.day <> $4
+                 -- Of a file that was refused nothing counts.
+                 AND reconciliations.status IN ('MATCHING', 'ACTING', 'DONE'))
+           SELECT EXISTS (
                   SELECT 1 FROM refunds AS refund
                   LEFT JOIN pay_orders AS attempt ON attempt.pay_order_id = refund.pay_order_id
                   LEFT JOIN stray_payments AS stray ON stray.stray_id = refund.stray_id
@@ -178,10 +195,37 @@ pub(in crate::reconciliation) async fn has_ours(
         channel,
         from,
         until,
-        recorded_until,
         day,
     );
     Ok(has_some.fetch_one(conn).await?)
+}
+
+/// A payment of a statement.
+#[derive(Debug)]
+pub(in crate::reconciliation) struct ListedPayment {
+    pub(in crate::reconciliation) channel_id: String,
+    /// Our number of it, as the channel was given it.
+    pub(in crate::reconciliation) our_id: String,
+    pub(in crate::reconciliation) currency: Currency,
+}
+
+/// Whether any of these payments is known here, by the channel's number or by ours.
+pub(in crate::reconciliation) async fn knows_any(
+    conn: &mut Conn,
+    channel: &str,
+    payments: &[ListedPayment],
+) -> Result<bool, DbError> {
+    let knows_any = sqlx::query_scalar!(
+        r#"SELECT (SELECT true FROM unnest($2::text[], $3::text[]) AS line (channel_id, our_id)
+                   -- A look-up for each, with LIMIT: otherwise the planner would read all trades.
+                   WHERE (SELECT true FROM trades WHERE channel = $1 AND transaction_id = line.channel_id LIMIT 1)
+                      OR (SELECT true FROM pay_orders WHERE pay_order_id = line.our_id AND channel = $1 LIMIT 1)
+                   LIMIT 1) IS NOT NULL AS "knows_any!""#,
+        channel,
+        &column(payments, |payment| payment.channel_id.as_str()) as &[&str],
+        &column(payments, |payment| payment.our_id.as_str()) as &[&str],
+    );
+    Ok(knows_any.fetch_one(conn).await?)
 }
 
 /// Currencies of the same payments, here and in a statement.
@@ -196,7 +240,7 @@ pub(in crate::reconciliation) struct OtherCurrencies {
 pub(in crate::reconciliation) async fn find_other_currencies(
     conn: &mut Conn,
     channel: &str,
-    payments: &[(String, Currency)],
+    payments: &[ListedPayment],
 ) -> Result<Option<OtherCurrencies>, DbError> {
     let other = sqlx::query_as!(
         OtherCurrencies,
@@ -209,8 +253,8 @@ pub(in crate::reconciliation) async fn find_other_currencies(
                                WHERE pay_orders.pay_order_id = trade.pay_order_id LIMIT 1) AS attempt
            HAVING bool_and(attempt.currency <> line.currency)"#,
         channel,
-        &column(payments, |(channel_id, _)| channel_id.as_str()) as &[&str],
-        &column(payments, |(_, currency)| currency.as_str()) as &[&str],
+        &column(payments, |payment| payment.channel_id.as_str()) as &[&str],
+        &column(payments, |payment| payment.currency.as_str()) as &[&str],
     );
     Ok(other.fetch_optional(conn).await?)
 }

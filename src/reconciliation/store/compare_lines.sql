@@ -156,15 +156,16 @@ WITH chunk AS MATERIALIZED (
           LEFT JOIN orders ON orders.merchant_id = asked.merchant_id AND orders.order_no = asked.order_no) AS shown
     -- What this day's own lines say comes first, then what other days list, too.
     ORDER BY class, kind, subject, counted IS NULL, also_listed_by IS NULL
-    -- It follows the statement that is read now, but where it is carried out. What was none any more, and what a person
+    -- It follows the statement that is read now, but where it was carried out. What was none any more, and what a person
     -- was shown of other amounts, is decided over anew, by nobody yet; what a person dismissed stays so while the same is said
     -- of it. What another day found and finds no longer is this day's.
     ON CONFLICT ON CONSTRAINT reconciliation_items_once DO UPDATE
     SET (status, decided_by, decided_at, moves_money) =
             (SELECT CASE WHEN is_known THEN item.status ELSE 'PROPOSED' END,
                     CASE WHEN is_known THEN item.decided_by END, CASE WHEN is_known THEN item.decided_at END,
-                    -- What asking showed stays known.
-                    excluded.moves_money OR excluded.action = 'ASK' AND is_known AND item.moves_money
+                    -- What asking showed stays known, and what was agreed to agreed to.
+                    CASE WHEN is_known AND item.status = 'APPLYING' THEN item.moves_money
+                         ELSE excluded.moves_money OR excluded.action = 'ASK' AND is_known AND item.moves_money END
              FROM (SELECT item.status <> 'RESOLVED'
                           AND (item.ours, item.theirs, item.our_id, item.currency)
                               IS NOT DISTINCT FROM (excluded.ours, excluded.theirs, excluded.our_id, excluded.currency)
@@ -176,7 +177,7 @@ WITH chunk AS MATERIALIZED (
         also_listed_by = coalesce(excluded.also_listed_by, CASE WHEN item.status <> 'RESOLVED' THEN item.also_listed_by END),
         seen_round = excluded.seen_round, attempts = 0, due_at = excluded.due_at, version = item.version + 1
     WHERE (item.reconciliation_id = excluded.reconciliation_id OR item.status = 'RESOLVED')
-      AND item.status NOT IN ('APPLYING', 'APPLIED')
+      AND item.status <> 'APPLIED'
 ), last AS (
     SELECT kind, channel_id, line_no FROM chunk ORDER BY kind DESC, channel_id DESC, line_no DESC LIMIT 1
 )

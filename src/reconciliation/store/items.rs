@@ -45,9 +45,12 @@ pub(in crate::reconciliation) async fn claim_items(
              FROM unnest($4::text[], $6::boolean[]) WITH ORDINALITY AS kind (action, asks, place)
              CROSS JOIN LATERAL (
                  -- What was decided is carried out.
-                 SELECT * FROM (SELECT item_id, due_at FROM reconciliation_items
+                 SELECT * FROM (SELECT item_id, due_at FROM reconciliation_items AS item
                                 WHERE (status = 'APPLYING') IS TRUE AND action = kind.action AND due_at <= $2
                                   AND (NOT kind.asks OR channel <> ALL($5) OR due_at < $7)
+                                  -- While its day is begun anew, nobody can say whether it still counts.
+                                  AND (SELECT run.status FROM reconciliations AS run
+                                       WHERE run.reconciliation_id = item.reconciliation_id) IN ('ACTING', 'DONE')
                                 ORDER BY due_at LIMIT $1 FOR UPDATE SKIP LOCKED) AS decided
                  UNION ALL
                  -- What is still being compared may turn out to be none, and can be much: only days that are compared are
@@ -71,6 +74,33 @@ pub(in crate::reconciliation) async fn claim_items(
         now - TO_OTHERS,
     );
     Ok(items.fetch_all(conn).await?)
+}
+
+/// Whether a difference is as it was read, and its day's comparison stands.
+pub(in crate::reconciliation) async fn stands(conn: &mut Conn, item: &Item) -> Result<bool, DbError> {
+    let stands = sqlx::query_scalar!(
+        r#"SELECT (SELECT true FROM reconciliation_items AS item JOIN reconciliations AS run USING (reconciliation_id)
+                   WHERE item.item_id = $1 AND item.version = $2 AND run.status IN ('ACTING', 'DONE') LIMIT 1) IS NOT NULL
+                  AS "stands!""#,
+        item.item_id,
+        item.version,
+    );
+    Ok(stands.fetch_one(conn).await?)
+}
+
+/// The day of a difference where its comparison stands, locked: nobody begins it again meanwhile.
+pub(in crate::reconciliation) async fn lock_standing(
+    tx: &mut Tx,
+    item_id: &str,
+) -> Result<Option<String>, DbError> {
+    let conn: &mut Conn = tx;
+    let day = sqlx::query_scalar!(
+        "SELECT reconciliation_id FROM reconciliations
+         WHERE reconciliation_id = (SELECT reconciliation_id FROM reconciliation_items WHERE item_id = $1)
+           AND status IN ('ACTING', 'DONE') FOR SHARE",
+        item_id,
+    );
+    Ok(day.fetch_optional(conn).await?)
 }
 
 /// How a difference moves, and why.
@@ -156,28 +186,47 @@ pub(in crate::reconciliation) async fn spent(
     Ok(spent.fetch_one(conn).await?)
 }
 
-/// Differences of a day that the service still works on. The states are a parameter, because the words would let the plan walk
-/// what is open of all days.
-pub(in crate::reconciliation) async fn count_unfinished(
+/// Whether the service still works on differences of a day. The states are a parameter, because the words would let the plan
+/// walk what is open of all days.
+pub(in crate::reconciliation) async fn has_unfinished(
     conn: &mut Conn,
     reconciliation_id: &str,
-) -> Result<i64, DbError> {
-    let count = sqlx::query_scalar!(
-        r#"SELECT count(*) AS "count!" FROM reconciliation_items
-           WHERE reconciliation_id = $1 AND status = ANY($2)"#,
+) -> Result<bool, DbError> {
+    let has_some = sqlx::query_scalar!(
+        r#"SELECT (SELECT true FROM reconciliation_items
+                   WHERE reconciliation_id = $1 AND status = ANY($2) LIMIT 1) IS NOT NULL AS "has_some!""#,
         reconciliation_id,
         &[ItemStatus::Proposed, ItemStatus::Applying].map(ItemStatus::as_str) as &[&str],
     );
-    Ok(count.fetch_one(conn).await?)
+    Ok(has_some.fetch_one(conn).await?)
 }
 
-/// Open differences of a day that this round did not come upon, so many at most: they are none any more. Locked. What the
+/// The last of the next so many differences of a day; nothing behind the last one.
+pub(in crate::reconciliation) async fn end_of_items(
+    conn: &mut Conn,
+    run: &Claimed,
+    after: &str,
+    limit: i64,
+) -> Result<Option<String>, DbError> {
+    let last = sqlx::query_scalar!(
+        "SELECT max(item_id) FROM (SELECT item_id FROM reconciliation_items WHERE reconciliation_id = $1 AND item_id > $2
+                                   ORDER BY item_id LIMIT $3) AS range",
+        run.reconciliation_id,
+        after,
+        limit,
+    );
+    Ok(last.fetch_one(conn).await?)
+}
+
+/// Open differences of a day, from one to another, that this round did not come upon, so many at most: they are none any more.
+/// Locked. What the
 /// day does not answer for this time and does not list, what it lists as a day does that was not looked at beside it, and
-/// what somebody carried out meanwhile, stays as it is. The states are a parameter, as above.
+/// what somebody carried out meanwhile, stays as it is; what was decided and is not carried out yet is none either. The states are a parameter, as above.
 pub(in crate::reconciliation) async fn lock_unseen(
     tx: &mut Tx,
     run: &Claimed,
     beside: &Beside,
+    (after, last): (&str, &str),
     limit: i64,
 ) -> Result<Vec<Item>, DbError> {
     let conn: &mut Conn = tx;
@@ -193,7 +242,7 @@ pub(in crate::reconciliation) async fn lock_unseen(
                               WHERE line.our_id = nullif(item.our_id, '') AND line.kind <> 'PAYMENT'
                                 AND (line.kind = item.kind AND line.reconciliation_id = $1) IS TRUE LIMIT 1),
                              false) AS is_listed) AS day
-         WHERE reconciliation_id = $1 AND seen_round < $2 AND status = ANY($8)
+         WHERE reconciliation_id = $1 AND item_id > $10 AND item_id <= $11 AND seen_round < $2 AND status = ANY($8)
            AND updated_at <= $4
            AND CASE WHEN class = 'MISSING_THERE' AND at >= $5 AND (at < $6 OR at >= $7) THEN day.is_listed
                     -- What both days listed is there twice as long as this one lists it, and nobody looked at the other.
@@ -210,9 +259,11 @@ pub(in crate::reconciliation) async fn lock_unseen(
         run.begins_at - EDGE,
         answers_from,
         answers_until,
-        &[ItemStatus::Proposed, ItemStatus::Waiting, ItemStatus::Escalated].map(ItemStatus::as_str)
-            as &[&str],
+        &[ItemStatus::Proposed, ItemStatus::Waiting, ItemStatus::Applying, ItemStatus::Escalated]
+            .map(ItemStatus::as_str) as &[&str],
         &[&beside.earlier[..], &beside.later[..]].concat(),
+        after,
+        last,
     );
     Ok(items.fetch_all(conn).await?)
 }

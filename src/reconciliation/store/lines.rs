@@ -3,6 +3,7 @@
 use time::format_description::well_known::Rfc3339;
 use time::{Date, OffsetDateTime};
 
+use super::compare::ListedPayment;
 use super::runs::Claimed;
 use crate::channels::StatementLine;
 use crate::infra::db::copy::push_cell;
@@ -48,21 +49,20 @@ pub(in crate::reconciliation) async fn copy_lines(
     Ok(())
 }
 
-/// So many payments of a day's statement, at most: the channel's number of each, and its currency.
+/// So many payments of a day's statement, at most.
 pub(in crate::reconciliation) async fn list_payments(
     conn: &mut Conn,
     run: &Claimed,
     limit: i64,
-) -> Result<Vec<(String, Currency)>, DbError> {
-    let rows = sqlx::query!(
-        r#"SELECT channel_id, currency AS "currency: Currency" FROM statement_lines
+) -> Result<Vec<ListedPayment>, DbError> {
+    let payments = sqlx::query_as!(
+        ListedPayment,
+        r#"SELECT channel_id, our_id, currency AS "currency: Currency" FROM statement_lines
            WHERE reconciliation_id = $1 AND kind = 'PAYMENT' ORDER BY channel_id, line_no LIMIT $2"#,
         run.reconciliation_id,
         limit,
-    )
-    .fetch_all(conn)
-    .await?;
-    Ok(rows.into_iter().map(|row| (row.channel_id, row.currency)).collect())
+    );
+    Ok(payments.fetch_all(conn).await?)
 }
 
 /// Takes lines out of a day that waits for its statement and is the worker's, so many at most. Gives how many: none where

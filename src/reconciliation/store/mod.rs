@@ -14,18 +14,19 @@ pub(super) use charged::{
     take_unlisted_charges,
 };
 pub(super) use compare::{
-    Beside, OtherCurrencies, Walk, compare_lines, end_of_range, find_other_currencies, has_ours, walk_ours,
+    Beside, ListedPayment, OtherCurrencies, Walk, compare_lines, end_of_range, find_other_currencies,
+    has_payments, has_sent_out, knows_any, walk_ours,
 };
 pub(super) use files::{delete_old_files, find_part, insert_part, measure};
 pub(super) use items::{
-    Move, claim_items, count_open, count_unfinished, find_item, list_items, lock_item, lock_unseen,
-    move_item, release, spent,
+    Move, claim_items, count_open, end_of_items, find_item, has_unfinished, list_items, lock_item,
+    lock_standing, lock_unseen, move_item, release, spent, stands,
 };
 pub(super) use lines::{
     Neighbour, copy_lines, delete_forgotten_lines, delete_lines, forget_days, is_next_forgotten,
     list_payments, neighbours,
 };
 pub(super) use runs::{
-    Claimed, Daily, NewFile, NewRun, begin_again, claim, due_days, find_of_day, insert, knows_time_zone,
-    last_done, list, note_place, rest, set_status,
+    Claimed, Daily, NewFile, NewRun, begin_again, begun_at, claim, due_days, find_of_day, insert,
+    knows_time_zone, last_done, list, note_place, rest, set_status,
 };

@@ -57,7 +57,7 @@ pub(in crate::reconciliation) struct NewFile<'a> {
     pub(in crate::reconciliation) file_id: &'a str,
     /// Its fingerprint.
     pub(in crate::reconciliation) sha256: &'a str,
-    /// Whether somebody says that it may have no line although something moved here.
+    /// Whether somebody says that it may have nothing of ours although something moved here.
     pub(in crate::reconciliation) accepts_empty: bool,
 }
 
@@ -143,11 +143,6 @@ pub(in crate::reconciliation) async fn begin_again(
 pub(in crate::reconciliation) struct Known {
     pub(in crate::reconciliation) reconciliation_id: String,
     pub(in crate::reconciliation) status: DayStatus,
-    /// The fingerprint of its file.
-    pub(in crate::reconciliation) file_sha256: Option<String>,
-    /// Whether there was no line in it, and whether a person said that this is right.
-    pub(in crate::reconciliation) is_empty: bool,
-    pub(in crate::reconciliation) accepts_empty: bool,
 }
 
 /// The day of a channel, locked.
@@ -159,8 +154,7 @@ pub(in crate::reconciliation) async fn find_of_day(
     let conn: &mut Conn = tx;
     let known = sqlx::query_as!(
         Known,
-        r#"SELECT reconciliation_id, status AS "status: DayStatus", file_sha256,
-                  lines = 0 AS "is_empty!", accepts_empty
+        r#"SELECT reconciliation_id, status AS "status: DayStatus"
            FROM reconciliations WHERE channel = $1 AND day = $2 FOR UPDATE"#,
         channel,
         day,
@@ -258,7 +252,8 @@ pub(in crate::reconciliation) async fn set_status(
                      ELSE greatest($9::timestamptz,
                                    (SELECT max(beside.compared_at) + interval '1 microsecond' FROM reconciliations AS beside
                                     WHERE beside.channel = $10 AND beside.day BETWEEN $11::date - 1 AND $11::date + 1)) END,
-                 attempts = CASE WHEN $6::text IS NULL THEN 0 ELSE attempts + 1 END,
+                 -- Who asks a channel once more does not know yet whether this try is the better one.
+                 attempts = CASE WHEN $6::text IS NOT NULL THEN attempts + 1 WHEN $5::text = 'FETCH_BEGUN' THEN attempts ELSE 0 END,
                  -- What a refused statement left is taken out before the next one; a refused file is not read again.
                  lines = CASE WHEN $6::text IS NULL THEN lines ELSE 0 END,
                  next_page = NULL,
@@ -286,6 +281,19 @@ pub(in crate::reconciliation) async fn set_status(
     .execute(conn)
     .await?;
     Ok(moved.rows_affected() == 1)
+}
+
+/// When a day was begun last.
+pub(in crate::reconciliation) async fn begun_at(
+    conn: &mut Conn,
+    reconciliation_id: &str,
+) -> Result<OffsetDateTime, DbError> {
+    let begun_at = sqlx::query_scalar!(
+        "SELECT created_at FROM reconciliation_history
+         WHERE reconciliation_id = $1 AND event IN ('BEGUN', 'BEGUN_AGAIN') ORDER BY seq DESC LIMIT 1",
+        reconciliation_id,
+    );
+    Ok(begun_at.fetch_one(conn).await?)
 }
 
 /// Locks a day with those beside it: of two whose comparisons begin at the same time one begins later, and sees the other.

@@ -69,7 +69,13 @@ WITH moved AS MATERIALIZED (
                ELSE (
                    SELECT true FROM statement_lines AS line
                    WHERE line.our_id = looked.our_id AND line.kind <> 'PAYMENT'
-                     AND (line.kind = 'PAYOUT' AND line.reconciliation_id = ANY($2::text[])) IS TRUE LIMIT 1) END IS NULL AS is_missing
+                     AND (line.kind = 'PAYOUT' AND line.reconciliation_id = ANY($2::text[])) IS TRUE LIMIT 1) END IS NULL
+           -- Money that was brought in from the statement of a day whose lines are forgotten was on that one.
+           AND CASE kind WHEN 'PAYMENT' THEN (
+               SELECT (SELECT run.forgotten_at FROM reconciliations AS run WHERE run.reconciliation_id = item.reconciliation_id)
+               FROM reconciliation_items AS item
+               WHERE item.channel = $3 AND item.class = 'MISSING_HERE' AND item.kind = 'PAYMENT'
+                 AND item.subject = looked.channel_id AND item.status = 'APPLIED' LIMIT 1) END IS NULL AS is_missing
     FROM looked
 ), found AS (
     INSERT INTO reconciliation_items AS item
@@ -81,7 +87,7 @@ WITH moved AS MATERIALIZED (
            at, 'ASK', false, $11, $10, $10, $10
     FROM (SELECT judged.*, CASE kind WHEN 'PAYMENT' THEN channel_id ELSE our_id END AS subject FROM judged) AS judged
     WHERE is_missing
-    -- It follows the statement that is read now, but where it is carried out. What was none any more, and what a person
+    -- It follows the statement that is read now, but where it was carried out. What was none any more, and what a person
     -- was shown of other amounts, is decided over anew, by nobody yet; what a person dismissed stays so while the same is said
     -- of it. What another day missed and misses no longer is this day's.
     ON CONFLICT ON CONSTRAINT reconciliation_items_once DO UPDATE
@@ -100,7 +106,7 @@ WITH moved AS MATERIALIZED (
         currency = excluded.currency, at = excluded.at,
         seen_round = excluded.seen_round, attempts = 0, due_at = excluded.due_at, version = item.version + 1
     WHERE (item.reconciliation_id = excluded.reconciliation_id OR item.status = 'RESOLVED')
-      AND item.status NOT IN ('APPLYING', 'APPLIED')
+      AND item.status <> 'APPLIED'
 )
 SELECT kind AS "kind!: StatementKind", currency AS "currency!: Currency",
        count(*) FILTER (WHERE is_of_day) AS "our_count!",

@@ -13,7 +13,7 @@ use super::charges::invented_top_up;
 use super::interruptions::{allow, forbid};
 use super::{Fate, paid, start, until_waiting};
 use crate::support::TestApp;
-use crate::support::statements::{assert_explained, sandbox_csv};
+use crate::support::statements::{Line, assert_explained, sandbox_csv};
 
 #[tokio::test]
 async fn a_file_that_does_not_add_up_is_named_and_nothing_of_it_is_applied() {
@@ -146,6 +146,77 @@ async fn a_statement_in_another_currency_is_named_and_its_day_waits_for_the_righ
     assert_explained(&run);
     assert_eq!((&run["status"], &run["fault"]), (&json!("DONE"), &json!(null)), "{run:#}");
     assert_eq!(run["differences"], json!({"AMOUNT_DIFFERS ESCALATED": 1, "MISSING_HERE APPLIED": 1}));
+    app.end().await;
+}
+
+/// The bill of another account of the same shop, with so many payments.
+fn bill_of_another_account(day: Date, like: &Line, count: usize) -> String {
+    let foreign = |number| Line {
+        our_id: format!("po_other{number}"),
+        channel_id: format!("txn_other{number}"),
+        ..like.clone()
+    };
+    sandbox_csv(day, &(0..count).map(foreign).collect::<Vec<_>>())
+}
+
+#[tokio::test]
+async fn the_statement_of_another_account_is_named_and_nothing_of_it_is_applied_unless_a_person_says_so() {
+    let app = start("all").await;
+    let day = app.wait_for_ten();
+    paid(&app, "A").await;
+    app.sleep_over();
+    let own = app.book_lines(day).await;
+    let (right, wrong) = (sandbox_csv(day, &own), bill_of_another_account(day, &own[0], 5));
+    let run = app.reconcile_file("sandbox", day, wrong.as_bytes()).await;
+    assert_eq!(standing(&run), ("OPEN", Some("OTHER_ACCOUNT")), "{run:#}");
+    assert_eq!((&run["differences"], app.count("trades").await), (&json!({}), 1));
+    assert!(run["detail"].as_str().is_some_and(|detail| detail.contains("accept_empty")), "{run:#}");
+    let run = app.reconcile_file("sandbox", day, right.as_bytes()).await;
+    assert_eq!((standing(&run), &run["differences"]), (("DONE", None), &json!({})));
+    assert_eq!(app.upload("sandbox", day, wrong.as_bytes(), "").await.problem(422), "STATEMENT_REFUSED");
+
+    // It names what was asked for here, of which nobody was told: it is ours.
+    let attempt = app.order_to_pay("LOST").await;
+    let named = wrong.replace("po_other0", &attempt);
+    let named = app.upload("sandbox", day, named.as_bytes(), "").await.expect(200).body;
+    let id = named["reconciliation"]["reconciliation_id"].as_str().expect("an id").to_owned();
+    app.carry_until(&id, "MATCHING").await;
+
+    let id = bring_accepted(&app, day, &wrong).await;
+    let run = app.carry_out(&id).await;
+    assert_explained(&run);
+    assert_eq!(standing(&run), ("DONE", None));
+    assert_eq!(
+        run["differences"],
+        json!({"MISSING_HERE APPLIED": 5, "MISSING_THERE RESOLVED": 1}),
+        "{run:#}"
+    );
+    app.run_until_idle().await;
+    app.end().await;
+}
+
+#[tokio::test]
+async fn the_first_statement_of_a_shop_and_a_few_payments_of_strangers_are_compared() {
+    let app = start("safe").await;
+    let day = app.wait_for_ten();
+    app.sleep_over();
+    paid(&app, "A").await;
+    app.sleep_over();
+    let next = day.next_day().expect("a day");
+    let own = app.book_lines(next).await.remove(0);
+    let first = Line { at: own.at - Duration::from_secs(86_400), ..own.clone() };
+    for (day, like, count) in [(day, first, 6), (next, own, 4)] {
+        let file = bill_of_another_account(day, &like, count);
+        let file = if day == next {
+            file.replace("txn_other", "txn_next").replace("po_other", "po_next")
+        } else {
+            file
+        };
+        let run = app.reconcile_file("sandbox", day, file.as_bytes()).await;
+        assert_explained(&run);
+        assert_eq!(standing(&run), ("DONE", None));
+        assert_eq!(run["differences"]["MISSING_HERE WAITING"], json!(count), "{run:#}");
+    }
     app.end().await;
 }
 
@@ -318,7 +389,8 @@ async fn a_rightly_empty_day_is_compared_by_the_word_of_a_person_and_misses_what
     assert_eq!(app.count_where("admin_log", &logged).await, 1);
 
     // It was said of that upload: neither of what the channel gives, nor of the same file without it.
-    assert_eq!(standing(&app.reconcile(day).await), refused);
+    let body = json!({"channel": "sandbox", "day": day.to_string(), "reason": "the story wants it"});
+    assert_eq!(app.admin_post("/admin/reconciliations", body).await.problem(422), "STATEMENT_REFUSED");
     bring_accepted(&app, day, &empty).await;
     assert_eq!(standing(&app.reconcile_file("sandbox", day, empty.as_bytes()).await), refused);
     let id = bring_accepted(&app, day, &empty).await;
@@ -383,10 +455,10 @@ async fn the_empty_file_of_a_compared_day_is_news_once_a_person_accepts_it() {
     app.deliver(&callback).await;
     app.clock.advance(Duration::from_secs(60));
     assert_eq!(app.upload("sandbox", day, empty.as_bytes(), "").await.problem(422), "STATEMENT_REFUSED");
-    for _ in 0..2 {
+    for round in [2, 3] {
         let id = bring_accepted(&app, day, &empty).await;
         let run = app.carry_out(&id).await;
-        assert_eq!((standing(&run), &run["round"]), (("DONE", None), &json!(2)), "once");
+        assert_eq!((standing(&run), &run["round"]), (("DONE", None), &json!(round)));
         assert_eq!(run["differences"], json!({"MISSING_THERE ESCALATED": 1}));
     }
     app.end().await;

@@ -107,7 +107,7 @@ async fn a_channel_that_falls_silent_behind_its_first_page_is_asked_for_the_next
     let run = app.reconciliation(&id).await;
     assert_eq!((standing(&run), &run["fault"]), (("OPEN", 0), &json!("LATE")));
     app.sql("ALTER TABLE sandbox.hidden RENAME TO refunds").await;
-    app.clock.advance(Duration::from_secs(601));
+    app.clock.advance(Duration::from_secs(1_300));
     for _ in 0..8 {
         app.carry_on().await;
     }
@@ -237,8 +237,8 @@ async fn differences_that_wait_for_a_statement_which_is_late_are_not_left_in_sil
     let id = begin(&app, day).await;
     app.carry_until(&id, "ACTING").await;
     // It is begun anew before anybody took the difference up, and the channel has nothing to say by now.
-    app.sql("ALTER TABLE sandbox.payments RENAME TO hidden").await;
     begin(&app, day).await;
+    app.sql("ALTER TABLE sandbox.payments RENAME TO hidden").await;
     while app.reconciliation(&id).await["fault"].is_null() {
         app.carry_on().await;
     }
@@ -254,6 +254,43 @@ async fn differences_that_wait_for_a_statement_which_is_late_are_not_left_in_sil
     let run = app.reconciliation(&id).await;
     assert_eq!((&run["status"], &run["differences"]), (&json!("DONE"), &json!({"MISSING_HERE APPLIED": 1})));
     assert!(app.exceptions("status=OPEN").await.is_empty());
+    app.end().await;
+}
+
+#[tokio::test]
+async fn a_statement_that_never_comes_is_asked_for_less_and_less_often_and_told_of_once() {
+    let app = start("safe").await;
+    let day = app.wait_for_ten();
+    paid(&app, "A").await;
+    app.sleep_over();
+    app.sql("ALTER TABLE sandbox.payments RENAME TO hidden").await;
+    let run = app.reconcile(day).await;
+    assert_eq!((&run["status"], &run["fault"]), (&json!("OPEN"), &json!("LATE")));
+    let two_days = async || {
+        for _ in 0..2 * 144 {
+            while reconciliation::run_due(&app.instance.app).await.expect("a look") == Batch::MoreWaiting {}
+            app.clock.advance(Duration::from_secs(600));
+        }
+    };
+    two_days().await;
+    let told = app.open_exception().await;
+    assert_eq!(told["kind"], "LATE_STATEMENT");
+    app.resolve(&told, "NONE").await.expect(200);
+    two_days().await;
+    assert!(app.exceptions("status=OPEN").await.is_empty(), "a person knows");
+    let tries = app.count_where("reconciliation_history", "event = 'STATEMENT_REFUSED'").await;
+    assert!((30..60).contains(&tries), "{tries} tries in four days");
+
+    // Whoever wants it once more hears once more that it is not there.
+    app.reconcile(day).await;
+    assert_eq!(app.open_exception().await["kind"], "LATE_STATEMENT");
+    app.sql("ALTER TABLE sandbox.hidden RENAME TO payments").await;
+    app.clock.advance(Duration::from_secs(601));
+    for _ in 0..60 {
+        app.carry_on().await;
+    }
+    let run = app.reconciliation(run["reconciliation_id"].as_str().expect("an id")).await;
+    assert_eq!((standing(&run), app.exceptions("status=OPEN").await.len()), (("DONE", 1), 0));
     app.end().await;
 }
 

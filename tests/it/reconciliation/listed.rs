@@ -293,7 +293,7 @@ async fn the_right_file_speaks_of_a_charge_also_where_a_wrong_one_did() {
     app.resolve(&told[0], "NONE").await.expect(200);
     compare_next(&app, day, std::slice::from_ref(&line), "right").await;
     assert_eq!(open_of(&app, "CONTRADICTION").await.len(), 1, "each statement is told of");
-    // The same file is no news, and neither is what the day before says of it.
+    // The same file once more says it once more, and what the day before says of it is no news.
     compare_next(&app, day, std::slice::from_ref(&line), "right").await;
     app.resolve(&open_of(&app, "CONTRADICTION").await[0], "NONE").await.expect(200);
     let mut lines = app.book_lines(day).await;

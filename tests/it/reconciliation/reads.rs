@@ -130,3 +130,34 @@ async fn whoever_looks_for_differences_reads_none_of_a_day_that_is_still_compare
         run(&mut tx, "ROLLBACK TO before").await;
     }
 }
+
+#[tokio::test]
+async fn whoever_ends_a_comparison_reads_each_difference_of_the_day_once() {
+    let (db, statement) = (database().await, only_statement("seen_round < $2 AND status = ANY($8)"));
+    let mut tx = db.begin().await.expect("a transaction");
+    run(&mut tx, "SET LOCAL ROLE NONE; SET LOCAL session_replication_role = replica").await;
+    run(
+        &mut tx,
+        "INSERT INTO reconciliations (reconciliation_id, channel, day, begins_at, ends_at, status, source, leased_until,
+                                      created_at, updated_at)
+         VALUES ('rc_1', 'sandbox', '2026-01-01', now(), now(), 'MATCHING', 'CHANNEL', now(), now(), now());
+         INSERT INTO reconciliation_items (item_id, channel, reconciliation_id, class, kind, subject, our_id, channel_id, theirs,
+                                           currency, at, action, moves_money, status, seen_round, due_at, created_at, updated_at)
+         -- This round came upon all of them but three of the last ones.
+         SELECT 'ri_' || g, 'sandbox', 'rc_1', 'MISSING_HERE', 'PAYMENT', 't' || g, '', 't' || g, 1, 'CNY', now(), 'APPLY', true,
+                'WAITING', CASE WHEN g > 39997 THEN 1 ELSE 2 END, now(), now(), now()
+         FROM generate_series(20001, 40000) AS g",
+    )
+    .await;
+    for world in ["", "ANALYZE"] {
+        run(&mut tx, world).await;
+        let read = rows_read(
+            &mut tx,
+            &statement,
+            "'rc_1', 2, 500, now(), now(), now(), now(), ARRAY['WAITING'], ARRAY[]::text[], 'ri_39990', 'ri_40000'",
+            &["reconciliation_items"],
+        )
+        .await;
+        assert!((3..20).contains(&read), "{read} rows were read of the ten behind the last place: {world}");
+    }
+}
