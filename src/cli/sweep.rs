@@ -47,23 +47,26 @@ struct Outcome {
     /// Tasks that were in the lane of the sweep, and those that still are.
     waiting: i64,
     left: i64,
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    not_seen: Vec<&'static str>,
 }
 
 pub(super) async fn run(args: SweepArgs, output: Output) -> Result<ExitCode, CliError> {
     let app = worker(Roles { api: false, workers: true, sandbox: false }).await?;
     let SweepArgs { dry_run, no_wait, patience, reason, actor } = args;
-    let Swept { left_alone, written, .. } = match reason.filter(|_| !dry_run) {
+    let Swept { left_alone, written, not_seen, .. } = match reason.filter(|_| !dry_run) {
         None => operations::look_for_left_alone(&app).await?,
         Some(reason) => find_all(&app, &actor.entry(&app, "sweep", "all".to_owned(), reason)).await?,
     };
     let waiting = living(&app).await?;
     let left = follow(&app, waiting, if dry_run || no_wait { 0 } else { patience }).await?;
-    let outcome = Outcome { left_alone, written, waiting, left };
+    let is_whole = not_seen.is_empty();
+    let outcome = Outcome { left_alone, written, waiting, left, not_seen };
     output.show(&outcome, in_words)?;
     app.db.close().await;
     // Where nobody looks on, nobody expects it to be worked off.
     let is_stuck = left > 0 && !dry_run && !no_wait;
-    Ok(verdict(!is_stuck))
+    Ok(verdict(is_whole && !is_stuck))
 }
 
 /// Sweeps slice by slice until nothing is left alone, and says how much it has found.
@@ -74,8 +77,8 @@ async fn find_all(app: &App, entry: &Entry) -> Result<Swept, CliError> {
     while all.has_more {
         spinner.set_message(format!("{} tasks written", all.written));
         spinner.tick();
-        let Swept { written, has_more, .. } = operations::sweep_slice(app, operations::SLICE).await?;
-        (all.written, all.has_more) = (all.written + written, has_more);
+        let slice = operations::sweep_slice(app, operations::SLICE).await?;
+        all = Swept { written: all.written + slice.written, left_alone: all.left_alone, ..slice };
     }
     spinner.finish_and_clear();
     Ok(all)
@@ -106,6 +109,13 @@ fn in_words(outcome: &Outcome) -> String {
     let found = found.collect::<Vec<_>>().join(", ");
     let found =
         if found.is_empty() { "nothing was left alone".to_owned() } else { format!("left alone: {found}") };
-    let Outcome { written, waiting, left, .. } = outcome;
-    format!("{found}\n{written} tasks written; {waiting} in the lane of the sweep, {left} left")
+    let Outcome { written, waiting, left, not_seen, .. } = outcome;
+    let not_seen = match not_seen.as_slice() {
+        [] => String::new(),
+        actions => format!(
+            "\nso much is under way that nobody could see in time what was left alone of {}",
+            actions.join(", ")
+        ),
+    };
+    format!("{found}\n{written} tasks written; {waiting} in the lane of the sweep, {left} left{not_seen}")
 }

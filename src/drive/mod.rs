@@ -146,17 +146,19 @@ async fn drive(app: App, task: Task, floor: Arc<Floor>) -> Result<Drive, String>
     carry_out(app, &task, remedy).await
 }
 
-/// What wants a channel that only other instances reach costs no try here, until none of them has tried it for an hour. The
-/// longer that is, the longer it is left, so that many such tasks keep nobody busy.
+/// What wants a channel that only other instances reach costs no try here, until none of them has tried it for an hour since it
+/// was due. The longer that is, the longer it is left, so that many such tasks keep nobody busy.
 fn left_to_others(app: &App, task: &Task, channel: Option<&str>) -> Option<Drive> {
     let channel = match task.action {
         Action::RematchCallback => task.subject.split_once('/').map(|(channel, _)| channel),
         _ => channel,
     }?;
-    let (since, now) = (task.touched_at, app.now());
+    // It rested behind its last try for as long as it should. This claim counts as one until it is left.
+    let rest = compensation::retry_after(task.action, task.attempts - 1).unwrap_or_default();
+    let (since, now) = (task.touched_at + rest, app.now());
     let is_left = app.channels.leaves_to_others(channel, since, now);
     is_left.then(|| {
-        let away = LEFT_AT_LEAST + (now - since).unsigned_abs() / 4;
+        let away = LEFT_AT_LEAST + Duration::try_from(now - since).unwrap_or_default() / 4;
         Drive::Untried(format!("there is no channel {channel} here: it is left to others"), away)
     })
 }

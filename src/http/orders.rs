@@ -90,8 +90,8 @@ pub(super) struct NewOrderBody {
     subject: Option<String>,
     /// Where its events go, where it is not the merchant's own URL.
     notify_url: Option<String>,
-    /// Your own notes: any JSON object. They come back as they are written, numbers of up to 1000 characters to the last
-    /// digit.
+    /// Your own notes: any JSON object. Their values come back as they are written, numbers of up to 1000 characters to the
+    /// last digit; not so the order of keys, what a key said before it was said again, and how a number is written (`1e5`).
     #[schema(value_type = Option<Object>)]
     metadata: Option<Metadata>,
 }

@@ -152,7 +152,30 @@ pub(super) struct Source {
 }
 
 /// All of them, each looked at by itself and through the small index of its kind: a backlog of one hides nothing of the others.
+/// Money first, and last what has a sweep of its own.
 pub(super) const SOURCES: [Source; 6] = [
+    Source {
+        action: "DRIVE_REFUND",
+        subject: "refund_id",
+        order_no: "order_no",
+        table: "refunds",
+        is_left: "status IN ('PENDING', 'PROCESSING') AND updated_at <= ?",
+    },
+    Source {
+        action: "DRIVE_WITHDRAWAL",
+        subject: "withdrawal_id",
+        // It belongs to no order.
+        order_no: "NULL",
+        table: "withdrawals",
+        is_left: "status IN ('DEBITED', 'PAYING') AND updated_at <= ?",
+    },
+    Source {
+        action: "REMATCH_CALLBACK",
+        subject: "channel || '/' || event_id",
+        order_no: "order_no",
+        table: "webhook_inbox",
+        is_left: "verdict = 'UNMATCHED' AND verdict <> 'APPLIED' AND received_at <= ?",
+    },
     Source {
         action: "DRIVE_PAY_ORDER",
         subject: "pay_order_id",
@@ -176,28 +199,6 @@ pub(super) const SOURCES: [Source; 6] = [
         order_no: "order_no",
         table: "orders",
         is_left: "status = 'PENDING' AND expires_at <= ?",
-    },
-    Source {
-        action: "DRIVE_REFUND",
-        subject: "refund_id",
-        order_no: "order_no",
-        table: "refunds",
-        is_left: "status IN ('PENDING', 'PROCESSING') AND updated_at <= ?",
-    },
-    Source {
-        action: "DRIVE_WITHDRAWAL",
-        subject: "withdrawal_id",
-        // It belongs to no order.
-        order_no: "NULL",
-        table: "withdrawals",
-        is_left: "status IN ('DEBITED', 'PAYING') AND updated_at <= ?",
-    },
-    Source {
-        action: "REMATCH_CALLBACK",
-        subject: "channel || '/' || event_id",
-        order_no: "order_no",
-        table: "webhook_inbox",
-        is_left: "verdict = 'UNMATCHED' AND verdict <> 'APPLIED' AND received_at <= ?",
     },
 ];
 

@@ -20,7 +20,7 @@ use crate::pay;
 
 /// Things of one batch.
 const BATCH: i64 = 500;
-/// How long each of the three parts of a slice may take: all of them end well before a request must.
+/// How long each of the four parts of a slice may take, and a statement more: all of them end well before a request must.
 pub const SLICE: std::time::Duration = std::time::Duration::from_secs(5);
 /// What moved so recently is in the hands of whoever moved it.
 const GRACE: Duration = Duration::seconds(60);
@@ -31,7 +31,7 @@ pub struct LeftAlone {
     /// What would be done with them.
     #[schema(value_type = crate::compensation::Action)]
     pub action: String,
-    /// How many; counting stops at 100000 in all.
+    /// How many; counting stops at 100000.
     #[schema(example = 0)]
     pub count: i64,
 }
@@ -46,25 +46,28 @@ pub struct Swept {
     pub written: i64,
     /// Whether it was cut off before it had seen to all: the same call goes on.
     pub has_more: bool,
+    /// Of what so much is under way that nobody could see in time whether any of it was left alone: the same call would not
+    /// either.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    #[schema(value_type = Vec<crate::compensation::Action>)]
+    pub not_seen: Vec<&'static str>,
 }
 
-/// What a sweep would find. `has_more` where some of it could not be counted in the time of a statement.
+/// What a sweep would find.
 ///
 /// # Errors
 /// When the database cannot be reached.
 pub async fn look_for_left_alone(app: &App) -> Result<Swept, DbError> {
-    let mut conn = app.db.conn().await?;
-    let mut found = Swept { left_alone: Vec::new(), written: 0, has_more: false };
+    let (mut conn, within) = (app.db.conn().await?, Within::of(SLICE));
+    let mut found = Swept { left_alone: Vec::new(), written: 0, has_more: false, not_seen: Vec::new() };
     for source in &store::SOURCES {
+        if within.is_over() {
+            found.not_seen.push(source.action);
+            continue;
+        }
         match store::count_left_alone(&mut conn, source, app.now() - GRACE).await {
             Ok(counted) => found.left_alone.extend(counted),
-            Err(error) if error.took_too_long() => {
-                tracing::warn!(
-                    source = source.action,
-                    "what was left alone of it could not be counted in time"
-                );
-                found.has_more = true;
-            }
+            Err(error) if error.took_too_long() => found.not_seen.push(source.action),
             Err(error) => return Err(error),
         }
     }
@@ -86,12 +89,14 @@ pub async fn sweep(app: &App, entry: &Entry) -> Result<Swept, DutyError> {
 /// # Errors
 /// As [`sweep`].
 pub async fn sweep_slice(app: &App, slice: std::time::Duration) -> Result<Swept, DutyError> {
-    let Swept { left_alone, .. } = look_for_left_alone(app).await?;
+    let Swept { left_alone, mut not_seen, .. } = look_for_left_alone(app).await?;
     let has_all_orders = orders::sweep_due_within(app, Within::of(slice)).await?;
     let has_all_links = pay::sweep_dead_links_within(app, Within::of(slice)).await?;
-    let Adopted { written, has_all, slow } = adopt(app, None, Lane::Sweep, Within::of(slice)).await?;
-    let has_more = !(has_all_orders && has_all_links && has_all && slow.is_none());
-    Ok(Swept { left_alone, written, has_more })
+    let adopted = adopt(app, None, Lane::Sweep, Within::of(slice)).await?;
+    let has_more = !(has_all_orders && has_all_links && adopted.has_all);
+    not_seen
+        .extend(adopted.not_seen.into_iter().filter(|action| !not_seen.contains(action)).collect::<Vec<_>>());
+    Ok(Swept { left_alone, written: adopted.written, has_more, not_seen })
 }
 
 /// The same as a duty.
@@ -99,15 +104,19 @@ pub async fn sweep_slice(app: &App, slice: std::time::Duration) -> Result<Swept,
 /// # Errors
 /// When the database cannot be reached.
 pub async fn sweep_left_alone(app: &App) -> Result<Batch, DutyError> {
-    let Adopted { written, has_all, slow } = adopt(app, None, Lane::Sweep, Within::of(SLICE)).await?;
+    let Adopted { written, has_all, not_seen } = adopt(app, None, Lane::Sweep, Within::of(SLICE)).await?;
     if written > 0 {
         tracing::warn!(written, "things in the middle had no task; they have one now");
     }
     metrics::counter!("payonce_tasks_adopted_total").increment(u64::try_from(written)?);
-    match slow {
-        Some(error) => Err(error.into()),
-        None => Ok(if has_all { Batch::Done } else { Batch::MoreWaiting }),
+    if !not_seen.is_empty() {
+        return Err(format!(
+            "nobody can see in time whether any of these was left alone: {}",
+            not_seen.join(", ")
+        )
+        .into());
     }
+    Ok(if has_all { Batch::Done } else { Batch::MoreWaiting })
 }
 
 /// What came of a look for things without a task.
@@ -117,8 +126,8 @@ pub(super) struct Adopted {
     pub(super) written: i64,
     /// Whether these were all that were found.
     has_all: bool,
-    /// Why some source was not looked at: its backlog, all of it with tasks, takes longer than a statement may.
-    slow: Option<DbError>,
+    /// What could not be looked for: its backlog, all of it with tasks, takes longer than a statement may.
+    not_seen: Vec<&'static str>,
 }
 
 /// Writes tasks for what has none, of one order or of all, for about so long.
@@ -128,14 +137,20 @@ pub(super) async fn adopt(
     lane: Lane,
     within: Within,
 ) -> Result<Adopted, DbError> {
-    let mut adopted = Adopted { written: 0, has_all: true, slow: None };
+    let mut adopted = Adopted { written: 0, has_all: true, not_seen: Vec::new() };
     for source in store::SOURCES.iter().filter(|source| of.is_none() || source.is_of_orders()) {
+        if within.is_over() && !adopted.not_seen.is_empty() {
+            adopted.not_seen.push(source.action);
+            continue;
+        }
+        if within.is_over() && adopted.written > 0 {
+            adopted.has_all = false;
+            break;
+        }
         match adopt_of(app, (source, of), lane, within, &mut adopted.written).await {
             Ok(has_all) => adopted.has_all &= has_all,
-            Err(error) if error.took_too_long() => {
-                tracing::warn!(source = source.action, %error, "what was left alone of it could not be looked for in time");
-                adopted.slow = Some(error);
-            }
+            // Of one order there is no backlog.
+            Err(error) if of.is_none() && error.took_too_long() => adopted.not_seen.push(source.action),
             Err(error) => return Err(error),
         }
     }

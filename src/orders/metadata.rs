@@ -1,4 +1,5 @@
-//! A merchant's own notes on an order: a JSON object that comes back as it was written, numbers to their last digit.
+//! A merchant's own notes on an order: a JSON object whose values come back as they were written, numbers to their last digit.
+//! The order of its keys, a key's earlier values, and how a number is written (`1e5`) do not stay.
 
 use serde::de::Error;
 use serde::{Deserialize, Deserializer, Serialize};
@@ -10,6 +11,8 @@ use sqlx::types::Json;
 const MAX_NUMBER: usize = 1000;
 /// How far its exponent may move a number's point, either way: PostgreSQL writes the zeros out.
 const MAX_EXPONENT: u32 = 308;
+/// And how far the exponents of all its numbers may, together.
+const MAX_EXPONENTS: u32 = 10_000;
 
 /// Notes that PostgreSQL can hold.
 #[derive(Clone, Debug, Serialize, sqlx::Type)]
@@ -25,9 +28,11 @@ impl<'de> Deserialize<'de> for Metadata {
         if !value.is_object() {
             return Err(D::Error::custom("expected a JSON object"));
         }
-        if !numbers(written.get()).all(can_be_kept) {
+        let exponents = numbers(written.get()).try_fold(0, |sum, number| Some(sum + exponent_of(number)?));
+        if exponents.is_none_or(|sum| sum > MAX_EXPONENTS) {
             return Err(D::Error::custom(format!(
-                "expected numbers of at most {MAX_NUMBER} characters, with exponents from -{MAX_EXPONENT} to {MAX_EXPONENT}"
+                "expected numbers of at most {MAX_NUMBER} characters, with exponents from -{MAX_EXPONENT} to \
+                 {MAX_EXPONENT}, which come to {MAX_EXPONENTS} at most together"
             )));
         }
         Ok(Self(Json(written)))
@@ -50,9 +55,11 @@ fn numbers(json: &str) -> impl Iterator<Item = &str> {
     json.split(ends_number).filter(|text| text.starts_with(|c: char| c == '-' || c.is_ascii_digit()))
 }
 
-fn can_be_kept(number: &str) -> bool {
+/// How far its exponent moves a number's point; nothing where that, or the number, is more than can be kept.
+fn exponent_of(number: &str) -> Option<u32> {
     let exponent = number.split_once(['e', 'E']).map_or(Ok(0), |(_, exponent)| exponent.parse::<i32>());
-    number.len() <= MAX_NUMBER && exponent.is_ok_and(|exponent| exponent.unsigned_abs() <= MAX_EXPONENT)
+    let exponent = exponent.ok()?.unsigned_abs();
+    (number.len() <= MAX_NUMBER && exponent <= MAX_EXPONENT).then_some(exponent)
 }
 
 #[cfg(test)]
@@ -86,7 +93,8 @@ mod tests {
             r#"{"a":1e-99999999999}"#,
             r#"{"a":"\ud800"}"#,
         ];
-        for written in wrong.into_iter().chain([long.as_str(), deep.as_str()]) {
+        let many = format!(r#"{{"a":[{}0]}}"#, "1e300,".repeat(34));
+        for written in wrong.into_iter().chain([long.as_str(), deep.as_str(), many.as_str()]) {
             assert!(serde_json::from_str::<Metadata>(written).is_err(), "{written}");
         }
     }

@@ -44,6 +44,14 @@ async fn what_wants_a_channel_that_only_others_reach_is_left_to_them_for_an_hour
     // What costs a try may be left again.
     work(&app, &other).await;
     assert_eq!(tries(&app).await, 1);
+    // Nor does one that has rested for hours, as its schedule wants it.
+    app.sql(
+        "UPDATE compensations SET attempts = 11, due_at = due_at + interval '3 h' WHERE status = 'READY'",
+    )
+    .await;
+    app.clock.advance(minutes(181));
+    work(&app, &other).await;
+    assert_eq!(tries(&app).await, 11);
     app.clock.advance(minutes(1));
     app.run_until_idle().await;
     assert_eq!(app.refunded("E2").await.0, "REFUNDED");
