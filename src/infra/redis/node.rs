@@ -177,7 +177,7 @@ impl Inside {
         }
         let is_left_alone = self.breaker.failed();
         let is_demoted = error.kind() == ErrorKind::Server(ServerErrorKind::ReadOnly);
-        if !is_demoted && !(is_left_alone && error.is_timeout()) {
+        if !(is_demoted || is_left_alone && error.is_timeout()) {
             return;
         }
         let fresh = match Server::connect(server.client.clone(), &self.settings) {
