@@ -397,8 +397,8 @@ async fn an_attempt_of_a_channel_that_an_instance_does_not_know_is_closed_by_one
     );
     app.clock.advance(seconds(2));
     drive::run_due(&beside.app, Lane::Realtime).await.expect("a session");
-    let waiting = "action = 'CLOSE_PAY_ORDER' AND status = 'READY' AND attempts = 1
-                   AND last_error = 'there is no channel sandbox here'";
+    let waiting = "action = 'CLOSE_PAY_ORDER' AND status = 'READY' AND attempts = 0
+                   AND last_error = 'there is no channel sandbox here: it is left to others'";
     assert_eq!(app.count_where("compensations", waiting).await, 1, "its workers cannot either");
     app.clock.advance(seconds(30));
     app.run_until_idle().await;
