@@ -89,5 +89,8 @@ pub(crate) async fn settle_shown_in_tx(
             over.push(subject);
         }
     }
+    if over.is_empty() {
+        return Ok(());
+    }
     exceptions::settle_all_in_tx(tx, &over, ExceptionKind::DeadTask, by, now).await
 }

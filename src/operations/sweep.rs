@@ -94,8 +94,9 @@ pub async fn sweep_slice(app: &App, slice: std::time::Duration) -> Result<Swept,
     let has_all_links = pay::sweep_dead_links_within(app, Within::of(slice)).await?;
     let adopted = adopt(app, None, Lane::Sweep, Within::of(slice)).await?;
     let has_more = !(has_all_orders && has_all_links && adopted.has_all);
-    not_seen
-        .extend(adopted.not_seen.into_iter().filter(|action| !not_seen.contains(action)).collect::<Vec<_>>());
+    not_seen.extend(adopted.not_seen);
+    not_seen.sort_unstable();
+    not_seen.dedup();
     Ok(Swept { left_alone, written: adopted.written, has_more, not_seen })
 }
 

@@ -1,5 +1,6 @@
 //! Group commit: what many callers ask for at once is done by one statement, and means what it means alone.
 
+use std::ops::RangeInclusive;
 use std::sync::atomic::{AtomicBool, AtomicI64, Ordering};
 use std::time::{Duration, Instant};
 
@@ -19,6 +20,8 @@ enum Mood {
     Fine,
     /// Takes its time.
     Slow,
+    /// Takes until it is let go, by a [`Held`].
+    Held,
     /// Ends the connection in the middle.
     Deadly,
     /// A defect.
@@ -69,6 +72,9 @@ impl Command for Note {
         assert!(batch.iter().all(|note| note.mood != Mood::Panics), "a defect, on purpose");
         if batch.iter().any(|note| note.mood == Mood::Slow) {
             sqlx::query("SELECT pg_sleep(1)").execute(&mut *conn).await?;
+        }
+        if batch.iter().any(|note| note.mood == Mood::Held) {
+            sqlx::query("SELECT pg_advisory_xact_lock(1)").execute(&mut *conn).await?;
         }
         if batch.iter().any(|note| note.mood == Mood::Deadly) {
             sqlx::query("SELECT pg_terminate_backend(pg_backend_pid())").execute(&mut *conn).await?;
@@ -178,36 +184,74 @@ async fn commands_of_one_order_keep_their_turn() {
     }
 }
 
-/// Begins a batch that takes a second.
-async fn slow_batch(db: &Db, id: i64) -> tokio::task::JoinHandle<Noted> {
-    let db = db.clone();
-    let slow =
-        tokio::spawn(async move { db.gather(Beside(Note::in_mood(id, Mood::Slow))).await.expect("noted") });
+/// A batch that is under way until it is [let go](Self::let_go).
+struct Held {
+    holder: PgConnection,
+    noted: tokio::task::JoinHandle<Noted>,
+}
+
+impl Held {
+    async fn begin(db: &Db, url: &str, id: i64) -> Self {
+        let mut holder = PgConnection::connect(url).await.expect("connect");
+        sqlx::query("SELECT pg_advisory_lock(1)").execute(&mut holder).await.expect("the lock");
+        let db = db.clone();
+        let held = async move { db.gather(Beside(Note::in_mood(id, Mood::Held))).await.expect("noted") };
+        let noted = tokio::spawn(held);
+        let waiting = "SELECT EXISTS (SELECT FROM pg_locks JOIN pg_database ON oid = database
+                                      WHERE locktype = 'advisory' AND NOT granted AND datname = current_database())";
+        while !sqlx::query_scalar::<_, bool>(waiting).fetch_one(&mut holder).await.expect("locks") {
+            tokio::time::sleep(Duration::from_millis(5)).await;
+        }
+        Self { holder, noted }
+    }
+
+    async fn let_go(self) -> Noted {
+        self.holder.close().await.expect("closed");
+        self.noted.await.expect("no panic")
+    }
+}
+
+/// Whoever comes while a batch is under way, up to when they wait for it.
+async fn comes<F: Future<Output = Vec<Noted>> + Send + 'static>(
+    crowd: F,
+) -> tokio::task::JoinHandle<Vec<Noted>> {
+    let crowd = tokio::spawn(crowd);
     tokio::time::sleep(Duration::from_millis(200)).await;
-    slow
+    assert!(!crowd.is_finished(), "it waits");
+    crowd
+}
+
+/// Notes of these ids, asked for at once.
+fn crowd(db: &Db, ids: RangeInclusive<i64>) -> impl Future<Output = Vec<Noted>> + Send + 'static {
+    let db = db.clone();
+    async move {
+        let noted = join_all(ids.map(|id| db.gather(Beside(Note::new(id))))).await;
+        noted.into_iter().map(|noted| noted.expect("noted")).collect()
+    }
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_crowd_does_not_wait_for_the_batch_under_way_and_a_few_do() {
-    let (db, _) = db(128).await;
-    let (slow, began) = (slow_batch(&db, 0).await, Instant::now());
-    let crowd = join_all((1..=20).map(|id| db.gather(Beside(Note::new(id))))).await;
-    assert!(began.elapsed() < Duration::from_millis(500), "beside the slow one: {:?}", began.elapsed());
-    assert!(crowd.into_iter().zip(1..).all(|(noted, id)| noted.expect("noted").id == id));
-    assert_eq!(slow.await.expect("no panic").batch, 1);
+    let (db, url) = db(128).await;
+    let held = Held::begin(&db, &url, 0).await;
+    // Ends while the held one is under way.
+    let beside = crowd(&db, 1..=20).await;
+    assert!(beside.into_iter().zip(1..).all(|(noted, id)| noted.id == id));
+    assert_eq!(held.let_go().await.batch, 1);
 
     // One batch with all of them costs less than two.
-    let slow = slow_batch(&db, 100).await;
-    let few = join_all((101..=104).map(|id| db.gather(Beside(Note::new(id))))).await;
-    assert!(few.into_iter().all(|noted| noted.expect("noted").batch == 4), "together, behind the slow one");
-    slow.await.expect("no panic");
+    let held = Held::begin(&db, &url, 100).await;
+    let few = comes(crowd(&db, 101..=104)).await;
+    held.let_go().await;
+    let few = few.await.expect("no panic");
+    assert!(few.iter().all(|noted| noted.batch == 4), "together, behind the held one: {few:?}");
 
-    let (alone, _) = self::db(1).await;
-    let (slow, began) = (slow_batch(&alone, 0).await, Instant::now());
-    let crowd = join_all((1..=20).map(|id| alone.gather(Beside(Note::new(id))))).await;
-    assert!(began.elapsed() > Duration::from_millis(500), "one after the other: {:?}", began.elapsed());
-    assert!(crowd.into_iter().all(|noted| noted.expect("noted").batch == 1));
-    slow.await.expect("no panic");
+    let (alone, url) = self::db(1).await;
+    let held = Held::begin(&alone, &url, 0).await;
+    let one_by_one = comes(crowd(&alone, 1..=20)).await;
+    held.let_go().await;
+    let one_by_one = one_by_one.await.expect("no panic");
+    assert!(one_by_one.iter().all(|noted| noted.batch == 1), "one after the other: {one_by_one:?}");
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]

@@ -420,8 +420,10 @@ async fn a_queue_of_another_kind_is_said_aloud_and_read_from_once_it_is_gone() {
     let plain = QueueDeclareOptions { durable: true, ..QueueDeclareOptions::default() };
     channel.queue_declare(queue.clone().into(), plain, FieldTable::default()).await.expect("a queue");
     let vars = vec![("AMQP_URL", broker.url.clone()), ("AMQP_PREFIX", broker.prefix.clone())];
-    let app = TestApp::start_with(TestOptions { vars, ..TestOptions::default() }).await;
-    app.top_up("T", "u1", 1_000).await;
+    // By an instance that has no broker: the duty of this one fails until the queue is gone.
+    let without_broker = TestApp::start().await;
+    without_broker.top_up("T", "u1", 1_000).await;
+    let app = TestApp::start_with(TestOptions { vars, ..TestOptions::over(&without_broker) }).await;
     app.tokens("1").await;
     let ready = async || app.get("/readyz").await.expect(200).body;
     let refused = usage::consume(&app.instance.app).await.expect_err("a refusal");
