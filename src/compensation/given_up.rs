@@ -82,15 +82,11 @@ pub(crate) async fn settle_shown_in_tx(
     by: (&str, &str),
     now: OffsetDateTime,
 ) -> Result<(), DbError> {
-    let mut over = Vec::new();
-    for subject in exceptions::lock_open(tx, subjects, ExceptionKind::DeadTask).await? {
-        // Read behind the lock, which whoever gives one up takes too.
-        if !store::is_given_up(tx, &subject).await? {
-            over.push(subject);
-        }
-    }
-    if over.is_empty() {
+    let shown = exceptions::lock_open(tx, subjects, ExceptionKind::DeadTask).await?;
+    if shown.is_empty() {
         return Ok(());
     }
+    // Read behind the lock, which whoever gives one up takes too.
+    let over = store::leave_given_up(tx, &shown).await?;
     exceptions::settle_all_in_tx(tx, &over, ExceptionKind::DeadTask, by, now).await
 }

@@ -62,6 +62,7 @@ const fn look_ahead(lane: Lane) -> usize {
 
 /// For how long a task is left to instances that reach its channel.
 const LEFT_AT_LEAST: Duration = Duration::from_secs(2);
+const LEFT_AT_MOST: Duration = Duration::from_secs(60);
 
 /// Where the tasks of a lane are worked on.
 struct Floor {
@@ -147,7 +148,8 @@ async fn drive(app: App, task: Task, floor: Arc<Floor>) -> Result<Drive, String>
 }
 
 /// What wants a channel that only other instances reach costs no try here, until none of them has tried it for an hour since it
-/// was due. The longer that is, the longer it is left, so that many such tasks keep nobody busy.
+/// was due. The longer that is, the longer it is left, so that many such tasks keep nobody busy; up to a minute, so that it meets
+/// the one of many that reaches its channel.
 fn left_to_others(app: &App, task: &Task, channel: Option<&str>) -> Option<Drive> {
     let channel = match task.action {
         Action::RematchCallback => task.subject.split_once('/').map(|(channel, _)| channel),
@@ -159,7 +161,10 @@ fn left_to_others(app: &App, task: &Task, channel: Option<&str>) -> Option<Drive
     let is_left = app.channels.leaves_to_others(channel, since, now);
     is_left.then(|| {
         let away = LEFT_AT_LEAST + Duration::try_from(now - since).unwrap_or_default() / 4;
-        Drive::Untried(format!("there is no channel {channel} here: it is left to others"), away)
+        Drive::Untried(
+            format!("there is no channel {channel} here: it is left to others"),
+            away.min(LEFT_AT_MOST),
+        )
     })
 }
 

@@ -39,10 +39,11 @@ pub(super) struct PayUrlBody {
     amount: Option<Amount>,
     /// ISO 4217; goes with the amount.
     currency: Option<Currency>,
-    /// What the buyer reads, 256 characters at most; with a publishable key it comes from the order.
+    /// What the buyer reads, 256 characters at most. With a publishable key it comes from the order, whatever stands here.
     #[schema(min_length = 1, max_length = 256)]
     subject: Option<String>,
-    /// Where the cashier page leads back to; with a publishable key, a page of an origin in `CORS_ORIGINS`.
+    /// Where the cashier page leads back to. With a publishable key it counts only where that is a page of an origin in
+    /// `CORS_ORIGINS`.
     return_url: Option<String>,
 }
 
@@ -52,9 +53,13 @@ impl PayUrlBody {
         check_channel(&self.channel)?;
         check_subject(self.subject.as_deref())?;
         check_url("return_url", self.return_url.as_deref())?;
-        if is_browser {
-            self.check_from_browser(shop_origins)?;
+        if is_browser && (self.amount.is_some() || self.currency.is_some()) {
+            return Err(Problem::invalid("amount", "the amount comes from the order; expected none here"));
         }
+        // Anybody may know a publishable key, and all get the link that the first one asked for. So it says nothing of its own
+        // on a page that the buyer trusts, and leads from there to the shop and nowhere else.
+        let subject = self.subject.filter(|_| !is_browser);
+        let return_url = self.return_url.filter(|url| !is_browser || leads_to_one_of(shop_origins, url));
         Ok(PayUrlRequest {
             merchant_id: caller.merchant_id,
             order_no: self.order_no,
@@ -63,30 +68,14 @@ impl PayUrlBody {
             channel: self.channel,
             amount: self.amount,
             currency: self.currency,
-            subject: self.subject,
-            return_url: self.return_url,
+            subject,
+            return_url,
         })
     }
+}
 
-    /// Anybody may know a publishable key, and all get the link that the first one asked for. So it says nothing of its own
-    /// on a page that the buyer trusts, and leads from there to the shop and nowhere else.
-    fn check_from_browser(&self, shop_origins: &[String]) -> Result<(), Problem> {
-        if self.amount.is_some() || self.currency.is_some() {
-            return Err(Problem::invalid("amount", "the amount comes from the order; expected none here"));
-        }
-        if self.subject.is_some() {
-            return Err(Problem::invalid("subject", "the subject comes from the order; expected none here"));
-        }
-        let origin =
-            self.return_url.as_deref().and_then(|url| reqwest::Url::parse(url).ok()).map(|url| url.origin());
-        if origin.is_some_and(|origin| !shop_origins.contains(&origin.ascii_serialization())) {
-            return Err(Problem::invalid(
-                "return_url",
-                "expected a page of one of the origins in CORS_ORIGINS",
-            ));
-        }
-        Ok(())
-    }
+fn leads_to_one_of(origins: &[String], url: &str) -> bool {
+    reqwest::Url::parse(url).is_ok_and(|url| origins.contains(&url.origin().ascii_serialization()))
 }
 
 /// Checks what may be the name of a channel.

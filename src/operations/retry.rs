@@ -30,9 +30,13 @@ pub enum RetryError {
 /// # Errors
 /// See [`RetryError`]; nothing was changed.
 pub async fn retry_task(app: &App, task_id: i64, entry: &Entry) -> Result<TaskView, RetryError> {
-    let mut tx = app.db.begin().await?;
-    let outcome = retry_in_tx(&mut tx, task_id, entry, app.now()).await;
-    match effect!("tasks.revive", tx.finish(outcome).await) {
+    // Whoever gives up a newer task of the same thing ends this one meanwhile.
+    let revive = || async {
+        let mut tx = app.db.begin().await?;
+        let outcome = retry_in_tx(&mut tx, task_id, entry, app.now()).await;
+        effect!("tasks.revive", tx.finish(outcome).await)
+    };
+    match app.db.retrying(revive).await {
         Ok(task) => {
             app.compensation_wake.notify_one();
             Ok(task)

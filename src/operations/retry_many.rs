@@ -9,7 +9,6 @@ use crate::compensation::{self, Lane, TaskFilter};
 use crate::exceptions;
 use crate::infra::crash::effect;
 use crate::infra::db::{DbError, Tx};
-use crate::infra::duty::Within;
 use crate::orders::OrderKey;
 
 /// Looks at one batch while living tasks come up beside it.
@@ -123,7 +122,7 @@ pub struct OrderCompensated {
 /// When the database cannot be reached.
 pub async fn compensate_order(app: &App, key: &OrderKey, entry: &Entry) -> Result<OrderCompensated, DbError> {
     admin_log::append(app, entry).await?;
-    let sweep::Adopted { written, .. } = sweep::adopt(app, Some(key), Lane::Realtime, Within::ever()).await?;
+    let written = sweep::adopt_of_order(app, key).await?;
     let filter = TaskFilter {
         merchant_id: Some(key.merchant_id.as_str()),
         order_no: Some(key.order_no.as_str()),

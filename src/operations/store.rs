@@ -100,7 +100,7 @@ pub(super) async fn count_unfinished(conn: &mut Conn) -> Result<Vec<Counted>, Db
              (SELECT 'exception', status, created_at FROM exceptions WHERE status = 'OPEN' LIMIT 100000)
              UNION ALL
              (SELECT 'callback', verdict, received_at FROM webhook_inbox
-              WHERE verdict = 'UNMATCHED' AND verdict <> 'APPLIED' ORDER BY received_at LIMIT 100000)
+              WHERE coalesce(verdict, 'waits') = 'UNMATCHED' ORDER BY received_at LIMIT 100000)
              UNION ALL
              (SELECT 'event', 'NEW', queued_at FROM outbox_queue WHERE NOT is_again ORDER BY event_id LIMIT 100000)
              UNION ALL
@@ -174,7 +174,7 @@ pub(super) const SOURCES: [Source; 6] = [
         subject: "channel || '/' || event_id",
         order_no: "order_no",
         table: "webhook_inbox",
-        is_left: "verdict = 'UNMATCHED' AND verdict <> 'APPLIED' AND received_at <= ?",
+        is_left: "coalesce(verdict, 'waits') = 'UNMATCHED' AND received_at <= ?",
     },
     Source {
         action: "DRIVE_PAY_ORDER",
@@ -325,7 +325,7 @@ pub(super) struct Figures {
     pub(super) exceptions_open: i64,
 }
 
-/// Reads them, each through a small index; counting stops at 100,000.
+/// Reads them, each through a small index, and no more than 100,000 rows of it: of what was given up the latest.
 pub(super) async fn read_figures(conn: &mut Conn, now: OffsetDateTime) -> Result<Figures, DbError> {
     let figures = sqlx::query_as!(
         Figures,
@@ -333,12 +333,11 @@ pub(super) async fn read_figures(conn: &mut Conn, now: OffsetDateTime) -> Result
                                            AND expires_at < $1::timestamptz - interval '60 s' LIMIT 100000) AS stuck)
                       AS "orders_stuck!",
                   -- What a person has seen to alarms nobody any more.
-                  (SELECT count(*) FROM (SELECT 1 FROM compensations AS task
-                                         WHERE task.status = 'DEAD'
-                                           AND (SELECT 1 FROM exceptions AS open
-                                                WHERE open.subject = task.subject AND open.kind = 'DEAD_TASK'
-                                                  AND open.status = 'OPEN' LIMIT 1) IS NOT NULL
-                                         LIMIT 100000) AS dead) AS "tasks_dead!",
+                  (SELECT count(*) FROM (SELECT subject FROM compensations WHERE status = 'DEAD'
+                                         ORDER BY id DESC LIMIT 100000) AS task
+                   WHERE (SELECT 1 FROM exceptions AS open
+                          WHERE open.subject = task.subject AND open.kind = 'DEAD_TASK' AND open.status = 'OPEN'
+                          LIMIT 1) IS NOT NULL) AS "tasks_dead!",
                   (SELECT count(*) FROM (SELECT 1 FROM exceptions WHERE status = 'OPEN' LIMIT 100000) AS open)
                       AS "exceptions_open!""#,
         now,

@@ -5,6 +5,8 @@
 //! Every state in the middle has its task from the transaction that led to it, so there is nothing to find; this is
 //! the net under that, and what brings back what a person took a task from.
 
+use std::collections::VecDeque;
+
 use serde::Serialize;
 use time::Duration;
 
@@ -13,15 +15,17 @@ use crate::admin_log::{self, Entry};
 use crate::app::App;
 use crate::compensation::Lane;
 use crate::infra::crash::effect;
-use crate::infra::db::DbError;
+use crate::infra::db::{DbError, Tx};
 use crate::infra::duty::{Batch, DutyError, Within};
 use crate::orders::{self, OrderKey};
 use crate::pay;
 
 /// Things of one batch.
 const BATCH: i64 = 500;
-/// How long each of the four parts of a slice may take, and a statement more: all of them end well before a request must.
+/// How long each part of a slice may take, and a statement more: all of them end well before a request must.
 pub const SLICE: std::time::Duration = std::time::Duration::from_secs(5);
+/// How long a first look at one kind of things may take: all of them have theirs within a slice, whatever is under way of one.
+const FIRST_LOOK: std::time::Duration = std::time::Duration::from_millis(800);
 /// What moved so recently is in the hands of whoever moved it.
 const GRACE: Duration = Duration::seconds(60);
 
@@ -58,21 +62,14 @@ pub struct Swept {
 /// # Errors
 /// When the database cannot be reached.
 pub async fn look_for_left_alone(app: &App) -> Result<Swept, DbError> {
-    let (mut conn, within) = (app.db.conn().await?, Within::of(SLICE));
-    let mut found = Swept { left_alone: Vec::new(), written: 0, has_more: false, not_seen: Vec::new() };
-    for source in &store::SOURCES {
-        if within.is_over() {
-            found.not_seen.push(source.action);
-            continue;
-        }
-        match store::count_left_alone(&mut conn, source, app.now() - GRACE).await {
-            Ok(counted) => found.left_alone.extend(counted),
-            Err(error) if error.took_too_long() => found.not_seen.push(source.action),
-            Err(error) => return Err(error),
-        }
+    let (mut looks, mut left_alone) = (Looks::of_all(Within::of(SLICE)), Vec::new());
+    while let Some(look) = looks.next() {
+        let mut tx = look.begin(app).await?;
+        let counted = store::count_left_alone(&mut tx, look.source, app.now() - GRACE).await;
+        left_alone.extend(looks.learn(look, tx.finish(counted).await)?.flatten());
     }
-    found.left_alone.sort_by(|one, other| one.action.cmp(&other.action));
-    Ok(found)
+    left_alone.sort_by(|one: &LeftAlone, other| one.action.cmp(&other.action));
+    Ok(Swept { left_alone, written: 0, has_more: false, not_seen: looks.not_seen })
 }
 
 /// Closes what is due, and writes tasks for everything else that was left alone: a slice of it.
@@ -81,23 +78,20 @@ pub async fn look_for_left_alone(app: &App) -> Result<Swept, DbError> {
 /// When the database cannot be reached: what was swept stays so, and the same call goes on.
 pub async fn sweep(app: &App, entry: &Entry) -> Result<Swept, DutyError> {
     admin_log::append(app, entry).await?;
-    sweep_slice(app, SLICE).await
+    let Swept { left_alone, .. } = look_for_left_alone(app).await?;
+    Ok(Swept { left_alone, ..sweep_slice(app, SLICE).await? })
 }
 
-/// A slice, each of whose parts takes about so long, and does at least a batch.
+/// A slice, each of whose parts takes about so long, and does at least a batch. It does not say what stood in the middle before.
 ///
 /// # Errors
 /// As [`sweep`].
 pub async fn sweep_slice(app: &App, slice: std::time::Duration) -> Result<Swept, DutyError> {
-    let Swept { left_alone, mut not_seen, .. } = look_for_left_alone(app).await?;
     let has_all_orders = orders::sweep_due_within(app, Within::of(slice)).await?;
     let has_all_links = pay::sweep_dead_links_within(app, Within::of(slice)).await?;
-    let adopted = adopt(app, None, Lane::Sweep, Within::of(slice)).await?;
-    let has_more = !(has_all_orders && has_all_links && adopted.has_all);
-    not_seen.extend(adopted.not_seen);
-    not_seen.sort_unstable();
-    not_seen.dedup();
-    Ok(Swept { left_alone, written: adopted.written, has_more, not_seen })
+    let Adopted { written, has_all, not_seen } = adopt_all(app, Within::of(slice)).await?;
+    let has_more = !(has_all_orders && has_all_links && has_all);
+    Ok(Swept { left_alone: Vec::new(), written, has_more, not_seen })
 }
 
 /// The same as a duty.
@@ -105,7 +99,7 @@ pub async fn sweep_slice(app: &App, slice: std::time::Duration) -> Result<Swept,
 /// # Errors
 /// When the database cannot be reached.
 pub async fn sweep_left_alone(app: &App) -> Result<Batch, DutyError> {
-    let Adopted { written, has_all, not_seen } = adopt(app, None, Lane::Sweep, Within::of(SLICE)).await?;
+    let Adopted { written, has_all, not_seen } = adopt_all(app, Within::of(SLICE)).await?;
     if written > 0 {
         tracing::warn!(written, "things in the middle had no task; they have one now");
     }
@@ -122,60 +116,114 @@ pub async fn sweep_left_alone(app: &App) -> Result<Batch, DutyError> {
 
 /// What came of a look for things without a task.
 #[derive(Debug)]
-pub(super) struct Adopted {
+struct Adopted {
     /// Tasks that were written.
-    pub(super) written: i64,
+    written: i64,
     /// Whether these were all that were found.
     has_all: bool,
     /// What could not be looked for: its backlog, all of it with tasks, takes longer than a statement may.
     not_seen: Vec<&'static str>,
 }
 
-/// Writes tasks for what has none, of one order or of all, for about so long.
-pub(super) async fn adopt(
-    app: &App,
-    of: Option<&OrderKey>,
-    lane: Lane,
-    within: Within,
-) -> Result<Adopted, DbError> {
-    let mut adopted = Adopted { written: 0, has_all: true, not_seen: Vec::new() };
-    for source in store::SOURCES.iter().filter(|source| of.is_none() || source.is_of_orders()) {
-        if within.is_over() && !adopted.not_seen.is_empty() {
-            adopted.not_seen.push(source.action);
-            continue;
-        }
-        if within.is_over() && adopted.written > 0 {
-            adopted.has_all = false;
-            break;
-        }
-        match adopt_of(app, (source, of), lane, within, &mut adopted.written).await {
-            Ok(has_all) => adopted.has_all &= has_all,
-            // Of one order there is no backlog.
-            Err(error) if of.is_none() && error.took_too_long() => adopted.not_seen.push(source.action),
-            Err(error) => return Err(error),
-        }
-    }
-    if adopted.written > 0 {
-        app.sweep_wake.notify_one();
-    }
-    Ok(adopted)
+/// A look for what was left alone of one kind.
+#[derive(Clone, Copy)]
+struct Look {
+    source: &'static store::Source,
+    /// How long it may take; nothing stands for as long as any statement.
+    most: Option<std::time::Duration>,
 }
 
-/// The same from one source, at least a batch. Gives whether these were all.
-async fn adopt_of(
+impl Look {
+    /// A transaction in which no statement takes longer.
+    async fn begin(self, app: &App) -> Result<Tx, DbError> {
+        let mut tx = app.db.begin().await?;
+        if let Some(most) = self.most {
+            tx.limit_statements(most).await?;
+        }
+        Ok(tx)
+    }
+}
+
+/// Whose turn it is: every kind for a moment first, and then those again that take longer, until the time is over.
+struct Looks {
+    next: VecDeque<Look>,
+    within: Within,
+    /// What could not be looked for.
+    not_seen: Vec<&'static str>,
+}
+
+impl Looks {
+    fn of_all(within: Within) -> Self {
+        let look = |source| Look { source, most: Some(FIRST_LOOK) };
+        Self { next: store::SOURCES.iter().map(look).collect(), within, not_seen: Vec::new() }
+    }
+
+    fn next(&mut self) -> Option<Look> {
+        while let Some(look) = self.next.pop_front() {
+            if look.most.is_some() || !self.within.is_over() {
+                return Some(look);
+            }
+            self.not_seen.push(look.source.action);
+        }
+        None
+    }
+
+    /// What came of a look; nothing where it took too long.
+    fn learn<T>(&mut self, look: Look, outcome: Result<T, DbError>) -> Result<Option<T>, DbError> {
+        match outcome {
+            Err(error) if error.took_too_long() => {
+                match look.most {
+                    Some(_) => self.next.push_back(Look { most: None, ..look }),
+                    None => self.not_seen.push(look.source.action),
+                }
+                Ok(None)
+            }
+            outcome => outcome.map(Some),
+        }
+    }
+}
+
+/// Writes tasks for what has none, for about so long.
+async fn adopt_all(app: &App, within: Within) -> Result<Adopted, DbError> {
+    let (mut looks, mut written, mut has_all) = (Looks::of_all(within), 0, true);
+    while let Some(look) = looks.next() {
+        if within.is_over() && written > 0 {
+            has_all = false;
+            break;
+        }
+        let adopted = adopt(app, (look, None), Lane::Sweep, within, &mut written).await;
+        has_all &= looks.learn(look, adopted)?.unwrap_or(true);
+    }
+    if written > 0 {
+        app.sweep_wake.notify_one();
+    }
+    Ok(Adopted { written, has_all, not_seen: looks.not_seen })
+}
+
+/// The same for what is of one order, which somebody waits for. Gives how many it wrote.
+pub(super) async fn adopt_of_order(app: &App, order: &OrderKey) -> Result<i64, DbError> {
+    let mut written = 0;
+    for source in store::SOURCES.iter().filter(|source| source.is_of_orders()) {
+        let look = Look { source, most: None };
+        adopt(app, (look, Some(order)), Lane::Realtime, Within::ever(), &mut written).await?;
+    }
+    Ok(written)
+}
+
+/// Writes tasks for what has none of one kind, at least a batch. Gives whether these were all.
+async fn adopt(
     app: &App,
-    (source, of): (&store::Source, Option<&OrderKey>),
+    (look, of): (Look, Option<&OrderKey>),
     lane: Lane,
     within: Within,
     written: &mut i64,
 ) -> Result<bool, DbError> {
     loop {
-        let mut conn = app.db.conn().await?;
+        let mut tx = look.begin(app).await?;
         let (now, grace) = (app.now(), if of.is_some() { Duration::ZERO } else { GRACE });
-        let (found, adopted) = effect!(
-            "tasks.adopt",
-            store::adopt_left_alone(&mut conn, (source, of), now - grace, lane, BATCH, now).await
-        )?;
+        let adopted =
+            store::adopt_left_alone(&mut tx, (look.source, of), now - grace, lane, BATCH, now).await;
+        let (found, adopted) = effect!("tasks.adopt", tx.finish(adopted).await)?;
         *written += adopted;
         if found < BATCH {
             return Ok(true);

@@ -56,7 +56,9 @@ pub async fn create(
     // The id is allotted once: a second run after a lost answer must meet the refund of the first. Of that nothing is in hand:
     // its task waits for the end of its lease.
     let refund_id = app.ids.refund();
-    let (slot, now) = (app.handover.slot(), app.now());
+    // Where others may reach a channel that this instance does not, none is taken in hand before it is known whose it is.
+    let slot = if app.channels.elsewhere().is_empty() { app.handover.slot() } else { None };
+    let now = app.now();
     let leased_until = slot.as_ref().map(|_| now + app.config.task_lease);
     let ask = Ask { refund_id, merchant_id: merchant_id.clone(), new, asked_by, leased_until, now };
     // Kept for the request only, and hardly waited for: without it, or with somebody else's, the database decides alone,

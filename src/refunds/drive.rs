@@ -51,9 +51,7 @@ pub async fn drive(app: &App, task: &Task) -> Result<Drive, PayError> {
         return Ok(Drive::Never("there is no such refund, or no payment that it gives back".to_owned()));
     };
     let Some(channel) = app.channels.get(&facts.channel) else {
-        let why = format!("there is no channel {} here", facts.channel);
-        // Hardly written, it costs no try: as any other it may be left to those who reach the channel.
-        return Ok(if task.is_fresh { Drive::Untried(why, Duration::ZERO) } else { Drive::Again(why) });
+        return Ok(Drive::Again(format!("there is no channel {} here", facts.channel)));
     };
     let Some(call) = call(&facts)? else {
         learn(app, refund_id, &RefundState::Failed(not_ours(&facts)), Source::Call(task.hold)).await?;

@@ -259,30 +259,34 @@ async fn a_sweep_finds_what_was_left_alone() {
 
 #[tokio::test]
 async fn what_cannot_be_looked_for_in_time_hides_nothing_else_that_was_left_alone() {
-    let vars = vec![("DATABASE_STATEMENT_MS", "500".to_owned())];
-    let app = TestApp::start_with(TestOptions { vars, ..TestOptions::default() }).await;
+    // With the settings that everybody has.
+    let app = TestApp::start().await;
     waiting_refund(&app, "S2").await;
-    app.sql("DELETE FROM compensations").await;
+    app.order_to_pay("S3").await;
+    app.sql("DELETE FROM compensations; UPDATE pay_orders SET status = 'INIT', pay_url = NULL WHERE order_no = 'S3'").await;
     app.clock.advance(seconds(61));
     let mut backlog = app.direct_connection().await;
-    sqlx::raw_sql("BEGIN; LOCK TABLE withdrawals IN ACCESS EXCLUSIVE MODE")
+    sqlx::raw_sql("BEGIN; LOCK TABLE refunds IN ACCESS EXCLUSIVE MODE")
         .execute(&mut backlog)
         .await
         .expect("a table in which everything takes long");
     let found = app.admin_post("/admin/sweep", json!({"dry_run": true})).await.expect(200).body;
     assert_eq!(
         found,
-        json!({"left_alone": [{"action": "DRIVE_REFUND", "count": 1}], "written": 0, "has_more": false,
-               "not_seen": ["DRIVE_WITHDRAWAL"]})
+        json!({"left_alone": [{"action": "DRIVE_PAY_ORDER", "count": 1}], "written": 0, "has_more": false,
+               "not_seen": ["DRIVE_REFUND"]})
     );
     let swept = app.admin_post("/admin/sweep", json!({"reason": "after the outage"})).await.expect(200).body;
     assert_eq!(
         (&swept["written"], &swept["has_more"], &swept["not_seen"]),
-        (&json!(1), &json!(false), &json!(["DRIVE_WITHDRAWAL"]))
+        (&json!(1), &json!(false), &json!(["DRIVE_REFUND"]))
     );
     sqlx::raw_sql("ROLLBACK").execute(&mut backlog).await.expect("it is over");
+    let swept = app.admin_post("/admin/sweep", json!({"reason": "and again"})).await.expect(200).body;
+    assert_eq!((&swept["written"], &swept["not_seen"]), (&json!(1), &Value::Null));
     app.run_until_idle().await;
     assert_eq!(app.refunded("S2").await.0, "REFUNDED");
+    assert_eq!(app.attempt_statuses("S3").await, ["PAYING"]);
     app.end().await;
 }
 

@@ -53,7 +53,7 @@ pub(super) const CHECKS: &[Definition] = &[
         "no callback waits for its pay order without its task, or longer than 15 min, but for those whose lane rests",
         "SELECT format('callback %s of %s: UNMATCHED since %s, for %s', event_id, channel, received_at, subject)
          FROM webhook_inbox
-         WHERE verdict = 'UNMATCHED'
+         WHERE coalesce(verdict, 'waits') = 'UNMATCHED'
            AND (received_at < $1 - interval '15 min'
                 AND NOT EXISTS (SELECT 1 FROM compensations AS task JOIN compensation_lanes AS paused USING (lane)
                                 WHERE task.action = 'REMATCH_CALLBACK' AND task.status IN ('READY', 'RUNNING')

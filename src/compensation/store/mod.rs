@@ -77,7 +77,14 @@ pub(super) async fn finish_dead_before(
     before: Option<i64>,
     now: OffsetDateTime,
 ) -> Result<(), DbError> {
-    let filter = TaskFilter { action: Some(action), ..dead_of(subject) };
+    // Looked for as operators do: there is another index of the dead, and a plan of a statement with these words alone could walk
+    // all of it.
+    let filter = TaskFilter {
+        action: Some(action),
+        status: Some(TaskStatus::Dead),
+        subject: Some(subject),
+        ..TaskFilter::default()
+    };
     let dead: Vec<i64> =
         list(tx, &filter, before, MOST_DEAD).await?.into_iter().map(|task| task.task_id).collect();
     if dead.is_empty() {
@@ -192,13 +199,18 @@ pub(super) async fn delete_done_before(
     Ok(deleted.rows_affected())
 }
 
-/// Whether a task for a thing was given up.
-pub(super) async fn is_given_up(tx: &mut Tx, subject: &str) -> Result<bool, DbError> {
-    Ok(!list(tx, &dead_of(subject), None, 1).await?.is_empty())
-}
-
-/// Looked for as operators do: there is another index of the dead, and a plan of a statement with these words alone could walk
-/// all of it.
-fn dead_of(subject: &str) -> TaskFilter<'_> {
-    TaskFilter { status: Some(TaskStatus::Dead), subject: Some(subject), ..TaskFilter::default() }
+/// Those of these things of which no task is given up.
+pub(super) async fn leave_given_up(tx: &mut Tx, subjects: &[String]) -> Result<Vec<String>, DbError> {
+    let conn: &mut Conn = tx;
+    // All tasks of a thing, each in the words of its own index: by these of the dead alone a plan could walk another one.
+    let left = sqlx::query_scalar!(
+        r#"SELECT thing AS "thing!" FROM unnest($1::text[]) AS thing
+           WHERE (WITH task AS MATERIALIZED (
+                      SELECT status FROM compensations
+                      WHERE subject = thing AND status NOT IN ('DONE', 'DEAD') OR subject = thing AND status = 'DEAD'
+                         OR subject = thing AND coalesce(status, '') = 'DONE')
+                  SELECT true FROM task WHERE status = 'DEAD' LIMIT 1) IS NULL"#,
+        subjects,
+    );
+    Ok(left.fetch_all(conn).await?)
 }

@@ -255,7 +255,7 @@ pub(in crate::http) struct SweepBody {
 }
 
 /// Closes what is due, and writes tasks for whatever stands in the middle with nothing that drives it. They are worked
-/// in the lane of the sweep. Answers after a slice of it, of about 15 s: the same call goes on where there is more.
+/// in the lane of the sweep. Answers after a slice of it, of about 20 s: the same call goes on where there is more.
 #[utoipa::path(post, path = "/admin/sweep", tag = "admin",
     request_body(content = SweepBody, example = json!({"dry_run": true})),
     security(("admin_token" = [])),

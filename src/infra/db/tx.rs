@@ -76,6 +76,16 @@ impl Tx {
         Ok(())
     }
 
+    /// From here on lets no statement take longer than that.
+    ///
+    /// # Errors
+    /// [`DbError::Unavailable`] when the connection is gone.
+    pub(crate) async fn limit_statements(&mut self, most: Duration) -> Result<(), DbError> {
+        let limit = format!("SET LOCAL statement_timeout = {}", most.as_millis());
+        sqlx::raw_sql(AssertSqlSafe(limit)).execute(&mut self.conn).await?;
+        Ok(())
+    }
+
     /// Commits after `Ok`, rolls back after `Err`, and hands the outcome on.
     ///
     /// # Errors

@@ -36,3 +36,25 @@ async fn what_is_old_is_found_by_its_age_alone_also_where_new_rows_took_the_plac
         }
     }
 }
+
+#[tokio::test]
+async fn callbacks_that_wait_are_counted_without_those_that_do_not() {
+    let counting = statements(|text| text.contains("'callback', verdict"));
+    assert_eq!(counting.len(), 1);
+    let config = stores::database_config(&stores::fresh_database().await);
+    let uncommon = format!(
+        "{} UPDATE webhook_inbox SET verdict = 'RECORDED', received_at = now() - random() * interval '90 days'; {ANALYZE}",
+        quiet_night(20_000)
+    );
+    let uncommon = ("most of them neither wait nor were applied", uncommon);
+    for (world, seed) in worlds().into_iter().chain([(EMPTIED.0, EMPTIED.1.to_owned()), uncommon]) {
+        let mut tx = enter(&config, &seed).await;
+        let (mut ways, plan) = (Vec::new(), plan(&mut tx, &counting[0]).await);
+        each_part(&plan, &mut |node| {
+            let index = node["Index Name"].as_str().filter(|name| name.starts_with("webhook_inbox"));
+            ways.extend(index.map(str::to_owned));
+            assert!(node["Node Type"] != "Seq Scan" || node["Relation Name"] != "webhook_inbox", "{world}");
+        });
+        assert_eq!(ways, ["webhook_inbox_waiting"], "{world}");
+    }
+}
