@@ -109,10 +109,14 @@ async fn rebuild_if_lost(app: &App) -> Result<(), DutyError> {
     if !deadlines::were_lost(app).await? {
         return Ok(());
     }
-    let mut after = (OffsetDateTime::UNIX_EPOCH, String::new(), String::new());
+    // What was due before is walked behind this, and needs no timer any more.
+    let mut after = (app.now() - GRACE, String::new(), String::new());
     loop {
         let page = store::list_pending_after(&mut app.db.conn().await?, &after, PAGE).await?;
         deadlines::restore(app, &page).await?;
+        if app.changes.is_over() {
+            return Ok(());
+        }
         let Some((key, expires_at)) = page.last() else { break };
         after = (*expires_at, key.merchant_id.to_string(), key.order_no.to_string());
     }
