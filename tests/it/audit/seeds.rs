@@ -58,22 +58,29 @@ const SEEDS: &[Seed] = &[
         "UPDATE refunds SET pay_order_id = 'po_d0' WHERE refund_id = 'rf_d'",
     ),
     seed("refund_source", "UPDATE refunds SET order_no = 'P' WHERE refund_id = 'rf_r'"),
-    seed("order_refunded_amount", "UPDATE orders SET refunded_amount = 1 WHERE order_no = 'D'"),
+    seed(
+        "order_refunded_amount",
+        "ALTER TABLE orders DROP CONSTRAINT orders_refunded_matches;
+         UPDATE orders SET refunded_amount = 1 WHERE order_no = 'D'",
+    ),
     seed("order_refunded_amount", "UPDATE orders SET refunded_amount = 41 WHERE order_no = 'R'"),
     seed_with(
         "order_refunded_amount",
         &["order_history_ends"],
-        "UPDATE orders SET status = 'REFUNDED' WHERE order_no = 'R'",
+        "ALTER TABLE orders DROP CONSTRAINT orders_refunded_matches;
+         UPDATE orders SET status = 'REFUNDED' WHERE order_no = 'R'",
     ),
     seed_with(
         "order_refunded_amount",
         &["order_history_ends"],
-        "UPDATE orders SET status = 'PARTIALLY_REFUNDED' WHERE order_no = 'V'",
+        "ALTER TABLE orders DROP CONSTRAINT orders_refunded_matches;
+         UPDATE orders SET status = 'PARTIALLY_REFUNDED' WHERE order_no = 'V'",
     ),
     seed_with(
         "order_refunded_amount",
         &["order_history_ends"],
-        "UPDATE orders SET status = 'PAID' WHERE order_no = 'V'",
+        "ALTER TABLE orders DROP CONSTRAINT orders_refunded_matches;
+         UPDATE orders SET status = 'PAID' WHERE order_no = 'V'",
     ),
     // 4
     seed_with(
