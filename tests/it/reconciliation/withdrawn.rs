@@ -178,13 +178,23 @@ async fn a_statement_is_kept_until_the_channel_gives_another() {
     };
     app.sql("ALTER TABLE sandbox.payments RENAME TO hidden").await;
     assert_eq!(begin().await.problem(503), "CHANNEL_UNAVAILABLE");
+    // By then it has nothing of the day, on which something was paid here; first it does not say so to the end.
+    app.sql(
+        "ALTER TABLE sandbox.hidden RENAME TO payments;
+         UPDATE sandbox.payments SET paid_at = paid_at - interval '9 days';
+         ALTER TABLE sandbox.refunds RENAME TO hidden",
+    )
+    .await;
+    assert_eq!(begin().await.problem(503), "CHANNEL_UNAVAILABLE");
+    app.sql("ALTER TABLE sandbox.hidden RENAME TO refunds").await;
+    assert_eq!(begin().await.problem(422), "STATEMENT_REFUSED");
     let kept = app.reconciliation(id).await;
     assert_eq!((&kept["status"], &kept["round"]), (&json!("DONE"), &json!(1)), "{kept:#}");
     assert_eq!(app.count("statement_lines").await, 1);
     let logged = "action = 'reconciliations.begin'";
     assert_eq!(app.count_where("admin_log", logged).await, 0, "nothing was begun");
 
-    app.sql("ALTER TABLE sandbox.hidden RENAME TO payments").await;
+    app.sql("UPDATE sandbox.payments SET paid_at = paid_at + interval '9 days'").await;
     begin().await.expect(200);
     let again = app.carry_out(id).await;
     assert_eq!((&again["round"], &again["source"]), (&json!(2), &json!("CHANNEL")), "{again:#}");
