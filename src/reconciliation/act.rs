@@ -143,6 +143,11 @@ async fn decide_over(app: &App, item: &Item, event: ItemEvent, why: Option<&str>
     let now = app.now();
     let mut tx = app.db.begin().await?;
     let decided = async {
+        // The day first, as by whoever ends its comparison. Where it was begun anew since this was read, what comes of that is
+        // known before anything is decided; where it was not, nobody begins it anew before the decision is there to be seen.
+        if store::lock_standing(&mut tx, &item.item_id).await?.as_ref() != Some(&item.reconciliation_id) {
+            return Ok(None);
+        }
         // Whoever let it be asked about has not let anybody be charged.
         let is_persons = item.status == ItemStatus::Applying && item.decided_by.is_some();
         if !is_persons && may_go(app, &mut tx, item, now).await? {

@@ -18,6 +18,9 @@ use crate::infra::duty::{Batch, DutyError};
 
 /// Days that are made up for after the service was away, at most.
 const MAX_MISSED: i64 = 7;
+/// Pages without a line that are looked at before a statement is replaced, at most: a channel may begin one for each kind of
+/// movement.
+const PAGES_LOOKED_AT: usize = 8;
 
 /// What is to be compared.
 #[derive(Clone, Debug)]
@@ -202,21 +205,28 @@ impl Day {
     }
 }
 
-/// Asks a channel for the beginning of a statement that is to take the place of the one that its day has.
+/// Asks a channel for the beginning of a statement that is to take the place of the one that its day has: for its pages up to
+/// the first that has a line.
 async fn ask_first(app: &App, name: &str, day: Day) -> Result<(), ReconciliationError> {
     let channel = app.channels.get(name);
     let channel = channel.ok_or_else(|| ReconciliationError::UnknownChannel(name.to_owned()))?;
-    let page = channel.statement(day.day, None).await.map_err(|error| match error {
-        CallError::Refused(_) => BadStatement::new(Fault::Late, error.to_string()).into(),
-        error => ReconciliationError::NotGiven(error.to_string()),
-    })?;
-    // Of a part nobody can say whether all of it is right.
-    if page.next.is_some() {
-        return Ok(());
+    let (mut contents, mut from) = (Contents::default(), None);
+    for _ in 0..PAGES_LOOKED_AT {
+        let page = channel.statement(day.day, from.as_deref()).await.map_err(|error| match error {
+            CallError::Refused(_) => BadStatement::new(Fault::Late, error.to_string()).into(),
+            error => ReconciliationError::NotGiven(error.to_string()),
+        })?;
+        page.lines.into_iter().for_each(|line| contents.add(line));
+        if page.next.is_none() {
+            return day.fault_of(app, name, &contents).await?.map_or(Ok(()), |bad| Err(bad.into()));
+        }
+        // Of a part that has something nobody can say whether all of it is right.
+        if contents.lines > 0 {
+            return Ok(());
+        }
+        from = page.next;
     }
-    let mut contents = Contents::default();
-    page.lines.into_iter().for_each(|line| contents.add(line));
-    day.fault_of(app, name, &contents).await?.map_or(Ok(()), |bad| Err(bad.into()))
+    Ok(())
 }
 
 /// Writes the day's row, or begins it again, with what stands in the admin log. What was mistaken for a statement, or is not

@@ -32,8 +32,8 @@ const CHUNKS_READ_AHEAD: usize = 2;
 const TAKEN_OUT: i64 = 50_000;
 /// When a statement that was not ready is asked for again, at first; after so many tries twice as late, up to some five hours.
 const ASKED_AGAIN: Duration = Duration::minutes(10);
-const TRIES_AT_A_PACE: i32 = 6;
-const SLOWER_AT_MOST: i32 = 5;
+const TRIES_AT_A_PACE: i64 = 6;
+const SLOWER_AT_MOST: i64 = 5;
 /// Tries to go on at one place, with pauses of five seconds, growing to twenty minutes.
 const MAX_ATTEMPTS: i32 = 10;
 /// How long after its day's end a statement may be late before a person is told.
@@ -274,14 +274,13 @@ pub(super) async fn move_on(
 ) -> Result<Batch, DutyError> {
     let Some(to) = run.status.after(event) else { return Ok(Batch::Done) };
     let now = app.now();
-    let pace = (run.attempts / TRIES_AT_A_PACE).clamp(0, SLOWER_AT_MOST);
-    let again_at = if bad.is_some() { now + ASKED_AGAIN * (1 << pace) } else { now };
     if let Some(bad) = bad {
         tracing::warn!(channel.name = run.channel, day = %run.day, fault = %bad.fault,
             "the statement of {} for {} is not used: {bad}", run.channel, run.day);
     }
     let mut tx = app.db.begin().await?;
     let moved = async {
+        let again_at = if bad.is_some() { now + pause_in_tx(&mut tx, run).await? } else { now };
         if store::set_status(&mut tx, run, to, event, bad, again_at, now).await? {
             tell_of_lateness(app, &mut tx, run, to, bad).await?;
         }
@@ -290,6 +289,13 @@ pub(super) async fn move_on(
     .await;
     effect!("reconciliation.move_on", tx.finish(moved).await)?;
     Ok(if bad.is_some() { Batch::Done } else { Batch::MoreWaiting })
+}
+
+/// How long a day waits whose statement is refused, by how many were before this one. Whatever else was tried says nothing of
+/// that, nor how far each of them came in.
+async fn pause_in_tx(tx: &mut Tx, run: &Claimed) -> Result<Duration, DbError> {
+    let refused = store::count_refused(tx, &run.reconciliation_id).await?;
+    Ok(ASKED_AGAIN * (1_i32 << (refused / TRIES_AT_A_PACE).clamp(0, SLOWER_AT_MOST)))
 }
 
 async fn tell_of_lateness(

@@ -19,6 +19,7 @@ use super::rates::{self, Question, Quote};
 use super::settle::{check, compute, question};
 use super::store::{self, Facts, FindFacts, Page, Position, Settle};
 use crate::app::App;
+use crate::ids::MerchantId;
 use crate::infra::crash::effect;
 use crate::infra::db::{DbError, Slowness, Tx};
 use crate::infra::duty::{Batch, DutyError};
@@ -39,9 +40,11 @@ const LOOK: i64 = 20_000;
 const MAX_ROUNDS: usize = 3;
 /// How long a run rests that cannot go on.
 const REST: time::Duration = time::Duration::seconds(5);
-/// Behind so much of that the source of rates is asked about an order that is settled: where it speaks of that one, it will
+/// Behind so much of that the source of rates is asked about orders that are settled: where it speaks of one of them, it will
 /// not speak of those that the run rests for.
 const LONG: time::Duration = time::Duration::hours(1);
+/// Orders that are settled, of those, at most: it may fall over one, or have forgotten it.
+const SETTLED: i64 = 3;
 
 /// Carries one page of an open run out, if there is one that nobody else is at.
 ///
@@ -148,15 +151,25 @@ async fn commands(app: &App, run: &Position, keys: &[OrderKey]) -> Result<Vec<Se
 /// not wait for them.
 async fn quoted(app: &App, run: &Position, facts: Vec<Facts>) -> Result<Vec<(Facts, Quote)>, DutyError> {
     let questions: Vec<Question> = facts.iter().map(question).collect();
-    let settled = if app.now() - run.moved_at < LONG { None } else { question_before(app).await? };
-    let quotes = rates::ask_by_halves(&*rates::source(app), &questions, settled.as_ref()).await?;
+    let is_stuck = app.now() - run.moved_at >= LONG;
+    let settled = match questions.first().filter(|_| is_stuck) {
+        Some(first) => questions_before(app, &first.order.merchant_id).await?,
+        None => Vec::new(),
+    };
+    let quotes = rates::ask_by_halves(&*rates::source(app), &questions, &settled).await?;
     Ok(facts.into_iter().zip(quotes).filter_map(|(facts, quote)| Some((facts, quote?))).collect())
 }
 
-/// What the source of rates was asked about an order before, and answered; nothing where no order is settled yet.
-async fn question_before(app: &App) -> Result<Option<Question>, DbError> {
-    let settled = store::find_settled(&mut app.db.conn().await?).await?;
-    Ok(facts(app, settled.as_slice()).await?.first().map(question))
+/// What the source of rates was asked about a merchant's orders before, or about anybody's where none of them is settled yet, and
+/// answered.
+async fn questions_before(app: &App, merchant_id: &MerchantId) -> Result<Vec<Question>, DbError> {
+    let mut conn = app.db.conn().await?;
+    let mut settled = store::list_settled(&mut conn, merchant_id, SETTLED).await?;
+    if settled.is_empty() {
+        settled.extend(store::find_settled(&mut conn).await?);
+    }
+    drop(conn);
+    Ok(facts(app, &settled).await?.iter().map(question).collect())
 }
 
 /// In one transaction, and each alone when that fails: one that cannot be settled (its figures are wrong, somebody holds

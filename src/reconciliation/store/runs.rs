@@ -252,8 +252,7 @@ pub(in crate::reconciliation) async fn set_status(
                      ELSE greatest($9::timestamptz,
                                    (SELECT max(beside.compared_at) + interval '1 microsecond' FROM reconciliations AS beside
                                     WHERE beside.channel = $10 AND beside.day BETWEEN $11::date - 1 AND $11::date + 1)) END,
-                 -- Who asks a channel once more does not know yet whether this try is the better one.
-                 attempts = CASE WHEN $6::text IS NOT NULL THEN attempts + 1 WHEN $5::text = 'FETCH_BEGUN' THEN attempts ELSE 0 END,
+                 attempts = 0,
                  -- What a refused statement left is taken out before the next one; a refused file is not read again.
                  lines = CASE WHEN $6::text IS NULL THEN lines ELSE 0 END,
                  next_page = NULL,
@@ -294,6 +293,21 @@ pub(in crate::reconciliation) async fn begun_at(
         reconciliation_id,
     );
     Ok(begun_at.fetch_one(conn).await?)
+}
+
+/// How many statements of a day were refused since it was begun last.
+pub(in crate::reconciliation) async fn count_refused(
+    conn: &mut Conn,
+    reconciliation_id: &str,
+) -> Result<i64, DbError> {
+    let count = sqlx::query_scalar!(
+        r#"SELECT count(*) AS "count!" FROM reconciliation_history
+           WHERE reconciliation_id = $1 AND event = 'STATEMENT_REFUSED'
+             AND seq > (SELECT max(seq) FROM reconciliation_history
+                        WHERE reconciliation_id = $1 AND event IN ('BEGUN', 'BEGUN_AGAIN'))"#,
+        reconciliation_id,
+    );
+    Ok(count.fetch_one(conn).await?)
 }
 
 /// Locks a day with those beside it: of two whose comparisons begin at the same time one begins later, and sees the other.

@@ -12,8 +12,8 @@ pub(super) use claims::list_claims;
 pub(super) use claw_back::{Locked, lock, set_clawed_back};
 pub(super) use facts::{Facts, FindFacts, find};
 pub(super) use runs::{
-    Page, Position, add_settled, advance, claim, find_settled, insert_run, list_page, list_runs, note_error,
-    renew, waiting,
+    Page, Position, add_settled, advance, claim, find_settled, insert_run, list_page, list_runs,
+    list_settled, note_error, renew, waiting,
 };
 pub(super) use settle::Settle;
 pub(super) use terms::{list_levels, list_rules, upsert_level, upsert_rule};

@@ -199,6 +199,24 @@ pub(in crate::settlement) async fn list_page(
     Ok(Page { orders: orders.collect(), last, has_more })
 }
 
+/// So many orders of a merchant that are settled, at most.
+pub(in crate::settlement) async fn list_settled(
+    conn: &mut Conn,
+    merchant_id: &MerchantId,
+    limit: i64,
+) -> Result<Vec<OrderKey>, DbError> {
+    let found = sqlx::query_as!(
+        OrderKey,
+        r#"SELECT merchant_id AS "merchant_id: MerchantId", order_no AS "order_no: OrderNo"
+           FROM settlements WHERE merchant_id = $1 ORDER BY merchant_id DESC, order_no DESC LIMIT $2"#,
+        merchant_id.as_str(),
+        limit,
+    )
+    .fetch_all(conn)
+    .await?;
+    Ok(found)
+}
+
 /// An order that is settled, whoever's it is.
 pub(in crate::settlement) async fn find_settled(conn: &mut Conn) -> Result<Option<OrderKey>, DbError> {
     let found = sqlx::query_as!(

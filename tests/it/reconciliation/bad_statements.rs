@@ -389,7 +389,8 @@ async fn a_rightly_empty_day_is_compared_by_the_word_of_a_person_and_misses_what
     assert_eq!(app.count_where("admin_log", &logged).await, 1);
 
     // It was said of that upload: neither of what the channel gives, nor of the same file without it.
-    assert_eq!(standing(&app.reconcile(day).await), refused);
+    let body = json!({"channel": "sandbox", "day": day.to_string(), "reason": "the story wants it"});
+    assert_eq!(app.admin_post("/admin/reconciliations", body).await.problem(422), "STATEMENT_REFUSED");
     bring_accepted(&app, day, &empty).await;
     assert_eq!(standing(&app.reconcile_file("sandbox", day, empty.as_bytes()).await), refused);
     let id = bring_accepted(&app, day, &empty).await;

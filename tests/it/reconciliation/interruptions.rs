@@ -107,7 +107,8 @@ async fn a_channel_that_falls_silent_behind_its_first_page_is_asked_for_the_next
     let run = app.reconciliation(&id).await;
     assert_eq!((standing(&run), &run["fault"]), (("OPEN", 0), &json!("LATE")));
     app.sql("ALTER TABLE sandbox.hidden RENAME TO refunds").await;
-    app.clock.advance(Duration::from_secs(1_300));
+    // It is its first statement that is refused, however often it was asked for its second page.
+    app.clock.advance(Duration::from_secs(601));
     for _ in 0..8 {
         app.carry_on().await;
     }
@@ -257,6 +258,19 @@ async fn differences_that_wait_for_a_statement_which_is_late_are_not_left_in_sil
     app.end().await;
 }
 
+/// Two days in which the day is carried on every ten minutes.
+async fn let_two_days_go_by(app: &TestApp) {
+    for _ in 0..2 * 144 {
+        while reconciliation::run_due(&app.instance.app).await.expect("a look") == Batch::MoreWaiting {}
+        app.clock.advance(Duration::from_secs(600));
+    }
+}
+
+/// How often a statement was refused.
+async fn refused(app: &TestApp) -> i64 {
+    app.count_where("reconciliation_history", "event = 'STATEMENT_REFUSED'").await
+}
+
 #[tokio::test]
 async fn a_statement_that_never_comes_is_asked_for_less_and_less_often_and_told_of_once() {
     let app = start("safe").await;
@@ -266,19 +280,13 @@ async fn a_statement_that_never_comes_is_asked_for_less_and_less_often_and_told_
     app.sql("ALTER TABLE sandbox.payments RENAME TO hidden").await;
     let run = app.reconcile(day).await;
     assert_eq!((&run["status"], &run["fault"]), (&json!("OPEN"), &json!("LATE")));
-    let two_days = async || {
-        for _ in 0..2 * 144 {
-            while reconciliation::run_due(&app.instance.app).await.expect("a look") == Batch::MoreWaiting {}
-            app.clock.advance(Duration::from_secs(600));
-        }
-    };
-    two_days().await;
+    let_two_days_go_by(&app).await;
     let told = app.open_exception().await;
     assert_eq!(told["kind"], "LATE_STATEMENT");
     app.resolve(&told, "NONE").await.expect(200);
-    two_days().await;
+    let_two_days_go_by(&app).await;
     assert!(app.exceptions("status=OPEN").await.is_empty(), "a person knows");
-    let tries = app.count_where("reconciliation_history", "event = 'STATEMENT_REFUSED'").await;
+    let tries = refused(&app).await;
     assert!((30..60).contains(&tries), "{tries} tries in four days");
 
     // Whoever wants it once more hears once more that it is not there.
@@ -291,6 +299,51 @@ async fn a_statement_that_never_comes_is_asked_for_less_and_less_often_and_told_
     }
     let run = app.reconciliation(run["reconciliation_id"].as_str().expect("an id")).await;
     assert_eq!((standing(&run), app.exceptions("status=OPEN").await.len()), (("DONE", 1), 0));
+    app.end().await;
+}
+
+#[tokio::test]
+async fn a_statement_that_is_refused_behind_its_first_page_is_asked_for_less_and_less_often_too() {
+    let app = start("safe").await;
+    let day = app.wait_for_ten();
+    Fate::Invented.befall(&app, "SHORT").await;
+    app.sleep_over();
+    // That nothing is in it is known behind the last page.
+    let run = app.reconcile(day).await;
+    assert_eq!((&run["status"], &run["fault"]), (&json!("OPEN"), &json!("EMPTY")));
+    let id = run["reconciliation_id"].as_str().expect("an id");
+    let_two_days_go_by(&app).await;
+    let tries = refused(&app).await;
+    assert!((25..45).contains(&tries), "{tries} tries in two days");
+
+    // However often it was refused: what fails on its way is tried again within seconds, and not refused for that.
+    app.sql("ALTER TABLE sandbox.refunds RENAME TO hidden").await;
+    app.clock.advance(Duration::from_secs(6 * 3_600));
+    for _ in 0..2 {
+        reconciliation::run_due(&app.instance.app).await.expect("carried on");
+    }
+    let silent = app.reconciliation(id).await;
+    assert_eq!((&silent["status"], &silent["fault"]), (&json!("FETCHING"), &Value::Null), "{silent:#}");
+    app.sql("ALTER TABLE sandbox.hidden RENAME TO refunds").await;
+    app.clock.advance(Duration::from_secs(6));
+    reconciliation::run_due(&app.instance.app).await.expect("carried on");
+    assert_eq!((refused(&app).await, &app.reconciliation(id).await["fault"]), (tries + 1, &json!("EMPTY")));
+
+    // Whoever wants it once more has it asked for as often as at first.
+    app.reconcile(day).await;
+    let before = refused(&app).await;
+    for _ in 0..4 {
+        app.clock.advance(Duration::from_secs(601));
+        while reconciliation::run_due(&app.instance.app).await.expect("a look") == Batch::MoreWaiting {}
+    }
+    assert_eq!(refused(&app).await, before + 4);
+    let empty = sandbox_csv(day, &[]);
+    app.upload("sandbox", day, empty.as_bytes(), "&accept_empty=true").await.expect(200);
+    let run = app.carry_out(id).await;
+    assert_eq!(
+        (&run["status"], &run["differences"]),
+        (&json!("DONE"), &json!({"MISSING_THERE ESCALATED": 1}))
+    );
     app.end().await;
 }
 

@@ -5,10 +5,11 @@ use std::time::Duration;
 
 use payonce::reconciliation;
 use serde_json::{Value, json};
+use sqlx::{Connection, Executor};
 use time::Date;
 
 use super::days::let_weeks_go_by;
-use super::{Fate, paid, rfc3339, start};
+use super::{Fate, paid, rfc3339, start, until_waiting};
 use crate::support::TestApp;
 use crate::support::statements::{Line, assert_explained, sandbox_csv};
 
@@ -75,6 +76,8 @@ async fn what_was_approved_waits_while_its_day_is_compared_anew_and_goes_by_what
     let (day, right, wrong) = two_statements(&app).await;
     let item = compare(&app, day, &wrong(500)).await;
     app.decide(&item, "approve").await.expect(200);
+    // By a clock that is ahead.
+    app.sql("UPDATE reconciliation_items SET updated_at = updated_at + interval '1 hour'").await;
     // Nobody came to it before.
     let id = app.bring("sandbox", day, right.as_bytes()).await;
     for status in ["OPEN", "FETCHING", "MATCHING"] {
@@ -98,6 +101,42 @@ async fn what_was_approved_waits_while_its_day_is_compared_anew_and_goes_by_what
     let item = compare(&app, day, &wrong(700)).await;
     assert!(item["status"] == "APPLIED" && item["decided_by"].is_string(), "{item:#}");
     assert_eq!(app.stray().await["amount"], 700);
+    app.run_until_idle().await;
+    app.end().await;
+}
+
+#[tokio::test]
+async fn whoever_is_held_up_while_a_day_is_begun_anew_decides_nothing_that_its_last_statement_said() {
+    let app = start("safe").await;
+    let day = app.wait_for_ten();
+    Fate::LostCallback.befall(&app, "L").await;
+    app.sleep_over();
+    let right = sandbox_csv(day, &app.book_lines(day).await);
+    let id = app.bring("sandbox", day, right.as_bytes()).await;
+    app.carry_until(&id, "ACTING").await;
+    // Its day still stood when a worker took it up, who then waits for what is known of the payment.
+    let mut conn = app.direct_connection().await;
+    let mut holding = conn.begin().await.expect("a transaction");
+    holding.execute("LOCK TABLE webhook_inbox IN ACCESS EXCLUSIVE MODE").await.expect("the lock");
+    let worker = {
+        let service = app.instance.app.clone();
+        tokio::spawn(async move { reconciliation::act_due(&service).await })
+    };
+    until_waiting(&app, 1).await;
+    app.bring("sandbox", day, sandbox_csv(day, &[]).as_bytes()).await;
+    app.carry_until(&id, "MATCHING").await;
+    app.clock.advance(Duration::from_secs(1));
+    holding.rollback().await.expect("let go");
+    worker.await.expect("no panic").expect("taken up");
+    assert_eq!(difference(&app, &id).await["status"], "PROPOSED", "what comes of the day is known first");
+
+    let run = app.carry_out(&id).await;
+    assert_explained(&run);
+    assert_eq!(run["differences"], json!({"MISSING_HERE RESOLVED": 1}));
+    assert_eq!((app.status_of("L").await.as_str(), app.count("trades").await), ("PENDING", 0));
+    let run = app.reconcile_file("sandbox", day, right.as_bytes()).await;
+    assert_eq!(run["differences"], json!({"MISSING_HERE APPLIED": 1}));
+    assert_eq!(app.status_of("L").await, "PAID");
     app.run_until_idle().await;
     app.end().await;
 }
@@ -139,13 +178,23 @@ async fn a_statement_is_kept_until_the_channel_gives_another() {
     };
     app.sql("ALTER TABLE sandbox.payments RENAME TO hidden").await;
     assert_eq!(begin().await.problem(503), "CHANNEL_UNAVAILABLE");
+    // By then it has nothing of the day, on which something was paid here; first it does not say so to the end.
+    app.sql(
+        "ALTER TABLE sandbox.hidden RENAME TO payments;
+         UPDATE sandbox.payments SET paid_at = paid_at - interval '9 days';
+         ALTER TABLE sandbox.refunds RENAME TO hidden",
+    )
+    .await;
+    assert_eq!(begin().await.problem(503), "CHANNEL_UNAVAILABLE");
+    app.sql("ALTER TABLE sandbox.hidden RENAME TO refunds").await;
+    assert_eq!(begin().await.problem(422), "STATEMENT_REFUSED");
     let kept = app.reconciliation(id).await;
     assert_eq!((&kept["status"], &kept["round"]), (&json!("DONE"), &json!(1)), "{kept:#}");
     assert_eq!(app.count("statement_lines").await, 1);
     let logged = "action = 'reconciliations.begin'";
     assert_eq!(app.count_where("admin_log", logged).await, 0, "nothing was begun");
 
-    app.sql("ALTER TABLE sandbox.hidden RENAME TO payments").await;
+    app.sql("UPDATE sandbox.payments SET paid_at = paid_at + interval '9 days'").await;
     begin().await.expect(200);
     let again = app.carry_out(id).await;
     assert_eq!((&again["round"], &again["source"]), (&json!(2), &json!("CHANNEL")), "{again:#}");
