@@ -209,8 +209,11 @@ pub(in crate::reconciliation) async fn end_of_items(
     limit: i64,
 ) -> Result<Option<String>, DbError> {
     let last = sqlx::query_scalar!(
-        "SELECT max(item_id) FROM (SELECT item_id FROM reconciliation_items WHERE reconciliation_id = $1 AND item_id > $2
-                                   ORDER BY item_id LIMIT $3) AS range",
+        // By both at once: where one day has nearly all of them, a plan could walk them by their ids.
+        "SELECT max(item_id) FROM (SELECT reconciliation_id, item_id FROM reconciliation_items
+                                   WHERE (reconciliation_id, item_id) > ($1, $2)
+                                   ORDER BY reconciliation_id, item_id LIMIT $3) AS range
+         WHERE reconciliation_id = $1",
         run.reconciliation_id,
         after,
         limit,
