@@ -14,6 +14,7 @@ use tokio::sync::Mutex;
 use super::inbox::Inbox;
 use super::ladder::{self, Names};
 use super::{ANSWER_WITHIN, Amqp, AmqpDown, ConnectionNo, Line, Refusal};
+use crate::infra::causes::with_causes;
 
 /// Longest wait for the broker's word that it has a new member; without it, the sweep finds what it stands for.
 const PUT_WITHIN: Duration = Duration::from_secs(1);
@@ -126,8 +127,8 @@ impl Outbox {
         let channel = self.amqp.channel().await?;
         let declared = channel.answered(ANSWER_WITHIN, ladder::declare(&channel, &self.names)).await;
         if let Some(error) = self.refusal.note(&declared) {
-            let queue = self.names.due();
-            tracing::warn!(queue, %error, "RabbitMQ refuses the queues of timers; orders close by the sweep until a person mends that");
+            let (queue, error) = (self.names.due(), with_causes(error));
+            tracing::warn!(queue, error, "RabbitMQ refuses the queues of timers; orders close by the sweep until a person mends that");
         }
         self.amqp.hang_up_after(declared.as_ref().err()).await;
         declared.map(|()| channel)

@@ -13,6 +13,7 @@ use tokio::sync::Mutex;
 use tokio::time::{Instant, timeout_at};
 
 use super::{ANSWER_WITHIN, Amqp, AmqpDown, Line, Refusal};
+use crate::infra::causes::with_causes;
 
 /// AMQP's word for a message that survives a restart.
 const PERSISTENT: u8 = 2;
@@ -63,8 +64,8 @@ impl Events {
     pub async fn publish(&self, message: &EventMessage<'_>, within: Duration) -> Result<(), AmqpDown> {
         let outcome = self.publish_until(message, Instant::now() + within).await;
         if let Some(error) = self.0.refusal.note(&outcome) {
-            let exchange = self.0.exchange.as_str();
-            tracing::warn!(exchange, %error, "RabbitMQ refuses the exchange of events, which wait until a person mends that");
+            let (exchange, error) = (self.0.exchange.as_str(), with_causes(error));
+            tracing::warn!(exchange, error, "RabbitMQ refuses the exchange of events, which wait until a person mends that");
         }
         self.0.amqp.hang_up_after(outcome.as_ref().err()).await;
         outcome
