@@ -13,6 +13,8 @@ use crate::support::servers::{Broker, private_rabbitmq};
 use crate::support::{Cluster, TestApp, TestOptions, metric, seconds};
 use crate::timeouts;
 
+mod refusals;
+
 /// So rarely that the sweep closes nothing in these stories, unless they run it.
 fn without_sweep(broker: &Broker) -> Vec<(&'static str, String)> {
     let mut vars = broker.vars();
