@@ -179,6 +179,17 @@ impl App {
         })))
     }
 
+    /// What is used on RabbitMQ, and whether the broker lets it be had, as far as this instance asked; `None` for what is
+    /// not used.
+    #[must_use]
+    pub fn on_broker(&self) -> [(&'static str, Option<bool>); 3] {
+        [
+            ("events", self.events.as_ref().map(|events| !events.is_refused())),
+            ("timers", self.delays.as_ref().map(|delays| !delays.is_refused())),
+            ("usage_reports", self.usage_reports.as_ref().map(|mailbox| !mailbox.is_refused())),
+        ]
+    }
+
     /// The present instant.
     #[must_use]
     pub fn now(&self) -> OffsetDateTime {

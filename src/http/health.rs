@@ -51,11 +51,12 @@ pub(super) struct Ready {
     /// RabbitMQ, `up` or `down`, where it is used.
     #[serde(skip_serializing_if = "Option::is_none")]
     broker: Option<&'static str>,
-    /// The exchange of events on RabbitMQ, as far as this instance told some: `up`, or `down` when the broker is there and
-    /// refuses it, because it is of another kind or not ours.
+    /// The exchange of events on RabbitMQ, as far as this instance told some within the last minute: `up`, or `down` when the
+    /// broker is there and refuses it, because it is of another kind or not ours.
     #[serde(skip_serializing_if = "Option::is_none")]
     events: Option<&'static str>,
-    /// The queues of timers on RabbitMQ, with `DELAY_QUEUE=rabbitmq`: the same.
+    /// The queues of timers on RabbitMQ, with `DELAY_QUEUE=rabbitmq`, as far as this instance sends to them or reads them:
+    /// the same.
     #[serde(skip_serializing_if = "Option::is_none")]
     timers: Option<&'static str>,
     /// The queue of usage reports on RabbitMQ, as far as this instance reads it: `up`, or `down` when the broker is there
@@ -111,9 +112,7 @@ async fn look(app: App) -> Looked {
 pub(super) async fn readyz(State(edge): State<Edge>) -> Response {
     let looked = edge.looks.join((), || look(edge.app.clone())).await;
     let Looked { database, redis, broker } = looked.unwrap_or_default();
-    let events = edge.app.events.as_ref().map(|events| !events.is_refused());
-    let timers = edge.app.delays.as_ref().map(|delays| !delays.is_refused());
-    let usage_reports = edge.app.usage_reports.as_ref().map(|mailbox| !mailbox.is_refused());
+    let [events, timers, usage_reports] = edge.app.on_broker().map(|(_, is_had)| is_had);
     let stopping = !edge.readiness.is_on();
     let is_whole = redis.is_up() && ![broker, events, timers, usage_reports].contains(&Some(false));
     let status = match (database && !stopping, is_whole) {

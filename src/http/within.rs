@@ -1,7 +1,7 @@
 //! A request without a socket: a command asks the same router, so roles, reasons, checks and the admin log are the
 //! same whichever way an operator comes.
 
-use axum::body::Body;
+use axum::body::{Body, Bytes};
 use axum::http::{Method, Request, Response, header};
 use serde_json::Value;
 use tower::ServiceExt;
@@ -13,8 +13,8 @@ use crate::app::App;
 /// Bytes of an answer at most: a page of a hundred callbacks has a few megabytes.
 const MAX_ANSWER: usize = 64 << 20;
 
-/// An answer: its status and its body.
-pub type Answer = (u16, Value);
+/// An answer: its status, and its body as it came.
+pub type Answer = (u16, Bytes);
 
 /// Why there is no answer.
 #[derive(Debug, thiserror::Error)]
@@ -51,11 +51,10 @@ pub async fn answer_within(
 async fn read(response: Response<Body>) -> Result<Answer, BadCall> {
     let status = response.status().as_u16();
     let bytes = axum::body::to_bytes(response.into_body(), MAX_ANSWER).await;
-    let bytes = bytes.map_err(|error| BadCall(error.to_string()))?;
-    Ok((status, read_answer(&bytes)))
+    Ok((status, bytes.map_err(|error| BadCall(error.to_string()))?))
 }
 
-/// An answer's body: JSON, or a text where it is something else.
+/// An answer's body: JSON, or a text where it is something else. A number of many digits becomes a float.
 #[must_use]
 pub fn read_answer(bytes: &[u8]) -> Value {
     serde_json::from_slice(bytes).unwrap_or_else(|_| match std::str::from_utf8(bytes) {

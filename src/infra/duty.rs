@@ -10,6 +10,8 @@ use tokio::sync::Notify;
 use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 
+use super::causes::with_causes;
+
 /// Any failure of a duty; it is logged, and the duty runs again.
 pub type DutyError = Box<dyn std::error::Error + Send + Sync>;
 
@@ -130,7 +132,8 @@ impl Duty {
                 Ok(Batch::Empty) => false,
                 Ok(Batch::Done) => true,
                 Err(error) => {
-                    tracing::warn!(duty = self.name, error = %error, "a batch of {} failed", self.name);
+                    let error = with_causes(error.as_ref());
+                    tracing::warn!(duty = self.name, error, "a batch of {} failed", self.name);
                     true
                 }
             };

@@ -3,6 +3,7 @@
 pub mod amqp;
 pub mod base64;
 pub mod body;
+pub mod causes;
 pub mod changes;
 pub mod clock;
 pub mod crash;

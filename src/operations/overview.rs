@@ -38,7 +38,9 @@ pub struct Overview {
     pub money_at_risk: Vec<MoneyAtRisk>,
     /// The lanes of tasks: whether their workers rest, and what waits.
     pub lanes: Vec<LaneStand>,
-    /// What the service needs and has to do without: `redis`, `rabbitmq`, `database_role`. Empty when all is well.
+    /// What the service needs and has to do without: `redis`, `rabbitmq`, `database_role`, and `events`, `timers` or
+    /// `usage_reports` where RabbitMQ refuses them to the process that answers, as its `/readyz` says: another one may not
+    /// have met that. Empty when all is well.
     pub degraded: Vec<&'static str>,
 }
 
@@ -58,7 +60,9 @@ pub async fn overview(app: &App) -> Result<Overview, DbError> {
     let counted = overview_in_tx(&mut tx, app.now()).await;
     let (counted, is_guarded) = tx.finish(counted).await?;
     let needed = [(redis.is_up(), "redis"), (has_broker, "rabbitmq"), (is_guarded, "database_role")];
-    let degraded = needed.into_iter().filter(|(is_well, _)| !is_well).map(|(_, name)| name).collect();
+    let on_broker = app.on_broker().map(|(name, is_had)| (is_had != Some(false), name));
+    let looked_at = needed.into_iter().chain(on_broker);
+    let degraded = looked_at.filter(|(is_well, _)| !is_well).map(|(_, name)| name).collect();
     Ok(Overview { degraded, ..counted })
 }
 

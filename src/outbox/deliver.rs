@@ -16,6 +16,7 @@ use super::schedule::{rest_of, retry_after};
 use super::store::{self, Ending, Record};
 use crate::exceptions::{self, ExceptionKind, NewException};
 use crate::infra::amqp::{AmqpDown, EventMessage};
+use crate::infra::causes::with_causes;
 use crate::infra::crash::effect;
 use crate::infra::db::DbError;
 use crate::infra::gather::{Command, Patience};
@@ -144,7 +145,7 @@ async fn publish(relay: &Relay, delivery: &Delivery, now: OffsetDateTime) -> (Ve
     let (id, began) = (event_id(delivery.event_id), Instant::now());
     let message = EventMessage { name: &delivery.event, id: &id, body: &delivery.body };
     let published = effect!("outbox.publish", broker.publish(&message, relay.try_within()).await);
-    let error = published.as_ref().err().map(ToString::to_string);
+    let error = published.as_ref().err().map(|error| with_causes(error));
     let verdict = match published {
         Ok(()) => Verdict::Delivered,
         Err(AmqpDown::Refused) => Verdict::Failed(None),

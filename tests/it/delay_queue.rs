@@ -13,6 +13,8 @@ use crate::support::servers::{Broker, private_rabbitmq};
 use crate::support::{Cluster, TestApp, TestOptions, metric, seconds};
 use crate::timeouts;
 
+mod refusals;
+
 /// So rarely that the sweep closes nothing in these stories, unless they run it.
 fn without_sweep(broker: &Broker) -> Vec<(&'static str, String)> {
     let mut vars = broker.vars();
@@ -325,6 +327,7 @@ async fn a_ladder_of_another_kind_is_said_aloud_and_used_once_it_is_gone() {
     app.eventually("it is refused", async || ready().await["timers"] == "down").await;
     let standing = ready().await;
     assert_eq!((&standing["status"], &standing["broker"]), (&json!("degraded"), &json!("up")), "{standing}");
+    assert_eq!(app.admin_get("/admin/overview").await.expect(200).body["degraded"], json!(["timers"]));
     app.order_of_seconds("R12", 600).await;
 
     channel.exchange_delete(name(), ExchangeDeleteOptions::default()).await.expect("deleted");

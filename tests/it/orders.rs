@@ -9,6 +9,7 @@ use sqlx::{Executor, raw_sql};
 use time::OffsetDateTime;
 use time::format_description::well_known::Rfc3339;
 
+use crate::commands;
 use crate::support::{Chance, Cluster, Reply, SECRET_KEY, TestApp, TestOptions, seconds, until_waiting};
 
 fn fields_of(reply: &Reply) -> Vec<&str> {
@@ -143,8 +144,12 @@ async fn notes_on_an_order_come_back_to_the_last_digit() {
         app.get("/orders/A1").await.expect(200),
         app.admin_get("/admin/orders/A1").await.expect(200),
     ];
-    for reply in seen {
-        let text = reply.text.replace(' ', "");
+    let environment = commands::environment(&app.database_url, &app.redis_url);
+    let printed = commands::run(&["admin", "order", "A1", "-o", "json"], &environment).await;
+    assert_eq!(commands::json_of(&printed)["order_no"], "A1", "{}", commands::errors(&printed));
+    let printed = String::from_utf8_lossy(&printed.stdout).into_owned();
+    for text in seen.map(|reply| reply.text).into_iter().chain([printed]) {
+        let text = text.replace(' ', "");
         assert!(notes.iter().all(|note| text.contains(note)), "{text}");
     }
 

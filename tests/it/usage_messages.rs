@@ -433,6 +433,8 @@ async fn a_queue_of_another_kind_is_said_aloud_and_read_from_once_it_is_gone() {
         (&standing["status"], &standing["broker"], &standing["usage_reports"]),
         (&json!("degraded"), &json!("up"), &json!("down"))
     );
+    let overview = app.admin_get("/admin/overview").await.expect(200).body;
+    assert_eq!(overview["degraded"], json!(["usage_reports"]));
     let id = app.held("k1", "u1", 300).await;
     channel.queue_delete(queue.into(), QueueDeleteOptions::default()).await.expect("deleted");
     until(&app, "the queue comes to be", async || ready().await["usage_reports"] == "up").await;

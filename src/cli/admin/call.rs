@@ -45,7 +45,7 @@ async fn call_instance(url: &str, options: &Options, given: &Given) -> Result<An
     };
     let response = request.send().await?;
     let status = response.status().as_u16();
-    Ok((status, http::read_answer(&response.bytes().await?)))
+    Ok((status, response.bytes().await?))
 }
 
 fn patience(given: &Given) -> Duration {

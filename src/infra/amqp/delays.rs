@@ -14,6 +14,7 @@ use tokio::sync::Mutex;
 use super::inbox::Inbox;
 use super::ladder::{self, Names};
 use super::{ANSWER_WITHIN, Amqp, AmqpDown, ConnectionNo, Line, Refusal};
+use crate::infra::causes::with_causes;
 
 /// Longest wait for the broker's word that it has a new member; without it, the sweep finds what it stands for.
 const PUT_WITHIN: Duration = Duration::from_secs(1);
@@ -41,16 +42,17 @@ impl Delays {
     /// The queue of this name. Nothing is connected yet.
     #[must_use]
     pub fn new(amqp: Amqp, name: &str) -> Self {
-        let (channel, refusal) = (Mutex::default(), Refusal::default());
-        let out = Outbox { amqp, names: Names::new(name), channel, refusal };
+        let (channel, refusals) = (Mutex::default(), Refusals::default());
+        let out = Outbox { amqp, names: Names::new(name), channel, refusals };
         Self(Arc::new(Inside { out, inbox: Mutex::default() }))
     }
 
-    /// Whether the broker was there the last time that its queues were asked for, and did not let them be had: something of
-    /// that name is of another kind, or not ours. A person has to see to that.
+    /// Whether the broker was there the last time that its queues were asked for, sent to, or read from, and refused it:
+    /// something of that name is of another kind, or not ours. A person has to see to that.
     #[must_use]
     pub fn is_refused(&self) -> bool {
-        self.0.out.refusal.is_met()
+        let Refusals { declaring, sending, reading } = &self.0.out.refusals;
+        [declaring, sending, reading].into_iter().any(Refusal::is_met)
     }
 
     /// Puts a member in, to come out at `due_at_ms`. When this returns, the broker has it.
@@ -99,13 +101,37 @@ pub(super) struct Outbox {
     amqp: Amqp,
     names: Names,
     channel: Mutex<Option<Line>>,
-    refusal: Refusal,
+    refusals: Refusals,
+}
+
+/// What the broker refuses. Who may do the one may not be allowed the other, so neither stands for another.
+#[derive(Debug, Default)]
+struct Refusals {
+    declaring: Refusal,
+    sending: Refusal,
+    reading: Refusal,
 }
 
 impl Outbox {
     /// A channel for the inbox, and the name of the queue that it reads.
     pub(super) async fn reading(&self) -> Result<(Line, String), AmqpDown> {
         Ok((self.declared().await?, self.names.due()))
+    }
+
+    /// Notes how it went to begin with reading.
+    pub(super) fn note_reading<T>(&self, outcome: &Result<T, AmqpDown>) {
+        self.note(&self.refusals.reading, outcome);
+    }
+
+    fn note<T>(&self, refusal: &Refusal, outcome: &Result<T, AmqpDown>) {
+        if let Some(error) = refusal.note(outcome) {
+            let (queue, error) = (self.names.due(), with_causes(error));
+            tracing::warn!(
+                queue,
+                error,
+                "RabbitMQ refuses the queues of timers; orders close by the sweep until a person mends that"
+            );
+        }
     }
 
     async fn writing(&self) -> Result<Line, AmqpDown> {
@@ -125,10 +151,7 @@ impl Outbox {
     async fn declared(&self) -> Result<Line, AmqpDown> {
         let channel = self.amqp.channel().await?;
         let declared = channel.answered(ANSWER_WITHIN, ladder::declare(&channel, &self.names)).await;
-        if let Some(error) = self.refusal.note(&declared) {
-            let queue = self.names.due();
-            tracing::warn!(queue, %error, "RabbitMQ refuses the queues of timers; orders close by the sweep until a person mends that");
-        }
+        self.note(&self.refusals.declaring, &declared);
         self.amqp.hang_up_after(declared.as_ref().err()).await;
         declared.map(|()| channel)
     }
@@ -154,6 +177,7 @@ impl Outbox {
         let body = serde_json::to_vec(message).map_err(|_| AmqpDown::Refused)?;
         let channel = self.writing().await?;
         let outcome = channel.answered(within, publish(&channel, queue, &body)).await;
+        self.note(&self.refusals.sending, &outcome);
         if outcome.is_err() {
             // A queue may have been deleted, or the broker keep silent: the next channel finds out, and declares all of
             // them. Whoever sent beside us may have made that one already.

@@ -13,9 +13,12 @@ use tokio::sync::Mutex;
 use tokio::time::{Instant, timeout_at};
 
 use super::{ANSWER_WITHIN, Amqp, AmqpDown, Line, Refusal};
+use crate::infra::causes::with_causes;
 
 /// AMQP's word for a message that survives a restart.
 const PERSISTENT: u8 = 2;
+/// How long a refusal counts that is not met again: what was refused is tried again every second, by any instance.
+const REFUSAL_COUNTS_FOR: Duration = Duration::from_secs(60);
 
 /// One exchange. Cheap to clone.
 #[derive(Clone, Debug)]
@@ -44,12 +47,12 @@ impl Events {
     /// The exchange of that name. Nothing is connected yet.
     #[must_use]
     pub fn new(amqp: Amqp, exchange: &str) -> Self {
-        let (channel, refusal) = (Mutex::default(), Refusal::default());
+        let (channel, refusal) = (Mutex::default(), Refusal::that_counts_for(REFUSAL_COUNTS_FOR));
         Self(Arc::new(Inside { amqp, exchange: exchange.to_owned(), channel, refusal }))
     }
 
-    /// Whether the broker was there for the last message, and refused the exchange: it is of another kind, or not ours. A
-    /// person has to see to that.
+    /// Whether the broker was there for the last message, less than a minute ago, and refused the exchange: it is of
+    /// another kind, or not ours. A person has to see to that.
     #[must_use]
     pub fn is_refused(&self) -> bool {
         self.0.refusal.is_met()
@@ -63,8 +66,12 @@ impl Events {
     pub async fn publish(&self, message: &EventMessage<'_>, within: Duration) -> Result<(), AmqpDown> {
         let outcome = self.publish_until(message, Instant::now() + within).await;
         if let Some(error) = self.0.refusal.note(&outcome) {
-            let exchange = self.0.exchange.as_str();
-            tracing::warn!(exchange, %error, "RabbitMQ refuses the exchange of events, which wait until a person mends that");
+            let (exchange, error) = (self.0.exchange.as_str(), with_causes(error));
+            tracing::warn!(
+                exchange,
+                error,
+                "RabbitMQ refuses the exchange of events, which wait until a person mends that"
+            );
         }
         self.0.amqp.hang_up_after(outcome.as_ref().err()).await;
         outcome

@@ -167,8 +167,9 @@ impl Session {
         channel.answered(ANSWER_WITHIN, channel.basic_qos(IN_HAND, BasicQosOptions::default())).await?;
         let (options, arguments) = (BasicConsumeOptions::default(), FieldTable::default());
         let consuming = channel.basic_consume(queue.into(), "".into(), options, arguments);
-        let consumer = channel.answered(ANSWER_WITHIN, consuming).await?;
-        Ok(Self { channel, consumer })
+        let consumer = channel.answered(ANSWER_WITHIN, consuming).await;
+        out.note_reading(&consumer);
+        Ok(Self { channel, consumer: consumer? })
     }
 }
 

@@ -17,6 +17,7 @@ use tokio::net::TcpStream;
 use tokio::task::JoinHandle;
 
 use super::{AmqpDown, ConnectionNo, Line};
+use crate::infra::causes::with_causes;
 
 /// Longest wait for a socket.
 const DIAL_WITHIN: Duration = Duration::from_millis(1000);
@@ -82,7 +83,8 @@ impl Link {
             return;
         };
         if !std::mem::replace(&mut self.is_away, true) {
-            tracing::warn!(%error, "RabbitMQ is away; the database is swept for what it would have brought");
+            let error = with_causes(error);
+            tracing::warn!(error, "RabbitMQ is away; the database is swept for what it would have brought");
         }
         metrics::counter!("payonce_broker_failures_total").increment(1);
         // A blocked one goes on when the broker has room again; a new one would be blocked as well.

@@ -27,11 +27,15 @@ async fn an_exchange_of_another_kind_is_said_aloud_and_published_to_once_it_is_g
     app.eventually("it is refused", async || ready().await["events"] == "down").await;
     let standing = ready().await;
     assert_eq!((&standing["status"], &standing["broker"]), (&json!("degraded"), &json!("up")), "{standing}");
+    let degraded = async || app.admin_get("/admin/overview").await.expect(200).body["degraded"].clone();
+    assert_eq!(degraded().await, json!(["events"]));
     assert!(app.count_where("outbox", UNTOLD).await > 0);
+    let tried = "last_error LIKE '%PRECONDITION_FAILED%' AND last_error NOT LIKE '%amqp://%'";
+    app.eventually("the attempt says why", async || app.count_where("deliveries", tried).await > 0).await;
 
     channel.exchange_delete(name(), ExchangeDeleteOptions::default()).await.expect("deleted");
     app.eventually("all is told", async || app.count_where("outbox", UNTOLD).await == 0).await;
     app.eventually("it is ready", async || ready().await["status"] == "ready").await;
-    assert_eq!(ready().await["events"], "up");
+    assert_eq!((&ready().await["events"], degraded().await), (&json!("up"), json!([])));
     broker.end(app).await;
 }
