@@ -7,7 +7,7 @@ use crate::app::App;
 use crate::compensation::{self, TaskView};
 use crate::exceptions;
 use crate::infra::crash::effect;
-use crate::infra::db::{DbError, Tx};
+use crate::infra::db::{DbError, MaybeTransient, Tx};
 use crate::orders::OrderKey;
 
 /// Why a task was not retried.
@@ -22,6 +22,12 @@ pub enum RetryError {
     /// The database.
     #[error(transparent)]
     Db(#[from] DbError),
+}
+
+impl MaybeTransient for RetryError {
+    fn is_transient(&self) -> bool {
+        matches!(self, Self::Db(error) if error.is_transient())
+    }
 }
 
 /// Makes a task due at once, with all its tries again when it was given up; what was shown to a person because of that

@@ -3,8 +3,6 @@
 //! Round trips of a plain one, beside the channel's: 6 (begin, and the end, see [`super::result`]); commits: 2. One that has
 //! begun as it was written down is looked at instead: 1 commit. All are shared with the refunds that are driven at the same time.
 
-use std::time::Duration;
-
 use time::OffsetDateTime;
 
 use super::model::{Refund, RefundStatus};
