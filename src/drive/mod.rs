@@ -14,6 +14,7 @@ use futures_util::future::BoxFuture;
 
 use crate::app::App;
 use crate::compensation::{self, Action, Crew, Drive, Lane, Task};
+use crate::infra::causes::with_causes;
 use crate::infra::db::{DbError, Tx};
 use crate::infra::duty::{Batch, DutyError};
 use crate::infra::gather::{Command, Patience};
@@ -126,7 +127,7 @@ async fn drive(app: App, task: Task, floor: Arc<Floor>) -> Result<Drive, String>
         // It has hardly been written, and its slot is its place.
         return carry_out(app, &task, Remedy::Refund).await;
     }
-    let (facts, channel) = app.db.gather(FindFacts::of(&task)).await.map_err(|error| in_words(&error))?;
+    let (facts, channel) = app.db.gather(FindFacts::of(&task)).await.map_err(|error| with_causes(&error))?;
     let remedy = decide(task.action, &facts);
     if remedy == Remedy::Nothing {
         return Ok(Drive::Done);
@@ -188,7 +189,7 @@ async fn carry_out(app: &App, task: &Task, remedy: Remedy) -> Result<Drive, Stri
         Remedy::Rematch => webhooks::rematch(app, subject).await.map_err(Into::into),
         Remedy::Replay => replay::replay(app, task).await,
     };
-    outcome.map_err(|error| in_words(error.as_ref()))
+    outcome.map_err(|error| with_causes(error.as_ref()))
 }
 
 /// Whether the thing of a task has come to its end, by the rule that spares the way to it.
@@ -209,11 +210,4 @@ fn has_ended_in_tx<'t>(tx: &'t mut Tx, task: &'t Task) -> BoxFuture<'t, Result<b
         let found = FindFacts::carry_out(&[FindFacts::of(task)], Patience::ALONE, tx).await?;
         Ok(found.first().is_some_and(|(facts, _)| decide(task.action, facts) == Remedy::Nothing))
     })
-}
-
-fn in_words(error: &(dyn Error + 'static)) -> String {
-    match error.source() {
-        Some(source) => format!("{error}: {source}"),
-        None => error.to_string(),
-    }
 }

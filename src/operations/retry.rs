@@ -25,8 +25,9 @@ pub enum RetryError {
 }
 
 impl MaybeTransient for RetryError {
+    /// Not where an answer was lost: what was written may stand, and would be written into the admin log once more.
     fn is_transient(&self) -> bool {
-        matches!(self, Self::Db(error) if error.is_transient())
+        matches!(self, Self::Db(DbError::Contended(_)))
     }
 }
 

@@ -90,7 +90,8 @@ pub(super) async fn count_unfinished(conn: &mut Conn) -> Result<Vec<Counted>, Db
              (SELECT 'task', status, created_at FROM compensations WHERE status IN ('READY', 'RUNNING')
               ORDER BY lane, due_at LIMIT 100000)
              UNION ALL
-             (SELECT 'task', status, created_at FROM compensations WHERE status = 'DEAD' ORDER BY id LIMIT 100000)
+             (SELECT 'task', status, created_at FROM compensations WHERE coalesce(status, 'id') = 'DEAD'
+              ORDER BY id LIMIT 100000)
              UNION ALL
              (SELECT 'reconciliation', status, created_at FROM reconciliations WHERE status <> 'DONE' LIMIT 100000)
              UNION ALL
@@ -333,7 +334,7 @@ pub(super) async fn read_figures(conn: &mut Conn, now: OffsetDateTime) -> Result
                                            AND expires_at < $1::timestamptz - interval '60 s' LIMIT 100000) AS stuck)
                       AS "orders_stuck!",
                   -- What a person has seen to alarms nobody any more.
-                  (SELECT count(*) FROM (SELECT subject FROM compensations WHERE status = 'DEAD'
+                  (SELECT count(*) FROM (SELECT subject FROM compensations WHERE coalesce(status, 'id') = 'DEAD'
                                          ORDER BY id DESC LIMIT 100000) AS task
                    WHERE (SELECT 1 FROM exceptions AS open
                           WHERE open.subject = task.subject AND open.kind = 'DEAD_TASK' AND open.status = 'OPEN'

@@ -43,7 +43,7 @@ pub struct LeftAlone {
 /// What a sweep found, and did.
 #[derive(Clone, Debug, Serialize, utoipa::ToSchema)]
 pub struct Swept {
-    /// What stood in the middle with nothing that drives it.
+    /// What stood in the middle with nothing that drives it, as far as it could be counted in time.
     pub left_alone: Vec<LeftAlone>,
     /// Tasks that were written for it.
     #[schema(example = 0)]
@@ -64,7 +64,8 @@ pub struct Swept {
 pub async fn look_for_left_alone(app: &App) -> Result<Swept, DbError> {
     let (mut looks, mut left_alone) = (Looks::of_all(Within::of(SLICE)), Vec::new());
     while let Some(look) = looks.next() {
-        let mut tx = look.begin(app).await?;
+        let mut tx = app.db.begin_read().await?;
+        look.limit(app, &mut tx).await?;
         let counted = store::count_left_alone(&mut tx, look.source, app.now() - GRACE).await;
         left_alone.extend(looks.learn(look, tx.finish(counted).await)?.flatten());
     }
@@ -131,16 +132,17 @@ struct Look {
     source: &'static store::Source,
     /// How long it may take; nothing stands for as long as any statement.
     most: Option<std::time::Duration>,
+    /// Whether the one before found more than it took.
+    goes_on: bool,
 }
 
 impl Look {
-    /// A transaction in which no statement takes longer.
-    async fn begin(self, app: &App) -> Result<Tx, DbError> {
-        let mut tx = app.db.begin().await?;
-        if let Some(most) = self.most {
-            tx.limit_statements(most).await?;
+    /// From here on no statement of a transaction takes longer.
+    async fn limit(self, app: &App, tx: &mut Tx) -> Result<(), DbError> {
+        match self.most {
+            Some(most) => tx.limit_statements(most.min(app.config.database.statement_deadline)).await,
+            None => Ok(()),
         }
-        Ok(tx)
     }
 }
 
@@ -148,14 +150,17 @@ impl Look {
 struct Looks {
     next: VecDeque<Look>,
     within: Within,
+    /// Whether it was over before all that was found was taken.
+    has_more: bool,
     /// What could not be looked for.
     not_seen: Vec<&'static str>,
 }
 
 impl Looks {
     fn of_all(within: Within) -> Self {
-        let look = |source| Look { source, most: Some(FIRST_LOOK) };
-        Self { next: store::SOURCES.iter().map(look).collect(), within, not_seen: Vec::new() }
+        let look = |source| Look { source, most: Some(FIRST_LOOK), goes_on: false };
+        let next = store::SOURCES.iter().map(look).collect();
+        Self { next, within, has_more: false, not_seen: Vec::new() }
     }
 
     fn next(&mut self) -> Option<Look> {
@@ -163,17 +168,22 @@ impl Looks {
             if look.most.is_some() || !self.within.is_over() {
                 return Some(look);
             }
-            self.not_seen.push(look.source.action);
+            self.has_more |= look.goes_on;
+            self.not_seen.extend((!look.goes_on).then_some(look.source.action));
         }
         None
     }
 
-    /// What came of a look; nothing where it took too long.
+    fn again(&mut self, look: Look, goes_on: bool) {
+        self.next.push_back(Look { most: None, goes_on, ..look });
+    }
+
+    /// What came of a look; nothing where it took too long, or somebody else was at the same things.
     fn learn<T>(&mut self, look: Look, outcome: Result<T, DbError>) -> Result<Option<T>, DbError> {
         match outcome {
-            Err(error) if error.took_too_long() => {
+            Err(error) if error.took_too_long() || matches!(error, DbError::Contended(_)) => {
                 match look.most {
-                    Some(_) => self.next.push_back(Look { most: None, ..look }),
+                    Some(_) => self.again(look, false),
                     None => self.not_seen.push(look.source.action),
                 }
                 Ok(None)
@@ -183,34 +193,33 @@ impl Looks {
     }
 }
 
-/// Writes tasks for what has none, for about so long.
+/// Writes tasks for what has none, for about so long: of each kind a batch, and then more.
 async fn adopt_all(app: &App, within: Within) -> Result<Adopted, DbError> {
-    let (mut looks, mut written, mut has_all) = (Looks::of_all(within), 0, true);
+    let (mut looks, mut written) = (Looks::of_all(within), 0);
     while let Some(look) = looks.next() {
-        if within.is_over() && written > 0 {
-            has_all = false;
-            break;
-        }
         let adopted = adopt(app, (look, None), Lane::Sweep, within, &mut written).await;
-        has_all &= looks.learn(look, adopted)?.unwrap_or(true);
+        if looks.learn(look, adopted)? == Some(false) {
+            looks.again(look, true);
+        }
     }
     if written > 0 {
         app.sweep_wake.notify_one();
     }
-    Ok(Adopted { written, has_all, not_seen: looks.not_seen })
+    Ok(Adopted { written, has_all: !looks.has_more, not_seen: looks.not_seen })
 }
 
 /// The same for what is of one order, which somebody waits for. Gives how many it wrote.
 pub(super) async fn adopt_of_order(app: &App, order: &OrderKey) -> Result<i64, DbError> {
     let mut written = 0;
     for source in store::SOURCES.iter().filter(|source| source.is_of_orders()) {
-        let look = Look { source, most: None };
+        let look = Look { source, most: None, goes_on: false };
         adopt(app, (look, Some(order)), Lane::Realtime, Within::ever(), &mut written).await?;
     }
     Ok(written)
 }
 
-/// Writes tasks for what has none of one kind, at least a batch. Gives whether these were all.
+/// Writes tasks for what has none of one kind: a batch at a first look, and more as long as there is time. Gives whether these
+/// were all.
 async fn adopt(
     app: &App,
     (look, of): (Look, Option<&OrderKey>),
@@ -219,7 +228,8 @@ async fn adopt(
     written: &mut i64,
 ) -> Result<bool, DbError> {
     loop {
-        let mut tx = look.begin(app).await?;
+        let mut tx = app.db.begin().await?;
+        look.limit(app, &mut tx).await?;
         let (now, grace) = (app.now(), if of.is_some() { Duration::ZERO } else { GRACE });
         let adopted =
             store::adopt_left_alone(&mut tx, (look.source, of), now - grace, lane, BATCH, now).await;
@@ -228,7 +238,7 @@ async fn adopt(
         if found < BATCH {
             return Ok(true);
         }
-        if within.is_over() {
+        if look.most.is_some() || within.is_over() {
             return Ok(false);
         }
     }

@@ -4,6 +4,7 @@ use time::{Date, Duration, OffsetDateTime, UtcOffset};
 
 use super::compare::RECORDED_FOR;
 use super::error::ReconciliationError;
+use super::fetch::fault_of_page;
 use super::find;
 use super::model::{DayEvent, Reconciliation, Source};
 use super::store::{self, Daily, ListedPayment, NewFile, NewRun, OtherCurrencies};
@@ -14,13 +15,15 @@ use crate::channels::bills::{BadStatement, EDGE, Fault};
 use crate::channels::{CallError, StatementKind, StatementLine};
 use crate::infra::crash::effect;
 use crate::infra::db::{DbError, Tx};
-use crate::infra::duty::{Batch, DutyError};
+use crate::infra::duty::{Batch, DutyError, Within};
 
 /// Days that are made up for after the service was away, at most.
 const MAX_MISSED: i64 = 7;
 /// Pages without a line that are looked at before a statement is replaced, at most: a channel may begin one for each kind of
 /// movement.
 const PAGES_LOOKED_AT: usize = 8;
+/// And for how long: somebody waits for the answer.
+const LOOKED_AT_FOR: std::time::Duration = std::time::Duration::from_secs(15);
 
 /// What is to be compared.
 #[derive(Clone, Debug)]
@@ -211,17 +214,21 @@ async fn ask_first(app: &App, name: &str, day: Day) -> Result<(), Reconciliation
     let channel = app.channels.get(name);
     let channel = channel.ok_or_else(|| ReconciliationError::UnknownChannel(name.to_owned()))?;
     let (mut contents, mut from) = (Contents::default(), None);
+    let within = Within::of(LOOKED_AT_FOR);
     for _ in 0..PAGES_LOOKED_AT {
         let page = channel.statement(day.day, from.as_deref()).await.map_err(|error| match error {
             CallError::Refused(_) => BadStatement::new(Fault::Late, error.to_string()).into(),
             error => ReconciliationError::NotGiven(error.to_string()),
         })?;
+        if let Some(bad) = fault_of_page(&page.lines, day.day, (day.begins_at, day.ends_at())) {
+            return Err(bad.into());
+        }
         page.lines.into_iter().for_each(|line| contents.add(line));
         if page.next.is_none() {
             return day.fault_of(app, name, &contents).await?.map_or(Ok(()), |bad| Err(bad.into()));
         }
         // Of a part that has something nobody can say whether all of it is right.
-        if contents.lines > 0 {
+        if contents.lines > 0 || within.is_over() {
             return Ok(());
         }
         from = page.next;

@@ -5,7 +5,7 @@
 
 use std::ops::ControlFlow;
 
-use time::Duration;
+use time::{Date, Duration, OffsetDateTime};
 use tokio::sync::mpsc;
 
 use super::begin::{Contents, Day};
@@ -122,6 +122,19 @@ async fn show_stuck_in_tx(app: &App, tx: &mut Tx, run: &Claimed, why: &str) -> R
     exceptions::open_in_tx(tx, &app.ids, &exception, app.now()).await
 }
 
+/// What a page of a day's statement has that belongs into none of that day.
+pub(super) fn fault_of_page(
+    lines: &[StatementLine],
+    day: Date,
+    (begins_at, ends_at): (OffsetDateTime, OffsetDateTime),
+) -> Option<BadStatement> {
+    if let Some(line) = lines.iter().find(|line| line.at < begins_at - EDGE || line.at >= ends_at + EDGE) {
+        let detail = format!("{} is of {}; expected the day {day}", line.channel_id, line.at);
+        return Some(BadStatement::new(Fault::OtherDay, detail));
+    }
+    lines.iter().find_map(|line| bills::check_line(line).err())
+}
+
 async fn fetch_pages(app: &App, run: &mut Claimed) -> Result<Stop, DutyError> {
     let Some(channel) = app.channels.get(&run.channel) else {
         let detail = format!("there is no channel {} here", run.channel);
@@ -142,13 +155,7 @@ async fn fetch_pages(app: &App, run: &mut Claimed) -> Result<Stop, DutyError> {
                 return Ok(Stop::Bad(BadStatement::new(Fault::Late, error.to_string())));
             }
         };
-        if let Some(line) =
-            page.lines.iter().find(|line| line.at < run.begins_at - EDGE || line.at >= run.ends_at + EDGE)
-        {
-            let detail = format!("{} is of {}; expected the day {}", line.channel_id, line.at, run.day);
-            return Ok(Stop::Bad(BadStatement::new(Fault::OtherDay, detail)));
-        }
-        if let Some(bad) = page.lines.iter().find_map(|line| bills::check_line(line).err()) {
+        if let Some(bad) = fault_of_page(&page.lines, run.day, (run.begins_at, run.ends_at)) {
             return Ok(Stop::Bad(bad));
         }
         let is_last = page.next.is_none();

@@ -74,6 +74,7 @@ impl Command for Note {
             sqlx::query("SELECT pg_sleep(1)").execute(&mut *conn).await?;
         }
         if batch.iter().any(|note| note.mood == Mood::Held) {
+            sqlx::query("SET lock_timeout = 0").execute(&mut *conn).await?;
             sqlx::query("SELECT pg_advisory_xact_lock(1)").execute(&mut *conn).await?;
         }
         if batch.iter().any(|note| note.mood == Mood::Deadly) {

@@ -3,7 +3,7 @@
 
 use time::OffsetDateTime;
 
-use super::model::{Action, NewTask, TaskFilter, TaskStatus};
+use super::model::{Action, NewTask, TaskStatus};
 use crate::infra::db::{Conn, DbError, Tx};
 
 mod operate;
@@ -12,9 +12,6 @@ mod work;
 pub(crate) use operate::{count, exists, list, revive, revive_many, set_paused, stand_of_lanes};
 pub(super) use work::{Claimed, End, claim_due, finish, is_held, renew, replay_all, set_dead};
 pub(crate) use work::{is_held_in_tx, is_leased_in_tx};
-
-/// Tasks for one thing that were given up, at most: an earlier version left one each time that a person had it driven on.
-const MOST_DEAD: i64 = 100;
 
 /// Writes a task, unless one for the same thing is alive already.
 pub(crate) async fn append(conn: &mut Conn, task: &NewTask<'_>, now: OffsetDateTime) -> Result<(), DbError> {
@@ -77,25 +74,14 @@ pub(super) async fn finish_dead_before(
     before: Option<i64>,
     now: OffsetDateTime,
 ) -> Result<(), DbError> {
-    // Looked for as operators do: there is another index of the dead, and a plan of a statement with these words alone could walk
-    // all of it.
-    let filter = TaskFilter {
-        action: Some(action),
-        status: Some(TaskStatus::Dead),
-        subject: Some(subject),
-        ..TaskFilter::default()
-    };
-    let dead: Vec<i64> =
-        list(tx, &filter, before, MOST_DEAD).await?.into_iter().map(|task| task.task_id).collect();
-    if dead.is_empty() {
-        return Ok(());
-    }
     let conn: &mut Conn = tx;
     sqlx::query!(
-        "UPDATE compensations SET status = 'DONE', updated_at = $2 WHERE id = ANY($1) AND status = $3",
-        &dead,
+        "UPDATE compensations SET status = 'DONE', updated_at = $4
+         WHERE subject = $1 AND action = $2 AND status = 'DEAD' AND id < coalesce($3, 9223372036854775807)",
+        subject,
+        action.as_str(),
+        before,
         now,
-        TaskStatus::Dead.as_str(),
     )
     .execute(conn)
     .await?;
@@ -202,14 +188,9 @@ pub(super) async fn delete_done_before(
 /// Those of these things of which no task is given up.
 pub(super) async fn leave_given_up(tx: &mut Tx, subjects: &[String]) -> Result<Vec<String>, DbError> {
     let conn: &mut Conn = tx;
-    // All tasks of a thing, each in the words of its own index: by these of the dead alone a plan could walk another one.
     let left = sqlx::query_scalar!(
         r#"SELECT thing AS "thing!" FROM unnest($1::text[]) AS thing
-           WHERE (WITH task AS MATERIALIZED (
-                      SELECT status FROM compensations
-                      WHERE subject = thing AND status NOT IN ('DONE', 'DEAD') OR subject = thing AND status = 'DEAD'
-                         OR subject = thing AND coalesce(status, '') = 'DONE')
-                  SELECT true FROM task WHERE status = 'DEAD' LIMIT 1) IS NULL"#,
+           WHERE (SELECT true FROM compensations WHERE subject = thing AND status = 'DEAD' LIMIT 1) IS NULL"#,
         subjects,
     );
     Ok(left.fetch_all(conn).await?)

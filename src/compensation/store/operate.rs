@@ -86,7 +86,8 @@ fn push_order(query: &mut QueryBuilder<Postgres>, merchant_id: Option<&str>, ord
 fn push_filter(query: &mut QueryBuilder<Postgres>, filter: &TaskFilter<'_>) {
     if let Some(status) = filter.status {
         // A word of ours and no text from outside; the plan must see it to take the index.
-        query.push(format_args!(" AND status = '{status}'"));
+        let column = if status == TaskStatus::Dead { "coalesce(status, 'id')" } else { "status" };
+        query.push(format_args!(" AND {column} = '{status}'"));
     }
     if let Some(lane) = filter.lane {
         query.push(format_args!(" AND lane = '{lane}'"));
@@ -125,7 +126,7 @@ fn push_retryable(query: &mut QueryBuilder<Postgres>, filter: &TaskFilter<'_>, a
         query.push(
             "SELECT id FROM (SELECT * FROM compensations WHERE status = 'READY' AND last_error IS NOT NULL
                              UNION ALL
-                             SELECT * FROM compensations WHERE status = 'DEAD') AS task
+                             SELECT * FROM compensations WHERE coalesce(status, 'id') = 'DEAD') AS task
              WHERE true",
         );
     }
