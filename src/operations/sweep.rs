@@ -168,8 +168,11 @@ impl Looks {
             if look.most.is_some() || !self.within.is_over() {
                 return Some(look);
             }
-            self.has_more |= look.goes_on;
-            self.not_seen.extend((!look.goes_on).then_some(look.source.action));
+            if look.goes_on {
+                self.has_more = true;
+            } else {
+                self.not_seen.push(look.source.action);
+            }
         }
         None
     }

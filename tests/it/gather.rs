@@ -12,7 +12,7 @@ use payonce::infra::db::{Conn, Db, DbError};
 use payonce::infra::gather::{Command, Patience, column};
 use sqlx::{Connection, PgConnection};
 
-use crate::support::stores;
+use crate::support::{stores, until_waiting_there};
 
 /// What a note does to its batch.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -198,11 +198,7 @@ impl Held {
         let db = db.clone();
         let held = async move { db.gather(Beside(Note::in_mood(id, Mood::Held))).await.expect("noted") };
         let noted = tokio::spawn(held);
-        let waiting = "SELECT EXISTS (SELECT FROM pg_locks JOIN pg_database ON oid = database
-                                      WHERE locktype = 'advisory' AND NOT granted AND datname = current_database())";
-        while !sqlx::query_scalar::<_, bool>(waiting).fetch_one(&mut holder).await.expect("locks") {
-            tokio::time::sleep(Duration::from_millis(5)).await;
-        }
+        until_waiting_there(&mut holder, 1).await;
         Self { holder, noted }
     }
 

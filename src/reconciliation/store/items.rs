@@ -222,10 +222,9 @@ pub(in crate::reconciliation) async fn end_of_items(
 }
 
 /// Open differences of a day, from one to another, that this round did not come upon, so many at most: they are none any more.
-/// Locked. What the
-/// day does not answer for this time and does not list, what it lists as a day does that was not looked at beside it, and
-/// what somebody carried out meanwhile, stays as it is; what was decided and is not carried out yet is none either, whatever
-/// the clock said by which it was. The states are a parameter, as above.
+/// Locked. What the day does not answer for this time and does not list, what it lists as a day does that was not looked at
+/// beside it, and what somebody carried out meanwhile, stays as it is; what was decided and is not carried out yet is none
+/// either, whatever the clock said by which it was. The states are a parameter, as above.
 pub(in crate::reconciliation) async fn lock_unseen(
     tx: &mut Tx,
     run: &Claimed,

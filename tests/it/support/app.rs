@@ -352,11 +352,15 @@ impl TestApp {
 /// Returns when so many sessions wait for rows that others hold.
 pub async fn until_waiting(app: &TestApp, sessions: i64) {
     // The service's role is not shown what other sessions wait for.
-    let mut watcher = app.direct_connection().await;
+    until_waiting_there(&mut app.direct_connection().await, sessions).await;
+}
+
+/// The same of the database that `watcher` is connected to, as its owner.
+pub async fn until_waiting_there(watcher: &mut sqlx::PgConnection, sessions: i64) {
     let waiting = "SELECT count(*) FROM pg_stat_activity
                    WHERE datname = current_database() AND wait_event_type = 'Lock'";
     let since = Instant::now();
-    while sqlx::query_scalar::<_, i64>(waiting).fetch_one(&mut watcher).await.expect("a count") < sessions {
+    while sqlx::query_scalar::<_, i64>(waiting).fetch_one(&mut *watcher).await.expect("a count") < sessions {
         assert!(since.elapsed() < PATIENCE, "{sessions} sessions never wait");
     }
 }
