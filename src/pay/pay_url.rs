@@ -7,6 +7,7 @@
 //! What few requests need is boxed here and in the steps below: the future of a request is moved a few times
 //! before it runs, and copying the room of all its rare ends was a sixth of the service's processor time.
 
+use std::sync::{Mutex, PoisonError};
 use std::time::Duration;
 
 use time::OffsetDateTime;
@@ -97,12 +98,28 @@ impl PayUrl {
 /// What stands, whatever is repeated: the link, or the channel's refusal.
 pub type Outcome = Result<PayUrl, Refusal>;
 
-/// A request, how its outcome is kept where that is asked, and the lock where it is held.
+/// A request, how its outcome is kept where that is asked, what it has begun, and the lock where it is held.
 #[derive(Clone, Copy, Debug)]
 struct Asked<'a> {
     request: &'a PayUrlRequest,
     keep: Option<&'a Keep<Outcome>>,
+    begun: &'a Begun,
     lock: Option<&'a LockGuard>,
+}
+
+/// The attempt that a request began last, or may have begun: where the answer to that was lost, or to what came behind it,
+/// it is found like somebody else's, and there is nobody to wait for.
+#[derive(Debug, Default)]
+struct Begun(Mutex<Option<PayOrderId>>);
+
+impl Begun {
+    fn note(&self, id: &PayOrderId) {
+        *self.0.lock().unwrap_or_else(PoisonError::into_inner) = Some(id.clone());
+    }
+
+    fn is(&self, id: &PayOrderId) -> bool {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner).as_ref() == Some(id)
+    }
 }
 
 /// What is to be done, decided from what was read.
@@ -135,7 +152,8 @@ pub async fn pay_url(
     if app.channels.get(&request.channel).is_none() {
         return Err(PayError::UnknownChannel(request.channel.clone()));
     }
-    app.db.retrying(|| look_then_make(app, Asked { request, keep, lock: None })).await
+    let begun = Begun::default();
+    app.db.retrying(|| look_then_make(app, Asked { request, keep, begun: &begun, lock: None })).await
 }
 
 /// Answers with what stood already: a link, or the refusal of a call beside this one. A browser gets it again without its
@@ -254,6 +272,7 @@ async fn make(app: &App, asked: Asked<'_>, mut facts: Facts) -> Result<PayUrl, P
             Step::Answer(link) => return give(app, asked, Ok(link)).await,
             Step::Begin => {
                 let attempt = new_attempt(app, request, &facts);
+                asked.begun.note(&attempt.pay_order_id);
                 if begin(app, &attempt, &facts).await?
                     && let Some(link) = link_of(app, asked, attempt, true, &facts).await?
                 {
@@ -261,8 +280,9 @@ async fn make(app: &App, asked: Asked<'_>, mut facts: Facts) -> Result<PayUrl, P
                 }
             }
             Step::DriveOn(id) => {
-                if let Some(attempt) = Box::pin(take_over(app, request, &id)).await?
-                    && let Some(link) = link_of(app, asked, attempt, false, &facts).await?
+                let has_begun_it = asked.begun.is(&id);
+                if let Some(attempt) = Box::pin(take_over(app, asked, &id)).await?
+                    && let Some(link) = link_of(app, asked, attempt, has_begun_it, &facts).await?
                 {
                     return Ok(link);
                 }
@@ -384,8 +404,10 @@ async fn link_of(
 
 /// Takes over an attempt without a link. While another instance is calling the channel for it, that call is
 /// waited for: its answer is ours too, also a refusal, with which the attempt is given. Whoever holds it for longer than
-/// a call can last died, or waits for the lock that we have; the attempt's own number makes a second call safe.
-async fn take_over(app: &App, request: &PayUrlRequest, id: &PayOrderId) -> Result<Option<Attempt>, PayError> {
+/// a call can last died, or waits for the lock that we have; the attempt's own number makes a second call safe. What this
+/// request has begun is its own.
+async fn take_over(app: &App, asked: Asked<'_>, id: &PayOrderId) -> Result<Option<Attempt>, PayError> {
+    let request = asked.request;
     let patience = app.config.channels.deadline + Duration::from_secs(1);
     let wait_until = tokio::time::Instant::now() + patience;
     loop {
@@ -399,8 +421,9 @@ async fn take_over(app: &App, request: &PayUrlRequest, id: &PayOrderId) -> Resul
         };
         let mut conn = app.db.conn().await?;
         // Looked at before that: who only waits writes nothing.
-        let is_ours = compensation::is_free(&mut conn, &task, now).await?
-            && effect!("pay.take", compensation::take(&mut conn, &task, now).await)?;
+        let is_ours = asked.begun.is(id)
+            || compensation::is_free(&mut conn, &task, now).await?
+                && effect!("pay.take", compensation::take(&mut conn, &task, now).await)?;
         // Looked at after the taking: whoever made the link took its task away with it.
         let found = store::find(&mut conn, id.as_str()).await?;
         let Some(attempt) = found else { return Ok(None) };

@@ -1,5 +1,7 @@
 //! Whoever did something is told so although the answer to the commit was lost, and it is done once.
 
+use std::time::{Duration, Instant};
+
 use payonce::channels::sandbox::{FaultKind, FaultOp};
 use serde_json::json;
 
@@ -11,10 +13,14 @@ use crate::support::{TestApp, TestOptions, stores};
 
 /// A service behind a wire that leads to its database, and the database's own URL.
 pub async fn behind_a_wire() -> (TestApp, Proxy, String) {
+    behind_a_wire_with(Vec::new()).await
+}
+
+async fn behind_a_wire_with(vars: Vec<(&'static str, String)>) -> (TestApp, Proxy, String) {
     let (url, port) = database().await;
     let wire = Proxy::before_postgres(port).await;
     let database_url = Some(wire.before_url(&url, port));
-    let app = TestApp::start_with(TestOptions { database_url, ..TestOptions::default() }).await;
+    let app = TestApp::start_with(TestOptions { database_url, vars, ..TestOptions::default() }).await;
     (app, wire, url)
 }
 
@@ -138,6 +144,26 @@ async fn who_settled_an_order_is_told_so_although_the_answer_to_its_commit_was_l
     assert_eq!(wire.met().lost, 1);
     assert_eq!(app.settle("A1").await.expect(200).body, settled.body);
     assert_eq!((app.count("settlements").await, app.cny_of("u1").await), (1, (99, 0)), "once");
+    app.end().await;
+    stores::drop_database(&url).await;
+}
+
+#[tokio::test]
+async fn who_asked_for_a_link_waits_for_nobody_although_the_answer_to_its_beginning_was_lost() {
+    // A task has what was begun for as long as a call can last, and a second.
+    let most = Duration::from_secs(10);
+    let vars = vec![("CHANNEL_DEADLINE_MS", most.as_millis().to_string())];
+    let (app, wire, url) = behind_a_wire_with(vars).await;
+    app.order("A").await;
+    wire.lose_answers(1);
+    let asked_at = Instant::now();
+    let link = app.pay_url("A").await.expect(200);
+    let took = asked_at.elapsed();
+    assert_eq!(wire.met().lost, 1);
+    assert!(took < most, "{took:?}");
+    assert_eq!(app.pay_url("A").await.expect(200).body, link.body);
+    assert_eq!(app.attempt_statuses("A").await, ["PAYING"], "one was begun");
+    assert_eq!(app.count("compensations").await, 0, "and its task was not needed");
     app.end().await;
     stores::drop_database(&url).await;
 }
