@@ -7,7 +7,7 @@
 //! What few requests need is boxed here and in the steps below: the future of a request is moved a few times
 //! before it runs, and copying the room of all its rare ends was a sixth of the service's processor time.
 
-use std::sync::{Mutex, PoisonError};
+use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use time::OffsetDateTime;
@@ -107,18 +107,27 @@ struct Asked<'a> {
     lock: Option<&'a LockGuard>,
 }
 
-/// The attempt that a request began last, or may have begun: where the answer to that was lost, or to what came behind it,
-/// it is found like somebody else's, and there is nobody to wait for.
+/// The attempt that a request began last, or may have begun, until its channel is asked: where the answer to that was lost it
+/// is found like somebody else's, and there is nobody to wait for.
 #[derive(Debug, Default)]
 struct Begun(Mutex<Option<PayOrderId>>);
 
 impl Begun {
     fn note(&self, id: &PayOrderId) {
-        *self.0.lock().unwrap_or_else(PoisonError::into_inner) = Some(id.clone());
+        *self.inside() = Some(id.clone());
     }
 
     fn is(&self, id: &PayOrderId) -> bool {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner).as_ref() == Some(id)
+        self.inside().as_ref() == Some(id)
+    }
+
+    /// The same, for the last time: whoever asks again does not know what became of the call before.
+    fn take(&self, id: &PayOrderId) -> bool {
+        self.inside().take_if(|begun| begun == id).is_some()
+    }
+
+    fn inside(&self) -> MutexGuard<'_, Option<PayOrderId>> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
@@ -274,15 +283,14 @@ async fn make(app: &App, asked: Asked<'_>, mut facts: Facts) -> Result<PayUrl, P
                 let attempt = new_attempt(app, request, &facts);
                 asked.begun.note(&attempt.pay_order_id);
                 if begin(app, &attempt, &facts).await?
-                    && let Some(link) = link_of(app, asked, attempt, true, &facts).await?
+                    && let Some(link) = link_of(app, asked, attempt, &facts).await?
                 {
                     return Ok(link);
                 }
             }
             Step::DriveOn(id) => {
-                let has_begun_it = asked.begun.is(&id);
                 if let Some(attempt) = Box::pin(take_over(app, asked, &id)).await?
-                    && let Some(link) = link_of(app, asked, attempt, has_begun_it, &facts).await?
+                    && let Some(link) = link_of(app, asked, attempt, &facts).await?
                 {
                     return Ok(link);
                 }
@@ -384,13 +392,13 @@ async fn link_of(
     app: &App,
     asked: Asked<'_>,
     attempt: Attempt,
-    has_begun_it: bool,
     facts: &Facts,
 ) -> Result<Option<PayUrl>, PayError> {
     let made = match attempt.refusal() {
         Some(refusal) => Linked::Refused(refusal),
         None => {
             asked.lock.map_or(Ok(()), LockGuard::still_held)?;
+            let has_begun_it = asked.begun.take(&attempt.pay_order_id);
             let caller = Caller { has_begun_it, lock: asked.lock, keep: asked.keep };
             make_link(app, attempt, facts.order.expires_at, caller).await?
         }

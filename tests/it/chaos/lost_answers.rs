@@ -155,15 +155,43 @@ async fn who_asked_for_a_link_waits_for_nobody_although_the_answer_to_its_beginn
     let vars = vec![("CHANNEL_DEADLINE_MS", most.as_millis().to_string())];
     let (app, wire, url) = behind_a_wire_with(vars).await;
     app.order("A").await;
+    app.watch_calls(FaultOp::Create, 300).await;
     wire.lose_answers(1);
     let asked_at = Instant::now();
-    let link = app.pay_url("A").await.expect(200);
-    let took = asked_at.elapsed();
-    assert_eq!(wire.met().lost, 1);
+    let asked = async || app.calls_of(FaultOp::Create).await;
+    let (link, lost) = tokio::join!(app.pay_url("A"), async {
+        app.eventually("the channel is asked", async || asked().await == 1).await;
+        wire.met().lost
+    });
+    let (link, took) = (link.expect(200), asked_at.elapsed());
+    assert_eq!((lost, asked().await), (1, 1), "of what came before the only call");
     assert!(took < most, "{took:?}");
     assert_eq!(app.pay_url("A").await.expect(200).body, link.body);
     assert_eq!(app.attempt_statuses("A").await, ["PAYING"], "one was begun");
     assert_eq!(app.count("compensations").await, 0, "and its task was not needed");
+    app.end().await;
+    stores::drop_database(&url).await;
+}
+
+#[tokio::test]
+async fn a_refusal_behind_a_silence_that_could_not_be_noted_is_closed_once_more() {
+    let vars = vec![("CHANNEL_DEADLINE_MS", "10000".to_owned())];
+    let (app, wire, url) = behind_a_wire_with(vars).await;
+    app.order("A").await;
+    app.fault(FaultOp::Create, FaultKind::TimeoutBefore, 1, Some(1_500)).await;
+    app.fault(FaultOp::Create, FaultKind::Refuse, 1, None).await;
+    let is_silent = "op = 'create' AND fault = 'timeout_before' AND times_left = 0";
+    let lose_the_next = async {
+        app.eventually("it is asked", async || app.count_where("sandbox.faults", is_silent).await == 1).await;
+        wire.lose_answers(1);
+    };
+    let (refused, ()) = tokio::join!(app.pay_url("A"), lose_the_next);
+    assert_eq!((refused.problem(402), wire.met().lost), ("CHANNEL_REFUSED", 1));
+    assert_eq!(app.attempt_statuses("A").await, ["FAILED"]);
+    let closes = "action = 'CLOSE_PAY_ORDER' AND status = 'READY'";
+    assert_eq!(app.count_where("compensations", closes).await, 1, "the silent call may be at work there yet");
+    app.clock.advance(Duration::from_secs(60));
+    app.run_until_idle().await;
     app.end().await;
     stores::drop_database(&url).await;
 }
