@@ -178,7 +178,8 @@ async fn a_refusal_behind_a_silence_that_could_not_be_noted_is_closed_once_more(
     let vars = vec![("CHANNEL_DEADLINE_MS", "10000".to_owned())];
     let (app, wire, url) = behind_a_wire_with(vars).await;
     app.order("A").await;
-    app.fault(FaultOp::Create, FaultKind::TimeoutBefore, 1, Some(1_500)).await;
+    // Long enough to be seen on a slow machine, and far from the end of the call's time.
+    app.fault(FaultOp::Create, FaultKind::TimeoutBefore, 1, Some(4_000)).await;
     app.fault(FaultOp::Create, FaultKind::Refuse, 1, None).await;
     let is_silent = "op = 'create' AND fault = 'timeout_before' AND times_left = 0";
     let lose_the_next = async {
