@@ -18,18 +18,18 @@ pub(super) async fn insert(tx: &mut Tx, new: &Columns<'_>, now: OffsetDateTime) 
     sqlx::query!(
         "WITH opened AS MATERIALIZED (
              -- In the order of their names, as by everybody.
-             SELECT open_account(account_id, $8)
+             SELECT open_accounts(array_agg(account_id ORDER BY account_id), $8)
              FROM unnest($7::text[]) AS named (account_id)
              -- To look is cheaper than an insert that comes to nothing. No join: its plan could walk.
              WHERE (SELECT account_id FROM accounts WHERE accounts.account_id = named.account_id) IS NULL
-             ORDER BY account_id
+             HAVING count(*) > 0
          )
          INSERT INTO ledger_transactions
              (transaction_id, kind, merchant_id, order_no, account_ids, amounts, created_at)
          SELECT transaction_id, kind, merchant_id, order_no, account_ids::text[], amounts::bigint[], $8
          FROM unnest($1::text[], $2::text[], $3::text[], $4::text[], $5::text[], $6::text[])
-              AS new (transaction_id, kind, merchant_id, order_no, account_ids, amounts),
-              (SELECT count(*) FROM opened) AS first",
+              AS new (transaction_id, kind, merchant_id, order_no, account_ids, amounts)
+         WHERE (SELECT count(*) FROM opened) >= 0",
         &new.ids,
         &new.kinds as &[&str],
         &new.merchant_ids as &[Option<&str>],
@@ -68,8 +68,8 @@ pub(super) async fn lock_available(
              RETURNING account_id
          )
          SELECT account_id, balance
-         FROM accounts, (SELECT count(*) FROM opened) AS first
-         WHERE account_id = ANY($1)
+         FROM accounts
+         WHERE (SELECT count(*) FROM opened) >= 0 AND account_id = ANY($1)
          ORDER BY account_id FOR NO KEY UPDATE OF accounts",
         &available,
         &held,

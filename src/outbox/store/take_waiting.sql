@@ -4,14 +4,16 @@ WITH relaxed AS MATERIALIZED (
   -- arrive more than once. The event itself was flushed with its fact.
   SELECT set_config('synchronous_commit', 'off', true)
 ), oldest AS MATERIALIZED (
-  SELECT place, order_no IS NULL
+  SELECT place, event_id, order_no IS NULL
                 OR row_number() OVER (PARTITION BY merchant_id, order_no ORDER BY event_id) = 1 AS is_first
   FROM (SELECT ctid AS place, event_id, merchant_id, order_no FROM outbox_queue
         WHERE is_again = $2 AND event_id >= $3 ORDER BY event_id LIMIT 2 * $1::bigint) AS waiting
 ), chosen AS MATERIALIZED (
   SELECT queue.ctid AS place
-  FROM outbox_queue AS queue
-  WHERE queue.ctid = ANY (ARRAY(SELECT place FROM oldest WHERE is_first))
+  -- The oldest first, so that no more of them are looked at than are taken.
+  FROM unnest(ARRAY(SELECT place FROM oldest WHERE is_first ORDER BY event_id)) AS first (place)
+  JOIN outbox_queue AS queue
+    ON queue.ctid = first.place
     -- Behind what waits in the other queue, and in this one before what is looked at.
     AND (SELECT earlier.id FROM outbox AS earlier
          WHERE earlier.merchant_id = queue.merchant_id AND earlier.order_no = queue.order_no
@@ -21,10 +23,9 @@ WITH relaxed AS MATERIALIZED (
                   AND (other.is_again <> $2 OR other.event_id < $3)
                 LIMIT 1) IS NOT NULL
          LIMIT 1) IS NULL
-  ORDER BY queue.event_id
   LIMIT $1
   -- Any number of relays work side by side.
-  FOR UPDATE SKIP LOCKED
+  FOR UPDATE OF queue SKIP LOCKED
 ), taken AS (
   DELETE FROM outbox_queue AS queue USING chosen
   -- Locked, so they stay where they are; and no plan can walk to them.
@@ -34,9 +35,9 @@ WITH relaxed AS MATERIALIZED (
 SELECT event.id, event.merchant_id, event.order_no, event.event AS name, event.event_version AS version,
        event.payload AS "payload!", event.created_at, $2 AS "is_again!",
        orders.notify_url AS "order_url?", merchants.notify_url AS "merchant_url?",
-       EXISTS (SELECT 1 FROM disabled_endpoints AS disabled
-               WHERE disabled.merchant_id = event.merchant_id
-                 AND disabled.url = coalesce(orders.notify_url, merchants.notify_url)) AS "is_disabled!",
+       (SELECT url FROM disabled_endpoints AS disabled
+        WHERE disabled.merchant_id = event.merchant_id
+          AND disabled.url = coalesce(orders.notify_url, merchants.notify_url) LIMIT 1) IS NOT NULL AS "is_disabled!",
        behind.callback AS callback_behind, behind.message AS message_behind,
        (SELECT count(*) = 2 * $1::bigint OR bool_or(NOT is_first) FROM oldest) AS "has_more!"
 FROM relaxed, taken,

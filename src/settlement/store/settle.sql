@@ -30,15 +30,14 @@ WITH patient AS MATERIALIZED (
     FROM settled WHERE key IS NOT NULL
   ), opened AS MATERIALIZED (
     -- Users' accounts, in the order of their names, as by everybody.
-    SELECT open_account(earnings, now)
-    FROM (SELECT earnings, min(now) AS now FROM settled WHERE commission > 0 GROUP BY earnings) AS named
+    SELECT open_accounts(array_agg(earnings ORDER BY earnings), min(now)) FROM settled
     -- To look is cheaper than an insert that comes to nothing. No join: its plan could walk.
-    WHERE (SELECT account_id FROM accounts WHERE accounts.account_id = named.earnings) IS NULL
-    ORDER BY earnings
+    WHERE commission > 0 AND (SELECT account_id FROM accounts WHERE accounts.account_id = settled.earnings) IS NULL
+    HAVING count(*) > 0
   ), booked AS (
     INSERT INTO ledger_transactions (transaction_id, kind, merchant_id, order_no, account_ids, amounts, created_at)
     SELECT format('SETTLEMENT:%s:%s', merchant_id, order_no), 'SETTLEMENT', merchant_id, order_no, ARRAY[expense, earnings],
            ARRAY[commission, -commission], now
-    FROM settled, (SELECT count(*) FROM opened) AS first WHERE commission > 0
+    FROM settled WHERE (SELECT count(*) FROM opened) >= 0 AND commission > 0
   )
   SELECT place AS "place!" FROM settled

@@ -11,13 +11,13 @@ WITH patient AS MATERIALIZED (
                           key_fx_version, currency, fx_version, cycle, pricing, unit_price, cycle_quota, estimated_units,
                           counted_units, carries_fee, held, charged, expires_at, created_at)
   ), opened AS MATERIALIZED (
-    SELECT open_account(account_id, $22)
+    SELECT open_accounts(array_agg(account_id ORDER BY account_id), $22)
     FROM unnest($36::text[]) AS named (account_id)
     -- To look is cheaper than an insert that comes to nothing. No join: its plan could walk. Patience is asked before
     -- anything else is, also where nothing is opened.
     WHERE (SELECT count(*) FROM patient) = 1
       AND (SELECT account_id FROM accounts WHERE accounts.account_id = named.account_id) IS NULL
-    ORDER BY account_id
+    HAVING count(*) > 0
   ), locked AS MATERIALIZED (
     SELECT accounts.account_id FROM accounts
     -- Asked before anything is looked up, also where nothing is found.
@@ -28,7 +28,7 @@ WITH patient AS MATERIALIZED (
                              key_fx_version, currency, fx_version, cycle, pricing, unit_price, cycle_quota,
                              estimated_units, counted_units, carries_fee, held, charged, expires_at, created_at,
                              updated_at)
-    SELECT new.*, created_at FROM (SELECT count(*) FROM locked) AS first, new
+    SELECT new.*, created_at FROM new WHERE (SELECT count(*) FROM locked) >= 0
     RETURNING 1
   ), born AS (
     INSERT INTO usage_history (hold_id, seq, to_status, event, created_at)
@@ -41,6 +41,6 @@ WITH patient AS MATERIALIZED (
 INSERT INTO ledger_transactions (transaction_id, kind, merchant_id, order_no, account_ids, amounts, created_at)
 -- After the holds: it is their key that says that one was made before.
 SELECT transaction_id, kind, new.merchant_id, order_no, account_ids::text[], amounts::bigint[], $22
-FROM (SELECT count(*) FROM made) AS first,
-     unnest($30::text[], $31::text[], $32::text[], $33::text[], $34::text[], $35::text[])
+FROM unnest($30::text[], $31::text[], $32::text[], $33::text[], $34::text[], $35::text[])
           AS new (transaction_id, kind, merchant_id, order_no, account_ids, amounts)
+WHERE (SELECT count(*) FROM made) >= 0

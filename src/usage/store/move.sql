@@ -35,17 +35,17 @@ WITH patient AS MATERIALIZED (
     WHERE (SELECT count(*) FROM patient) = 1
   ), opened AS MATERIALIZED (
     -- After the cycles, as by everybody.
-    SELECT open_account(account_id, $13)
-    FROM unnest($43::text[]) AS named (account_id),
-         (SELECT count(*) FROM added) AS first
+    SELECT open_accounts(array_agg(account_id ORDER BY account_id), $13)
+    FROM unnest($43::text[]) AS named (account_id)
     -- To look is cheaper than an insert that comes to nothing. No join: its plan could walk.
-    WHERE (SELECT account_id FROM accounts WHERE accounts.account_id = named.account_id) IS NULL
-    ORDER BY account_id
+    WHERE (SELECT count(*) FROM added) >= 0
+      AND (SELECT account_id FROM accounts WHERE accounts.account_id = named.account_id) IS NULL
+    HAVING count(*) > 0
   ), booked AS (
     INSERT INTO ledger_transactions (transaction_id, kind, merchant_id, order_no, account_ids, amounts, created_at)
     SELECT transaction_id, kind, merchant_id, order_no, account_ids::text[], amounts::bigint[], $13
-    FROM (SELECT count(*) FROM opened) AS first,
-         unnest($37::text[], $38::text[], $39::text[], $40::text[], $41::text[], $42::text[])
+    FROM unnest($37::text[], $38::text[], $39::text[], $40::text[], $41::text[], $42::text[])
          AS new (transaction_id, kind, merchant_id, order_no, account_ids, amounts)
+    WHERE (SELECT count(*) FROM opened) >= 0
   )
 SELECT require_all(count(*), cardinality($1)) AS "met!" FROM moved
