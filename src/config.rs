@@ -201,7 +201,10 @@ impl HttpConfig {
 }
 
 fn is_bare(text: &str) -> bool {
-    reqwest::Url::parse(text).is_ok_and(|url| url.path() == "/" && url.query().is_none())
+    reqwest::Url::parse(text).is_ok_and(|url| {
+        let names_nobody = url.username().is_empty() && url.password().is_none();
+        url.path() == "/" && url.query().is_none() && url.fragment().is_none() && names_nobody
+    })
 }
 
 fn is_origin(text: &str) -> bool {
@@ -374,10 +377,19 @@ impl RatesConfig {
     fn read(env: &Env) -> Result<Self, ConfigError> {
         Ok(Self {
             url: env.url("RATES_URL", &["http", "https"])?,
-            token: env.text("RATES_TOKEN")?.map(Into::into),
+            token: read_token(env, "RATES_TOKEN")?,
             deadline: env.millis("RATES_DEADLINE_MS", 50, 20_000)?,
         })
     }
+}
+
+/// What a service of somebody else's is called with: it goes into a header.
+fn read_token(env: &Env, name: &'static str) -> Result<Option<SecretString>, ConfigError> {
+    let token = env.text(name)?;
+    if token.as_ref().is_some_and(|token| !token.bytes().all(|byte| byte.is_ascii_graphic())) {
+        return Err(env.wrong(name, "expected visible ASCII without spaces"));
+    }
+    Ok(token.map(Into::into))
 }
 
 /// The networks that notifications may reach although they are not public; this machine itself for a developer.

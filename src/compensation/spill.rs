@@ -10,6 +10,7 @@ use serde_json::Value;
 use time::OffsetDateTime;
 
 use super::store;
+use crate::infra::body::says_nul;
 use crate::infra::crash::effect;
 use crate::infra::db::{Db, DbError};
 use crate::infra::duty::{Batch, DutyError};
@@ -153,7 +154,7 @@ async fn write_tasks(db: &Db, updates: &[(String, Value)], now: OffsetDateTime) 
 /// itself to a person, and holds nothing up.
 fn read(id: &str, text: &str) -> (String, Value) {
     // The database takes no NUL, which JSON can say.
-    let is_writable = text.len() <= MAX_ENTRY && !text.contains('\0') && !text.contains(r"\u0000");
+    let is_writable = text.len() <= MAX_ENTRY && !text.contains('\0') && !says_nul(text.as_bytes());
     let update = is_writable.then(|| serde_json::from_str::<Update>(text).ok()).flatten();
     match update.as_ref().and_then(|update| serde_json::to_value(update).ok()) {
         Some(payload) => {

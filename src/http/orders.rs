@@ -21,6 +21,7 @@ use crate::idempotency::Answer;
 use crate::ids::{OrderNo, Sku, UserId};
 use crate::money::{Amount, Currency, MAX_MINOR};
 use crate::orders::{self, Created, Metadata, NewOrder, OrderDetails, OrderItem, OrderKey, OrderKind};
+use crate::settlement::Rate;
 
 /// Longest life of an order, in seconds: 7 days.
 const MAX_LIFE_SECS: i64 = 604_800;
@@ -57,8 +58,7 @@ pub(super) struct RebateBody {
     user_id: Option<UserId>,
     /// The share, a decimal string from 0 to 1.
     #[schema(value_type = Option<String>, example = "0.05")]
-    #[serde(default, with = "rust_decimal::serde::str_option")]
-    rate: Option<Decimal>,
+    rate: Option<Rate>,
 }
 
 /// An order to make.
@@ -105,14 +105,6 @@ impl NewOrderBody {
             return Err(Problem::invalid("expires_in", "expected seconds from 1 to 604800"));
         }
         let rebate = self.rebate.unwrap_or(RebateBody { user_id: None, rate: None });
-        // Zeros behind it are no places.
-        let rebate_rate = rebate.rate.map(|rate| rate.normalize());
-        if rebate_rate.is_some_and(|rate| rate < Decimal::ZERO || rate > Decimal::ONE || rate.scale() > 8) {
-            return Err(Problem::invalid(
-                "rebate.rate",
-                "expected a decimal from 0 to 1 with 8 places at most",
-            ));
-        }
         check_subject(self.subject.as_deref())?;
         if let Some(Err(wrong)) = self.notify_url.as_deref().map(|url| app.relay.check_form(url)) {
             return Err(Problem::invalid("notify_url", wrong));
@@ -131,7 +123,7 @@ impl NewOrderBody {
             expires_in_secs,
             kind: self.kind.unwrap_or(OrderKind::Sale),
             rebate_user_id: rebate.user_id,
-            rebate_rate,
+            rebate_rate: rebate.rate.map(Decimal::from),
             subject: self.subject,
             notify_url: self.notify_url,
             metadata: self.metadata,

@@ -1,6 +1,6 @@
 //! `/webhooks/{channel}`: what channels tell us, answered in their own words.
 
-use axum::body::Body;
+use axum::body::{Body, Bytes};
 use axum::extract::{Request, State};
 use axum::http::{HeaderValue, StatusCode, header};
 use axum::response::{IntoResponse, Response};
@@ -37,10 +37,10 @@ pub(super) async fn receive(
     let incoming = match webhooks::verify(&edge.app, channel.as_ref(), &parts.headers, &body) {
         Ok(incoming) => incoming,
         Err(error) => {
-            if error == CallbackError::Malformed {
-                webhooks::report_unreadable(&edge.app, channel.name(), &body).await?;
-            }
-            return Ok(answer(channel.acknowledge(Reception::Rejected)));
+            let is_shown =
+                error != CallbackError::Malformed || show_unreadable(&edge, channel.name(), body).await;
+            let reception = if is_shown { Reception::Rejected } else { Reception::TryAgain };
+            return Ok(answer(channel.acknowledge(reception)));
         }
     };
     let (app, key) = (edge.app.clone(), incoming.clone());
@@ -51,6 +51,12 @@ pub(super) async fn receive(
         Ok(Taken::NotNow) | Err(_) => Reception::TryAgain,
     };
     Ok(answer(channel.acknowledge(reception)))
+}
+
+/// Shows a person a callback that its channel has signed and nobody can read. `false` where that could not be done now.
+async fn show_unreadable(edge: &Edge, channel: &'static str, body: Bytes) -> bool {
+    let shown = edge.owned(|app| async move { webhooks::report_unreadable(&app, channel, &body).await });
+    shown.await.is_ok()
 }
 
 fn answer(acknowledgement: Acknowledgement) -> Response {

@@ -103,10 +103,18 @@ pub fn parse<T: DeserializeOwned>(bytes: &[u8]) -> Result<T, BadJson> {
     Err(BadJson::Invalid(bad))
 }
 
+/// Whether a JSON text says U+0000: not where the backslash is the second of a pair, which says a backslash.
+#[must_use]
+pub fn says_nul(json: &[u8]) -> bool {
+    let is_said =
+        |at: usize| json[..at].iter().rev().take_while(|byte| **byte == b'\\').count().is_multiple_of(2);
+    json.windows(6).enumerate().any(|(at, window)| window == br"\u0000" && is_said(at))
+}
+
 fn read_object<T: DeserializeOwned>(bytes: &[u8]) -> Result<T, FieldError> {
     let wrong = |field: &str, detail: String| FieldError { field: field.to_owned(), detail };
     // PostgreSQL cannot hold U+0000 in a text; nobody's order needs one.
-    if bytes.windows(6).any(|window| window == br"\u0000") {
+    if says_nul(bytes) {
         return Err(wrong("body", "expected text without U+0000".to_owned()));
     }
     // A struct would also be read from an array, by the order of its fields.
@@ -153,5 +161,20 @@ mod tests {
         }
         assert_eq!(field_of("{\"count\":7,\"more\":1}"), "more");
         assert_eq!(field_of("{}"), "body");
+    }
+
+    #[test]
+    fn a_backslash_that_stands_before_a_u_is_no_nul() {
+        for (json, says) in [
+            (r#""\u0000""#, true),
+            (r#""\\u0000""#, false),
+            (r#""\\\u0000""#, true),
+            (r#""\\u0000 \u0000""#, true),
+            (r#""\u0001""#, false),
+            (r#""u0000""#, false),
+        ] {
+            let is_nul = serde_json::from_str::<String>(json).unwrap().contains('\0');
+            assert_eq!((says_nul(json.as_bytes()), is_nul), (says, says), "{json}");
+        }
     }
 }

@@ -283,7 +283,7 @@ pub(super) async fn replace_secret(
     let conn: &mut Conn = tx;
     let replaced = sqlx::query!(
         "WITH before AS MATERIALIZED (
-             SELECT merchant_id, notify_secret FROM merchants WHERE merchant_id = $1 FOR UPDATE
+             SELECT merchant_id, notify_secret FROM merchants WHERE merchant_id = $1 FOR NO KEY UPDATE
          ), ended AS (
              DELETE FROM retired_notify_secrets WHERE merchant_id = $1 AND expires_at <= $4
          ), shortened AS (

@@ -295,6 +295,10 @@ async fn begin_in_tx(
             store::insert(tx, new, now).await?;
             new.reconciliation_id.to_owned()
         }
+        // A first try of this call began it, whose answer was lost.
+        Some(known) if known.reconciliation_id == new.reconciliation_id => {
+            return Ok(Begun::Day(known.reconciliation_id));
+        }
         Some(known) => {
             let (Wish::ByFile { is_checked, .. } | Wish::ByChannel { is_checked }) = wish else {
                 return Ok(Begun::Day(known.reconciliation_id));

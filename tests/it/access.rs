@@ -201,6 +201,15 @@ async fn what_belongs_to_another_merchant_is_not_there() {
     assert_eq!(app.find_order("MINE").await, before);
     assert_eq!(app.admin_get("/admin/orders/MINE").await.problem(409), "AMBIGUOUS_NUMBER");
     app.admin_get("/admin/orders/MINE?merchant_id=second").await.expect(200);
+    let refund = json!({"refund_no": "R1", "order_no": "MINE", "amount": 5, "reason": "story"});
+    assert_eq!(app.admin_post("/admin/refunds", refund.clone()).await.problem(409), "AMBIGUOUS_NUMBER");
+    // As the answer says.
+    let named = app.admin_post("/admin/refunds?merchant_id=second", refund.clone()).await;
+    assert_eq!(named.problem(409), "ORDER_NOT_PAID");
+    let other =
+        json!({"merchant_id": "demo", "refund_no": "R1", "order_no": "MINE", "amount": 5, "reason": "story"});
+    let torn = app.admin_post("/admin/refunds?merchant_id=second", other).await;
+    assert_eq!(torn.problem(422), "VALIDATION_FAILED");
     app.end().await;
 }
 

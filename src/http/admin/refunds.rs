@@ -68,6 +68,7 @@ pub(in crate::http) struct AdminRefundBody {
 
 /// Gives an order's money back. Above the merchant's limit another operator must let it go.
 #[utoipa::path(post, path = "/admin/refunds", tag = "admin",
+    params(WhoseParams),
     request_body(content = AdminRefundBody,
                  example = json!({"refund_no": "R-2", "order_no": "A-1", "amount": 500, "reason": "ticket 4711"})),
     security(("admin_token" = [])),
@@ -82,9 +83,16 @@ pub(in crate::http) struct AdminRefundBody {
 pub(in crate::http) async fn create(
     State(edge): State<Edge>,
     Operator(admin): Operator,
+    Params(whose): Params<WhoseParams>,
     extract::Json(body): extract::Json<AdminRefundBody>,
 ) -> Result<Response, Problem> {
     let AdminRefundBody { merchant_id, refund_no, order_no, amount, return_stock, reason } = body;
+    let merchant_id = match (merchant_id, whose.merchant_id) {
+        (Some(in_body), Some(in_query)) if in_body != in_query => {
+            return Err(Problem::invalid("merchant_id", "the query names another merchant than the body"));
+        }
+        (in_body, in_query) => in_body.or(in_query),
+    };
     let key = key_of(&edge, order_no, merchant_id).await?;
     let target = format!("{}/{refund_no} of {}", key.merchant_id, key.order_no);
     let entry = entry(admin, "refunds.create", target, Some(reason));

@@ -97,14 +97,19 @@ impl Command for Make {
                  FROM (SELECT DISTINCT merchant_id, sku FROM wanted) AS thing
                  JOIN skus ON skus.merchant_id = thing.merchant_id AND skus.sku = thing.sku
                  ORDER BY skus.merchant_id, skus.sku FOR UPDATE OF skus
+               ), met AS MATERIALIZED (
+                 -- What is wanted beside what is free of it, by sorting both: no index has either, and a join would compare
+                 -- each with each.
+                 SELECT place, merchant_id, sku, quantity, max(free) OVER (PARTITION BY merchant_id, sku) AS free
+                 FROM (SELECT place, merchant_id COLLATE "C" AS merchant_id, sku COLLATE "C" AS sku, quantity,
+                              NULL::bigint AS free
+                       FROM wanted
+                       UNION ALL SELECT NULL, merchant_id, sku, NULL, free FROM held) AS side
                ), hopeless AS MATERIALIZED (
-                 SELECT wanted.place FROM wanted LEFT JOIN held USING (merchant_id, sku)
-                 WHERE held.free IS NULL OR wanted.quantity > held.free
+                 SELECT place FROM met WHERE place IS NOT NULL AND (free IS NULL OR quantity > free)
                ), queued AS MATERIALIZED (
-                 SELECT wanted.place, held.free,
-                        sum(wanted.quantity) OVER (PARTITION BY merchant_id, sku ORDER BY wanted.place) AS so_far
-                 FROM wanted JOIN held USING (merchant_id, sku)
-                 WHERE wanted.place NOT IN (SELECT place FROM hopeless)
+                 SELECT place, free, sum(quantity) OVER (PARTITION BY merchant_id, sku ORDER BY place) AS so_far
+                 FROM met WHERE place IS NOT NULL AND place NOT IN (SELECT place FROM hopeless)
                ), refused AS MATERIALIZED (
                  SELECT place FROM repeated
                  UNION ALL SELECT place FROM hopeless

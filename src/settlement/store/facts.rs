@@ -65,11 +65,8 @@ impl Command for FindFacts {
                        LIMIT 1) IS NOT NULL AS "may_be_gone!"
                FROM unnest($1::text[], $2::text[]) WITH ORDINALITY AS asked (merchant_id, order_no, place)
                JOIN orders ON orders.merchant_id = asked.merchant_id AND orders.order_no = asked.order_no
-               -- Most have none, and are not looked up.
-               LEFT JOIN LATERAL (SELECT * FROM settlements
-                                  WHERE settlements.merchant_id = asked.merchant_id AND settlements.order_no = asked.order_no
-                                    AND orders.settle_status = 'SETTLED'
-                                  LIMIT 1) AS settled ON true
+               LEFT JOIN settlements AS settled
+                      ON settled.merchant_id = asked.merchant_id AND settled.order_no = asked.order_no
                -- All of its key from one row: it is looked up by the whole of it, or not at all.
                LEFT JOIN user_levels AS level
                       ON level.merchant_id = orders.merchant_id

@@ -30,9 +30,10 @@ WITH patient AS MATERIALIZED (
     FROM settled WHERE key IS NOT NULL
   ), opened AS MATERIALIZED (
     -- Users' accounts, in the order of their names, as by everybody.
-    SELECT open_accounts(array_agg(earnings ORDER BY earnings), min(now)) FROM settled
+    SELECT open_accounts(array_agg(earnings ORDER BY earnings), min(now))
+    FROM (SELECT earnings, min(now) AS now FROM settled WHERE commission > 0 GROUP BY earnings) AS named
     -- To look is cheaper than an insert that comes to nothing. No join: its plan could walk.
-    WHERE commission > 0 AND (SELECT account_id FROM accounts WHERE accounts.account_id = settled.earnings) IS NULL
+    WHERE (SELECT account_id FROM accounts WHERE accounts.account_id = named.earnings) IS NULL
     HAVING count(*) > 0
   ), booked AS (
     INSERT INTO ledger_transactions (transaction_id, kind, merchant_id, order_no, account_ids, amounts, created_at)

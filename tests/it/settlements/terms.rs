@@ -27,8 +27,18 @@ async fn wrong_terms_change_nothing() {
         json!(0.05),
         json!("5%"),
         json!(""),
+        json!("5e-2"),
+        json!("1.00000000000000000000000000001"),
+        json!("0.00000000000000000000000000004"),
         json!(null),
     ] {
+        // An order's own rate is one like any other, but for that it may have none.
+        let own = json!({"order_no": "OWN", "user_id": "u1", "currency": "CNY", "amount": 100, "rebate": {"rate": rate}});
+        if !rate.is_null() {
+            let refused = app.post("/orders", own).await;
+            assert_eq!(refused.problem(422), "VALIDATION_FAILED", "{rate}");
+            assert_eq!(refused.body["errors"][0]["field"], "rebate.rate", "{rate}");
+        }
         let refused = app.admin_post("/admin/rebate-rules", rule(rate.clone())).await;
         assert_eq!(refused.problem(422), "VALIDATION_FAILED", "{rate}");
         assert_eq!(refused.body["errors"][0]["field"], "rate", "{rate}");

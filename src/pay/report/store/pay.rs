@@ -107,10 +107,10 @@ impl Command for Pay {
                  FROM sold WHERE skus.merchant_id = sold.merchant_id AND skus.sku = sold.sku
                ), opened AS MATERIALIZED (
                  -- Users' accounts, for top-ups, in the order of their names, as by everybody.
-                 SELECT open_accounts(array_agg(credit ORDER BY credit), min(now)) FROM paid
+                 SELECT open_accounts(array_agg(credit ORDER BY credit), min(now))
+                 FROM (SELECT credit, min(now) AS now FROM paid WHERE credit LIKE 'USER\_%' GROUP BY credit) AS named
                  -- To look is cheaper than an insert that comes to nothing. No join: its plan could walk.
-                 WHERE credit LIKE 'USER\_%'
-                   AND (SELECT account_id FROM accounts WHERE accounts.account_id = paid.credit) IS NULL
+                 WHERE (SELECT account_id FROM accounts WHERE accounts.account_id = named.credit) IS NULL
                  HAVING count(*) > 0
                ), booked AS (
                  -- Its primary key is one more word against paying twice by one attempt.
