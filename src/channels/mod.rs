@@ -274,7 +274,8 @@ words! {
         RefundReversal = "REFUND_REVERSAL",
         /// Money sent out.
         Payout = "PAYOUT",
-        /// What is between the channel and its customer alone: fees, disputes, transfers to the bank.
+        /// What is between the channel and its customer alone: fees, disputes, transfers to the bank; and what it lists although
+        /// nothing moved.
         Other = "OTHER",
     }
 }

@@ -81,6 +81,23 @@ fn wechats_bill_is_read_whatever_its_titles_hold() {
 }
 
 #[test]
+fn a_refund_that_wechat_did_not_make_is_no_movement_and_stands_in_its_total() {
+    use StatementKind::{Other, Refund};
+    for (state, kind, is_final) in [
+        ("SUCCESS", Refund, true),
+        ("PROCESSING", Refund, false),
+        ("FAIL", Other, false),
+        ("CLOSED", Other, false),
+        ("ABNORMAL", Other, false),
+    ] {
+        let bill = WECHAT.replace("`PROCESSING", &format!("`{state}"));
+        assert_eq!(bill == WECHAT, state == "PROCESSING");
+        let lines = try_read(Format::Wechat, date!(2021 - 01 - 28), bill.as_bytes()).unwrap();
+        assert_eq!(brief(&lines)[1], (kind, "rf_1", "5030", 200, 0, is_final), "{state}");
+    }
+}
+
+#[test]
 fn alipays_list_is_read_as_gbk_and_in_its_zip() {
     use StatementKind::{Payment, Refund};
     let day = date!(2026 - 06 - 05);

@@ -10,6 +10,8 @@ use crate::channels::{StatementKind, StatementLine};
 
 /// What parts two cells. A title may hold it too.
 const BETWEEN: &str = ",`";
+/// How refunds stand that moved nothing: refused, or not to be paid to where they were to go.
+const NOT_MADE: [&str; 3] = ["FAIL", "CLOSED", "ABNORMAL"];
 /// How the summary's head begins.
 const SUMMARY: &str = "总交易单数";
 
@@ -48,6 +50,10 @@ impl Bill {
         })
     }
 
+    fn is_refund(&self, cells: &[&str]) -> bool {
+        self.state.of(cells) == "REFUND"
+    }
+
     fn line(&self, cells: &[&str], number: u64, window: Window) -> Result<StatementLine, BadStatement> {
         let wrong = |what: &str| malformed(number, what);
         if cells.len() < self.columns {
@@ -67,14 +73,11 @@ impl Bill {
             }
             "REFUND" => {
                 // Listed on the day on which it was accepted, and never brought up to date.
-                let is_final = self.refund_state.of(cells) == "SUCCESS";
-                (
-                    StatementKind::Refund,
-                    self.out_refund_no,
-                    self.refund_id,
-                    yuan(self.refund_amount)?,
-                    is_final,
-                )
+                let state = self.refund_state.of(cells);
+                // One of ours that was made is missing there, where it is listed as none.
+                let is_none = NOT_MADE.contains(&state);
+                let kind = if is_none { StatementKind::Other } else { StatementKind::Refund };
+                (kind, self.out_refund_no, self.refund_id, yuan(self.refund_amount)?, state == "SUCCESS")
             }
             "REVOKED" => {
                 (StatementKind::Other, self.out_trade_no, self.transaction_id, yuan(self.amount)?, true)
@@ -118,10 +121,9 @@ pub(super) fn read<R: Read>(window: Window, source: R, take: &mut Checked<'_>) -
         let cells = cells(&text, lines.number)?;
         let line = bill.line(&cells, lines.number, window)?;
         totals.lines += 1;
-        match line.kind {
-            StatementKind::Refund => totals.refunded += line.amount,
-            _ => totals.taken += line.amount,
-        }
+        // The totals are of what was asked for, made or not.
+        let total = if bill.is_refund(&cells) { &mut totals.refunded } else { &mut totals.taken };
+        *total += line.amount;
         take(line)?;
     }
     let detail = format!("it ends after line {} without its summary ({SUMMARY})", lines.number);
