@@ -299,11 +299,17 @@ async fn a_database_failure_makes_the_channel_repeat_itself() {
 
     let mut other = app.direct_connection().await;
     let mut lock = sqlx::Connection::begin(&mut other).await.expect("a transaction");
-    sqlx::query("LOCK TABLE orders").execute(&mut *lock).await.expect("the lock");
-    let reply = hasty.webhook(&callback).await;
-    assert_eq!((reply.status, reply.text.as_str()), (500, "FAIL"));
+    sqlx::query("LOCK TABLE orders, exceptions").execute(&mut *lock).await.expect("the lock");
+    // What nobody can read is shown to a person, and not given up before that.
+    let unreadable = json!({"no": "callback"});
+    for callback in [&callback, &unreadable] {
+        let reply = hasty.webhook(callback).await;
+        assert_eq!((reply.status, reply.text.as_str()), (500, "FAIL"));
+    }
     assert_eq!(app.count("webhook_inbox").await, 0, "nothing half");
     lock.rollback().await.expect("the end of the lock");
+    assert_eq!(app.webhook(&unreadable).await.status, 400);
+    assert_eq!(app.open_exception().await["kind"], "UNREADABLE_CALLBACK");
 
     app.deliver(&callback).await;
     assert_eq!(app.status_of("W13").await, "PAID");

@@ -10,6 +10,8 @@ use zip::write::SimpleFileOptions;
 use super::*;
 use crate::channels::StatementKind;
 
+mod wechat;
+
 const WECHAT: &str = "\u{feff}交易时间,公众账号ID,商户号,特约商户号,设备号,微信订单号,商户订单号,用户标识,交易类型,交易状态,付款银行,货币种类,应结订单金额,代金券金额,微信退款单号,商户退款单号,退款金额,充值券退款金额,退款类型,退款状态,商品名称,商户数据包,手续费,费率,订单金额,申请退款金额,费率备注\r
 `2021-01-28 17:07:11,`wx81be3101902f7cb2,`1601959334,`0,`,`4200000925202101284997714292,`po_1,`ofyak5qR,`NATIVE,`SUCCESS,`OTHERS,`CNY,`0.01,`0.00,`0,`0,`0.00,`0.00,`,`,`tea, `green`,`and more,`cipher code,`0.00600,`1.00%,`12.34,`0.00,`\r
 `2021-01-28 18:00:00,`wx81be3101902f7cb2,`1601959334,`0,`,`4200000925202101284997714292,`po_1,`ofyak5qR,`NATIVE,`REFUND,`OTHERS,`CNY,`0.00,`0.00,`5030,`rf_1,`0.00,`0.00,`ORIGINAL,`PROCESSING,`tea,`,`-0.00300,`1.00%,`0.00,`2.00,`\r
@@ -64,37 +66,6 @@ fn brief(lines: &[StatementLine]) -> Vec<(StatementKind, &str, &str, i64, i64, b
         .iter()
         .map(|l| (l.kind, l.our_id.as_str(), l.channel_id.as_str(), l.amount, l.fee, l.is_final))
         .collect()
-}
-
-#[test]
-fn wechats_bill_is_read_whatever_its_titles_hold() {
-    use StatementKind::{Payment, Refund};
-    let lines = try_read(Format::Wechat, date!(2021 - 01 - 28), WECHAT.as_bytes()).unwrap();
-    assert_eq!(
-        brief(&lines),
-        [
-            (Payment, "po_1", "4200000925202101284997714292", 1234, 1, true),
-            (Refund, "rf_1", "5030", 200, 0, false),
-        ]
-    );
-    assert_eq!(lines[0].at, datetime!(2021-01-28 09:07:11 UTC));
-}
-
-#[test]
-fn a_refund_that_wechat_did_not_make_is_no_movement_and_stands_in_its_total() {
-    use StatementKind::{Other, Refund};
-    for (state, kind, is_final) in [
-        ("SUCCESS", Refund, true),
-        ("PROCESSING", Refund, false),
-        ("FAIL", Other, false),
-        ("CLOSED", Other, false),
-        ("ABNORMAL", Other, false),
-    ] {
-        let bill = WECHAT.replace("`PROCESSING", &format!("`{state}"));
-        assert_eq!(bill == WECHAT, state == "PROCESSING");
-        let lines = try_read(Format::Wechat, date!(2021 - 01 - 28), bill.as_bytes()).unwrap();
-        assert_eq!(brief(&lines)[1], (kind, "rf_1", "5030", 200, 0, is_final), "{state}");
-    }
 }
 
 #[test]
