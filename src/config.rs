@@ -182,7 +182,9 @@ impl HttpConfig {
         let bind: SocketAddr = env.parsed("BIND_ADDR")?;
         let public_url = env.url("PUBLIC_URL", &["http", "https"])?;
         if public_url.as_ref().is_some_and(|url| !is_bare(url)) {
-            return Err(env.wrong("PUBLIC_URL", "it has a path or a query; our own paths come behind it"));
+            return Err(
+                env.wrong("PUBLIC_URL", "it has more than a host and a port; our own paths come behind it")
+            );
         }
         let cors_origins = env.text("CORS_ORIGINS")?.unwrap_or_default();
         let cors_origins: Vec<String> =
@@ -211,6 +213,11 @@ fn is_origin(text: &str) -> bool {
     reqwest::Url::parse(text).is_ok_and(|url| {
         matches!(url.scheme(), "http" | "https") && url.origin().ascii_serialization() == text
     })
+}
+
+/// Whether a token arrives in a header as it is written: otherwise it would arrive as another one, or not at all.
+fn fits_a_header(token: &str) -> bool {
+    token.bytes().all(|byte| byte.is_ascii_graphic())
 }
 
 /// What an operator's token allows.
@@ -282,8 +289,7 @@ impl AdminConfig {
         if token.is_empty() || is_short {
             return Err(wrong(&format!("has a token of fewer than {MIN_SECRET_BYTES} bytes")));
         }
-        // In a header it would arrive otherwise, or not at all.
-        if !token.bytes().all(|byte| byte.is_ascii_graphic()) {
+        if !fits_a_header(token) {
             return Err(wrong("has a token with a space, or with what is no visible ASCII character"));
         }
         Ok(AdminToken { role, name: name.to_owned(), token: token.into() })
@@ -377,19 +383,19 @@ impl RatesConfig {
     fn read(env: &Env) -> Result<Self, ConfigError> {
         Ok(Self {
             url: env.url("RATES_URL", &["http", "https"])?,
-            token: read_token(env, "RATES_TOKEN")?,
+            token: Self::read_token(env, "RATES_TOKEN")?,
             deadline: env.millis("RATES_DEADLINE_MS", 50, 20_000)?,
         })
     }
-}
 
-/// What a service of somebody else's is called with: it goes into a header.
-fn read_token(env: &Env, name: &'static str) -> Result<Option<SecretString>, ConfigError> {
-    let token = env.text(name)?;
-    if token.as_ref().is_some_and(|token| !token.bytes().all(|byte| byte.is_ascii_graphic())) {
-        return Err(env.wrong(name, "expected visible ASCII without spaces"));
+    fn read_token(env: &Env, name: &'static str) -> Result<Option<SecretString>, ConfigError> {
+        match env.text(name)? {
+            Some(token) if !fits_a_header(&token) => {
+                Err(env.wrong(name, "it has a space, or what is no visible ASCII character"))
+            }
+            token => Ok(token.map(Into::into)),
+        }
     }
-    Ok(token.map(Into::into))
 }
 
 /// The networks that notifications may reach although they are not public; this machine itself for a developer.
