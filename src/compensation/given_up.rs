@@ -48,9 +48,8 @@ async fn give_up_in_tx(
     if let Some(action) = Action::of(&row.action) {
         store::finish_dead_before(tx, action, &row.subject, Some(row.id), now).await?;
     }
-    // What is open about its thing stays so: whoever resolves it meanwhile, with another task of the same thing, is waited
-    // for, or sees this one.
-    exceptions::lock_open(tx, std::slice::from_ref(&row.subject), ExceptionKind::DeadTask).await?;
+    // What is open about its thing stays so, and locked: whoever resolves it meanwhile, with another task of the same thing,
+    // sees this one.
     let exception = NewException {
         kind: ExceptionKind::DeadTask,
         merchant_id: row.merchant_id.as_deref(),

@@ -184,7 +184,7 @@ async fn carry_out(app: &App, task: &Task, remedy: Remedy) -> Result<Drive, Stri
             None => Ok(Drive::Never(format!("{subject} is no order"))),
         },
         Remedy::Refund => refunds::drive(app, task).await.map_err(Into::into),
-        Remedy::QueryRefund => refunds::resolve_contradiction(app, subject).await.map_err(Into::into),
+        Remedy::QueryRefund => refunds::resolve_contradiction(app, task).await.map_err(Into::into),
         Remedy::PayOut => withdrawals::drive(app, task).await.map_err(Into::into),
         Remedy::Rematch => webhooks::rematch(app, subject).await.map_err(Into::into),
         Remedy::Replay => replay::replay(app, task).await,

@@ -6,7 +6,8 @@ use super::model::{BY_ITSELF, Exception, ExceptionAction, ExceptionKind, Excepti
 use crate::ids::Ids;
 use crate::infra::db::{Conn, DbError, StatePage, Tx, expect_one_row};
 
-/// Opens an exception, unless the same one is open already.
+/// Opens an exception, unless the same one is open already. Somebody may be resolving that in this moment, and has not seen
+/// what is told here: it is waited for, and where it is resolved then, this one is opened beside it.
 pub(crate) async fn open_in_tx(
     tx: &mut Tx,
     ids: &Ids,
@@ -16,9 +17,13 @@ pub(crate) async fn open_in_tx(
     let conn: &mut Conn = tx;
     let exception_id = ids.exception();
     sqlx::query!(
-        "INSERT INTO exceptions
+        // A conflict alone waits for no lock.
+        "WITH shown AS MATERIALIZED (
+             SELECT FROM exceptions WHERE kind = $2 AND subject = $5 AND status = 'OPEN' FOR UPDATE
+         )
+         INSERT INTO exceptions
              (exception_id, kind, merchant_id, order_no, subject, detail, created_at, updated_at)
-         VALUES ($1, $2, $3, $4, $5, $6, $7, $7)
+         SELECT $1, $2, $3, $4, $5, $6, $7, $7 WHERE NOT EXISTS (SELECT FROM shown)
          ON CONFLICT (kind, subject) WHERE status = 'OPEN' DO NOTHING",
         exception_id.as_str(),
         exception.kind.as_str(),

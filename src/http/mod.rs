@@ -33,6 +33,7 @@ mod orders;
 mod overload;
 mod panicked;
 mod pay;
+mod query;
 mod refunds;
 mod router;
 mod server;

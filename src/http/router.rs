@@ -15,8 +15,8 @@ use utoipa_swagger_ui::SwaggerUi;
 
 use super::error::Problem;
 use super::{
-    Edge, admin, ambiguity, health, observe, openapi, orders, overload, panicked, pay, refunds, settlements,
-    usage, users, webhooks, withdrawals,
+    Edge, admin, ambiguity, health, observe, openapi, orders, overload, panicked, pay, query, refunds,
+    settlements, usage, users, webhooks, withdrawals,
 };
 
 /// The routes that browsers may call from the pages of `CORS_ORIGINS`.
@@ -148,6 +148,7 @@ pub fn router(edge: Edge, sandbox: Option<OpenApiRouter>, with_api: bool) -> Rou
         .merge(docs(&document))
         .fallback(|| async { Problem::not_found().into_response() })
         .method_not_allowed_fallback(method_not_allowed)
+        .layer(from_fn_with_state(query::Refusing::of(&document), query::refuse_unknown))
         .layer(CatchPanicLayer::custom(panicked::answer))
         .layer(from_fn(ambiguity::refuse))
         .layer(from_fn_with_state(edge, observe::on_its_way))

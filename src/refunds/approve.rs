@@ -7,7 +7,6 @@ use super::model::{Refund, RefundEvent, RefundStatus};
 use super::{book, contradiction, result, store};
 use crate::admin_log::{self, Entry};
 use crate::app::App;
-use crate::compensation::Action;
 use crate::ids::{MerchantId, RefundNo};
 use crate::infra::crash::effect;
 use crate::infra::db::Tx;
@@ -98,7 +97,7 @@ async fn decide_in_tx(
         // Whether it was made before is found by whoever drives it.
         let by = (entry.actor.as_str(), entry.reason.as_str());
         contradiction::end_question_in_tx(tx, &decided, by, now).await?;
-        append_task_in_tx(tx, &decided, Action::DriveRefund, now).await?;
+        append_task_in_tx(tx, &decided, now).await?;
     } else {
         contradiction::ask_of_refused_in_tx(app, tx, (&decided, &collected)).await?;
         result::announce_in_tx(tx, &decided, to, now).await?;

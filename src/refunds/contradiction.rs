@@ -1,7 +1,8 @@
 //! A refund of which something says the opposite of what is known. What the channel says when it is asked behind both counts;
 //! where it knows of no such refund, what was told. While it cannot be asked a person is shown that, and a task asks it again:
 //! whoever told of it may never do so again. Whoever has its answer first, be it the task, another callback or a statement,
-//! ends the task and what was shown in the transaction that writes what follows.
+//! ends the task and what was shown in the transaction that writes what follows. Whoever tells of it once more puts the
+//! question anew: what a worker is being answered in that moment is older than what was told, and counts no more.
 //!
 //! One that failed, or that nobody has approved, and of which something says that the channel made it: either it was made and
 //! taken back, and its success is heard behind its reversal, for the first time or once more; then it has failed, and nothing
@@ -25,7 +26,7 @@ use super::result::{self, Applied, RefundReport, Source};
 use super::{store, stray};
 use crate::app::App;
 use crate::channels::{self, CallError, RefundState};
-use crate::compensation::{self, Action, Drive};
+use crate::compensation::{self, Action, Drive, Task};
 use crate::exceptions::{self, ExceptionAction, ExceptionKind, NewException};
 use crate::infra::db::{DbError, Tx};
 use crate::infra::tasks;
@@ -81,18 +82,20 @@ pub(super) async fn ask(app: &App, report: &RefundReport<'_>) -> Result<Truth, D
         // What it does not know contradicts nothing that it told.
         None | Some(Ok(RefundState::Unseen)) => told,
         Some(Ok(RefundState::Processing) | Err(_)) => match report.source {
-            Source::Call(_) | Source::Query if !is_failure => told,
+            Source::Call(_) | Source::Query | Source::Question(_) if !is_failure => told,
             _ => Truth::Unknown,
         },
     })
 }
 
 /// Asks the channel, as a task, about a refund of which something was told while it could not be asked, and applies what it
-/// says: nothing new where somebody else had that answer first. What the channel does not know it cannot answer for.
+/// says: nothing where somebody else has taken the task or ended it meanwhile, who knows as much or more. What the channel
+/// does not know it cannot answer for.
 ///
 /// # Errors
 /// When the database is away: the task tries again.
-pub async fn resolve_contradiction(app: &App, refund_id: &str) -> Result<Drive, DbError> {
+pub async fn resolve_contradiction(app: &App, task: &Task) -> Result<Drive, DbError> {
+    let refund_id = task.subject.as_str();
     let again = |why: String| Ok(Drive::Again(why));
     let (state, truth) = match query(app, refund_id).await? {
         Some(Ok(state @ RefundState::Succeeded { .. })) => (state, Truth::Made),
@@ -102,7 +105,7 @@ pub async fn resolve_contradiction(app: &App, refund_id: &str) -> Result<Drive, 
         Some(Err(error)) => return again(error.to_string()),
         None => return again("there is no channel here that could be asked about it".to_owned()),
     };
-    let report = RefundReport { refund_id, state: &state, source: Source::Query };
+    let report = RefundReport { refund_id, state: &state, source: Source::Question(task.hold) };
     app.db.retrying(|| result::apply_once(app, &report, Some(truth))).await?;
     Ok(Drive::Done)
 }
@@ -126,7 +129,7 @@ pub(super) async fn note_in_tx(
         } else {
             "says that it made it, and cannot be asked now: it may have"
         };
-        drive::append_task_in_tx(tx, refund, Action::QueryRefund, now).await?;
+        put_question_in_tx(tx, refund, now).await?;
         // Of one that was made after all a person was told.
         if refund.made_after_all_at.is_none() {
             show_in_tx(app, tx, (refund, collected), what).await?;
@@ -209,7 +212,7 @@ pub(super) async fn ask_of_refused_in_tx(
     let Some(order) = order else { return Ok(()) };
     if exceptions::was_shown(tx, order, &refund.refund_id, ExceptionKind::Contradiction).await? {
         let now = app.now();
-        drive::append_task_in_tx(tx, refund, Action::QueryRefund, now).await?;
+        put_question_in_tx(tx, refund, now).await?;
         // What is open says that nobody has approved it.
         let (id, kind, by) = (
             &refund.refund_id,
@@ -221,6 +224,15 @@ pub(super) async fn ask_of_refused_in_tx(
         show_in_tx(app, tx, (refund, collected), what).await?;
     }
     Ok(())
+}
+
+/// Has the channel asked about a locked refund, by a task; by whoever has it no more.
+pub(super) async fn put_question_in_tx(
+    tx: &mut Tx,
+    refund: &Refund,
+    now: OffsetDateTime,
+) -> Result<(), DbError> {
+    compensation::append_anew(tx, &drive::task_of(refund, Action::QueryRefund, now), now).await
 }
 
 /// What was shown of a locked refund, be it while its channel could not be asked, needs nobody any more, as somebody says for a

@@ -15,22 +15,24 @@ use crate::infra::crash::effect;
 use crate::infra::db::{DbError, Tx};
 use crate::pay::{self, PayError};
 
-/// The task that sends the money back, or that asks what became of it, from the transaction that says so: one of each for a
-/// refund, however often that is wanted.
+/// Has the money sent back, by a task, from the transaction that says so: one for a refund, however often that is wanted.
 pub(super) async fn append_task_in_tx(
     tx: &mut Tx,
     refund: &Refund,
-    action: Action,
     now: OffsetDateTime,
 ) -> Result<(), DbError> {
-    let task = NewTask {
+    compensation::append(tx, &task_of(refund, Action::DriveRefund, now), now).await
+}
+
+/// What is to be done about a refund, from now on.
+pub(super) fn task_of(refund: &Refund, action: Action, now: OffsetDateTime) -> NewTask<'_> {
+    NewTask {
         action,
         subject: &refund.refund_id,
         merchant_id: refund.merchant_id.as_deref(),
         order_no: refund.order_no.as_deref(),
         due_at: now,
-    };
-    compensation::append(tx, &task, now).await
+    }
 }
 
 /// Drives the refund of a task a step further.

@@ -3,6 +3,7 @@
 use time::OffsetDateTime;
 
 use super::collected::lock_with_refund;
+use super::contradiction::put_question_in_tx;
 use super::drive::append_task_in_tx;
 use super::model::{Refund, RefundStatus, StrayStatus};
 use super::{store, stray};
@@ -136,7 +137,7 @@ async fn resolve_in_tx(
         if action != ExceptionAction::Refund {
             return Err(ResolveError::MoneyWaits);
         }
-        append_task_in_tx(tx, refund, Action::DriveRefund, now).await?;
+        append_task_in_tx(tx, refund, now).await?;
         exceptions::resolve_in_tx(tx, exception_id, action, by, reason, now).await?;
         return exceptions::lock(tx, exception_id).await?.ok_or(ResolveError::NotFound);
     }
@@ -166,7 +167,7 @@ async fn resolve_in_tx(
     exceptions::resolve_in_tx(tx, exception_id, action, by, reason, now).await?;
     if let Some(refund) = refund.filter(|refund| was_shown_made_after_all(refund, &exception)) {
         // The channel may have taken it back since, and may tell nobody.
-        append_task_in_tx(tx, &refund, Action::QueryRefund, now).await?;
+        put_question_in_tx(tx, &refund, now).await?;
     }
     if action == ExceptionAction::Keep {
         // Whatever else is open about the same money is decided with it.

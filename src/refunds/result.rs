@@ -43,6 +43,9 @@ pub enum Source<'a> {
     Call(Hold),
     /// We asked what became of it, under our own reference.
     Query,
+    /// The same, as the task that asks about what contradicts what is known. It counts for as long as the task is the asker's:
+    /// else somebody has an answer behind this one, or has told something since that is to be asked about.
+    Question(Hold),
     /// The channel called us.
     Callback(Claim<'a>),
 }
@@ -73,7 +76,7 @@ pub enum Applied {
     Stands,
     /// Nothing moved. It contradicts what is known, or a callback tells of a failure, and the channel cannot say more now: a
     /// callback must come again, and what contradicts is an exception until then, and asked about by a task. Or a call was
-    /// refused, and somebody else has its task by now.
+    /// refused, or a question answered, and somebody else has its task by now.
     Undecided,
 }
 
@@ -168,7 +171,7 @@ impl<'a> RefundReport<'a> {
     const fn claim(&self) -> Option<Claim<'a>> {
         match self.source {
             Source::Callback(claim) => Some(claim),
-            Source::Call(_) | Source::Query => None,
+            Source::Call(_) | Source::Query | Source::Question(_) => None,
         }
     }
 
@@ -221,6 +224,11 @@ async fn apply_in_tx(
         show_unknown_in_tx(app, tx, report).await?;
         return Ok(Some(Applied::Unknown));
     };
+    if let Source::Question(hold) = report.source
+        && !compensation::is_held_in_tx(tx, hold).await?
+    {
+        return Ok(Some(Applied::Undecided));
+    }
     if !report.fits(&refund, &collected) {
         open_mismatch_in_tx(app, tx, report, &refund).await?;
         return Ok(Some(Applied::Mismatch));
@@ -291,7 +299,7 @@ fn next(refund: &Refund, event: RefundEvent, source: Source<'_>) -> Next {
     let status = if refund.is_made() { RefundStatus::Succeeded } else { refund.status };
     let answers = match source {
         Source::Call(_) => Some(Answerer::Call),
-        Source::Query => Some(Answerer::Query),
+        Source::Query | Source::Question(_) => Some(Answerer::Query),
         Source::Callback(_) => None,
     };
     Next::of(status, event, answers)
@@ -366,6 +374,6 @@ fn claimed(source: Source<'_>) -> String {
     match source {
         Source::Callback(Claim { channel, money: Some(money) }) => format!("{channel} says {money}"),
         Source::Callback(Claim { channel, money: None }) => format!("{channel} speaks of it"),
-        Source::Call(_) | Source::Query => "its channel has answered so".to_owned(),
+        Source::Call(_) | Source::Query | Source::Question(_) => "its channel has answered so".to_owned(),
     }
 }

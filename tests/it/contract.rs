@@ -230,6 +230,34 @@ fn assert_examples(name: &str, told: &Value) {
     }
 }
 
+/// Nothing is done as if a word of a request had not been said.
+#[tokio::test]
+async fn a_query_that_a_route_does_not_know_is_refused_before_anything_is_done() {
+    let app = TestApp::start().await;
+    let (mut refused, mut heard) = (0, 0);
+    for operation in operations(&app).await {
+        let path = format!("{}?dry_run=true", operation.path.replace(['{', '}'], ""));
+        let method: Method = operation.method.parse().expect("a method");
+        let logged = app.count("admin_log").await;
+        let reply = app.call(method, &path, operation.token(), operation.body().as_ref()).await;
+        let name = operation.name();
+        let is_lenient = ["pay", "webhooks", "sandbox", "health"]
+            .contains(&operation.told["tags"][0].as_str().expect("a tag"));
+        if is_lenient {
+            assert!(!reply.text.contains("\"query\""), "{name}: {}", reply.text);
+            heard += 1;
+        } else {
+            assert_eq!(reply.problem(422), "VALIDATION_FAILED", "{name}");
+            assert!(reply.text.contains("\"query\""), "{name}: {}", reply.text);
+            assert!(operation.statuses().contains(&422), "{name} tells of no 422");
+            assert_eq!(app.count("admin_log").await, logged, "{name}: nothing was done");
+            refused += 1;
+        }
+    }
+    assert!(refused > 60 && heard > 5, "{refused} refused, {heard} heard");
+    app.end().await;
+}
+
 /// Who tries the reader's examples must not be told that they are wrong.
 #[tokio::test]
 async fn the_examples_can_be_sent_as_they_are() {

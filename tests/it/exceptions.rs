@@ -382,3 +382,31 @@ async fn a_decision_over_a_given_up_refund_waits_for_the_refund_that_ends() {
     assert_eq!(app.count_where("compensations", "status = 'DEAD'").await, 0, "it was driven on");
     app.end().await;
 }
+
+#[tokio::test]
+async fn what_happens_again_while_somebody_resolves_what_was_shown_of_it_is_shown_anew() {
+    let (app, _) = staffed().await;
+    let unreadable = json!({"no": "callback"});
+    assert_eq!(app.webhook(&unreadable).await.status, 400);
+    let shown = app.open_exception().await;
+
+    // Somebody has it in hand, and has read it as it was.
+    let mut owner = app.direct_connection().await;
+    let mut hand = owner.begin().await.expect("a transaction");
+    sqlx::query("SELECT 1 FROM exceptions FOR UPDATE").execute(&mut *hand).await.expect("in hand");
+    let (told, ()) = tokio::join!(app.webhook(&unreadable), async {
+        until_waiting(&app, 1).await;
+        let resolve = "UPDATE exceptions SET status = 'RESOLVED', action = 'NONE', resolved_by = 'olga', reason = 'seen'";
+        sqlx::query(resolve).execute(&mut *hand).await.expect("resolved");
+        hand.commit().await.expect("a commit");
+    });
+    assert_eq!(told.status, 400);
+    let anew = app.open_exception().await;
+    assert_eq!(anew["subject"], shown["subject"]);
+    assert_ne!(anew["exception_id"], shown["exception_id"]);
+
+    // It stands for whatever happens from then on.
+    assert_eq!(app.webhook(&unreadable).await.status, 400);
+    assert_eq!(app.exceptions("").await.len(), 2);
+    app.end().await;
+}

@@ -256,10 +256,10 @@ async fn who_waits_for_an_order_hears_of_each_part_that_goes_back_and_of_its_set
     let soon = async || tokio::time::sleep(Duration::from_millis(200)).await;
     for (part, refunded) in [("R1", 300), ("R2", 600)] {
         let started = Instant::now();
+        let refund = json!({"refund_no": part, "order_no": "A1", "amount": 300});
+        app.post("/refunds", refund).await.expect(201);
         let (order, ()) = tokio::join!(app.get("/orders/A1?wait=25"), async {
             soon().await;
-            let refund = json!({"refund_no": part, "order_no": "A1", "amount": 300});
-            app.post("/refunds", refund).await.expect(201);
             app.run_until_idle().await;
         });
         assert_eq!(order.expect(200).body["refunded_amount"], refunded);
@@ -272,6 +272,37 @@ async fn who_waits_for_an_order_hears_of_each_part_that_goes_back_and_of_its_set
     });
     assert_eq!(order.expect(200).body["settle_status"], "SETTLED");
     assert!(started.elapsed() < Duration::from_secs(5), "{:?}", started.elapsed());
+    app.end().await;
+}
+
+/// The order as whoever waits for it while that happens is told.
+async fn heard_while(app: &TestApp, deed: impl Future) -> Value {
+    let (order, ()) = tokio::join!(app.get("/orders/A1?wait=25"), async {
+        tokio::time::sleep(Duration::from_millis(200)).await;
+        deed.await;
+    });
+    order.expect(200).body
+}
+
+#[tokio::test]
+async fn who_waits_for_an_order_hears_of_whatever_is_shown_with_it() {
+    let app = TestApp::start().await;
+    let pay_order = app.order_to_pay("A1").await;
+    let started = Instant::now();
+    let order = heard_while(&app, app.deliver(&app.ended("e1", &pay_order, "FAILED"))).await;
+    assert_eq!((&order["status"], &order["pay_orders"][0]["status"]), (&json!("PENDING"), &json!("FAILED")));
+    // Money of the attempt that had failed pays its order all the same; whatever comes on top is stray.
+    let order = heard_while(&app, app.deliver(&app.success("e2", &pay_order, "t1", 1990))).await;
+    assert_eq!(order["status"], "PAID");
+    let order = heard_while(&app, app.deliver(&app.success("e3", &pay_order, "t2", 1990))).await;
+    assert_eq!(
+        (&order["status"], &order["stray_payments"][0]["status"]),
+        (&json!("PAID"), &json!("REFUNDING"))
+    );
+    let refund = json!({"refund_no": "R1", "order_no": "A1", "amount": 300});
+    let order = heard_while(&app, async { app.post("/refunds", refund).await.expect(201) }).await;
+    assert_eq!((&order["refunded_amount"], &order["refunds"][0]["refund_no"]), (&json!(0), &json!("R1")));
+    assert!(started.elapsed() < Duration::from_secs(20), "{:?}", started.elapsed());
     app.end().await;
 }
 

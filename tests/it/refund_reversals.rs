@@ -11,6 +11,8 @@ use crate::support::refunding::told_of_refund;
 use crate::support::statements::{Line, sandbox_csv};
 use crate::support::{TestApp, TestOptions, seconds};
 
+mod questions;
+
 /// A refund of 990 of a top-up of 1,990 that the channel made, without our having heard of it, and has taken back since:
 /// its id, and the pay order that it gives back.
 async fn taken_back(app: &TestApp, number: &str) -> (String, String) {
@@ -358,7 +360,7 @@ async fn a_reversal_that_somebody_else_hears_of_first_leaves_nothing_to_be_asked
         }
         let open = "action = 'QUERY_REFUND' AND status <> 'DONE'";
         assert_eq!(app.count_where("compensations", open).await, 0, "{heard_from}");
-        let driven = refunds::resolve_contradiction(&app.instance.app, &task.subject).await;
+        let driven = refunds::resolve_contradiction(&app.instance.app, &task).await;
         assert_eq!(driven.expect("an answer"), Drive::Done);
         assert_eq!(app.find_refund(&number).await["status"], "FAILED");
         assert_eq!(app.refunded(&number).await, ("PAID".to_owned(), 0));
@@ -440,7 +442,13 @@ async fn an_answer_from_before_a_refund_was_let_go_frees_nothing() {
     let app = TestApp::start().await;
     let (refund_id, _) = taken_back(&app, "L").await;
     // As by a worker who asked while nobody had approved it: by now somebody may be making it.
-    let driven = refunds::resolve_contradiction(&app.instance.app, &refund_id).await;
+    app.sql(&format!(
+        "INSERT INTO compensations (kind, action, subject, due_at, created_at, updated_at)
+         VALUES ('REDO_BUSINESS', 'QUERY_REFUND', '{refund_id}', now(), now(), now())"
+    ))
+    .await;
+    let task = app.take_task(Action::QueryRefund, &refund_id).await;
+    let driven = refunds::resolve_contradiction(&app.instance.app, &task).await;
     assert_eq!(driven.expect("an answer"), Drive::Done);
     assert_eq!(app.find_refund("L").await["status"], "PROCESSING");
     assert_eq!(app.cny_of("u-L").await, (1_000, 990));

@@ -33,7 +33,34 @@ pub(crate) async fn append(conn: &mut Conn, task: &NewTask<'_>, now: OffsetDateT
     Ok(())
 }
 
-/// Ends the living task for a thing whose end came another way. A guard that was never needed leaves no row.
+/// Writes a task, or takes the living one for the same thing from whoever is at it: what they come to is older than what is
+/// asked for now.
+pub(crate) async fn append_anew(tx: &mut Tx, task: &NewTask<'_>, now: OffsetDateTime) -> Result<(), DbError> {
+    let conn: &mut Conn = tx;
+    sqlx::query!(
+        "INSERT INTO compensations
+             (kind, action, subject, merchant_id, order_no, due_at, created_at, updated_at)
+         VALUES ($1, $2, $3, $4, $5, $6, $7, $7)
+         ON CONFLICT (action, subject) WHERE status IN ('READY', 'RUNNING') DO UPDATE
+         SET status = 'READY', claims = compensations.claims + 1, due_at = excluded.due_at,
+             updated_at = excluded.updated_at
+         WHERE compensations.status = $8",
+        task.action.kind().as_str(),
+        task.action.as_str(),
+        task.subject,
+        task.merchant_id,
+        task.order_no,
+        task.due_at,
+        now,
+        TaskStatus::Running.as_str(),
+    )
+    .execute(conn)
+    .await?;
+    Ok(())
+}
+
+/// Ends the living task for a thing whose end came another way, also one that is being claimed in this moment. A guard that was
+/// never needed leaves no row.
 pub(crate) async fn finish_by_subject(
     conn: &mut Conn,
     action: Action,
@@ -41,12 +68,14 @@ pub(crate) async fn finish_by_subject(
     now: OffsetDateTime,
 ) -> Result<(), DbError> {
     sqlx::query!(
-        "WITH unneeded AS (
-             DELETE FROM compensations
-             WHERE action = $1 AND subject = $2 AND status NOT IN ('DONE', 'DEAD') AND attempts = 0
+        "WITH living AS MATERIALIZED (
+             SELECT id, attempts FROM compensations
+             WHERE action = $1 AND subject = $2 AND status NOT IN ('DONE', 'DEAD') FOR UPDATE
+         ), unneeded AS (
+             DELETE FROM compensations USING living WHERE compensations.id = living.id AND living.attempts = 0
          )
          UPDATE compensations SET status = 'DONE', updated_at = $3
-         WHERE action = $1 AND subject = $2 AND status NOT IN ('DONE', 'DEAD') AND attempts > 0",
+         FROM living WHERE compensations.id = living.id AND living.attempts > 0",
         action.as_str(),
         subject,
         now,

@@ -344,8 +344,10 @@ impl World {
             Ok(RefundState::Failed(_)) | Err(CallError::Refused(_)) => RefundEvent::Failed,
             Ok(RefundState::Processing | RefundState::Unseen) | Err(_) => return self.end(of, Drive::Again),
         };
-        // Whoever has the task by now may have made it since.
-        if event == RefundEvent::Failed && answerer == Answerer::Call && !self.is_held(of) {
+        // Whoever has the task by now may have made it since, or asks anew about what was told since.
+        let is_question = of.is_some_and(|of| of.action == Action::QueryRefund);
+        let is_refusal = event == RefundEvent::Failed && answerer == Answerer::Call;
+        if (is_question || is_refusal) && !self.is_held(of) {
             return;
         }
         self.learn_of_refund(number, event, Some(answerer), Fault::Nothing);

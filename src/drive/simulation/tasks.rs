@@ -37,6 +37,17 @@ impl World {
         self.tasks.push(Task { id, action, subject, status, tries: 0, claims: 0, due_at });
     }
 
+    /// Writes a task that is due now, or takes the one that lives from whoever is at it.
+    pub(super) fn append_anew(&mut self, action: Action, subject: usize) {
+        let now = self.now;
+        if let Some(task) = self.alive(action, subject)
+            && task.status == TaskStatus::Running
+        {
+            (task.status, task.claims, task.due_at) = (TaskStatus::Ready, task.claims + 1, now);
+        }
+        self.append(action, subject, now);
+    }
+
     /// The thing came to its end another way.
     pub(super) fn finish_by_subject(&mut self, action: Action, subject: usize) {
         self.is_touched = true;

@@ -215,7 +215,7 @@ impl World {
             Next::Contradicts => {
                 let said = self.theirs.query_refund(number, fault);
                 if said.is_err() {
-                    return self.append(Action::QueryRefund, number, self.now);
+                    return self.append_anew(Action::QueryRefund, number);
                 }
                 self.finish_by_subject(Action::QueryRefund, number);
                 self.settle_given_up(Action::QueryRefund, number);

@@ -7,7 +7,7 @@ use axum::http::StatusCode;
 use serde_json::{Map, Value, json};
 
 use super::examples;
-use crate::http::overload;
+use crate::http::{overload, query};
 
 /// Codes that a route answers with by what it is made of.
 type Answers = Vec<(u16, &'static [&'static str])>;
@@ -61,7 +61,9 @@ fn answers_of(path: &str, operation: &Value) -> Answers {
     if has_parameter(operation, |parameter| parameter["in"] == "path") {
         answers.push((404, &["NOT_FOUND"]));
     }
-    if has_parameter(operation, |parameter| parameter["in"] == "query") {
+    let is_in_query = |parameter: &Value| parameter["in"] == "query";
+    let tag = operation["tags"][0].as_str().unwrap_or_default();
+    if has_parameter(operation, is_in_query) || query::is_taken_to_the_letter(tag) {
         answers.push((422, &["VALIDATION_FAILED"]));
     }
     if operation["requestBody"].is_object() {

@@ -4,13 +4,17 @@ use crate::infra::db::{Conn, DbError};
 use crate::infra::gather::{Command, Patience, column, in_places};
 use crate::orders::{OrderKey, SettleStatus};
 
-/// Differs between any two states of an order. Its version alone counts changes of its status: a further part that goes
-/// back, and a settlement, are none.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+/// Differs between any two states of an order and of what is shown with it. Its version alone counts changes of its status: a
+/// further part that goes back, and a settlement, are none; nor is an attempt that fails, a refund that is asked for, and
+/// stray money.
+#[derive(Clone, Debug, PartialEq, Eq)]
 pub(in crate::orders) struct Fingerprint {
     version: i32,
     refunded_amount: i64,
     settle_status: SettleStatus,
+    /// Each attempt and each refund counts once, and once more for each change of its state.
+    parts: i64,
+    stray_states: Option<String>,
 }
 
 /// Reads an order's fingerprint. Asked for again and again by all who wait for a change, so it shares round trips.
@@ -32,7 +36,13 @@ impl Command for FindFingerprint {
     ) -> Result<Vec<Option<Fingerprint>>, DbError> {
         let rows = sqlx::query!(
             r#"SELECT asked.place AS "place!", orders.version, orders.refunded_amount,
-                      orders.settle_status AS "settle_status: SettleStatus"
+                      orders.settle_status AS "settle_status: SettleStatus",
+                      (SELECT coalesce(sum(version), 0) FROM pay_orders
+                       WHERE merchant_id = orders.merchant_id AND order_no = orders.order_no)
+                      + (SELECT coalesce(sum(version), 0) FROM refunds
+                         WHERE merchant_id = orders.merchant_id AND order_no = orders.order_no) AS "parts!",
+                      (SELECT string_agg(status, ',' ORDER BY stray_id) FROM stray_payments
+                       WHERE merchant_id = orders.merchant_id AND order_no = orders.order_no) AS stray_states
                FROM unnest($1::text[], $2::text[]) WITH ORDINALITY AS asked (merchant_id, order_no, place)
                JOIN orders ON orders.merchant_id = asked.merchant_id AND orders.order_no = asked.order_no"#,
             &column(batch, |FindFingerprint(key)| key.merchant_id.as_str()) as &[&str],
@@ -43,7 +53,8 @@ impl Command for FindFingerprint {
         Ok(in_places(batch.len(), rows, |row| {
             let (version, refunded_amount, settle_status) =
                 (row.version, row.refunded_amount, row.settle_status);
-            (row.place, Fingerprint { version, refunded_amount, settle_status })
+            let (parts, stray_states) = (row.parts, row.stray_states);
+            (row.place, Fingerprint { version, refunded_amount, settle_status, parts, stray_states })
         }))
     }
 }
