@@ -166,6 +166,8 @@ impl BrokerConfig {
 pub struct HttpConfig {
     /// Env: `BIND_ADDR`.
     pub bind: SocketAddr,
+    /// Whether the well-known keys of `payonce dev` are keys.
+    pub takes_demo_keys: bool,
     /// How the world reaches this service, without a slash at the end; where it listens, by default.
     /// Env: `PUBLIC_URL`.
     pub public_url: Option<String>,
@@ -194,6 +196,7 @@ impl HttpConfig {
         }
         Ok(Self {
             bind,
+            takes_demo_keys: env.strictness == Strictness::Dev,
             public_url: public_url.map(|url| url.trim_end_matches('/').to_owned()),
             max_connections: env.within("HTTP_CONNECTIONS_MAX", 16, 1_000_000)?,
             max_requests: env.within("HTTP_REQUESTS_MAX", 1, 1_000_000)?,

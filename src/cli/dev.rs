@@ -1,5 +1,6 @@
 //! `payonce dev`: everything on this machine, with one command.
 
+use std::net::IpAddr;
 use std::path::Path;
 use std::process::ExitCode;
 
@@ -48,6 +49,7 @@ async fn private_stores(env: &mut Env) -> Result<Option<LocalStores>, CliError> 
 
 async fn serve(env: &Env) -> Result<ExitCode, CliError> {
     let config = Config::read(env)?;
+    refuse_strangers(config.http.bind.ip())?;
     telemetry::init_log(&config.log);
     let ids = Ids::random(Clock::system());
     refuse_others(&config.database, ids.clone()).await?;
@@ -63,6 +65,16 @@ async fn serve(env: &Env) -> Result<ExitCode, CliError> {
     }
     instance.stop().await;
     outcome.map(|()| ExitCode::SUCCESS)
+}
+
+/// Refuses to listen where others than this machine can ask: whoever knows the keys of `dev`, and everybody does, moves its
+/// money.
+fn refuse_strangers(address: IpAddr) -> Result<(), CliError> {
+    if address.is_loopback() {
+        return Ok(());
+    }
+    let problem = format!("BIND_ADDR is {address}, and dev has well-known keys");
+    Err(format!("{problem}; expected an address of this machine alone, such as 127.0.0.1:8080; `payonce serve` listens anywhere").into())
 }
 
 /// Refuses a database that belongs to somebody else, before anything is written there or anybody can ask for it.

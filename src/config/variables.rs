@@ -227,7 +227,7 @@ pub const VARIABLES: &[Variable] = &[
         "TASK_LEASE_MS",
         "25000",
         "milliseconds from 1000 to 25000",
-        "How long a task stays with a worker that died; a living one renews it every third of this, however slow it is.",
+        "How long a task stays with a worker that died; a living one renews it every third of this, however slow it is. A try of a notification has three fifths of it, 15 s at most.",
     ),
     plain(
         "PAYONCE_ROLES",

@@ -2,6 +2,8 @@
 
 use std::collections::BTreeSet;
 
+use reqwest::Url;
+
 use super::model::Finding;
 use crate::config::{Config, Env, VARIABLES, Variable};
 use crate::run::Roles;
@@ -92,15 +94,37 @@ fn example(variable: &Variable) -> String {
 fn shown(env: &Env, variable: &Variable) -> String {
     match (env.raw(variable.name), variable.is_secret) {
         (Some(_), true) => "set".to_owned(),
-        (Some(value), false) => value.to_owned(),
+        (Some(value), false) => without_password(value),
         (None, true) if env.is_set(variable.name) => "set, in a file".to_owned(),
         (None, _) if variable.default.is_empty() => "not set".to_owned(),
         (None, _) => format!("{} (the default)", variable.default),
     }
 }
 
+/// A URL may hold a password, for whoever asks there.
+fn without_password(value: &str) -> String {
+    match Url::parse(value) {
+        Ok(mut url) if url.password().is_some() => {
+            let is_hidden = url.set_password(None).is_ok() && url.set_username("").is_ok();
+            if is_hidden { format!("{url} (and a password)") } else { "set".to_owned() }
+        }
+        _ => value.to_owned(),
+    }
+}
+
 /// The one variable that the command line reads.
 fn roles(env: &Env) -> Option<Finding> {
-    let error = env.raw("PAYONCE_ROLES")?.parse::<Roles>().err()?;
-    Some(Finding::wrong("config.PAYONCE_ROLES", error, "PAYONCE_ROLES=api,workers"))
+    let check = "config.PAYONCE_ROLES";
+    let written = env.raw("PAYONCE_ROLES").unwrap_or("api,workers");
+    match written.parse::<Roles>() {
+        Err(error) => Some(Finding::wrong(check, error, "PAYONCE_ROLES=api,workers")),
+        Ok(roles) if !roles.sandbox && env.raw("SANDBOX_URL").is_none() => {
+            let found = format!(
+                "{written}, and no SANDBOX_URL: there is no channel, and every pay URL is refused with UNKNOWN_CHANNEL; \
+                 PAYONCE_ROLES=api,workers,sandbox has the sandbox, in which no real money moves"
+            );
+            Some(Finding::note(check, found))
+        }
+        Ok(_) => None,
+    }
 }

@@ -6,6 +6,9 @@ use super::model::{BY_ITSELF, Exception, ExceptionAction, ExceptionKind, Excepti
 use crate::ids::Ids;
 use crate::infra::db::{Conn, DbError, StatePage, Tx, expect_one_row};
 
+/// Characters that an exception tells at most.
+const MOST_TOLD: i32 = 4_000;
+
 /// Opens an exception, unless the same one is open already. Somebody may be resolving that in this moment, and has not seen
 /// what is told here: it is waited for, and where it is resolved then, this one is opened beside it.
 pub(crate) async fn open_in_tx(
@@ -17,14 +20,11 @@ pub(crate) async fn open_in_tx(
     let conn: &mut Conn = tx;
     let exception_id = ids.exception();
     sqlx::query!(
-        // A conflict alone waits for no lock.
-        "WITH shown AS MATERIALIZED (
-             SELECT FROM exceptions WHERE kind = $2 AND subject = $5 AND status = 'OPEN' FOR UPDATE
-         )
-         INSERT INTO exceptions
+        "INSERT INTO exceptions
              (exception_id, kind, merchant_id, order_no, subject, detail, created_at, updated_at)
-         SELECT $1, $2, $3, $4, $5, $6, $7, $7 WHERE NOT EXISTS (SELECT FROM shown)
-         ON CONFLICT (kind, subject) WHERE status = 'OPEN' DO NOTHING",
+         VALUES ($1, $2, $3, $4, $5, $6, $7, $7)
+         -- What is open is locked, and stays as it is: DO NOTHING would wait for nobody.
+         ON CONFLICT (kind, subject) WHERE status = 'OPEN' DO UPDATE SET detail = exceptions.detail WHERE false",
         exception_id.as_str(),
         exception.kind.as_str(),
         exception.merchant_id,
@@ -32,6 +32,37 @@ pub(crate) async fn open_in_tx(
         exception.subject,
         exception.detail,
         now,
+    )
+    .execute(conn)
+    .await?;
+    Ok(())
+}
+
+/// Opens an exception; where the same one is open already it tells of this, too, once for the same words. So nothing is lost that
+/// nobody else tells of.
+pub(crate) async fn tell_in_tx(
+    tx: &mut Tx,
+    ids: &Ids,
+    exception: &NewException<'_>,
+    now: OffsetDateTime,
+) -> Result<(), DbError> {
+    let conn: &mut Conn = tx;
+    let exception_id = ids.exception();
+    sqlx::query!(
+        "INSERT INTO exceptions AS open
+             (exception_id, kind, merchant_id, order_no, subject, detail, created_at, updated_at)
+         VALUES ($1, $2, $3, $4, $5, $6, $7, $7)
+         ON CONFLICT (kind, subject) WHERE status = 'OPEN' DO UPDATE
+         SET detail = left(open.detail || '; ' || excluded.detail, $8), updated_at = excluded.updated_at
+         WHERE position(excluded.detail IN open.detail) = 0",
+        exception_id.as_str(),
+        exception.kind.as_str(),
+        exception.merchant_id,
+        exception.order_no,
+        exception.subject,
+        exception.detail,
+        now,
+        MOST_TOLD,
     )
     .execute(conn)
     .await?;

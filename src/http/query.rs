@@ -1,5 +1,6 @@
 //! What is said in a query to a route that knows none is refused: nothing is done as if it had not been said. Routes that
-//! know parameters refuse the others by themselves ([`super::extract::Params`]).
+//! know parameters refuse the others by themselves ([`super::extract::Params`]), behind the credential; here nobody is asked
+//! who they are.
 
 use std::collections::HashSet;
 use std::sync::Arc;
@@ -47,9 +48,9 @@ impl Refusing {
 }
 
 fn refuses(operation: &Operation) -> bool {
-    let mut tags = operation.tags.iter().flatten();
+    let tag = operation.tags.iter().flatten().next();
     let mut parameters = operation.parameters.iter().flatten();
-    tags.all(|tag| is_taken_to_the_letter(tag))
+    tag.is_some_and(|tag| is_taken_to_the_letter(tag))
         && !parameters.any(|one| matches!(one, RefOr::T(known) if known.parameter_in == ParameterIn::Query))
 }
 

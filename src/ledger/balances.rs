@@ -29,7 +29,8 @@ pub struct Balance {
 /// One change of a user's balance.
 #[derive(Clone, Debug, Serialize, utoipa::ToSchema)]
 pub struct UserEntry {
-    /// Its number; later entries have higher ones.
+    /// Its number, by which entries are listed. Of two that are booked in the same moment the later one may be seen first: whoever
+    /// keeps a copy reads the last minute of it once more.
     #[schema(example = 42)]
     pub entry_id: i64,
     /// The transaction that it is part of.

@@ -117,7 +117,7 @@ fn by_hand(packages: &[String]) -> String {
 /// `policy-rc.d`, Debian's own switch, only where the machine has none of its own; and a drop-in for
 /// `createcluster.conf`. A `policy-rc.d` left by a `kill -9` carries our mark and is taken away next time.
 ///
-/// Redis and RabbitMQ would come up at the next boot, so a unit is disabled when this install brought it.
+/// Redis, RabbitMQ and Prometheus would come up at the next boot, so a unit is disabled when this install brought it.
 const INSTALL: &str = r#"
 export DEBIAN_FRONTEND=noninteractive NEEDRESTART_SUSPEND=1 LC_ALL=C
 guard=/usr/sbin/policy-rc.d
@@ -131,7 +131,7 @@ finish() {
 trap finish EXIT
 trap 'exit 1' HUP INT TERM
 
-had=; for unit in redis-server rabbitmq-server; do [ ! -e "/etc/init.d/$unit" ] || had="$had $unit"; done
+had=; for unit in redis-server rabbitmq-server prometheus; do [ ! -e "/etc/init.d/$unit" ] || had="$had $unit"; done
 if [ ! -e "$guard" ] || grep -q 'payonce: temporary' "$guard"; then
   made=1
   printf '#!/bin/sh\n# payonce: temporary, while packages are installed\nexit 101\n' > "$guard"
@@ -143,7 +143,7 @@ echo 'create_main_cluster = false' > "$no_cluster"
 apt-get -o DPkg::Lock::Timeout=300 update
 apt-get -o DPkg::Lock::Timeout=300 install -y --no-upgrade --no-install-recommends "$@" < /dev/null || exit 1
 
-for unit in redis-server rabbitmq-server; do
+for unit in redis-server rabbitmq-server prometheus; do
   case " $had " in *" $unit "*) continue ;; esac
   [ -e "/etc/init.d/$unit" ] || continue
   update-rc.d "$unit" disable || true

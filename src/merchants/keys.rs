@@ -38,13 +38,14 @@ pub(super) fn hash(key: &str) -> KeyHash {
     Sha256::digest(key.as_bytes()).into()
 }
 
-/// Whether it has the form of a key, as `create` makes them. What has not is nobody's, and worth no look-up.
-fn looks_like_key(key: &str) -> bool {
+/// Whether it has the form of a key, as `create` makes them. What has not is nobody's, and worth no look-up; nor are the well-known
+/// keys of a developer's machine anywhere else, whatever database `dev` has been given once.
+fn looks_like_key(key: &str, takes_demo_keys: bool) -> bool {
     let secret = key.strip_prefix("sk_").or_else(|| key.strip_prefix("pk_"));
     let is_made = |secret: &str| {
         secret.len() == SECRET_CHARS && secret.bytes().all(|b| b.is_ascii_uppercase() || b.is_ascii_digit())
     };
-    secret.is_some_and(|secret| secret == DEMO_SECRET || is_made(secret))
+    secret.is_some_and(|secret| takes_demo_keys && secret == DEMO_SECRET || is_made(secret))
 }
 
 /// Answers that are remembered for a moment.
@@ -134,7 +135,7 @@ pub struct Unknown {
 /// Recalls the merchant of a key.
 #[must_use]
 pub fn recall(app: &App, cache: &KeyCache, key: &str) -> Recalled {
-    if !looks_like_key(key) {
+    if !looks_like_key(key, app.config.http.takes_demo_keys) {
         return Recalled::Known(None);
     }
     cache.recall(hash(key), app.now())
@@ -168,14 +169,16 @@ mod tests {
     #[test]
     fn keys_are_told_from_what_a_stranger_says() {
         let secret = Ids::seeded(Clock::system(), 7).secret();
-        assert!(looks_like_key("sk_test_demo") && looks_like_key("pk_test_demo"));
+        for demo in ["sk_test_demo", "pk_test_demo"] {
+            assert!(looks_like_key(demo, true) && !looks_like_key(demo, false));
+        }
         for key in [format!("sk_{secret}"), format!("pk_{secret}")] {
-            assert!(looks_like_key(&key), "{key}");
+            assert!(looks_like_key(&key, true) && looks_like_key(&key, false), "{key}");
         }
         let lower = secret.to_lowercase();
         for token in [format!("sk_{secret}0"), format!("sk_{lower}"), format!("whsec_{secret}"), secret] {
-            assert!(!looks_like_key(&token), "{token}");
+            assert!(!looks_like_key(&token, true), "{token}");
         }
-        assert!(!looks_like_key("sk_") && !looks_like_key("sk_test_demo2") && !looks_like_key(""));
+        assert!(["sk_", "sk_test_demo2", ""].iter().all(|token| !looks_like_key(token, true)));
     }
 }

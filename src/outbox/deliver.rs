@@ -233,7 +233,6 @@ async fn record_alone(relay: &Relay, record: &Record, verdict: &Verdict) -> Resu
             return relay.open_dead_letter_in_tx(&mut tx, id, kind, order, error, record.now).await;
         };
         let merchant_id = order.0.unwrap_or_default();
-        store::disable(&mut tx, merchant_id, url, record.now).await?;
         let subject = subject_of(merchant_id, url);
         let exception = NewException {
             kind: ExceptionKind::EndpointDisabled,
@@ -243,7 +242,9 @@ async fn record_alone(relay: &Relay, record: &Record, verdict: &Verdict) -> Resu
             detail: "the endpoint answered 410 Gone: nothing goes there until this is resolved, or the merchant's notify_url is \
                      saved anew",
         };
-        exceptions::open_in_tx(&mut tx, &relay.ids, &exception, record.now).await
+        // In the order of whoever resolves it, and has the endpoint told again.
+        exceptions::open_in_tx(&mut tx, &relay.ids, &exception, record.now).await?;
+        store::disable(&mut tx, merchant_id, url, record.now).await
     }
     .await;
     effect!("outbox.record_alone", tx.finish(written).await)

@@ -6,11 +6,12 @@ use time::OffsetDateTime;
 
 use crate::money::Currency;
 
-/// Something the merchant must hear of. The names and fields of a version never change.
-#[derive(Clone, Debug, Serialize)]
+/// Something the merchant must hear of. The names and fields of a version never change. Its title in the document is its name.
+#[derive(Clone, Debug, Serialize, utoipa::ToSchema)]
 #[serde(untagged)]
 pub enum Event {
     /// An order was paid.
+    #[schema(title = "order.paid")]
     OrderPaid {
         /// Which order.
         order_no: String,
@@ -31,6 +32,7 @@ pub enum Event {
         paid_at: OffsetDateTime,
     },
     /// An order was closed without being paid.
+    #[schema(title = "order.closed")]
     OrderClosed {
         /// Which order.
         order_no: String,
@@ -40,6 +42,7 @@ pub enum Event {
         close_reason: &'static str,
     },
     /// An order's commission was settled.
+    #[schema(title = "order.settled")]
     OrderSettled {
         /// Which order.
         order_no: String,
@@ -53,6 +56,7 @@ pub enum Event {
         currency: Currency,
     },
     /// A refund of an order changed what is claimed back of its commission.
+    #[schema(title = "settlement.clawed_back")]
     SettlementClawedBack {
         /// Which order.
         order_no: String,
@@ -70,6 +74,7 @@ pub enum Event {
         reference: String,
     },
     /// A channel took money that the order does not accept.
+    #[schema(title = "stray_payment.received")]
     StrayPaymentReceived {
         /// Which order, where it is known.
         order_no: Option<String>,
@@ -83,6 +88,7 @@ pub enum Event {
         currency: Currency,
     },
     /// A refund came to its end.
+    #[schema(title = "refund.finished")]
     RefundFinished {
         /// Which order, where it is known.
         order_no: Option<String>,
@@ -96,6 +102,7 @@ pub enum Event {
         currency: Currency,
     },
     /// A refund that had succeeded was taken back by the channel.
+    #[schema(title = "refund.reversed")]
     RefundReversed {
         /// Which order, where it is known.
         order_no: Option<String>,
@@ -107,6 +114,7 @@ pub enum Event {
         currency: Currency,
     },
     /// A withdrawal came to its end.
+    #[schema(title = "withdrawal.finished")]
     WithdrawalFinished {
         /// The withdrawal's number.
         withdrawal_no: String,
@@ -122,6 +130,7 @@ pub enum Event {
         failure: Option<String>,
     },
     /// The channel made a withdrawal after all that had been given back: its money was taken from its user once more.
+    #[schema(title = "withdrawal.made_after_all")]
     WithdrawalMadeAfterAll {
         /// The withdrawal's number.
         withdrawal_no: String,
@@ -135,6 +144,7 @@ pub enum Event {
         currency: Currency,
     },
     /// What a user owes, or a part of it, was taken from what they have.
+    #[schema(title = "receivable.collected")]
     ReceivableCollected {
         /// The operator's number of it.
         clearing_no: String,
@@ -146,6 +156,7 @@ pub enum Event {
         currency: Currency,
     },
     /// What a user owes, or a part of it, was written off: it is the merchant's loss.
+    #[schema(title = "receivable.written_off")]
     ReceivableWrittenOff {
         /// The operator's number of it.
         clearing_no: String,
@@ -157,6 +168,7 @@ pub enum Event {
         currency: Currency,
     },
     /// What had been written off came back, because what its user had owed it for was undone.
+    #[schema(title = "receivable.recovered")]
     ReceivableRecovered {
         /// The number by which it was written off.
         clearing_no: String,
@@ -170,6 +182,7 @@ pub enum Event {
         currency: Currency,
     },
     /// Metered work was charged.
+    #[schema(title = "usage.charged")]
     UsageCharged {
         /// The hold.
         hold_id: String,
@@ -189,6 +202,7 @@ pub enum Event {
         late: bool,
     },
     /// A user's cycle was paid for, in advance.
+    #[schema(title = "usage.cycle_charged")]
     UsageCycleCharged {
         /// The hold that did.
         hold_id: String,
@@ -205,6 +219,7 @@ pub enum Event {
     },
     /// Work passed what could be set aside for it, and should stop. Told once, and again when it does so after all of it
     /// could be set aside in between.
+    #[schema(title = "usage.hold_exhausted")]
     UsageHoldExhausted {
         /// The hold.
         hold_id: String,
@@ -222,6 +237,7 @@ pub enum Event {
         reason: &'static str,
     },
     /// A hold ran out before its work was confirmed, and its money is free again.
+    #[schema(title = "usage.hold_expired")]
     UsageHoldExpired {
         /// The hold.
         hold_id: String,

@@ -107,26 +107,35 @@ struct Asked<'a> {
     lock: Option<&'a LockGuard>,
 }
 
-/// The attempt that a request began last, or may have begun, until its channel is asked: where the answer to that was lost it
-/// is found like somebody else's, and there is nobody to wait for.
+/// The attempt that a request began last, or may have begun. Where the answer to that was lost, or its link could not be
+/// written, it is found like somebody else's, and there is nobody to wait for.
 #[derive(Debug, Default)]
-struct Begun(Mutex<Option<PayOrderId>>);
+struct Begun(Mutex<Option<Own>>);
+
+#[derive(Debug)]
+struct Own {
+    id: PayOrderId,
+    /// Whether its channel was asked.
+    has_called: bool,
+}
 
 impl Begun {
     fn note(&self, id: &PayOrderId) {
-        *self.inside() = Some(id.clone());
+        *self.inside() = Some(Own { id: id.clone(), has_called: false });
     }
 
     fn is(&self, id: &PayOrderId) -> bool {
-        self.inside().as_ref() == Some(id)
+        self.inside().as_ref().is_some_and(|own| own.id == *id)
     }
 
-    /// The same, for the last time: whoever asks again does not know what became of the call before.
-    fn take(&self, id: &PayOrderId) -> bool {
-        self.inside().take_if(|begun| begun == id).is_some()
+    /// Whether its channel is asked for the first time now: whoever asks again does not know what became of the call before.
+    fn is_first_call(&self, id: &PayOrderId) -> bool {
+        let mut inside = self.inside();
+        let own = inside.as_mut().filter(|own| own.id == *id);
+        own.is_some_and(|own| !std::mem::replace(&mut own.has_called, true))
     }
 
-    fn inside(&self) -> MutexGuard<'_, Option<PayOrderId>> {
+    fn inside(&self) -> MutexGuard<'_, Option<Own>> {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
@@ -398,7 +407,7 @@ async fn link_of(
         Some(refusal) => Linked::Refused(refusal),
         None => {
             asked.lock.map_or(Ok(()), LockGuard::still_held)?;
-            let has_begun_it = asked.begun.take(&attempt.pay_order_id);
+            let has_begun_it = asked.begun.is_first_call(&attempt.pay_order_id);
             let caller = Caller { has_begun_it, lock: asked.lock, keep: asked.keep };
             make_link(app, attempt, facts.order.expires_at, caller).await?
         }

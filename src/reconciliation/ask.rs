@@ -3,6 +3,7 @@
 use super::carry_out::Done;
 use super::charge::settle_short;
 use super::model::{Class, Item};
+use super::store;
 use crate::app::App;
 use crate::channels::{CallError, Channel, Payment, PayoutState, RefundState, StatementKind, TradeState};
 use crate::infra::duty::DutyError;
@@ -121,7 +122,17 @@ async fn ask_about_refund(app: &App, channel: &dyn Channel, item: &Item) -> Resu
         }
         (_, RefundState::Succeeded { .. } | RefundState::Failed(_)) => {
             let report = RefundReport { refund_id: &item.our_id, state: &state, source: Source::Query };
+            let is_listed_as_made = item.kind == StatementKind::Refund
+                && item.class == Class::StatusDiffers
+                && matches!(state, RefundState::Failed(_));
             match refunds::apply_result(app, &report).await? {
+                // Ours is as the channel says, and not as its statement, unless one lists that it came back.
+                Applied::Yes
+                    if is_listed_as_made
+                        && !store::is_reversal_listed(&mut app.db.conn().await?, &item.our_id).await? =>
+                {
+                    Ok(still(&format!("its statement lists it, and the channel says of it: {state:?}")))
+                }
                 Applied::Yes => Ok(Done::Applied(format!("the channel says of it: {state:?}"))),
                 Applied::Unknown | Applied::Mismatch | Applied::Contradiction | Applied::Stands => {
                     Ok(still(&format!("the channel says of it, against what it said before: {state:?}")))

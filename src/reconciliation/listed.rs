@@ -9,6 +9,7 @@
 use time::{Date, OffsetDateTime};
 
 use super::act::show_in_tx;
+use super::compare::resolve;
 use super::model::{Item, ItemStatus};
 use super::reverse::NOWHERE;
 use super::store::{self, Claimed};
@@ -26,7 +27,7 @@ pub(super) async fn note_in_tx(
 ) -> Result<usize, DbError> {
     let listed = store::take_listed_charges(tx, run, limit, now).await?;
     for item in &listed {
-        note_listed_in_tx(app, tx, run.day, item, now).await?;
+        note_listed_in_tx(app, tx, run, item, now).await?;
     }
     // Not before all that this round lists are marked by it.
     if !listed.is_empty() {
@@ -42,13 +43,20 @@ pub(super) async fn note_in_tx(
 async fn note_listed_in_tx(
     app: &App,
     tx: &mut Tx,
-    day: Date,
+    run: &Claimed,
     item: &Item,
     now: OffsetDateTime,
 ) -> Result<(), DbError> {
     match item.status {
-        ItemStatus::Applied => tell_in_tx(app, tx, day, item, now).await,
+        ItemStatus::Applied => tell_in_tx(app, tx, run.day, item, now).await,
         ItemStatus::Reversed => settle_in_tx(tx, &item.item_id, ExceptionKind::Reconciliation, now).await,
+        // Another day had missed it for this one, on which it moved, and whose statement was still to come.
+        ItemStatus::Proposed | ItemStatus::Waiting | ItemStatus::Escalated
+            if item.reconciliation_id != run.reconciliation_id
+                && (run.begins_at..run.ends_at).contains(&item.at) =>
+        {
+            resolve(tx, item, &format!("the statement for {} lists it", run.day), now).await.map(drop)
+        }
         _ => Ok(()),
     }
 }

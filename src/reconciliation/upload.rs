@@ -21,8 +21,6 @@ use crate::infra::crash::effect;
 
 /// Bytes of a piece, but of the last one.
 pub(super) const PART: usize = 256 * 1024;
-/// Bytes of an upload at most: forty million lines.
-const MAX_UPLOAD: u64 = 8 << 30;
 
 /// What an upload is.
 #[derive(Clone, Debug)]
@@ -165,8 +163,8 @@ impl<'a> Keeping<'a> {
 
     async fn add(&mut self, mut piece: &[u8]) -> Result<(), ReconciliationError> {
         self.bytes += piece.len() as u64;
-        if self.bytes > MAX_UPLOAD {
-            return Err(ReconciliationError::UploadTooLarge(MAX_UPLOAD));
+        if self.bytes > bills::MAX_FILE {
+            return Err(ReconciliationError::UploadTooLarge(bills::MAX_FILE));
         }
         self.sha1.update(piece);
         self.sha256.update(piece);

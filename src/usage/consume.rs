@@ -133,7 +133,7 @@ async fn set_aside(app: &App, named: Option<&Named>, detail: &str) -> Fate {
     Fate::Dead
 }
 
-/// Opens the exception of its hold, unless one is open. What names no hold of its merchant is shown to nobody.
+/// Opens the exception of its hold, or has the one that is open tell of this message, too. What names no hold of its merchant is shown to nobody.
 async fn show(app: &App, named: Option<&Named>, detail: &str) -> Result<(), DbError> {
     let Some(Named { merchant_id, hold_id }) = named else { return Ok(()) };
     let hold = store::find(&mut app.db.conn().await?, hold_id).await?;
@@ -148,7 +148,7 @@ async fn show(app: &App, named: Option<&Named>, detail: &str) -> Result<(), DbEr
         detail,
     };
     let mut tx = app.db.begin().await?;
-    let opened = exceptions::open_in_tx(&mut tx, &app.ids, &exception, app.now()).await;
+    let opened = exceptions::tell_in_tx(&mut tx, &app.ids, &exception, app.now()).await;
     effect!("usage.refuse", tx.finish(opened).await)
 }
 

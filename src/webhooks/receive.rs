@@ -143,14 +143,8 @@ async fn apply(app: &App, incoming: &Incoming) -> Result<Verdict, PayError> {
     let origin = Origin::Callback { event_id, body: &incoming.body, account_matches: *account_matches };
     match event {
         CallbackEvent::Trade { pay_order_id, state } => {
-            let mut report = Report { channel: incoming.channel, pay_order_id, state: state.clone(), origin };
-            let verdict = report::apply(app, &report).await?;
-            if verdict != Verdict::WrongAccount || !*account_matches {
-                return Ok(verdict);
-            }
-            // It came before our account was known rightly, and says nothing less for that.
-            report.origin = Origin::Replay { event_id, account_matches: true };
-            Ok(report::replay(app, &report).await?.verdict)
+            let report = Report { channel: incoming.channel, pay_order_id, state: state.clone(), origin };
+            report::apply(app, &report).await
         }
         CallbackEvent::Refund { refund_id, money, state } => {
             if !*account_matches {

@@ -228,9 +228,11 @@ async fn finish_in_tx(
             note_after_all_in_tx(app, tx, &withdrawal, channel_payout_id, now).await?;
             return Ok(Written::Stands);
         }
-        (WithdrawalStatus::Succeeded, End::Made(_)) | (WithdrawalStatus::Reversed, End::Refused(..)) => {
+        (WithdrawalStatus::Succeeded, End::Made(channel_payout_id)) => {
+            show_if_made_twice_in_tx(app, tx, &withdrawal, channel_payout_id, now).await?;
             return Ok(Written::Stands);
         }
+        (WithdrawalStatus::Reversed, End::Refused(..)) => return Ok(Written::Stands),
         _ => return Ok(Written::Otherwise),
     }
     let (status, failure) = match end {
@@ -297,7 +299,7 @@ async fn note_after_all_in_tx(
     now: OffsetDateTime,
 ) -> Result<(), DbError> {
     if withdrawal.channel_payout_id.is_some() {
-        return Ok(());
+        return show_if_made_twice_in_tx(app, tx, withdrawal, channel_payout_id, now).await;
     }
     store::set_made_after_all(tx, withdrawal, channel_payout_id, now).await?;
     let Withdrawal { channel, withdrawal_no, user_id, amount, currency, .. } = withdrawal;
@@ -328,6 +330,33 @@ async fn note_after_all_in_tx(
     };
     outbox::append_in_tx(tx, Some(withdrawal.merchant_id.as_str()), None, &event, now).await?;
     ledger::post_in_tx(tx, &[posting], now).await
+}
+
+/// One of ours went out under two numbers of the channel's: its money may have gone twice.
+async fn show_if_made_twice_in_tx(
+    app: &App,
+    tx: &mut Tx,
+    withdrawal: &Withdrawal,
+    channel_payout_id: &str,
+    now: OffsetDateTime,
+) -> Result<(), DbError> {
+    let Some(known) = withdrawal.channel_payout_id.as_deref().filter(|known| *known != channel_payout_id)
+    else {
+        return Ok(());
+    };
+    let Withdrawal { channel, withdrawal_no, amount, currency, .. } = withdrawal;
+    let detail = format!(
+        "{channel} says that it made withdrawal {withdrawal_no} of {amount} {currency} (minor units) as \
+         {channel_payout_id}; it had said as {known}: it may have gone out twice"
+    );
+    let exception = NewException {
+        kind: ExceptionKind::Contradiction,
+        merchant_id: Some(withdrawal.merchant_id.as_str()),
+        order_no: None,
+        subject: withdrawal.withdrawal_id.as_str(),
+        detail: &detail,
+    };
+    exceptions::tell_in_tx(tx, &app.ids, &exception, now).await
 }
 
 /// Money went out under a number of ours of which the database knows nothing any more: it may be asked for once more.

@@ -301,7 +301,8 @@ async fn who_waits_for_an_order_hears_of_whatever_is_shown_with_it() {
     );
     let refund = json!({"refund_no": "R1", "order_no": "A1", "amount": 300});
     let order = heard_while(&app, async { app.post("/refunds", refund).await.expect(201) }).await;
-    assert_eq!((&order["refunded_amount"], &order["refunds"][0]["refund_no"]), (&json!(0), &json!("R1")));
+    let refunds = order["refunds"].as_array().expect("refunds");
+    assert!(refunds.iter().any(|refund| refund["refund_no"] == "R1"), "{order:#}");
     assert!(started.elapsed() < Duration::from_secs(20), "{:?}", started.elapsed());
     app.end().await;
 }

@@ -5,7 +5,7 @@ use std::time::Duration;
 use payonce::channels::sandbox::{FaultKind, FaultOp};
 use serde_json::json;
 
-use crate::support::{Doomed, TestApp, seconds};
+use crate::support::{Doomed, SECRET_KEY, TestApp, seconds};
 
 /// Leaves what a process leaves that died between its first commit and the channel's answer.
 async fn leave_begun(app: &TestApp, order_no: &str, pay_order_id: &str) {
@@ -87,7 +87,7 @@ async fn crash_in_the_middle(app: &TestApp, order_no: &str, lock_ttl_ms: u32) ->
     app.watch_calls(FaultOp::Create, 600).await;
     let ask = json!({"order_no": order_no, "payer_id": "u1", "channel": "sandbox"});
     let url = format!("{}/pay/url", doomed.app.url);
-    let request = app.http.post(url).bearer_auth("sk_test_demo").json(&ask).send();
+    let request = app.http.post(url).bearer_auth(SECRET_KEY).json(&ask).send();
     let (answer, begun) = tokio::join!(request, async {
         let begun = app.begun_attempt_of(order_no).await;
         doomed.kill();

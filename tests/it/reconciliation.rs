@@ -17,6 +17,7 @@ mod bad_statements;
 mod charges;
 mod command;
 mod days;
+mod edges;
 mod formats;
 mod given_back;
 mod given_back_races;

@@ -88,9 +88,15 @@ impl List {
                 (StatementKind::Payment, self.out_trade_no.of(&cells).to_owned(), trade_no.to_owned())
             }
             "退款" => {
-                // A refund has no number of its own there.
-                let request_no = cell(self.request_no);
-                (StatementKind::Refund, request_no.to_owned(), format!("{trade_no}:{request_no}"))
+                // A refund has no number of its own there; one that was not asked for through the interface has none of
+                // ours either, and is told from others of its trade by when and how much.
+                let (request_no, at, amount) =
+                    (cell(self.request_no), cell(self.created_at + 1), cell(self.amount));
+                let channel_id = match request_no {
+                    "" => format!("{trade_no}:{at}:{}", amount.trim_start_matches('-')),
+                    _ => format!("{trade_no}:{request_no}"),
+                };
+                (StatementKind::Refund, request_no.to_owned(), channel_id)
             }
             other => return Err(wrong(&format!("`{other}` is no 业务类型"))),
         };
@@ -129,7 +135,8 @@ pub(super) fn read<R: Read>(window: Window, source: R, take: &mut Checked<'_>) -
             check_day(&text, window)?;
         } else if let Some(list) = &list {
             let line = List::line(list, &text, lines.number, window)?;
-            if line.kind == StatementKind::Refund { &mut refunds } else { &mut payments }.add(line.amount);
+            let total = if line.kind == StatementKind::Refund { &mut refunds } else { &mut payments };
+            total.add(line.amount).ok_or_else(|| malformed(lines.number, "the amounts have no sum"))?;
             take(line)?;
         } else {
             list = Some(List::of(&text)?);
@@ -162,9 +169,11 @@ struct Total {
 }
 
 impl Total {
-    fn add(&mut self, amount: i64) {
+    /// Nothing where they have no sum.
+    fn add(&mut self, amount: i64) -> Option<()> {
         self.lines += 1;
-        self.amount += amount;
+        self.amount = self.amount.checked_add(amount)?;
+        Some(())
     }
 
     /// `#交易合计：2笔，订单金额共3.00元，…`: the number must be right, and the order amount where it is told.

@@ -50,6 +50,9 @@ words! {
     }
 }
 
+/// Bytes of a file at most, also of what a zip unpacks to: forty million lines.
+pub const MAX_FILE: u64 = 8 << 30;
+
 words! {
     /// What is wrong with a statement.
     pub enum Fault {

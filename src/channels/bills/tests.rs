@@ -93,6 +93,25 @@ fn alipays_list_is_read_as_gbk_and_in_its_zip() {
 }
 
 #[test]
+fn refunds_of_one_trade_that_alipay_lists_without_a_number_of_ours_are_told_apart() {
+    let made = ALIPAY.lines().find(|line| line.contains("rf_1")).expect("a refund");
+    let blank = made.replace("rf_1", "");
+    let list = |amounts: [&str; 2]| {
+        let lines = amounts.map(|amount| blank.replace("8.80", amount)).join("\r\n");
+        let text = ALIPAY.split("#交易合计").next().expect("a list").replace(made, &lines);
+        let lines = try_read(Format::Alipay, date!(2026 - 06 - 05), &GBK.encode(&text).0).unwrap();
+        lines
+            .into_iter()
+            .filter(|line| line.our_id.is_empty())
+            .map(|line| line.channel_id)
+            .collect::<Vec<_>>()
+    };
+    let ids = list(["8.80", "3.00"]);
+    assert!(ids.len() == 2 && ids[0] != ids[1], "{ids:?}");
+    assert_eq!(list(["8.80", "3.00"]), ids);
+}
+
+#[test]
 fn a_zip_of_more_files_than_any_channel_sends_is_refused_before_their_names_are_read() {
     let (day, (gbk, ..)) = (date!(2026 - 06 - 05), GBK.encode(ALIPAY));
     let read = |others: u32| {

@@ -123,7 +123,9 @@ pub(super) fn read<R: Read>(window: Window, source: R, take: &mut Checked<'_>) -
         totals.lines += 1;
         // The totals are of what was asked for, made or not.
         let total = if bill.is_refund(&cells) { &mut totals.refunded } else { &mut totals.taken };
-        *total += line.amount;
+        *total = total
+            .checked_add(line.amount)
+            .ok_or_else(|| malformed(lines.number, "the amounts have no sum"))?;
         take(line)?;
     }
     let detail = format!("it ends after line {} without its summary ({SUMMARY})", lines.number);

@@ -6,7 +6,7 @@ use encoding_rs::GBK;
 use zip::ZipArchive;
 use zip::result::ZipError;
 
-use super::{BadStatement, Fault, ReadError, alipay};
+use super::{BadStatement, Fault, MAX_FILE, ReadError, alipay};
 
 /// What can be read from any place: a zip's table of contents is at its end.
 pub trait Seekable: Read + Seek {}
@@ -46,7 +46,13 @@ pub(super) fn read<R: Seekable>(
     }
     let mut archive = ZipArchive::new(source).map_err(wrong)?;
     let found = find(&mut archive)?;
-    member(&mut archive.by_index(found).map_err(wrong)?)
+    let mut unpacked = archive.by_index(found).map_err(wrong)?.take(MAX_FILE + 1);
+    let read = member(&mut unpacked);
+    if unpacked.limit() == 0 {
+        let detail = format!("its list unpacks to more than {MAX_FILE} bytes");
+        return Err(BadStatement::new(Fault::Malformed, detail).into());
+    }
+    read
 }
 
 fn is_too_large(source: &mut impl Seekable) -> io::Result<bool> {

@@ -33,8 +33,8 @@ pub(crate) async fn append(conn: &mut Conn, task: &NewTask<'_>, now: OffsetDateT
     Ok(())
 }
 
-/// Writes a task, or takes the living one for the same thing from whoever is at it: what they come to is older than what is
-/// asked for now.
+/// Writes a task, or takes the living one for the same thing from whoever is at it, to be begun afresh: what they come to is
+/// older than what is asked for now.
 pub(crate) async fn append_anew(tx: &mut Tx, task: &NewTask<'_>, now: OffsetDateTime) -> Result<(), DbError> {
     let conn: &mut Conn = tx;
     sqlx::query!(
@@ -42,8 +42,8 @@ pub(crate) async fn append_anew(tx: &mut Tx, task: &NewTask<'_>, now: OffsetDate
              (kind, action, subject, merchant_id, order_no, due_at, created_at, updated_at)
          VALUES ($1, $2, $3, $4, $5, $6, $7, $7)
          ON CONFLICT (action, subject) WHERE status IN ('READY', 'RUNNING') DO UPDATE
-         SET status = 'READY', claims = compensations.claims + 1, due_at = excluded.due_at,
-             updated_at = excluded.updated_at
+         SET status = 'READY', claims = compensations.claims + 1, attempts = 0, last_error = NULL,
+             due_at = excluded.due_at, lane = excluded.lane, updated_at = excluded.updated_at
          WHERE compensations.status = $8",
         task.action.kind().as_str(),
         task.action.as_str(),

@@ -43,7 +43,8 @@ impl World {
         if let Some(task) = self.alive(action, subject)
             && task.status == TaskStatus::Running
         {
-            (task.status, task.claims, task.due_at) = (TaskStatus::Ready, task.claims + 1, now);
+            (task.status, task.claims, task.tries, task.due_at) =
+                (TaskStatus::Ready, task.claims + 1, 0, now);
         }
         self.append(action, subject, now);
     }

@@ -138,6 +138,13 @@ fn complete_answer(status: u16, answer: &mut Value, components: &Value) {
             json!(StatusCode::from_u16(status).ok().and_then(|status| status.canonical_reason()));
     }
     let codes = codes_in(answer["description"].as_str().unwrap_or_default());
+    if status == 503 || codes.iter().any(|code| matches!(code.as_str(), "LOCK_BUSY" | "REQUEST_IN_PROGRESS"))
+    {
+        answer["headers"]["Retry-After"] = json!({
+            "description": "After how many seconds to ask again",
+            "schema": {"type": "integer", "minimum": 1},
+        });
+    }
     let Some(content) = answer.get_mut("content").and_then(Value::as_object_mut) else { return };
     // The sandbox has a problem document of its own.
     let is_problem =

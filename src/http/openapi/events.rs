@@ -1,8 +1,9 @@
 //! What merchants are told of: the section `webhooks`, made from the catalogue of events.
 
-use serde_json::{Map, Value, json};
+use serde_json::{Value, json};
+use utoipa::PartialSchema;
 
-use crate::outbox::{Told, catalogue};
+use crate::outbox::{Event, Told, catalogue};
 
 /// One entry for each event.
 pub(super) fn webhooks() -> Value {
@@ -25,7 +26,7 @@ fn webhook(told: &Told) -> Value {
             header("webhook-signature", "`v1,` and the signature of `id.timestamp.body` (Standard Webhooks), one for each valid secret"),
         ],
         "requestBody": {"required": true, "content": {"application/json": {
-            "schema": schema(&told.example), "example": told.example,
+            "schema": schema(told), "example": told.example,
         }}},
         "responses": {
             "200": {"description": "Any 2xx: it has arrived"},
@@ -35,16 +36,22 @@ fn webhook(told: &Told) -> Value {
     }})
 }
 
-/// The schema that an example is one of.
-fn schema(example: &Value) -> Value {
-    match example {
-        Value::Object(members) => {
-            let properties: Map<_, _> =
-                members.iter().map(|(name, member)| (name.clone(), schema(member))).collect();
-            json!({"type": "object", "properties": properties, "required": members.keys().collect::<Vec<_>>()})
-        }
-        Value::Number(_) => json!({"type": "integer"}),
-        Value::Null => json!({"type": ["string", "null"]}),
-        _ => json!({"type": "string"}),
-    }
+/// The schema of a body: the event's own fields under `data`, of which each is always there.
+fn schema(told: &Told) -> Value {
+    let all = serde_json::to_value(Event::schema()).unwrap_or_default();
+    let mut kinds = all["oneOf"].as_array().into_iter().flatten();
+    let mut data = kinds.find(|kind| kind["title"] == told.name).cloned().unwrap_or_default();
+    let names =
+        |object: &Value| object["properties"].as_object().map(|all| all.keys().cloned().collect::<Vec<_>>());
+    data["required"] = json!(names(&data));
+    json!({
+        "type": "object",
+        "properties": {
+            "type": {"type": "string", "const": told.name},
+            "version": {"type": "integer", "const": told.version},
+            "timestamp": {"type": "string", "format": "date-time", "description": "When it happened"},
+            "data": data,
+        },
+        "required": ["type", "version", "timestamp", "data"],
+    })
 }

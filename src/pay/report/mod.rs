@@ -182,8 +182,9 @@ pub async fn apply(app: &App, report: &Report<'_>) -> Result<Verdict, PayError> 
         };
         let is_another = match remedy {
             Remedy::Split => true,
-            // What waits for its pay order says nothing of money that comes under its id in other words.
-            Remedy::Repeat(Verdict::Unmatched) => {
+            // What waits for its pay order says nothing of money that comes under its id in other words. Under the money's own
+            // id it is the same money, in whatever words.
+            Remedy::Repeat(Verdict::Unmatched) if own_id.is_none() => {
                 !app.db.retrying(|| is_kept(app, report.channel, event_id, body)).await?
             }
             _ => false,

@@ -158,7 +158,7 @@ WITH chunk AS MATERIALIZED (
     ORDER BY class, kind, subject, counted IS NULL, also_listed_by IS NULL
     -- It follows the statement that is read now, but where it was carried out. What was none any more, and what a person
     -- was shown of other amounts, is decided over anew, by nobody yet; what a person dismissed stays so while the same is said
-    -- of it. What another day found and finds no longer is this day's.
+    -- of it. What another day found and finds no longer is this day's, and so is what a person dismissed of another amount.
     ON CONFLICT ON CONSTRAINT reconciliation_items_once DO UPDATE
     SET (status, decided_by, decided_at, moves_money) =
             (SELECT CASE WHEN is_known THEN item.status ELSE 'PROPOSED' END,
@@ -176,7 +176,10 @@ WITH chunk AS MATERIALIZED (
         currency = excluded.currency, at = excluded.at, action = excluded.action,
         also_listed_by = coalesce(excluded.also_listed_by, CASE WHEN item.status <> 'RESOLVED' THEN item.also_listed_by END),
         seen_round = excluded.seen_round, attempts = 0, due_at = excluded.due_at, version = item.version + 1
-    WHERE (item.reconciliation_id = excluded.reconciliation_id OR item.status = 'RESOLVED')
+    WHERE (item.reconciliation_id = excluded.reconciliation_id OR item.status = 'RESOLVED'
+           OR item.status = 'DISMISSED'
+              AND (item.theirs, item.our_id, item.currency)
+                  IS DISTINCT FROM (excluded.theirs, excluded.our_id, excluded.currency))
       AND item.status <> 'APPLIED'
 ), last AS (
     SELECT kind, channel_id, line_no FROM chunk ORDER BY kind DESC, channel_id DESC, line_no DESC LIMIT 1

@@ -65,6 +65,19 @@ pub(in crate::reconciliation) async fn list_payments(
     Ok(payments.fetch_all(conn).await?)
 }
 
+/// Whether a statement lists that a refund of ours came back.
+pub(in crate::reconciliation) async fn is_reversal_listed(
+    conn: &mut Conn,
+    refund_id: &str,
+) -> Result<bool, DbError> {
+    let listed = sqlx::query!(
+        "SELECT 1 AS one FROM statement_lines
+         WHERE our_id = $1 AND kind <> 'PAYMENT' AND (kind = 'REFUND_REVERSAL') IS TRUE LIMIT 1",
+        refund_id
+    );
+    Ok(listed.fetch_optional(conn).await?.is_some())
+}
+
 /// Takes lines out of a day that waits for its statement and is the worker's, so many at most. Gives how many: none where
 /// somebody else has the day, whose lines they are.
 pub(in crate::reconciliation) async fn delete_lines(

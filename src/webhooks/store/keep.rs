@@ -11,7 +11,7 @@ use crate::infra::gather::{Command, Patience, column};
 use crate::orders::OrderKey;
 use crate::pay::report::{self, Verdict};
 
-/// Keeps a callback; a repeat changes nothing, unless it was another account's when it came before. One about a refund is found by the refund's order; one for another
+/// Keeps a callback; a repeat changes nothing. One about a refund is found by the refund's order; one for another
 /// account at the channel is shown to a person, in the same transaction.
 #[derive(Debug)]
 pub(in crate::webhooks) struct Keep {
@@ -47,14 +47,17 @@ impl Command for Keep {
 
 async fn insert_and_show(tx: &mut Tx, batch: &[Keep], patience: Patience) -> Result<(), DbError> {
     let new = insert(tx, batch, patience).await?;
-    for keep in batch.iter().filter(|keep| keep.verdict == Verdict::WrongAccount) {
+    let mut wrong: Vec<&Keep> = batch.iter().filter(|keep| keep.verdict == Verdict::WrongAccount).collect();
+    // What is open about them stays locked: of two batches one comes after the other.
+    wrong.sort_by(|one, other| one.subject.cmp(&other.subject));
+    for keep in wrong {
         let Some(order) = new.get(&(keep.channel.to_owned(), keep.event_id.clone())) else { continue };
         report::open_wrong_account_in_tx(&keep.ids, tx, &keep.subject, order.as_ref(), keep.now).await?;
     }
     Ok(())
 }
 
-/// Gives the names of those that are new, or judged anew, with the orders of those about refunds.
+/// Gives the names of those that are new, with the orders of those about refunds.
 async fn insert(
     conn: &mut Conn,
     batch: &[Keep],
@@ -72,9 +75,7 @@ async fn insert(
          -- The limit makes it a look-up each.
          LEFT JOIN LATERAL (SELECT merchant_id, order_no FROM refunds
                             WHERE refunds.refund_id = new.subject LIMIT 1) AS refund ON true
-         -- Our account was not known rightly when it came.
-         ON CONFLICT (channel, event_id) DO UPDATE SET verdict = excluded.verdict, updated_at = excluded.updated_at
-         WHERE webhook_inbox.verdict = 'WRONG_ACCOUNT' AND excluded.verdict <> 'WRONG_ACCOUNT'
+         ON CONFLICT (channel, event_id) DO NOTHING
          RETURNING channel, event_id, merchant_id, order_no",
         &column(batch, |keep| keep.channel) as &[&str],
         &column(batch, |keep| keep.event_id.as_str()) as &[&str],

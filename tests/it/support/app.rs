@@ -12,12 +12,14 @@ use payonce::merchants;
 use payonce::run::{self, Instance, Roles};
 use reqwest::Method;
 use serde_json::{Value, json};
+use sqlx::{Connection, PgConnection};
 
 use super::reply::Reply;
 use super::stores;
 
-pub const SECRET_KEY: &str = "sk_test_demo";
-pub const PUBLISHABLE_KEY: &str = "pk_test_demo";
+/// Keys of the demo merchant as any merchant has them: the well-known ones are for `payonce dev` alone.
+pub const SECRET_KEY: &str = "sk_0000000000000000000000000000000000000000000000000000";
+pub const PUBLISHABLE_KEY: &str = "pk_0000000000000000000000000000000000000000000000000000";
 pub const OPERATOR: &str = "dev-admin-token";
 pub const SANDBOX_SECRET: &str = "a-sandbox-secret-for-stories";
 
@@ -149,6 +151,7 @@ impl TestApp {
         }
         let demo = "demo".parse().expect("an id");
         merchants::ensure_demo(&instance.app, &demo).await.expect("the demo merchant");
+        give_keys(&database_url).await;
         Self {
             gateway: instance.gateway.clone().expect("the role sandbox"),
             url: format!("http://{}", instance.addr),
@@ -347,6 +350,19 @@ impl TestApp {
             stores::drop_database(&database_url).await;
         }
     }
+}
+
+/// The demo merchant's keys, also where another instance has given it them.
+async fn give_keys(database_url: &str) {
+    let mut conn = PgConnection::connect(database_url).await.expect("a connection");
+    let given = sqlx::query(
+        "INSERT INTO api_keys (merchant_id, kind, key_hash, hint, created_at)
+         SELECT 'demo', kind, sha256(convert_to(key, 'UTF8')), left(key, 7), '2026-01-01'
+         FROM (VALUES ('SECRET', $1), ('PUBLISHABLE', $2)) AS known (kind, key)
+         ON CONFLICT (key_hash) DO NOTHING",
+    );
+    given.bind(SECRET_KEY).bind(PUBLISHABLE_KEY).execute(&mut conn).await.expect("keys");
+    conn.close().await.ok();
 }
 
 /// Returns when so many sessions wait for rows that others hold.

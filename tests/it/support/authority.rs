@@ -4,6 +4,8 @@
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
+use payonce::local::{Finder, packages};
+
 use super::stores::fresh_name;
 
 /// Kind of key: made in a moment.
@@ -15,8 +17,10 @@ pub struct Authority {
 }
 
 impl Authority {
-    pub fn make() -> Self {
+    pub async fn make() -> Self {
         use std::os::unix::fs::PermissionsExt;
+        let find = || Finder::of_machine().program("openssl");
+        packages::ensure("openssl", &["openssl"], find).await.expect("openssl");
         // Servers run as users of their own, who cannot look into everybody's checkout.
         let dir = std::env::temp_dir().join(format!("payonce-authority-{}", fresh_name()));
         std::fs::create_dir_all(&dir).expect("a directory");
@@ -35,7 +39,7 @@ impl Authority {
 
     fn openssl(&self, words: &str) {
         let made = Command::new("openssl").args(words.split(' ')).current_dir(&self.dir).output();
-        let made = made.expect("openssl is installed");
+        let made = made.expect("openssl runs");
         assert!(made.status.success(), "openssl {words}: {}", String::from_utf8_lossy(&made.stderr));
     }
 

@@ -87,13 +87,19 @@ fn every_promise_names_a_test_by_the_path_that_runs_it() {
 
 #[test]
 fn every_story_is_told() {
-    let main = read("tests/it/main.rs");
     let mut faults = Faults::new();
-    for path in files("tests/it") {
-        let name = path.trim_start_matches("tests/it/").trim_end_matches(".rs");
-        let is_told = name == "main" || name.contains('/') || main.contains(&format!("mod {name};"));
-        if !is_told {
-            faults.push(format!("{path} is not run: write `mod {name};` in tests/it/main.rs"));
+    for path in
+        files("tests/it").into_iter().filter(|path| path.ends_with(".rs") && path != "tests/it/main.rs")
+    {
+        let module = path.trim_end_matches(".rs").trim_end_matches("/mod");
+        let (folder, name) = module.rsplit_once('/').expect("a folder");
+        let above = match folder {
+            "tests/it" => "tests/it/main.rs".to_owned(),
+            _ if root().join(format!("{folder}.rs")).exists() => format!("{folder}.rs"),
+            _ => format!("{folder}/mod.rs"),
+        };
+        if !read(&above).contains(&format!("mod {name};")) {
+            faults.push(format!("{path} is not run: write `mod {name};` in {above}"));
         }
     }
     expect_none(faults);

@@ -1,9 +1,7 @@
 //! Money under an id that was heard before, of an event or of a trade.
 
-use payonce::channels::sandbox::{FaultKind, FaultOp};
-use serde_json::{Value, json};
+use serde_json::json;
 
-use crate::support::refunding::told_of_refund;
 use crate::support::{TestApp, minutes};
 
 #[tokio::test]
@@ -124,41 +122,5 @@ async fn a_trade_that_is_told_of_another_order_or_amount_is_shown_to_a_person() 
 
     app.deliver(&app.success("e4", &id, "t1", 1989)).await;
     assert_eq!(app.open_exception().await["kind"], "CONTRADICTION");
-    app.end().await;
-}
-
-#[tokio::test]
-async fn what_was_another_accounts_counts_when_it_comes_again_and_the_account_is_ours() {
-    let app = TestApp::start().await;
-    // As they were kept while another account was configured.
-    let kept = async |event: &str, subject: &str, body: &Value| {
-        let body = body.to_string();
-        app.sql(&format!(
-            "INSERT INTO webhook_inbox (channel, event_id, subject, verdict, body, received_at, updated_at)
-             VALUES ('sandbox', '{event}', '{subject}', 'WRONG_ACCOUNT', convert_to('{body}', 'UTF8'), now(), now())"
-        ))
-        .await;
-    };
-    let pay_order = app.order_to_pay("W40").await;
-    let paid = app.success("e1", &pay_order, "t1", 1990);
-    kept("e1", &pay_order, &paid).await;
-    for _ in 0..2 {
-        app.deliver(&paid).await;
-    }
-    let order = app.find_order("W40").await;
-    assert_eq!((&order["status"], &order["paid_by"]), (&json!("PAID"), &json!(pay_order)));
-    assert_eq!(app.verdict_of("e1").await.as_deref(), Some("APPLIED"));
-
-    app.fault(FaultOp::Refund, FaultKind::TimeoutBefore, 1000, Some(1)).await;
-    app.post("/refunds", json!({"refund_no": "R1", "order_no": "W40", "amount": 990})).await.expect(201);
-    let refund_id = app.refund_id("R1").await;
-    let made = told_of_refund("e2", (&refund_id, &pay_order), 990, "SUCCEEDED");
-    kept("e2", &refund_id, &made).await;
-    for _ in 0..2 {
-        app.deliver(&made).await;
-    }
-    assert_eq!(app.find_refund("R1").await["status"], "SUCCEEDED");
-    assert_eq!(app.verdict_of("e2").await.as_deref(), Some("APPLIED"));
-    assert_eq!((app.count("webhook_inbox").await, app.count("stray_payments").await), (2, 0));
     app.end().await;
 }
