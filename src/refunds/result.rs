@@ -213,11 +213,11 @@ async fn apply_in_tx(
     report: &RefundReport<'_>,
     truth: Option<Truth>,
 ) -> Result<Option<Applied>, DbError> {
-    let (event, channel_refund_id, failure) = match report.state {
+    let (event, channel_refund_id) = match report.state {
         RefundState::Succeeded { channel_refund_id } => {
-            (RefundEvent::Succeeded, Some(channel_refund_id.as_str()), None)
+            (RefundEvent::Succeeded, Some(channel_refund_id.as_str()))
         }
-        RefundState::Failed(refusal) => (RefundEvent::Failed, None, Some(refusal.to_string())),
+        RefundState::Failed(_) => (RefundEvent::Failed, None),
         RefundState::Processing | RefundState::Unseen => return Ok(Some(Applied::Yes)),
     };
     let Some((refund, collected)) = lock_with_refund(tx, report.refund_id).await? else {
@@ -260,26 +260,42 @@ async fn apply_in_tx(
     {
         return Ok(Some(Applied::Undecided));
     }
-    store::set_result(tx, &refund, to, channel_refund_id, failure.as_deref(), now).await?;
-    match &collected {
+    move_in_tx(app, tx, report, (&refund, &collected), to, now).await?;
+    Ok(Some(Applied::Yes))
+}
+
+/// Moves a locked refund to its end, or back from it, with all that follows.
+async fn move_in_tx(
+    app: &App,
+    tx: &mut Tx,
+    report: &RefundReport<'_>,
+    (refund, collected): (&Refund, &Collected),
+    to: RefundStatus,
+    now: OffsetDateTime,
+) -> Result<(), DbError> {
+    let (channel_refund_id, failure) = match report.state {
+        RefundState::Succeeded { channel_refund_id } => (Some(channel_refund_id.as_str()), None),
+        RefundState::Failed(refusal) => (None, Some(refusal.to_string())),
+        RefundState::Processing | RefundState::Unseen => (None, None),
+    };
+    store::set_result(tx, refund, to, channel_refund_id, failure.as_deref(), now).await?;
+    match collected {
         Collected::Stray(stray) => stray::end_refund_in_tx(app, tx, stray, failure.as_deref(), now).await?,
-        Collected::Payment(payment) => payment::end_refund_in_tx(tx, payment, &refund, to, now).await?,
+        Collected::Payment(payment) => payment::end_refund_in_tx(tx, payment, refund, to, now).await?,
     }
     compensation::settle_given_up_in_tx(tx, Action::DriveRefund, &refund.refund_id, now).await?;
-    announce_in_tx(tx, &refund, to, now).await?;
+    announce_in_tx(tx, refund, to, now).await?;
     if to == RefundStatus::Succeeded {
-        let posting = book::given_back(&refund, collected.account(), collected.channel());
-        ledger::post_in_tx(tx, &[posting], now).await?;
-    } else {
-        if let Source::Call(_) = report.source {
-            // What it refuses now, and knows nothing of, something may have told to be made before anybody approved it.
-            let refused = Refund { status: to, failure, ..refund.clone() };
-            contradiction::ask_of_refused_in_tx(app, tx, (&refused, &collected)).await?;
-        }
-        let had_succeeded = refund.status == RefundStatus::Succeeded;
-        book::reverse_in_tx(tx, &refund, &collected, had_succeeded, now).await?;
+        let posting = book::given_back(refund, collected.account(), collected.channel());
+        return ledger::post_in_tx(tx, &[posting], now).await;
     }
-    Ok(Some(Applied::Yes))
+    if let Source::Call(_) = report.source {
+        // What it refuses now, and knows nothing of, something may have told to be made before anybody approved it.
+        let refused = Refund { status: to, failure, ..refund.clone() };
+        contradiction::ask_of_refused_in_tx(app, tx, (&refused, collected)).await?;
+    }
+    let had_succeeded = refund.status == RefundStatus::Succeeded;
+    book::reverse_in_tx(tx, refund, collected, had_succeeded, now).await
 }
 
 /// Whether a callback of that channel, which says that so much went back, speaks of a refund of that channel and of so

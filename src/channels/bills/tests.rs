@@ -3,13 +3,14 @@
 use std::io::{Cursor, Write};
 
 use encoding_rs::GBK;
-use time::macros::{date, datetime};
+use time::macros::date;
 use zip::ZipWriter;
 use zip::write::SimpleFileOptions;
 
 use super::*;
 use crate::channels::StatementKind;
 
+mod alipay;
 mod wechat;
 
 const WECHAT: &str = "\u{feff}交易时间,公众账号ID,商户号,特约商户号,设备号,微信订单号,商户订单号,用户标识,交易类型,交易状态,付款银行,货币种类,应结订单金额,代金券金额,微信退款单号,商户退款单号,退款金额,充值券退款金额,退款类型,退款状态,商品名称,商户数据包,手续费,费率,订单金额,申请退款金额,费率备注\r
@@ -66,49 +67,6 @@ fn brief(lines: &[StatementLine]) -> Vec<(StatementKind, &str, &str, i64, i64, b
         .iter()
         .map(|l| (l.kind, l.our_id.as_str(), l.channel_id.as_str(), l.amount, l.fee, l.is_final))
         .collect()
-}
-
-#[test]
-fn alipays_list_is_read_as_gbk_and_in_its_zip() {
-    use StatementKind::{Payment, Refund};
-    let day = date!(2026 - 06 - 05);
-    let (gbk, ..) = GBK.encode(ALIPAY);
-    let lines = try_read(Format::Alipay, day, &gbk).unwrap();
-    let trade = "2026060522001419931441931972";
-    assert_eq!(
-        brief(&lines),
-        [(Payment, "po_1", trade, 8880, 53, true), (Refund, "rf_1", &format!("{trade}:rf_1"), 880, -5, true)]
-    );
-    assert_eq!(lines[1].at, datetime!(2026-06-05 15:59:59 UTC));
-
-    // The member that sums up comes first here, and but for its name it is like the other.
-    let names = ["20887_20260605_业务明细(汇总).csv", "20887_20260605_业务明细.csv"];
-    let in_gbk = names.map(|name| GBK.encode(name).0.into_owned());
-    let in_utf8 = names.map(|name| name.as_bytes().to_vec());
-    for [sums, details] in [in_gbk, in_utf8] {
-        let zipped = zip_of_names(&[(&sums, &gbk), (&details, &gbk)]);
-        assert_eq!(try_read(Format::Alipay, day, &zipped), Ok(lines.clone()), "{details:?}");
-        assert_eq!(try_read(Format::Alipay, day, &zipped[..zipped.len() / 2]), Err(Fault::Truncated));
-    }
-}
-
-#[test]
-fn refunds_of_one_trade_that_alipay_lists_without_a_number_of_ours_are_told_apart() {
-    let made = ALIPAY.lines().find(|line| line.contains("rf_1")).expect("a refund");
-    let blank = made.replace("rf_1", "");
-    let list = |amounts: [&str; 2]| {
-        let lines = amounts.map(|amount| blank.replace("8.80", amount)).join("\r\n");
-        let text = ALIPAY.split("#交易合计").next().expect("a list").replace(made, &lines);
-        let lines = try_read(Format::Alipay, date!(2026 - 06 - 05), &GBK.encode(&text).0).unwrap();
-        lines
-            .into_iter()
-            .filter(|line| line.our_id.is_empty())
-            .map(|line| line.channel_id)
-            .collect::<Vec<_>>()
-    };
-    let ids = list(["8.80", "3.00"]);
-    assert!(ids.len() == 2 && ids[0] != ids[1], "{ids:?}");
-    assert_eq!(list(["8.80", "3.00"]), ids);
 }
 
 #[test]
