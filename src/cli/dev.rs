@@ -1,6 +1,6 @@
 //! `payonce dev`: everything on this machine, with one command.
 
-use std::net::IpAddr;
+use std::net::SocketAddr;
 use std::path::Path;
 use std::process::ExitCode;
 
@@ -25,6 +25,7 @@ const DEMO_SKUS: [(&str, i64); 3] = [("TEA", 1_000), ("CUP", 100), ("LAST-ONE", 
 /// Runs until Ctrl-C.
 pub(super) async fn run() -> Result<ExitCode, CliError> {
     let mut env = Env::of_process(Strictness::Dev);
+    refuse_strangers(&env)?;
     let stores = private_stores(&mut env).await?;
     let outcome = serve(&env).await;
     if let Some(stores) = stores {
@@ -49,7 +50,6 @@ async fn private_stores(env: &mut Env) -> Result<Option<LocalStores>, CliError> 
 
 async fn serve(env: &Env) -> Result<ExitCode, CliError> {
     let config = Config::read(env)?;
-    refuse_strangers(config.http.bind.ip())?;
     telemetry::init_log(&config.log);
     let ids = Ids::random(Clock::system());
     refuse_others(&config.database, ids.clone()).await?;
@@ -69,11 +69,14 @@ async fn serve(env: &Env) -> Result<ExitCode, CliError> {
 
 /// Refuses to listen where others than this machine can ask: whoever knows the keys of `dev`, and everybody does, moves its
 /// money.
-fn refuse_strangers(address: IpAddr) -> Result<(), CliError> {
-    if address.is_loopback() {
+fn refuse_strangers(env: &Env) -> Result<(), CliError> {
+    let written = env.raw("BIND_ADDR").unwrap_or_default();
+    // What is no address is refused where it is read.
+    let address = written.parse::<SocketAddr>().ok();
+    if address.is_none_or(|address| address.ip().to_canonical().is_loopback()) {
         return Ok(());
     }
-    let problem = format!("BIND_ADDR is {address}, and dev has well-known keys");
+    let problem = format!("BIND_ADDR is {written}, and dev has well-known keys");
     Err(format!("{problem}; expected an address of this machine alone, such as 127.0.0.1:8080; `payonce serve` listens anywhere").into())
 }
 

@@ -6,7 +6,7 @@ use super::model::{BY_ITSELF, Exception, ExceptionAction, ExceptionKind, Excepti
 use crate::ids::Ids;
 use crate::infra::db::{Conn, DbError, StatePage, Tx, expect_one_row};
 
-/// Characters that an exception tells at most.
+/// Characters behind which an exception tells no more of what came between the first and the last.
 const MOST_TOLD: i32 = 4_000;
 
 /// Opens an exception, unless the same one is open already. Somebody may be resolving that in this moment, and has not seen
@@ -38,8 +38,8 @@ pub(crate) async fn open_in_tx(
     Ok(())
 }
 
-/// Opens an exception; where the same one is open already it tells of this, too, once for the same words. So nothing is lost that
-/// nobody else tells of.
+/// Opens an exception; where the same one is open already it tells of this, too, once for the same words: of what came first, and
+/// of what came last.
 pub(crate) async fn tell_in_tx(
     tx: &mut Tx,
     ids: &Ids,
@@ -53,7 +53,8 @@ pub(crate) async fn tell_in_tx(
              (exception_id, kind, merchant_id, order_no, subject, detail, created_at, updated_at)
          VALUES ($1, $2, $3, $4, $5, $6, $7, $7)
          ON CONFLICT (kind, subject) WHERE status = 'OPEN' DO UPDATE
-         SET detail = left(open.detail || '; ' || excluded.detail, $8), updated_at = excluded.updated_at
+         SET detail = left(open.detail, greatest($8 - length(excluded.detail), $8 / 2)) || '; ' || excluded.detail,
+             updated_at = excluded.updated_at
          WHERE position(excluded.detail IN open.detail) = 0",
         exception_id.as_str(),
         exception.kind.as_str(),

@@ -188,7 +188,7 @@ pub(super) fn check_url(field: &'static str, url: Option<&str>) -> Result<(), Pr
 #[serde(deny_unknown_fields)]
 #[into_params(parameter_in = Query)]
 pub(super) struct WaitParams {
-    /// Seconds to wait for the next change, 30 at most.
+    /// Seconds to wait for the next change of the order, or of an attempt, a refund or stray money of it; 30 at most.
     #[param(maximum = 30)]
     pub(super) wait: Option<u64>,
 }

@@ -116,8 +116,7 @@ pub(super) async fn close_again_in_tx(
 ) -> Result<(), DbError> {
     let due_at = now + app.config.channels.settles_within();
     let task = close_task(pay_order_id, &order.merchant_id, &order.order_no, due_at);
-    // Not left to whoever has just claimed one of those: what they come to is too early.
-    compensation::append_anew(tx, &task, now).await
+    compensation::append(tx, &task, now).await
 }
 
 /// The task that closes an attempt.

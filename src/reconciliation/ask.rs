@@ -126,10 +126,9 @@ async fn ask_about_refund(app: &App, channel: &dyn Channel, item: &Item) -> Resu
                 && item.class == Class::StatusDiffers
                 && matches!(state, RefundState::Failed(_));
             match refunds::apply_result(app, &report).await? {
-                // Ours is as the channel says, and not as its statement, unless one lists that it came back.
+                // Ours is as the channel says, and not as its statement.
                 Applied::Yes
-                    if is_listed_as_made
-                        && !store::is_reversal_listed(&mut app.db.conn().await?, &item.our_id).await? =>
+                    if is_listed_as_made && store::stands_there(&mut app.db.conn().await?, item).await? =>
                 {
                     Ok(still(&format!("its statement lists it, and the channel says of it: {state:?}")))
                 }

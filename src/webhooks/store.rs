@@ -120,7 +120,8 @@ pub(super) async fn find_unmatched(
     Ok(kept)
 }
 
-/// Forgets up to `limit` callbacks that came in before `horizon`.
+/// Forgets up to `limit` callbacks that came in before `horizon`, but for those that wait for their pay order, or for a person: of
+/// another account's nothing else is kept.
 pub(super) async fn delete_before(
     conn: &mut Conn,
     horizon: OffsetDateTime,
@@ -128,7 +129,11 @@ pub(super) async fn delete_before(
 ) -> Result<u64, DbError> {
     let deleted = sqlx::query!(
         "DELETE FROM webhook_inbox WHERE ctid = ANY(ARRAY(
-             SELECT ctid FROM webhook_inbox WHERE received_at < $1 AND verdict <> 'UNMATCHED'
+             SELECT ctid FROM webhook_inbox AS inbox WHERE received_at < $1 AND verdict <> 'UNMATCHED'
+               AND (verdict <> 'WRONG_ACCOUNT'
+                    OR (SELECT true FROM exceptions
+                        WHERE exceptions.subject = inbox.subject AND exceptions.kind = 'WRONG_ACCOUNT'
+                          AND exceptions.status = 'OPEN' LIMIT 1) IS NULL)
              ORDER BY received_at LIMIT $2))",
         horizon,
         limit,

@@ -19,7 +19,8 @@ pub(super) const CHECKS: &[Definition] = &[
                     answer ->> 'close_reason' AS close_reason, answer ->> 'commission' AS commission,
                     answer ->> 'pay_order_id' AS pay_order_id, answer ->> 'pay_url' AS pay_url,
                     answer ->> 'refund_no' AS refund_no, answer ->> 'withdrawal_no' AS withdrawal_no,
-                    answer ->> 'hold_id' AS hold_id
+                    answer ->> 'hold_id' AS hold_id, answer ->> 'status' AS thing_status,
+                    (answer ->> 'amount')::numeric AS amount, (answer ->> 'charged')::numeric AS charged
              FROM idempotency_keys,
                   -- Each body is read once, and not once for every word of it.
                   LATERAL (SELECT convert_from(body, 'UTF8')::jsonb OFFSET 0) AS kept (answer)
@@ -54,16 +55,29 @@ pub(super) const CHECKS: &[Definition] = &[
          FROM said LEFT JOIN pay_orders ON pay_orders.pay_order_id = said.pay_order_id
          WHERE said.pay_url IS NOT NULL AND pay_orders.pay_url IS DISTINCT FROM said.pay_url
          UNION ALL
-         SELECT format('key %s of %s: asked for refund %s, which is not there', key, said.merchant_id, said.refund_no)
+         SELECT format('key %s of %s: asked for refund %s of %s, which is of %s', key, said.merchant_id, said.refund_no,
+                       said.amount, coalesce(refunds.amount::text, 'nothing'))
          FROM said LEFT JOIN refunds USING (merchant_id, refund_no)
-         WHERE said.refund_no IS NOT NULL AND refunds.refund_no IS NULL
+         WHERE said.refund_no IS NOT NULL AND (refunds.refund_no IS NULL OR refunds.amount <> said.amount)
          UNION ALL
-         SELECT format('key %s of %s: sent withdrawal %s, which is not there', key, said.merchant_id, said.withdrawal_no)
+         SELECT format('key %s of %s: sent withdrawal %s of %s, which is of %s', key, said.merchant_id, said.withdrawal_no,
+                       said.amount, coalesce(withdrawals.amount::text, 'nothing'))
          FROM said LEFT JOIN withdrawals USING (merchant_id, withdrawal_no)
-         WHERE said.withdrawal_no IS NOT NULL AND withdrawals.withdrawal_no IS NULL
+         WHERE said.withdrawal_no IS NOT NULL
+           AND (withdrawals.withdrawal_no IS NULL OR withdrawals.amount <> said.amount)
          UNION ALL
-         SELECT format('key %s of %s: speaks of hold %s, which is not there', key, said.merchant_id, said.hold_id)
-         FROM said LEFT JOIN usage_holds USING (merchant_id, hold_id)
-         WHERE said.hold_id IS NOT NULL AND usage_holds.hold_id IS NULL",
+         SELECT format('%s: made by %s requests', made.thing, count(*))
+         FROM said, LATERAL (SELECT CASE WHEN refund_no IS NOT NULL THEN format('refund %s/%s', merchant_id, refund_no)
+                                         ELSE format('withdrawal %s/%s', merchant_id, withdrawal_no) END AS thing) AS made
+         WHERE status = 201 AND coalesce(refund_no, withdrawal_no) IS NOT NULL
+         GROUP BY made.thing HAVING count(*) > 1
+         UNION ALL
+         -- What is over stays so.
+         SELECT format('key %s of %s: speaks of hold %s as %s, which %s', key, said.merchant_id, said.hold_id, said.thing_status,
+                       coalesce('is ' || hold.status, 'is not there'))
+         FROM said LEFT JOIN usage_holds AS hold USING (merchant_id, hold_id)
+         WHERE said.hold_id IS NOT NULL
+           AND (hold.hold_id IS NULL OR said.thing_status = 'RELEASED' AND hold.status <> 'RELEASED'
+                OR said.thing_status = 'CONFIRMED' AND (hold.status <> 'CONFIRMED' OR hold.charged <> said.charged))",
     ),
 ];

@@ -52,13 +52,13 @@ pub(super) const CHECKS: &[Definition] = &[
                        coalesce(given.entries, 'nothing'))
          FROM (SELECT format('SETTLEMENT:%s:%s', merchant_id, order_no) AS transaction_id,
                       CASE WHEN commission > 0
-                           THEN format('COMMISSION_EXPENSE:%1$s:%3$s %4$s, USER_AVAILABLE:%1$s:%2$s:%3$s -%4$s',
-                                       merchant_id, user_id, currency, commission) END AS entries
+                           THEN format('COMMISSION_EXPENSE:%1$s:%3$s %4$s, USER_AVAILABLE:%1$s:%2$s:%3$s -%4$s of %1$s/%5$s',
+                                       merchant_id, user_id, currency, commission, order_no) END AS entries
                FROM settlements) AS given
          FULL JOIN (SELECT transaction_id, string_agg(format('%s %s', account_id, amount), ', ' ORDER BY account_id)
-                           AS entries
+                           || format(' of %s/%s', merchant_id, order_no) AS entries
                     FROM ledger_entries WHERE starts_with(transaction_id, 'SETTLEMENT:')
-                    GROUP BY transaction_id) AS booked USING (transaction_id)
+                    GROUP BY transaction_id, merchant_id, order_no) AS booked USING (transaction_id)
          WHERE given.entries IS DISTINCT FROM booked.entries
          UNION ALL
          SELECT format('%s takes a commission back: that is claimed back, not reversed', transaction_id)

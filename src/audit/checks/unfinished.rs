@@ -91,12 +91,13 @@ pub(super) const CHECKS: &[Definition] = &[
     check!(
         "dead_task_reported",
         Always,
-        "every task that was given up was shown to a person",
+        "every task that was given up was shown to a person, and is still, or they have seen to it since",
         "SELECT format('task %s: %s of %s DEAD in silence', id, action, subject)
          FROM compensations AS task
          WHERE status = 'DEAD'
            AND NOT EXISTS (SELECT 1 FROM exceptions
                            WHERE exceptions.subject = task.subject AND exceptions.kind = 'DEAD_TASK'
+                             AND (exceptions.status = 'OPEN' OR exceptions.updated_at >= task.updated_at)
                              -- What is tried again is given up no more.
                              AND (resolved_by, reason) IS DISTINCT FROM ROW('payonce', 'it is tried again'))",
     ),

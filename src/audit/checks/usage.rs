@@ -7,7 +7,8 @@ pub(super) const CHECKS: &[Definition] = &[
     check!(
         "usage_booked",
         Always,
-        "a hold's bookings come to what it holds, what it was charged and what its user owes for it, and to nothing else",
+        "a hold's bookings are its merchant's, and come to what it holds, what it was charged and what its user owes for it, \
+         and to nothing else",
         "SELECT format('hold %s: its bookings come to %s on %s, it says %s', hold_id, coalesce(booked.amount, 0),
                        account_id, coalesce(due.amount, 0))
          FROM (SELECT hold_id, side.account_id, side.amount
@@ -26,7 +27,12 @@ pub(super) const CHECKS: &[Definition] = &[
                           IN ('USAGE_HOLD', 'USAGE_EXTENSION', 'USAGE_CHARGE', 'USAGE_RELEASE')
                     GROUP BY 1, 2 HAVING sum(amount) <> 0) AS booked
               USING (hold_id, account_id)
-         WHERE due.amount IS DISTINCT FROM booked.amount",
+         WHERE due.amount IS DISTINCT FROM booked.amount
+         UNION ALL
+         SELECT format('%s is booked for %s/%s', transaction_id, booked.merchant_id, booked.order_no)
+         FROM ledger_transactions AS booked JOIN usage_holds AS hold ON hold_id = split_part(transaction_id, ':', 2)
+         WHERE booked.kind IN ('USAGE_HOLD', 'USAGE_EXTENSION', 'USAGE_CHARGE', 'USAGE_RELEASE')
+           AND (booked.merchant_id, booked.order_no) IS DISTINCT FROM (hold.merchant_id, NULL)",
     ),
     check!(
         "usage_key_once",

@@ -31,7 +31,7 @@ pub(super) const CHECKS: &[Definition] = &[
     check!(
         "withdrawal_booked_right",
         Always,
-        "a withdrawal's bookings move its amount between the accounts of its user and its channel",
+        "a withdrawal's bookings are its merchant's, and move its amount between the accounts of its user and its channel",
         "SELECT format('%s moves %s on %s', transaction_id, entry.amount, entry.account_id)
          FROM ledger_entries AS entry
          LEFT JOIN withdrawals AS w ON w.withdrawal_id = split_part(transaction_id, ':', 2)
@@ -49,7 +49,12 @@ pub(super) const CHECKS: &[Definition] = &[
                     CASE entry.kind WHEN 'PAYOUT' THEN w.amount WHEN 'PAYOUT_DONE' THEN -w.amount END),
                    (format('CHANNEL:%s:%s', w.channel, w.currency),
                     CASE WHEN entry.kind IN ('PAYOUT', 'PAYOUT_AFTER_ALL') THEN -w.amount END))
-               IS NOT FALSE",
+               IS NOT FALSE
+         UNION ALL
+         SELECT format('%s is booked for %s/%s', transaction_id, booked.merchant_id, booked.order_no)
+         FROM ledger_transactions AS booked JOIN withdrawals AS w ON w.withdrawal_id = split_part(transaction_id, ':', 2)
+         WHERE booked.kind IN ('WITHDRAWAL', 'PAYOUT', 'PAYOUT_DONE', 'PAYOUT_AFTER_ALL')
+           AND (booked.merchant_id, booked.order_no) IS DISTINCT FROM (w.merchant_id, NULL)",
     ),
     check!(
         "held_is_open",

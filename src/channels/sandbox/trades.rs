@@ -120,9 +120,13 @@ impl Gateway {
     /// a paid trade has can be read after it.
     async fn standing(&self, pay_order_id: &PayOrderId) -> Result<TradeAnswer, GatewayError> {
         let mut conn = self.conn().await?;
-        let Some(trade) = store::trades::find(&mut conn, pay_order_id).await? else {
-            return Ok(TradeAnswer::Unseen);
-        };
+        let mut trade = store::trades::find(&mut conn, pay_order_id).await?;
+        if trade.as_ref().is_some_and(|trade| trade.obstacle(self.now()) == Some(Refused::TradeExpired)) {
+            // Somebody who began to pay it in time may not have committed: they are waited for.
+            store::trades::close_open(&mut conn, pay_order_id, self.now()).await?;
+            trade = store::trades::find(&mut conn, pay_order_id).await?;
+        }
+        let Some(trade) = trade else { return Ok(TradeAnswer::Unseen) };
         Ok(match trade.obstacle(self.now()) {
             None => TradeAnswer::Pending,
             Some(Refused::TradeDeclined) => TradeAnswer::Declined,

@@ -22,8 +22,10 @@ pub(super) fn complete(mut document: Value) -> Value {
                 add_answer(operation, status, codes);
             }
             describe_replay(operation);
+            // Probes and the sandbox's callers come again by themselves.
+            let is_asked_to_wait = operation["tags"][0] != "health" && !path.starts_with("/sandbox/");
             for (status, answer) in members(&mut operation["responses"]) {
-                complete_answer(status.parse().unwrap_or(0), answer, &components);
+                complete_answer(status.parse().unwrap_or(0), answer, is_asked_to_wait, &components);
             }
             examples::of_request(operation, &components);
         }
@@ -130,7 +132,7 @@ fn describe_replay(operation: &mut Value) {
     }
 }
 
-fn complete_answer(status: u16, answer: &mut Value, components: &Value) {
+fn complete_answer(status: u16, answer: &mut Value, is_asked_to_wait: bool, components: &Value) {
     answer["headers"]["X-Request-Id"] =
         json!({"description": "The id of this request, as in the log", "schema": {"type": "string"}});
     if answer["description"].as_str().is_none_or(str::is_empty) {
@@ -138,8 +140,8 @@ fn complete_answer(status: u16, answer: &mut Value, components: &Value) {
             json!(StatusCode::from_u16(status).ok().and_then(|status| status.canonical_reason()));
     }
     let codes = codes_in(answer["description"].as_str().unwrap_or_default());
-    if status == 503 || codes.iter().any(|code| matches!(code.as_str(), "LOCK_BUSY" | "REQUEST_IN_PROGRESS"))
-    {
+    let may_pass = |code: &String| matches!(code.as_str(), "LOCK_BUSY" | "REQUEST_IN_PROGRESS");
+    if is_asked_to_wait && (status == 503 || codes.iter().any(may_pass)) {
         answer["headers"]["Retry-After"] = json!({
             "description": "After how many seconds to ask again",
             "schema": {"type": "integer", "minimum": 1},

@@ -182,9 +182,8 @@ pub async fn apply(app: &App, report: &Report<'_>) -> Result<Verdict, PayError> 
         };
         let is_another = match remedy {
             Remedy::Split => true,
-            // What waits for its pay order says nothing of money that comes under its id in other words. Under the money's own
-            // id it is the same money, in whatever words.
-            Remedy::Repeat(Verdict::Unmatched) if own_id.is_none() => {
+            // What waits for its pay order says nothing of money that comes under its id in other words.
+            Remedy::Repeat(Verdict::Unmatched) => {
                 !app.db.retrying(|| is_kept(app, report.channel, event_id, body)).await?
             }
             _ => false,
@@ -318,7 +317,8 @@ async fn write_in_tx(
         Remedy::Unmatched => store::append_rematch(tx, report, now).await?,
         Remedy::GiveUpMatching => hold_stray(app, tx, report, facts, StrayReason::UnknownOrder, now).await?,
         Remedy::WrongAccount => {
-            open_wrong_account_in_tx(&app.ids, tx, report.pay_order_id, facts.order_key(), now).await?;
+            let about = (report.origin.event_id().unwrap_or_default(), report.pay_order_id);
+            open_wrong_account_in_tx(&app.ids, tx, about, facts.order_key(), now).await?;
         }
         Remedy::Note(_) => tell_contradiction(app, tx, report, facts, now).await?,
         Remedy::Repeat(_) | Remedy::Split | Remedy::Pay => {}
@@ -408,16 +408,20 @@ async fn tell_contradiction(
 pub(crate) async fn open_wrong_account_in_tx(
     ids: &Ids,
     tx: &mut Tx,
-    subject: &str,
+    (event_id, subject): (&str, &str),
     order: Option<&OrderKey>,
     now: OffsetDateTime,
 ) -> Result<(), DbError> {
+    let detail = format!(
+        "a correctly signed callback ({event_id}) speaks for another account at the channel than the configured one: where that \
+         is wrong, set it right and have the callback replayed"
+    );
     let exception = NewException {
         kind: ExceptionKind::WrongAccount,
         merchant_id: order.map(|key| key.merchant_id.as_str()),
         order_no: order.map(|key| key.order_no.as_str()),
         subject,
-        detail: "a correctly signed callback speaks for another account at the channel than the configured one",
+        detail: &detail,
     };
     exceptions::open_in_tx(tx, ids, &exception, now).await
 }

@@ -44,15 +44,17 @@ pub(super) async fn set_failed(
            ), kept AS (
              INSERT INTO idempotency_keys (merchant_id, key, request_hash, order_no, status, body, created_at)
              SELECT $2, $11, $12, $3, $13, $14, $8 FROM ended WHERE $11::text IS NOT NULL
-           ), unneeded AS (
-             -- A guard that was never needed leaves no row. In the words of its unique index: there is no other way.
-             DELETE FROM compensations
+           ), living AS MATERIALIZED (
+             -- Also what is being claimed in this moment. In the words of its unique index: there is no other way.
+             SELECT id, attempts FROM compensations
              WHERE action IN ('DRIVE_PAY_ORDER', 'CLOSE_PAY_ORDER') AND subject = $1
-               AND status NOT IN ('DONE', 'DEAD') AND attempts = 0 AND EXISTS (SELECT 1 FROM ended)
+               AND status NOT IN ('DONE', 'DEAD') AND EXISTS (SELECT 1 FROM ended) FOR UPDATE
+           ), unneeded AS (
+             -- A guard that was never needed leaves no row.
+             DELETE FROM compensations USING living WHERE compensations.id = living.id AND living.attempts = 0
            ), finished AS (
              UPDATE compensations SET status = 'DONE', updated_at = $8
-             WHERE action IN ('DRIVE_PAY_ORDER', 'CLOSE_PAY_ORDER') AND subject = $1
-               AND status NOT IN ('DONE', 'DEAD') AND attempts > 0 AND EXISTS (SELECT 1 FROM ended)
+             FROM living WHERE compensations.id = living.id AND living.attempts > 0
            )
            SELECT count(*) AS "count!" FROM ended"#,
         attempt.pay_order_id.as_str(),

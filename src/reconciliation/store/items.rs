@@ -253,11 +253,13 @@ pub(in crate::reconciliation) async fn lock_unseen(
                         SELECT true FROM reconciliations AS other
                         WHERE other.reconciliation_id = also_listed_by AND other.reconciliation_id = ANY($9::text[])
                           AND other.compared_at <= $4) IS NULL THEN NOT day.is_listed
-                    -- Money that is still not here, and that another day lists: this one spoke for both.
+                    -- Money that is still not here, and of which another day says the same: this one spoke for both.
                     WHEN class = 'MISSING_HERE' AND kind = 'PAYMENT' THEN
                         (SELECT true FROM statement_lines AS line
                          WHERE line.reconciliation_id = ANY($9::text[]) AND line.kind = 'PAYMENT'
-                           AND line.channel_id = item.channel_id LIMIT 1) IS NULL
+                           AND line.channel_id = item.channel_id
+                           AND (line.our_id, line.amount, line.currency) = (item.our_id, item.theirs, item.currency)
+                         LIMIT 1) IS NULL
                         OR (SELECT true FROM trades
                             WHERE trades.channel = item.channel AND trades.transaction_id = item.channel_id LIMIT 1)
                     ELSE true END

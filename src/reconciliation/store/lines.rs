@@ -9,6 +9,7 @@ use crate::channels::StatementLine;
 use crate::infra::db::copy::push_cell;
 use crate::infra::db::{Conn, DbError, Tx};
 use crate::money::Currency;
+use crate::reconciliation::model::Item;
 
 const COPY: &str =
     "COPY statement_lines (reconciliation_id, line_no, kind, our_id, channel_id, amount, currency, fee,
@@ -65,17 +66,17 @@ pub(in crate::reconciliation) async fn list_payments(
     Ok(payments.fetch_all(conn).await?)
 }
 
-/// Whether a statement lists that a refund of ours came back.
-pub(in crate::reconciliation) async fn is_reversal_listed(
-    conn: &mut Conn,
-    refund_id: &str,
-) -> Result<bool, DbError> {
-    let listed = sqlx::query!(
-        "SELECT 1 AS one FROM statement_lines
-         WHERE our_id = $1 AND kind <> 'PAYMENT' AND (kind = 'REFUND_REVERSAL') IS TRUE LIMIT 1",
-        refund_id
+/// Whether the day's statement lists a refund of ours as made, and none lists that it came back.
+pub(in crate::reconciliation) async fn stands_there(conn: &mut Conn, item: &Item) -> Result<bool, DbError> {
+    let stands = sqlx::query_scalar!(
+        // Found by our number alone: by their day or kind a plan would read all of those.
+        r#"SELECT coalesce(bool_or((kind = 'REFUND' AND is_final AND reconciliation_id = $2) IS TRUE), false)
+                  AND NOT coalesce(bool_or((kind = 'REFUND_REVERSAL') IS TRUE), false) AS "stands!"
+           FROM statement_lines WHERE our_id = $1 AND kind <> 'PAYMENT'"#,
+        item.our_id,
+        item.reconciliation_id,
     );
-    Ok(listed.fetch_optional(conn).await?.is_some())
+    Ok(stands.fetch_one(conn).await?)
 }
 
 /// Takes lines out of a day that waits for its statement and is the worker's, so many at most. Gives how many: none where

@@ -24,7 +24,7 @@ pub(super) use items::{
 };
 pub(super) use lines::{
     Neighbour, copy_lines, delete_forgotten_lines, delete_lines, forget_days, is_next_forgotten,
-    is_reversal_listed, list_payments, neighbours,
+    list_payments, neighbours, stands_there,
 };
 pub(super) use runs::{
     Claimed, Daily, NewFile, NewRun, begin_again, begun_at, claim, count_refused, due_days, find_of_day,

@@ -52,7 +52,8 @@ async fn insert_and_show(tx: &mut Tx, batch: &[Keep], patience: Patience) -> Res
     wrong.sort_by(|one, other| one.subject.cmp(&other.subject));
     for keep in wrong {
         let Some(order) = new.get(&(keep.channel.to_owned(), keep.event_id.clone())) else { continue };
-        report::open_wrong_account_in_tx(&keep.ids, tx, &keep.subject, order.as_ref(), keep.now).await?;
+        let about = (keep.event_id.as_str(), keep.subject.as_str());
+        report::open_wrong_account_in_tx(&keep.ids, tx, about, order.as_ref(), keep.now).await?;
     }
     Ok(())
 }

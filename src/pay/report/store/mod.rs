@@ -151,15 +151,17 @@ pub(super) async fn move_attempt(
                      channel_message = coalesce($7, channel_message), version = version + 1, updated_at = $8
                  WHERE pay_order_id = $1 AND status = $2 AND version = $9
                  RETURNING merchant_id, order_no, version
-             ), unneeded AS (
-                 -- A guard that was never needed leaves no row. In the words of its unique index: there is no other way.
-                 DELETE FROM compensations
+             ), living AS MATERIALIZED (
+                 -- Also what is being claimed in this moment. In the words of its unique index: there is no other way.
+                 SELECT id, attempts FROM compensations
                  WHERE action IN ('DRIVE_PAY_ORDER', 'CLOSE_PAY_ORDER') AND subject = $1
-                   AND status NOT IN ('DONE', 'DEAD') AND attempts = 0
+                   AND status NOT IN ('DONE', 'DEAD') FOR UPDATE
+             ), unneeded AS (
+                 -- A guard that was never needed leaves no row.
+                 DELETE FROM compensations USING living WHERE compensations.id = living.id AND living.attempts = 0
              ), finished AS (
                  UPDATE compensations SET status = 'DONE', updated_at = $8
-                 WHERE action IN ('DRIVE_PAY_ORDER', 'CLOSE_PAY_ORDER') AND subject = $1
-                   AND status NOT IN ('DONE', 'DEAD') AND attempts > 0
+                 FROM living WHERE compensations.id = living.id AND living.attempts > 0
              ), unblocked AS (
                  -- An order past its deadline was waiting for this very attempt to end.
                  UPDATE compensations SET due_at = $8, updated_at = $8

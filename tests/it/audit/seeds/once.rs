@@ -78,6 +78,17 @@ pub(super) const SEEDS: &[Seed] = &[
          SELECT channel, 'e9', subject, merchant_id, order_no, verdict, body, received_at, updated_at
          FROM webhook_inbox WHERE event_id = 'e1'",
     ),
+    seed(
+        "callback_applied",
+        "INSERT INTO webhook_inbox (channel, event_id, subject, verdict, body, received_at, updated_at)
+         SELECT 'sandbox', 'e-' || refund_id, refund_id, 'APPLIED', '{}', created_at, created_at FROM refunds
+         WHERE status = 'PROCESSING'",
+    ),
+    seed(
+        "callback_applied",
+        "INSERT INTO webhook_inbox (channel, event_id, subject, verdict, body, received_at, updated_at)
+         VALUES ('sandbox', 'e-gone', 'po_gone', 'APPLIED', '{}', '2029-12-31 12:00', '2029-12-31 12:00')",
+    ),
     seed("callback_money_kept", "UPDATE webhook_inbox SET subject = 'po_none' WHERE event_id = 'e2'"),
     seed("callback_money_kept", "UPDATE webhook_inbox SET subject = 'po_none' WHERE event_id = 'e3'"),
     // Another trade of the same attempt, of which nothing was kept.
@@ -86,6 +97,13 @@ pub(super) const SEEDS: &[Seed] = &[
         "INSERT INTO webhook_inbox (channel, event_id, subject, merchant_id, order_no, verdict, body, received_at, updated_at)
          SELECT channel, 'e2b', subject, merchant_id, order_no, verdict, body, received_at, updated_at
          FROM webhook_inbox WHERE event_id = 'e2'",
+    ),
+    // What is kept of the attempt is of another reason.
+    seed(
+        "callback_money_kept",
+        "INSERT INTO webhook_inbox (channel, event_id, subject, verdict, body, received_at, updated_at)
+         SELECT channel, 'e-late', out_trade_no, 'STRAY', '{}', created_at, created_at FROM stray_payments
+         WHERE out_trade_no = 'po_d0' AND reason = 'AMOUNT_MISMATCH'",
     ),
     // It misfits a refund, and the exception says something else.
     seed(
@@ -112,4 +130,27 @@ pub(super) const SEEDS: &[Seed] = &[
     seed("request_effect", "UPDATE idempotency_keys SET body = '{\"refund_no\": \"none\"}' WHERE key = 'refunded R'"),
     seed("request_effect", "UPDATE idempotency_keys SET body = '{\"withdrawal_no\": \"none\"}' WHERE key = 'sent wd_s'"),
     seed("request_effect", "UPDATE idempotency_keys SET body = '{\"hold_id\": \"none\"}' WHERE key = 'held uh_h'"),
+    // Charged or freed, by what was answered, and held still; of another amount; and twice as new.
+    seed(
+        "request_effect",
+        "UPDATE idempotency_keys SET body = '{\"hold_id\": \"uh_h\", \"status\": \"CONFIRMED\", \"charged\": 5}'
+         WHERE key = 'held uh_h'",
+    ),
+    seed(
+        "request_effect",
+        "UPDATE idempotency_keys SET body = '{\"hold_id\": \"uh_h\", \"status\": \"RELEASED\"}' WHERE key = 'held uh_h'",
+    ),
+    seed(
+        "request_effect",
+        "UPDATE idempotency_keys
+         SET body = convert_to((convert_from(body, 'UTF8')::jsonb || '{\"amount\": 7}')::text, 'UTF8')
+         WHERE key = 'refunded R'",
+    ),
+    seed(
+        "request_effect",
+        "INSERT INTO idempotency_keys
+         SELECT merchant_id, 'other', request_hash, order_no, 201, body, created_at
+         FROM idempotency_keys WHERE key = 'sent wd_s';
+         UPDATE idempotency_keys SET status = 201 WHERE key = 'sent wd_s'",
+    ),
 ];

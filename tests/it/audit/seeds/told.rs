@@ -3,6 +3,14 @@
 use super::{Seed, seed};
 
 pub(super) const SEEDS: &[Seed] = &[
+    // Shown once, seen to, and given up again later.
+    seed(
+        "dead_task_reported",
+        "UPDATE exceptions
+         SET status = 'RESOLVED', action = 'NONE', resolved_by = 'ann', reason = 'seen', updated_at = '2029-12-31 12:00'
+         WHERE subject = 'po_d0';
+         UPDATE compensations SET updated_at = '2029-12-31 12:01' WHERE subject = 'po_d0' AND status = 'DEAD'",
+    ),
     seed(
         "event_relayed",
         "INSERT INTO outbox_queue SELECT false, id, merchant_id, order_no, created_at FROM outbox

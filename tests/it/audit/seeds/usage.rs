@@ -34,6 +34,7 @@ pub(super) const SEEDS: &[Seed] = &[
          UPDATE accounts SET balance = balance + 40 WHERE account_id = 'USER_AVAILABLE:m:u:CNY';
          UPDATE accounts SET balance = balance - 40 WHERE account_id = 'MERCHANT:m:CNY'",
     ),
+    seed("usage_booked", "UPDATE ledger_transactions SET order_no = 'P' WHERE transaction_id = 'USAGE_CHARGE:uh_m'"),
     // Two holds of one key, and keys that are not what their product makes of them.
     seed(
         "usage_key_once",
