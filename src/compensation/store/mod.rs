@@ -194,7 +194,7 @@ pub(crate) async fn make_due(
     Ok(())
 }
 
-/// Forgets up to `limit` tasks that are done since before `horizon`.
+/// Forgets up to `limit` tasks that were written before `horizon` and are done.
 pub(super) async fn delete_done_before(
     conn: &mut Conn,
     horizon: OffsetDateTime,
@@ -203,7 +203,7 @@ pub(super) async fn delete_done_before(
     let deleted = sqlx::query!(
         "DELETE FROM compensations WHERE ctid = ANY(ARRAY(
              -- In the words of its index, which nothing else names.
-             SELECT ctid FROM compensations WHERE created_at < $1 AND updated_at < $1 AND coalesce(status, 'age') = 'DONE'
+             SELECT ctid FROM compensations WHERE created_at < $1 AND coalesce(status, 'age') = 'DONE'
              ORDER BY created_at LIMIT $2))
            AND status = 'DONE'",
         horizon,

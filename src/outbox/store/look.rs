@@ -159,7 +159,7 @@ pub(in crate::outbox) async fn delete_old(
              SELECT ctid FROM deliveries AS old
              WHERE created_at < $1 AND updated_at < $1 AND status IN ('DELIVERED', 'DROPPED')
                AND (SELECT true FROM deliveries AS way
-                    WHERE way.event_id = old.event_id AND way.status IN ('DEAD', 'PENDING') LIMIT 1) IS NULL
+                    WHERE way.event_id = old.event_id AND (way.status IN ('DEAD', 'PENDING')) IS TRUE LIMIT 1) IS NULL
              ORDER BY created_at LIMIT $2))
            -- In words that no index has: otherwise a plan may walk all that is over.
            AND (status IN ('DELIVERED', 'DROPPED')) IS TRUE",

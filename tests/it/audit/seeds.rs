@@ -154,7 +154,11 @@ const SEEDS: &[Seed] = &[
     seed("stray_reason", "UPDATE stray_payments SET reason = 'LATE_PAYMENT' WHERE stray_id = 'sp_d'"),
     seed("stray_reason", "UPDATE stray_payments SET reason = 'DUPLICATE_PAYMENT' WHERE stray_id = 'sp_c'"),
     seed("stray_reason", "UPDATE stray_payments SET reason = 'AMOUNT_MISMATCH' WHERE stray_id = 'sp_d'"),
-    seed("stray_reason", "UPDATE stray_payments SET reason = 'AMOUNT_MISMATCH' WHERE stray_id = 'sp_k'"),
+    seed_with(
+        "stray_reason",
+        &["callback_money_kept"],
+        "UPDATE stray_payments SET reason = 'AMOUNT_MISMATCH' WHERE stray_id = 'sp_k'",
+    ),
     seed("stray_reason", "UPDATE stray_payments SET reason = 'UNKNOWN_ORDER' WHERE stray_id = 'sp_d'"),
     seed("stray_owned", "DELETE FROM exceptions WHERE subject = 'sp_d'"),
     seed_with(
