@@ -128,6 +128,7 @@ async fn resolve_in_tx(
         ExceptionAction::Keep => {}
     }
     let exception = exceptions::lock(tx, exception_id).await?.ok_or(ResolveError::NotFound)?;
+    let now = app.now(); // Behind the lock: whatever it has shown until then is seen to.
     if exception.status != ExceptionStatus::Open {
         // With what was begun above it is rolled back.
         return Err(ResolveError::AlreadyResolved(Box::new(exception)));

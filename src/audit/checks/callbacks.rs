@@ -14,7 +14,7 @@ pub(super) const CHECKS: &[Definition] = &[
         "callback_applied",
         Always,
         "one callback at most is APPLIED to an order, and it speaks of the attempt that paid; one that is APPLIED to a refund \
-         found it at its end, or waiting for an approval",
+         found it at its end, or waiting for an approval that somebody may have given since",
         "SELECT format('callback %s of %s: APPLIED to order %s/%s, which %s did not pay', event_id,
                        inbox.channel, inbox.merchant_id, inbox.order_no, inbox.subject)
          FROM webhook_inbox AS inbox LEFT JOIN orders ON paid_by = inbox.subject
@@ -32,6 +32,9 @@ pub(super) const CHECKS: &[Definition] = &[
                        coalesce('is ' || refunds.status, 'is neither a pay order nor a refund'))
          FROM webhook_inbox AS inbox LEFT JOIN refunds ON refund_id = inbox.subject
          WHERE verdict = 'APPLIED' AND coalesce(refunds.status, '') NOT IN ('SUCCEEDED', 'FAILED', 'AWAITING_APPROVAL')
+           AND NOT EXISTS (SELECT 1 FROM refund_history AS history
+                           WHERE history.refund_id = inbox.subject AND history.event = 'APPROVED'
+                             AND history.created_at >= inbox.updated_at)
            AND NOT EXISTS (SELECT 1 FROM pay_orders WHERE pay_order_id = inbox.subject)",
     ),
     check!(

@@ -186,8 +186,8 @@ pub(crate) async fn revive_many(
 }
 
 /// Makes a waiting task due at once, and a dead one alive with all its tries, because somebody waits; nothing for one that is
-/// under way or done, or guards a call that may be under way: nobody has tried that. It counts as touched by its last try, and not
-/// by this. The index of living tasks refuses a second one
+/// under way or done, or guards a call that may be under way: that has not failed, nor been taken over from its tries by somebody
+/// who is dead by now. It counts as touched by its last try, and not by this. The index of living tasks refuses a second one
 /// for the same thing.
 pub(crate) async fn revive(
     conn: &mut Conn,
@@ -199,7 +199,9 @@ pub(crate) async fn revive(
         r#"UPDATE compensations
            SET status = 'READY', attempts = CASE status WHEN 'DEAD' THEN 0 ELSE attempts END, due_at = $2,
                lane = 'REALTIME'
-           WHERE id = $1 AND (status = 'DEAD' OR status = 'READY' AND (last_error IS NOT NULL OR attempts > 0))
+           WHERE id = $1
+             AND (status = 'DEAD'
+                  OR status = 'READY' AND (last_error IS NOT NULL OR attempts > 0 AND updated_at < $2::timestamptz - interval '1 min'))
            RETURNING id AS task_id, kind AS "kind: TaskKind", action, subject, merchant_id, order_no,
                      lane AS "lane: Lane", status AS "status: TaskStatus", attempts, due_at, last_error, created_at"#,
         id,

@@ -148,7 +148,7 @@ pub(in crate::outbox) async fn measure(conn: &mut Conn) -> Result<Age, DbError> 
 }
 
 /// Forgets up to `limit` deliveries that came to an end before `horizon`. A dead letter stays: without it its event would
-/// read as if everybody had it. So does whatever else became of its event: where that has arrived it is not sent again.
+/// read as if everybody had it.
 pub(in crate::outbox) async fn delete_old(
     conn: &mut Conn,
     horizon: OffsetDateTime,
@@ -156,10 +156,8 @@ pub(in crate::outbox) async fn delete_old(
 ) -> Result<u64, DbError> {
     let deleted = sqlx::query!(
         "DELETE FROM deliveries WHERE ctid = ANY(ARRAY(
-             SELECT ctid FROM deliveries AS old
-             WHERE created_at < $1 AND updated_at < $1 AND status IN ('DELIVERED', 'DROPPED')
-               AND (SELECT true FROM deliveries AS way
-                    WHERE way.event_id = old.event_id AND (way.status IN ('DEAD', 'PENDING')) IS TRUE LIMIT 1) IS NULL
+             SELECT ctid FROM deliveries WHERE created_at < $1 AND updated_at < $1
+                                                  AND status IN ('DELIVERED', 'DROPPED')
              ORDER BY created_at LIMIT $2))
            -- In words that no index has: otherwise a plan may walk all that is over.
            AND (status IN ('DELIVERED', 'DROPPED')) IS TRUE",

@@ -2,7 +2,6 @@
 
 use std::collections::HashMap;
 
-use payonce::outbox;
 use serde_json::{Value, json};
 
 use super::relays::append_many;
@@ -176,9 +175,6 @@ async fn what_arrived_in_one_place_is_sent_again_only_to_the_other() {
     ended(&app, "W1", ("DELIVERED", "DEAD"), "body").await;
     assert_eq!(send_undelivered(&app, false).await, [0]);
     app.run_until_idle().await;
-    // Also where it is old: forgotten where it has arrived, it would read as if it had nowhere.
-    let later = app.clock.now() + seconds(100 * 86_400);
-    outbox::forget_old(&app.instance.app.db, later).await.expect("nothing is forgotten");
     assert_eq!(stand().await, as_told(1, "REPLAY_CALLBACK DELIVERED, RESEND_EVENT DEAD"));
     assert_eq!(send_undelivered(&beside, false).await, [1]);
     assert_eq!(app.count("outbox_queue").await, 0, "nothing of it is handed out anew");

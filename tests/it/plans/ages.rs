@@ -27,11 +27,7 @@ async fn what_is_old_is_found_by_its_age_alone_also_where_new_rows_took_the_plac
             let (mut ways, plan) = (Vec::new(), plan(&mut tx, statement).await);
             each_part(&plan, &mut |node| {
                 let kind = node["Node Type"].as_str().filter(|kind| kind.ends_with("Scan"));
-                // What becomes of one that is old may hang on others of its event.
-                let mut conditions =
-                    ["Index Cond", "Recheck Cond"].iter().filter_map(|name| node[*name].as_str());
-                let is_look_up = conditions.any(|condition| condition.contains("event_id = old.event_id"));
-                let way = kind.filter(|_| node["Relation Name"] == **table && !is_look_up);
+                let way = kind.filter(|_| node["Relation Name"] == **table);
                 ways.extend(way.map(|kind| format!("{kind} {}", node["Index Name"].as_str().unwrap_or("-"))));
             });
             ways.sort_unstable();
