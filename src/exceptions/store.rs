@@ -17,33 +17,24 @@ pub(crate) async fn open_in_tx(
     exception: &NewException<'_>,
     now: OffsetDateTime,
 ) -> Result<(), DbError> {
-    let conn: &mut Conn = tx;
-    let exception_id = ids.exception();
-    sqlx::query!(
-        "INSERT INTO exceptions
-             (exception_id, kind, merchant_id, order_no, subject, detail, created_at, updated_at)
-         VALUES ($1, $2, $3, $4, $5, $6, $7, $7)
-         -- What is open is locked, and stays as it is: DO NOTHING would wait for nobody.
-         ON CONFLICT (kind, subject) WHERE status = 'OPEN' DO UPDATE SET detail = exceptions.detail WHERE false",
-        exception_id.as_str(),
-        exception.kind.as_str(),
-        exception.merchant_id,
-        exception.order_no,
-        exception.subject,
-        exception.detail,
-        now,
-    )
-    .execute(conn)
-    .await?;
-    Ok(())
+    insert(tx, ids, exception, false, now).await
 }
 
-/// Opens an exception; where the same one is open already it tells of this, too, once for the same words: of what came first, and
-/// of what came last.
+/// The same; what is open already tells of this, too, once for the same words: of what came first, and of what came last.
 pub(crate) async fn tell_in_tx(
     tx: &mut Tx,
     ids: &Ids,
     exception: &NewException<'_>,
+    now: OffsetDateTime,
+) -> Result<(), DbError> {
+    insert(tx, ids, exception, true, now).await
+}
+
+async fn insert(
+    tx: &mut Tx,
+    ids: &Ids,
+    exception: &NewException<'_>,
+    is_told_of_too: bool,
     now: OffsetDateTime,
 ) -> Result<(), DbError> {
     let conn: &mut Conn = tx;
@@ -52,10 +43,11 @@ pub(crate) async fn tell_in_tx(
         "INSERT INTO exceptions AS open
              (exception_id, kind, merchant_id, order_no, subject, detail, created_at, updated_at)
          VALUES ($1, $2, $3, $4, $5, $6, $7, $7)
+         -- What is open is locked, also where it stays as it is: DO NOTHING would wait for nobody.
          ON CONFLICT (kind, subject) WHERE status = 'OPEN' DO UPDATE
          SET detail = left(open.detail, greatest($8 - length(excluded.detail), $8 / 2)) || '; ' || excluded.detail,
              updated_at = excluded.updated_at
-         WHERE position(excluded.detail IN open.detail) = 0",
+         WHERE $9 AND position(excluded.detail IN open.detail) = 0",
         exception_id.as_str(),
         exception.kind.as_str(),
         exception.merchant_id,
@@ -64,6 +56,7 @@ pub(crate) async fn tell_in_tx(
         exception.detail,
         now,
         MOST_TOLD,
+        is_told_of_too,
     )
     .execute(conn)
     .await?;

@@ -41,9 +41,8 @@ fn schema(told: &Told) -> Value {
     let all = serde_json::to_value(Event::schema()).unwrap_or_default();
     let mut kinds = all["oneOf"].as_array().into_iter().flatten();
     let mut data = kinds.find(|kind| kind["title"] == told.name).cloned().unwrap_or_default();
-    let names =
-        |object: &Value| object["properties"].as_object().map(|all| all.keys().cloned().collect::<Vec<_>>());
-    data["required"] = json!(names(&data));
+    let names = data["properties"].as_object().map(|all| all.keys().cloned().collect::<Vec<_>>());
+    data["required"] = json!(names);
     json!({
         "type": "object",
         "properties": {
