@@ -1,4 +1,5 @@
-//! Problem documents (RFC 9457): which failure is which status and code is decided here and nowhere else.
+//! Problem documents (RFC 9457): which failure is which status and code is decided here, or beside the
+//! routes of the one feature that has it.
 
 use std::borrow::Cow;
 
@@ -17,7 +18,6 @@ use crate::infra::tasks::TaskFailed;
 use crate::merchants::MerchantError;
 use crate::orders::OrderError;
 use crate::pay::PayError;
-use crate::refunds::RefundError;
 use crate::usage::{HoldStatus, Refusal, UsageError};
 use crate::withdrawals::WithdrawalError;
 
@@ -324,46 +324,6 @@ impl From<&PayError> for Problem {
 impl From<PayError> for Problem {
     fn from(error: PayError) -> Self {
         Self::from(&error)
-    }
-}
-
-impl From<RefundError> for Problem {
-    fn from(error: RefundError) -> Self {
-        let (conflict, unprocessable) = (StatusCode::CONFLICT, StatusCode::UNPROCESSABLE_ENTITY);
-        match error {
-            RefundError::NotFound => Self::not_found(),
-            RefundError::OrderNotFound => Self::order_not_found(),
-            RefundError::OrderNotPaid => {
-                let detail = "the order has no payment that could be given back; nothing was done";
-                Self::new(conflict, "ORDER_NOT_PAID", detail)
-            }
-            RefundError::ExceedsPaid(left) => {
-                let detail = format!("{left}; nothing was done");
-                Self::new(unprocessable, "REFUND_EXCEEDS_PAID", detail)
-                    .field("amount", format!("expected at most {}", left.amount))
-            }
-            RefundError::ParamsMismatch(fields) => {
-                let names = fields.join(", ");
-                let detail = format!("the refund exists and differs in {names}; nothing was changed");
-                Self::new(unprocessable, "REFUND_PARAMS_MISMATCH", detail).differing(&fields)
-            }
-            RefundError::InsufficientBalance => insufficient_balance(),
-            RefundError::TopUpCharged => {
-                let detail = "the channel denied this top-up's money, and its user was charged for it: an operator must \
-                              give that charge back first; nothing was done";
-                Self::new(conflict, "TOP_UP_CHARGED", detail)
-            }
-            RefundError::Ambiguous => Self::ambiguous_number("a refund"),
-            RefundError::SameOperator => {
-                let detail = "whoever asked for the refund may not decide over it; nothing was changed";
-                Self::new(StatusCode::FORBIDDEN, "SAME_OPERATOR", detail)
-            }
-            RefundError::NotAwaitingApproval(status) => {
-                let detail = format!("the refund is {status} and waits for nobody; nothing was changed");
-                Self::new(conflict, "REFUND_NOT_AWAITING_APPROVAL", detail)
-            }
-            RefundError::Db(error) => Self::from(error),
-        }
     }
 }
 

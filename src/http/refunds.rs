@@ -9,14 +9,14 @@ use utoipa::ToSchema;
 
 use super::Edge;
 use super::auth::SecretKey;
-use super::error::Problem;
+use super::error::{Problem, insufficient_balance};
 use super::extract::PathId;
 use super::idempotency::{IdempotencyKey, Keyed, answer};
 use super::views::RefundView;
 use crate::idempotency::Answer;
 use crate::ids::{OrderNo, RefundNo};
 use crate::money::Amount;
-use crate::refunds::{self, AskedBy, Created, NewRefund};
+use crate::refunds::{self, AskedBy, Created, NewRefund, RefundError};
 
 /// Characters of a reason at most.
 const MAX_REASON: usize = 256;
@@ -101,4 +101,61 @@ pub(super) async fn find(
     PathId(refund_no): PathId<RefundNo>,
 ) -> Result<Json<RefundView>, Problem> {
     Ok(Json(refunds::find(&edge.app, &caller.merchant_id, &refund_no).await?.into()))
+}
+
+impl From<RefundError> for Problem {
+    fn from(error: RefundError) -> Self {
+        let (conflict, unprocessable) = (StatusCode::CONFLICT, StatusCode::UNPROCESSABLE_ENTITY);
+        match error {
+            RefundError::NotFound => Self::not_found(),
+            RefundError::OrderNotFound => Self::order_not_found(),
+            RefundError::OrderNotPaid => {
+                let detail = "the order has no payment that could be given back; nothing was done";
+                Self::new(conflict, "ORDER_NOT_PAID", detail)
+            }
+            RefundError::ExceedsPaid(left) => {
+                let detail = format!("{left}; nothing was done");
+                Self::new(unprocessable, "REFUND_EXCEEDS_PAID", detail)
+                    .field("amount", format!("expected at most {}", left.amount))
+            }
+            RefundError::ParamsMismatch(fields) => {
+                let names = fields.join(", ");
+                let detail = format!("the refund exists and differs in {names}; nothing was changed");
+                Self::new(unprocessable, "REFUND_PARAMS_MISMATCH", detail).differing(&fields)
+            }
+            RefundError::InsufficientBalance => insufficient_balance(),
+            RefundError::TopUpCharged => {
+                let detail = "the channel denied this top-up's money, and its user was charged for it: an operator must \
+                              give that charge back first; nothing was done";
+                Self::new(conflict, "TOP_UP_CHARGED", detail)
+            }
+            RefundError::Ambiguous => Self::ambiguous_number("a refund"),
+            RefundError::SameOperator => {
+                let detail = "whoever asked for the refund may not decide over it; nothing was changed";
+                Self::new(StatusCode::FORBIDDEN, "SAME_OPERATOR", detail)
+            }
+            RefundError::NotAwaitingApproval(status) => {
+                let detail = format!("the refund is {status} and waits for nobody; nothing was changed");
+                Self::new(conflict, "REFUND_NOT_AWAITING_APPROVAL", detail)
+            }
+            RefundError::NotMadeAfterAll(status) => {
+                let detail = format!(
+                    "the refund is {status}, and nothing says that it was made after all; nothing was changed"
+                );
+                Self::new(conflict, "REFUND_NOT_MADE_AFTER_ALL", detail)
+            }
+            RefundError::IsMade => {
+                let detail =
+                    "its channel says that it made the refund: have it taken back there; nothing was changed";
+                Self::new(conflict, "REFUND_IS_MADE", detail)
+            }
+            RefundError::ChannelSilent(why) => {
+                let detail = format!(
+                    "the channel does not say now what became of the refund: {why}; nothing was changed"
+                );
+                Self::unavailable("CHANNEL_UNAVAILABLE", &detail).retry_after(2)
+            }
+            RefundError::Db(error) => Self::from(error),
+        }
+    }
 }

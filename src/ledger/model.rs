@@ -45,6 +45,8 @@ words! {
         Refund = "REFUND",
         /// A top-up's money set aside to go back, by its refund.
         RefundHold = "REFUND_HOLD",
+        /// Money that a channel gave back although it had refused to, by its refund and how often that was found.
+        RefundAfterAll = "REFUND_AFTER_ALL",
         /// An order's commission, by its settlement.
         Settlement = "SETTLEMENT",
         /// A part of a commission claimed back, by what made it due.
@@ -67,8 +69,8 @@ words! {
         UsageRelease = "USAGE_RELEASE",
         /// A user charged for usage that was paid with money which never came, by its difference.
         CompensatingCharge = "COMPENSATING_CHARGE",
-        /// What a user had paid off of such a charge when it was given back, and what had been written off of it, by its
-        /// difference.
+        /// What a user had paid off of such a charge, or of a refund that was made after all, when it was undone, and what had
+        /// been written off of it, by what it was booked by.
         ChargePaidBack = "CHARGE_PAID_BACK",
         /// A debt, or a part of it, taken from what its user has, by its merchant and its number.
         Collection = "COLLECTION",

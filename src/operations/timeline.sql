@@ -63,6 +63,13 @@ FROM (
          SELECT format('CLAW_BACK:%s:taken-back', refund_id) FROM refunds
          WHERE merchant_id = $1 AND order_no = $2
          UNION ALL
+         SELECT format(after_all.kind, refund_id, times)
+         FROM refunds
+         CROSS JOIN LATERAL generate_series(1, made_after_all_times) AS times
+         CROSS JOIN (VALUES ('REFUND_AFTER_ALL:%s:%s'), ('REVERSAL:REFUND_AFTER_ALL:%s:%s'), ('CHARGE_PAID_BACK:%s:%s'))
+                    AS after_all (kind)
+         WHERE merchant_id = $1 AND order_no = $2
+         UNION ALL
          SELECT charge.prefix || item_id
          FROM reconciliation_items, (VALUES ('COMPENSATING_CHARGE:'), ('REVERSAL:COMPENSATING_CHARGE:'), ('CHARGE_PAID_BACK:'))
                                     AS charge (prefix)

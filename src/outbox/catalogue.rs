@@ -21,7 +21,11 @@ pub struct Told {
 /// All of them.
 #[must_use]
 pub fn catalogue() -> Vec<Told> {
-    let all = examples().into_iter().chain(receivable_examples()).chain(usage_examples());
+    let all = examples()
+        .into_iter()
+        .chain(examples_of_what_goes_back_or_out())
+        .chain(receivable_examples())
+        .chain(usage_examples());
     all.map(told).collect()
 }
 
@@ -39,7 +43,10 @@ const fn summary(event: &Event) -> &'static str {
         Event::SettlementClawedBack { .. } => "A refund changed what is claimed back of a commission",
         Event::StrayPaymentReceived { .. } => "A channel took money that the order does not accept",
         Event::RefundFinished { .. } => "A refund came to its end",
-        Event::RefundReversed { .. } => "The channel took a refund back that had succeeded",
+        Event::RefundMadeAfterAll { .. } => "The channel made a refund after all that had failed",
+        Event::RefundReversed { .. } => {
+            "The channel took a refund back that had succeeded, or was made after all"
+        }
         Event::WithdrawalFinished { .. } => "A withdrawal came to its end",
         Event::WithdrawalMadeAfterAll { .. } => {
             "The channel made a withdrawal after all that had been given back"
@@ -96,11 +103,25 @@ fn examples() -> Vec<Event> {
             amount: 1990,
             currency,
         },
+    ]
+}
+
+fn examples_of_what_goes_back_or_out() -> Vec<Event> {
+    let Ok(currency) = "CNY".parse() else { return Vec::new() };
+    let (order_no, user_id) = (|| "A-1".to_owned(), || "u1".to_owned());
+    vec![
         Event::RefundFinished {
             order_no: Some(order_no()),
             refund_no: "R-1".to_owned(),
             status: "SUCCEEDED",
             amount: 990,
+            currency,
+        },
+        Event::RefundMadeAfterAll {
+            order_no: Some(order_no()),
+            refund_no: "R-1".to_owned(),
+            amount: 990,
+            owed: 0,
             currency,
         },
         Event::RefundReversed {

@@ -101,7 +101,21 @@ pub enum Event {
         /// Of what.
         currency: Currency,
     },
-    /// A refund that had succeeded was taken back by the channel.
+    /// The channel made a refund after all that had failed: what it gave back is gone.
+    #[schema(title = "refund.made_after_all")]
+    RefundMadeAfterAll {
+        /// Which order, where it is known.
+        order_no: Option<String>,
+        /// The refund's number.
+        refund_no: String,
+        /// Minor units.
+        amount: i64,
+        /// Minor units of them that the user whose top-up it was did not have any more, and owes; 0 of anything else.
+        owed: i64,
+        /// Of what.
+        currency: Currency,
+    },
+    /// A refund that had succeeded, or was made after all, was taken back by the channel.
     #[schema(title = "refund.reversed")]
     RefundReversed {
         /// Which order, where it is known.
@@ -265,6 +279,7 @@ impl Event {
             Self::SettlementClawedBack { .. } => "settlement.clawed_back",
             Self::StrayPaymentReceived { .. } => "stray_payment.received",
             Self::RefundFinished { .. } => "refund.finished",
+            Self::RefundMadeAfterAll { .. } => "refund.made_after_all",
             Self::RefundReversed { .. } => "refund.reversed",
             Self::WithdrawalFinished { .. } => "withdrawal.finished",
             Self::WithdrawalMadeAfterAll { .. } => "withdrawal.made_after_all",

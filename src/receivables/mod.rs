@@ -1,6 +1,6 @@
 //! Receivables: what users owe, and what an operator can do about it.
 //!
-//! Usage, compensating charges, claims back and withdrawals that were made after all leave a debt where their user has less than
+//! Usage, compensating charges, claims back, and withdrawals and refunds of top-ups that were made after all leave a debt where their user has less than
 //! they cost; all that a user owes a merchant in one currency is one sum. An operator clears it: by collecting it from what the
 //! user has by then, or by writing it off as the merchant's loss, because what the debt stands for was credited in full, to the
 //! merchant or to the channel, when it came to be.
@@ -19,6 +19,7 @@ mod model;
 mod recover;
 mod shown;
 mod store;
+mod undo;
 
 pub use clear::{Cleared, clear};
 pub use error::ReceivableError;
@@ -27,3 +28,4 @@ pub(crate) use model::Debtor;
 pub use model::{Clearing, ClearingKind, NewClearing};
 pub(crate) use recover::recover_in_tx;
 pub(crate) use shown::settle_shown_in_tx;
+pub(crate) use undo::undo_in_tx;

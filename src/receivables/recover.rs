@@ -25,9 +25,9 @@ pub(crate) async fn recover_in_tx(
     most: i64,
     now: OffsetDateTime,
 ) -> Result<i64, DbError> {
-    let Some(since) = store::find_debt(tx, debtor, booking).await? else { return Ok(0) };
+    let Some(debt) = store::find_debt(tx, debtor, booking).await? else { return Ok(0) };
     let mut recovered = 0;
-    for written in store::list_written_off(tx, debtor, since).await? {
+    for written in store::list_written_off(tx, debtor, debt.entry_id).await? {
         let amount = written.standing.min(most - recovered);
         if amount <= 0 {
             break;

@@ -47,20 +47,28 @@ pub(super) async fn insert(tx: &mut Tx, new: &Clearing) -> Result<(), DbError> {
     Ok(())
 }
 
-/// The entry by which a booking left its user owing; nothing where it left nothing.
+/// What a booking left its user owing, and by which entry.
+#[derive(Debug)]
+pub(super) struct Debt {
+    pub(super) entry_id: i64,
+    pub(super) amount: i64,
+}
+
+/// What a booking left its user owing; nothing where it left nothing.
 pub(super) async fn find_debt(
     conn: &mut Conn,
     debtor: Debtor<'_>,
     booking: &str,
-) -> Result<Option<i64>, DbError> {
+) -> Result<Option<Debt>, DbError> {
     let receivable = debtor.receivable();
-    let since = sqlx::query_scalar!(
-        r#"SELECT entry_id AS "entry_id!" FROM ledger_entries
+    let debt = sqlx::query_as!(
+        Debt,
+        r#"SELECT entry_id AS "entry_id!", amount AS "amount!" FROM ledger_entries
            WHERE transaction_id = $1 AND account_id = $2 AND amount > 0"#,
         booking,
         receivable.as_str(),
     );
-    Ok(since.fetch_optional(conn).await?)
+    Ok(debt.fetch_optional(conn).await?)
 }
 
 /// What stands of a write-off.

@@ -17,8 +17,8 @@ use crate::infra::crash::effect;
 use crate::infra::db::{DbError, Tx};
 use crate::infra::duty::{Batch, DutyError, Within};
 
-/// Days that are made up for after the service was away, at most.
-const MAX_MISSED: i64 = 7;
+/// Days that are made up for after the service was away, at most: what lies beside them is kept for as long.
+const MAX_MISSED: i64 = 31;
 /// Pages without a line that are looked at before a statement is replaced, at most: a channel may begin one for each kind of
 /// movement.
 const PAGES_LOOKED_AT: usize = 8;

@@ -18,7 +18,7 @@ use crate::app::App;
 use crate::exceptions::{self, ExceptionAction, ExceptionKind};
 use crate::infra::crash::effect;
 use crate::infra::db::Tx;
-use crate::ledger::{self, Posting, PostingKind};
+use crate::ledger::{Posting, PostingKind};
 use crate::orders::OrderKey;
 use crate::receivables::{self, Debtor};
 
@@ -74,28 +74,16 @@ async fn reverse_in_tx(
     store::find_item(tx, item_id).await?.ok_or(ReconciliationError::NotFound)
 }
 
-/// Locks the user's accounts in the order of their names, as everybody does, before anything is booked.
 async fn book_in_tx(
     tx: &mut Tx,
     item: &Item,
     by: (&str, &str),
     now: OffsetDateTime,
 ) -> Result<(), ReconciliationError> {
-    let charge = [booking_of(item).transaction_id()];
-    let user = store::find_charged(tx, item, &charge[0]).await?.ok_or(ReconciliationError::NotFound)?;
+    let charge = booking_of(item).transaction_id();
+    let user = store::find_charged(tx, item).await?.ok_or(ReconciliationError::NotFound)?;
     let debtor = Debtor { merchant_id: &user.merchant_id, user_id: &user.user_id, currency: item.currency };
-    let (available, receivable) = (debtor.available(), debtor.receivable());
-    let [_, owes] = ledger::lock_balances_in_tx(tx, [&available, &receivable]).await?;
-
-    let recovered = receivables::recover_in_tx(tx, debtor, &charge[0], user.owed, now).await?;
-    let paid_off = (user.owed - recovered - owes).max(0);
-    if owes + recovered + paid_off == user.owed {
-        receivables::settle_shown_in_tx(tx, debtor, by, now).await?;
-    }
-    let posting = Posting::new(PostingKind::ChargePaidBack, &item.item_id)
-        .of(Some(debtor.merchant_id), item.order_no.as_deref())
-        .transfer(receivable.clone(), debtor.merchant(), recovered)
-        .transfer(receivable, available, paid_off);
-    ledger::post_in_tx(tx, &[posting], now).await?;
-    Ok(ledger::reverse_in_tx(tx, &charge, now).await?)
+    let paid_back = Posting::new(PostingKind::ChargePaidBack, &item.item_id)
+        .of(Some(debtor.merchant_id), item.order_no.as_deref());
+    Ok(receivables::undo_in_tx(tx, debtor, (charge, paid_back), by, now).await?)
 }

@@ -1,13 +1,14 @@
 //! What stray money and refunds move in the books.
 //!
-//! Always true: the suspense account of a channel holds what its stray payments are `HELD` or `REFUNDING` with. Each
+//! Always true: the suspense account of a channel holds what its stray payments are `HELD` or `REFUNDING` with, less what of
+//! those that nobody has kept went back after all ([`super::after_all`]). Each
 //! booking is the last write of its transaction: whoever opens an account, or moves a user's balance, makes others wait
 //! no longer than its commit takes.
 
 use time::OffsetDateTime;
 
 use super::collected::Collected;
-use super::model::{Refund, StrayPayment};
+use super::model::{Refund, StrayPayment, StrayStatus};
 use crate::infra::db::{DbError, Tx};
 use crate::ledger::{self, Account, Posting, PostingKind, Wallet};
 
@@ -28,12 +29,8 @@ pub(super) async fn post_kept_in_tx(
     stray: &StrayPayment,
     now: OffsetDateTime,
 ) -> Result<(), DbError> {
-    let keeper = match &stray.merchant_id {
-        Some(merchant_id) => Account::merchant(merchant_id, stray.currency),
-        None => Account::platform_revenue(stray.currency),
-    };
     let posting = of_stray(PostingKind::StrayKept, stray);
-    ledger::post_in_tx(tx, &[posting.transfer(suspense_of(stray), keeper, stray.amount)], now).await
+    ledger::post_in_tx(tx, &[posting.transfer(suspense_of(stray), keeper_of(stray), stray.amount)], now).await
 }
 
 /// A top-up is to be refunded: its user cannot spend that money any more.
@@ -71,6 +68,21 @@ fn of_refund(kind: PostingKind, refund: &Refund) -> Posting {
 
 fn of_stray(kind: PostingKind, stray: &StrayPayment) -> Posting {
     Posting::new(kind, &stray.stray_id).of(stray.merchant_id.as_deref(), stray.order_no.as_deref())
+}
+
+/// Whose books the money has stayed in, where its refund has failed: also stray money's that somebody has kept since.
+pub(super) fn bearer(collected: &Collected) -> Account {
+    match collected {
+        Collected::Stray(stray) if stray.status == StrayStatus::Kept => keeper_of(stray),
+        Collected::Stray(_) | Collected::Payment(_) => collected.account(),
+    }
+}
+
+fn keeper_of(stray: &StrayPayment) -> Account {
+    match &stray.merchant_id {
+        Some(merchant_id) => Account::merchant(merchant_id, stray.currency),
+        None => Account::platform_revenue(stray.currency),
+    }
 }
 
 fn suspense_of(stray: &StrayPayment) -> Account {

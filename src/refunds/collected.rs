@@ -7,6 +7,7 @@ use crate::ledger::Account;
 use crate::money::Currency;
 use crate::orders::{self, Order, OrderKey, OrderKind};
 use crate::pay::{self, Attempt};
+use crate::receivables::Debtor;
 
 /// What a refund gives back.
 #[derive(Clone, Debug)]
@@ -105,7 +106,19 @@ impl Collected {
 
     /// Whether the money had to be set aside before it may go back: a user could have spent it meanwhile.
     pub(super) fn is_set_aside(&self) -> bool {
-        matches!(self, Self::Payment(payment) if payment.order.kind == OrderKind::TopUp)
+        self.user().is_some()
+    }
+
+    /// Whose it is to spend, where it is a top-up's.
+    pub(super) fn user(&self) -> Option<Debtor<'_>> {
+        match self {
+            Self::Payment(payment) if payment.order.kind == OrderKind::TopUp => {
+                let Order { merchant_id, user_id, currency, .. } = &payment.order;
+                let (merchant_id, user_id) = (merchant_id.as_str(), user_id.as_str());
+                Some(Debtor { merchant_id, user_id, currency: *currency })
+            }
+            Self::Payment(_) | Self::Stray(_) => None,
+        }
     }
 }
 

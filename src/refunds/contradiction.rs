@@ -7,8 +7,8 @@
 //! One that failed, or that nobody has approved, and of which something says that the channel made it: either it was made and
 //! taken back, and its success is heard behind its reversal, for the first time or once more; then it has failed, and nothing
 //! is left to see to. Or the channel made it after all, be it once more, and a person must hear of it. It stays failed, and is
-//! known to have gone (`made_after_all_at`): nothing goes back in its place, and what is told of it from then on is judged as
-//! of one that was made, until the channel takes it back.
+//! known to have gone (`made_after_all_at`): it is booked so ([`super::after_all`]), nothing goes back in its place, and what is
+//! told of it from then on is judged as of one that was made, until the channel takes it back.
 //!
 //! One that was made, and of which something says that it failed: either the channel took it back, and its order goes back
 //! with it; or that is from before the channel made it and is heard late, and it stands.
@@ -19,6 +19,7 @@
 
 use time::OffsetDateTime;
 
+use super::after_all::{self, Turn};
 use super::collected::Collected;
 use super::drive;
 use super::model::{Refund, RefundStatus};
@@ -137,48 +138,56 @@ pub(super) async fn note_in_tx(
         return Ok(Applied::Undecided);
     }
     answer_question_in_tx(tx, refund, truth, now).await?;
-    if refund.status == RefundStatus::Failed {
-        note_of_failed_in_tx(app, tx, (refund, collected), channel_refund_id, truth).await?;
-    }
-    if truth == Truth::TakenBack {
-        return Ok(Applied::Yes);
-    }
-    if is_made {
+    let turn = match refund.status {
+        RefundStatus::Failed => {
+            note_of_failed_in_tx(app, tx, (refund, collected), channel_refund_id, truth).await?
+        }
+        _ => None,
+    };
+    let applied = if truth == Truth::TakenBack {
+        Applied::Yes
+    } else if is_made {
         tracing::warn!(
             "refund {} was told to have failed, and stands by the channel's word",
             refund.refund_id
         );
-        return Ok(Applied::Stands);
+        Applied::Stands
+    } else {
+        show_in_tx(app, tx, (refund, collected), "made it after all: it has").await?;
+        Applied::Contradiction
+    };
+    if let Some(turn) = turn {
+        after_all::book_in_tx(tx, (refund, collected), turn, now).await?;
     }
-    show_in_tx(app, tx, (refund, collected), "made it after all: it has").await?;
-    Ok(Applied::Contradiction)
+    Ok(applied)
 }
 
 /// Notes of a locked refund that stands failed whether the channel has made it all the same. What came back is a stray
-/// payment's once more, where it was one's.
+/// payment's once more, where it was one's. Gives what is new of that.
 async fn note_of_failed_in_tx(
     app: &App,
     tx: &mut Tx,
     (refund, collected): (&Refund, &Collected),
     channel_refund_id: &str,
     truth: Truth,
-) -> Result<(), DbError> {
+) -> Result<Option<Turn>, DbError> {
     let now = app.now();
     match (refund.made_after_all_at, truth) {
         // Known to have been made and taken back.
-        (None, Truth::TakenBack) if refund.channel_refund_id.is_some() => Ok(()),
+        (None, Truth::TakenBack) if refund.channel_refund_id.is_some() => Ok(None),
         (None, _) => {
             let made_at = (truth == Truth::Made).then_some(now);
-            store::set_made_after_all(tx, refund, channel_refund_id, made_at, now).await
+            let times = store::set_made_after_all(tx, refund, channel_refund_id, made_at, now).await?;
+            Ok(made_at.map(|_| Turn::Made(times)))
         }
         (Some(_), Truth::TakenBack) => {
-            store::set_taken_back(tx, refund, now).await?;
-            match collected {
-                Collected::Stray(stray) => stray::show_again_in_tx(app, tx, stray).await,
-                Collected::Payment(_) => Ok(()),
+            let times = store::set_not_made(tx, refund, refund.channel_refund_id.as_deref(), now).await?;
+            if let Collected::Stray(stray) = collected {
+                stray::show_again_in_tx(app, tx, stray).await?;
             }
+            Ok(Some(Turn::TakenBack(times)))
         }
-        (Some(_), _) => Ok(()),
+        (Some(_), _) => Ok(None),
     }
 }
 

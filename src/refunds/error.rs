@@ -38,6 +38,15 @@ pub enum RefundError {
     /// It does not wait for a decision.
     #[error("the refund is {0}")]
     NotAwaitingApproval(RefundStatus),
+    /// Nothing says that it was made although it had failed.
+    #[error("the refund is {0}, and nothing says that it was made after all")]
+    NotMadeAfterAll(RefundStatus),
+    /// Its channel says that it made it.
+    #[error("the channel says that it made the refund")]
+    IsMade,
+    /// Its channel does not say now what became of it.
+    #[error("the channel does not say what became of the refund: {0}")]
+    ChannelSilent(String),
     /// The database.
     #[error(transparent)]
     Db(#[from] DbError),

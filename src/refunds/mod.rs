@@ -17,6 +17,7 @@
 //! What is asked for, and what ends plainly, is done for many at once: `desk` and `plain` are the rules, and `store/ask`
 //! and `store/succeed` lock, write and commit for a batch.
 
+mod after_all;
 mod approve;
 mod book;
 mod collected;
@@ -28,6 +29,7 @@ mod error;
 mod find;
 mod model;
 mod next;
+mod not_made;
 mod payment;
 mod plain;
 mod resolve;
@@ -49,6 +51,7 @@ pub use model::{
 };
 #[cfg(test)]
 pub(crate) use next::Next;
+pub use not_made::was_not_made;
 pub use resolve::{ResolveError, resolve_exception};
 pub use result::{Applied, Claim, RefundReport, Source, apply_result, preview_result};
 pub(crate) use store::{list_of_order, list_strays_of_order, lock_refund};

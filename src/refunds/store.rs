@@ -173,44 +173,47 @@ pub(super) async fn set_result(
 }
 
 /// Notes of a locked refund that failed by which number the channel made it all the same, and since when it is known to have,
-/// where it has not taken that back.
+/// where it has not taken that back. Gives how often that was so.
 pub(super) async fn set_made_after_all(
     tx: &mut Tx,
     refund: &Refund,
     channel_refund_id: &str,
     made_at: Option<OffsetDateTime>,
     now: OffsetDateTime,
-) -> Result<(), DbError> {
+) -> Result<i32, DbError> {
     let conn: &mut Conn = tx;
-    expect_one_row(
-        &sqlx::query!(
-            "UPDATE refunds
-             SET channel_refund_id = $2, made_after_all_at = $3, version = version + 1, updated_at = $4
-             WHERE refund_id = $1 AND status = 'FAILED' AND made_after_all_at IS NULL",
-            refund.refund_id,
-            channel_refund_id,
-            made_at,
-            now,
-        )
-        .execute(conn)
-        .await?,
-    )
+    let times = sqlx::query_scalar!(
+        "UPDATE refunds
+         SET channel_refund_id = $2, made_after_all_at = $3, version = version + 1, updated_at = $4,
+             made_after_all_times = made_after_all_times + CASE WHEN $3::timestamptz IS NULL THEN 0 ELSE 1 END
+         WHERE refund_id = $1 AND status = 'FAILED' AND made_after_all_at IS NULL
+         RETURNING made_after_all_times",
+        refund.refund_id,
+        channel_refund_id,
+        made_at,
+        now,
+    );
+    times.fetch_optional(conn).await?.ok_or(DbError::UnexpectedRows(0))
 }
 
-/// Notes of a locked refund, which was made after all, that the channel took it back.
-pub(super) async fn set_taken_back(tx: &mut Tx, refund: &Refund, now: OffsetDateTime) -> Result<(), DbError> {
+/// Notes of a locked refund, which was made after all, that it is so no more, and by which number the channel had made it, where it
+/// had. Gives how often it was found to be made.
+pub(super) async fn set_not_made(
+    tx: &mut Tx,
+    refund: &Refund,
+    channel_refund_id: Option<&str>,
+    now: OffsetDateTime,
+) -> Result<i32, DbError> {
     let conn: &mut Conn = tx;
-    expect_one_row(
-        &sqlx::query!(
-            "UPDATE refunds SET made_after_all_at = NULL, version = version + 1, updated_at = $2
-             WHERE refund_id = $1 AND status = $3",
-            refund.refund_id,
-            now,
-            RefundStatus::Failed.as_str(),
-        )
-        .execute(conn)
-        .await?,
-    )
+    let times = sqlx::query_scalar!(
+        "UPDATE refunds SET channel_refund_id = $2, made_after_all_at = NULL, version = version + 1, updated_at = $3
+         WHERE refund_id = $1 AND status = 'FAILED' AND made_after_all_at IS NOT NULL
+         RETURNING made_after_all_times",
+        refund.refund_id,
+        channel_refund_id,
+        now,
+    );
+    times.fetch_optional(conn).await?.ok_or(DbError::UnexpectedRows(0))
 }
 
 /// Whether a locked stray payment went back by a refund that stands failed.

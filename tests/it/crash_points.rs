@@ -78,6 +78,7 @@ const EFFECTS: &[(Story, &[&str])] = &[
     ),
     (Story::Money(Money::Refund), &["refunds.create", "refunds.succeed"]),
     (Story::Money(Money::RefundAwaitingApproval), &["refunds.decide"]),
+    (Story::Money(Money::RefundThatWasNotMade), &["refunds.not_made"]),
     (
         Story::Money(Money::Reconcile),
         &[
@@ -131,6 +132,8 @@ const OTHERWISE: &[(Story, &[&str])] = &[
     (Story::Money(Money::WithdrawRefused), &["withdrawals.finish"]),
     // With what is claimed back of a commission.
     (Story::Money(Money::RefundOfASettledOrder), &["refunds.result"]),
+    // With what its user pays for it.
+    (Story::Money(Money::RefundMadeAfterAll), &["refunds.result"]),
     // By a task that asks once more.
     (Story::Money(Money::ReversalToldInSilence), &["refunds.result"]),
     // With what was taken off the user's balance.

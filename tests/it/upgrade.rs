@@ -29,6 +29,8 @@ const VERSIONS: i64 = 37;
 const FORGOTTEN: i64 = 40;
 /// The migration that marks the refunds which were made after all.
 const MADE_AFTER_ALL: i64 = 56;
+/// The migration that books them.
+const AFTER_ALL_BOOKED: i64 = 69;
 
 /// The migration that makes a booking one row.
 const WHOLE: i64 = 61;
@@ -352,6 +354,61 @@ async fn a_refund_that_a_person_is_shown_to_be_made_after_all_is_marked_and_no_o
         "SELECT refund_id, made_after_all_at = updated_at FROM refunds WHERE made_after_all_at IS NOT NULL";
     let marked: Vec<(String, bool)> = sqlx::query_as(marked).fetch_all(&mut owner).await.expect("refunds");
     assert_eq!(marked, [("made".to_owned(), true)]);
+    owner.close().await.expect("close");
+    stores::drop_database(&url).await;
+}
+
+#[tokio::test]
+async fn what_was_made_after_all_before_it_was_booked_is_booked_and_told_once() {
+    // A sale, a top-up whose user has 10 left, stray money that is held, and such that somebody without a merchant has kept.
+    let world = "INSERT INTO orders (merchant_id, order_no, user_id, kind, status, amount, currency, paid_by, paid_at, expires_at,
+                                     attempts, created_at, updated_at, version)
+         SELECT 'm', order_no, 'u', kind, 'PAID', 100, 'CNY', pay_order_id, '2029-12-31', '2029-12-31', 1, '2029-12-31', '2029-12-31', 2
+         FROM (VALUES ('A', 'SALE', 'po_a'), ('T', 'TOPUP', 'po_t')) AS paid (order_no, kind, pay_order_id);
+         INSERT INTO pay_orders (pay_order_id, merchant_id, order_no, payer_id, channel, status, amount, currency,
+                                 transaction_id, paid_at, created_at, updated_at, version)
+         SELECT pay_order_id, 'm', order_no, 'u', 'sandbox', 'PAID', 100, 'CNY', pay_order_id, '2029-12-31', '2029-12-31', '2029-12-31', 3
+         FROM (VALUES ('po_a', 'A'), ('po_t', 'T')) AS attempt (pay_order_id, order_no);
+         INSERT INTO stray_payments (stray_id, channel, transaction_id, out_trade_no, merchant_id, amount, currency, reason, status,
+                                     paid_at, created_at, updated_at)
+         SELECT stray_id, 'sandbox', stray_id, stray_id, merchant_id, 30, 'CNY', 'UNKNOWN_ORDER', status, '2029-12-31', '2029-12-31',
+                '2029-12-31'
+         FROM (VALUES ('held', 'm', 'HELD'), ('kept', NULL, 'KEPT')) AS stray (stray_id, merchant_id, status);
+         INSERT INTO refunds (refund_id, refund_no, merchant_id, order_no, pay_order_id, stray_id, amount, currency, status, reason,
+                              failure, channel_refund_id, made_after_all_at, created_at, updated_at)
+         SELECT name, name, merchant_id, order_no, pay_order_id, stray_id, 30, 'CNY', 'FAILED', 'R', 'no', 'c', made_at::timestamptz,
+                '2029-12-30', '2029-12-31'
+         FROM (VALUES ('sale', 'm', 'A', 'po_a', NULL, '2029-12-31'), ('top-up', 'm', 'T', 'po_t', NULL, '2029-12-31'),
+                      ('held', 'm', NULL, NULL, 'held', '2029-12-31'), ('kept', NULL, NULL, NULL, 'kept', '2029-12-31'),
+                      ('taken back', 'm', 'A', 'po_a', NULL, NULL))
+              AS refund (name, merchant_id, order_no, pay_order_id, stray_id, made_at);
+         INSERT INTO accounts (account_id, kind, merchant_id, user_id, currency, sense, balance, created_at, updated_at)
+         VALUES ('USER_AVAILABLE:m:u:CNY', 'USER_AVAILABLE', 'm', 'u', 'CNY', -1, 10, '2029-12-31', '2029-12-31')";
+    let url = database_before(AFTER_ALL_BOOKED, world).await;
+    let mut owner = PgConnection::connect(&url).await.expect("connect");
+    sqlx::migrate!().run_direct(None, &mut owner, false).await.expect("this version");
+    let (_, again) = include_str!("../../migrations/0069_refunds_after_all_booked.sql")
+        .split_once("-- What is known by now.")
+        .expect("what may be run again");
+    for _ in 0..2 {
+        let booked = "SELECT string_agg(concat_ws(' ', transaction_id, account_ids, amounts, merchant_id, order_no), '; '
+                                        ORDER BY transaction_id)
+                      FROM ledger_transactions WHERE kind = 'REFUND_AFTER_ALL'";
+        let booked: String = sqlx::query_scalar(booked).fetch_one(&mut owner).await.expect("bookings");
+        assert_eq!(
+            booked,
+            "REFUND_AFTER_ALL:held:1 {CHANNEL:sandbox:CNY,SUSPENSE:sandbox:CNY} {-30,30} m; \
+             REFUND_AFTER_ALL:kept:1 {CHANNEL:sandbox:CNY,PLATFORM_REVENUE:CNY} {-30,30}; \
+             REFUND_AFTER_ALL:sale:1 {CHANNEL:sandbox:CNY,MERCHANT:m:CNY} {-30,30} m A; \
+             REFUND_AFTER_ALL:top-up:1 {CHANNEL:sandbox:CNY,USER_AVAILABLE:m:u:CNY,USER_RECEIVABLE:m:u:CNY} {-30,10,20} m T"
+        );
+        let told =
+            "SELECT string_agg(concat_ws(' ', payload ->> 'refund_no', payload ->> 'owed'), ', ' ORDER BY id)
+                    FROM outbox WHERE event = 'refund.made_after_all'";
+        let told: String = sqlx::query_scalar(told).fetch_one(&mut owner).await.expect("events");
+        assert_eq!(told, "held 0, kept 0, sale 0, top-up 20");
+        owner.execute(AssertSqlSafe(format!("--{again}"))).await.expect("it may be run again");
+    }
     owner.close().await.expect("close");
     stores::drop_database(&url).await;
 }

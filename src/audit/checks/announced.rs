@@ -32,17 +32,23 @@ pub(super) const CHECKS: &[Definition] = &[
     check!(
         "refund_announced",
         Always,
-        "a refund's events tell its end once, and the channel's reversal of it once",
+        "a refund's events tell its end once, and the channel's reversal of it once; of one that failed each time that it was made \
+         after all, and taken back",
         "SELECT format('refund %s: %s, announced as %s', coalesce(refund.refund_no, told.refund_no),
                        coalesce(refund.status, 'not there'), coalesce(tale, 'nothing'))
          FROM refunds AS refund
          FULL JOIN (SELECT coalesce(merchant_id, '') AS merchant_id, payload ->> 'refund_no' AS refund_no,
                            string_agg(CASE event WHEN 'refund.reversed' THEN 'REVERSED'
+                                                 WHEN 'refund.made_after_all' THEN 'MADE'
                                                  ELSE payload ->> 'status' END, ' ' ORDER BY id) AS tale
-                    FROM outbox WHERE event IN ('refund.finished', 'refund.reversed') GROUP BY 1, 2) AS told
+                    FROM outbox WHERE event IN ('refund.finished', 'refund.made_after_all', 'refund.reversed')
+                    GROUP BY 1, 2) AS told
                 ON told.merchant_id = coalesce(refund.merchant_id, '') AND told.refund_no = refund.refund_no
          WHERE (CASE refund.status WHEN 'SUCCEEDED' THEN tale = 'SUCCEEDED'
-                                   WHEN 'FAILED' THEN tale IN ('FAILED', 'SUCCEEDED REVERSED')
+                                   WHEN 'FAILED' THEN
+                                       tale ~ '^(FAILED|SUCCEEDED REVERSED)( MADE REVERSED)*( MADE)?$'
+                                       AND (tale ~ ' MADE$') = (made_after_all_at IS NOT NULL)
+                                       AND cardinality(regexp_split_to_array(tale, ' MADE')) = made_after_all_times + 1
                                    ELSE tale IS NULL AND refund.refund_id IS NOT NULL END) IS NOT TRUE",
     ),
 ];

@@ -127,6 +127,39 @@ pub(super) const CHECKS: &[Definition] = &[
                IS DISTINCT FROM (booked.amount, booked.merchant_id, booked.order_no)",
     ),
     check!(
+        "refund_after_all_booked",
+        Always,
+        "of each refund that failed and was made after all one booking stands, the last of them, from whoever's its money was to its \
+         channel: of a top-up its user pays, or owes; and no other refund has one",
+        "SELECT format('booking %s: %s on %s for order %s/%s, its refund says %s for %s/%s', transaction_id,
+                       coalesce(booked.amount, 0), account_id, booked.merchant_id, booked.order_no,
+                       coalesce(due.amount, 0), due.merchant_id, due.order_no)
+         FROM (SELECT format('REFUND_AFTER_ALL:%s:%s', refund_id, made_after_all_times) AS transaction_id,
+                      side.account_id || ':' || refund.currency AS account_id, side.amount, refund.merchant_id, refund.order_no
+               FROM refunds AS refund
+               LEFT JOIN stray_payments AS stray ON stray.stray_id = refund.stray_id
+               LEFT JOIN pay_orders AS payer ON payer.pay_order_id = refund.pay_order_id
+               LEFT JOIN orders ON orders.merchant_id = payer.merchant_id AND orders.order_no = payer.order_no
+               CROSS JOIN LATERAL (VALUES
+                   (CASE WHEN stray.status = 'KEPT' THEN coalesce('MERCHANT:' || stray.merchant_id, 'PLATFORM_REVENUE')
+                         WHEN stray.stray_id IS NOT NULL THEN 'SUSPENSE:' || stray.channel
+                         WHEN orders.kind = 'TOPUP' THEN format('USER:%s:%s', orders.merchant_id, orders.user_id)
+                         ELSE 'MERCHANT:' || refund.merchant_id END, refund.amount),
+                   ('CHANNEL:' || coalesce(stray.channel, payer.channel), -refund.amount)) AS side (account_id, amount)
+               WHERE made_after_all_at IS NOT NULL) AS due
+         FULL JOIN (SELECT transaction_id, sum(amount) AS amount, min(merchant_id) AS merchant_id, min(order_no) AS order_no,
+                           -- What they could pay, and what they owe.
+                           CASE WHEN amount > 0 AND account_id ~ '^USER_(AVAILABLE|RECEIVABLE):'
+                                THEN 'USER' || substr(account_id, strpos(account_id, ':')) ELSE account_id END AS account_id
+                    FROM ledger_entries AS entry
+                    WHERE kind = 'REFUND_AFTER_ALL'
+                      AND NOT EXISTS (SELECT 1 FROM ledger_transactions WHERE reverses = entry.transaction_id)
+                    GROUP BY transaction_id, 5) AS booked
+              USING (transaction_id, account_id)
+         WHERE (due.amount, due.merchant_id, due.order_no)
+               IS DISTINCT FROM (booked.amount, booked.merchant_id, booked.order_no)",
+    ),
+    check!(
         "refund_hold_booked",
         Always,
         "of each top-up's refund that has not failed one booking sets its amount aside, and no other is set aside for a refund",
@@ -151,11 +184,17 @@ pub(super) const CHECKS: &[Definition] = &[
     check!(
         "suspense_is_stray_money",
         Always,
-        "a channel's suspense account holds what its stray payments are HELD or REFUNDING with",
+        "a channel's suspense account holds what its stray payments are HELD or REFUNDING with, less what of those that nobody has \
+         kept went back after all",
         "SELECT format('account %s: holds %s, stray payments say %s', account_id, coalesce(booked.amount, 0),
                        coalesce(stray.amount, 0))
          FROM (SELECT 'SUSPENSE:' || channel || ':' || currency AS account_id, sum(amount) AS amount
-               FROM stray_payments WHERE status IN ('HELD', 'REFUNDING') GROUP BY 1) AS stray
+               FROM (SELECT channel, currency, amount FROM stray_payments WHERE status IN ('HELD', 'REFUNDING')
+                     UNION ALL
+                     SELECT channel, currency, -refunds.amount
+                     FROM refunds JOIN stray_payments AS stray USING (stray_id, currency)
+                     WHERE made_after_all_at IS NOT NULL AND stray.status <> 'KEPT') AS held
+               GROUP BY 1) AS stray
          FULL JOIN (SELECT account_id, balance + coalesce(moved.amount, 0) AS amount
                     FROM accounts
                     LEFT JOIN (SELECT account_id, sum(amount) AS amount FROM account_movements GROUP BY account_id)

@@ -40,6 +40,7 @@ pub(super) const DEEDS: &[Deed] = &[
     post("refund", "/admin/refunds"),
     post("approve-refund", "/admin/refunds/{refund_no}/approve"),
     post("reject-refund", "/admin/refunds/{refund_no}/reject"),
+    post("refund-was-not-made", "/admin/refunds/{refund_no}/not-made"),
     get("receivables", "/admin/receivables"),
     post("collect-receivable", "/admin/receivables/collect"),
     post("write-off-receivable", "/admin/receivables/write-off"),

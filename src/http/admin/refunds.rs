@@ -163,6 +163,37 @@ pub(in crate::http) async fn reject(
     decide(&edge, admin, refund_no, whose, Decision::Reject, body.reason).await
 }
 
+/// Says of a refund that failed, and of which something told that its channel made it after all, that it was not made. Its channel
+/// is asked first. What was booked of it is taken back, and its money can go back by another one. The same again gives it as it
+/// stands.
+#[utoipa::path(post, path = "/admin/refunds/{refund_no}/not-made", tag = "admin",
+    request_body(content = DecisionBody, example = json!({"reason": "ticket 4711"})),
+    params(("refund_no" = RefundNo, Path, description = "The refund's number"), WhoseParams),
+    security(("admin_token" = [])),
+    responses(
+        (status = 200, body = MerchantRefundView, description = "It is `FAILED`, as any that was not made"),
+        (status = 404, body = Problem, description = "`NOT_FOUND`"),
+        (status = 409, body = Problem, description = "`REFUND_NOT_MADE_AFTER_ALL`: nothing says that it was; `REFUND_IS_MADE`: its
+         channel says so; `AMBIGUOUS_NUMBER`"),
+        (status = 422, body = Problem, description = "`VALIDATION_FAILED`; a reason is required"),
+        (status = 503, body = Problem, description = "`CHANNEL_UNAVAILABLE`: its channel does not say; repeat the same request"),
+    ))]
+pub(in crate::http) async fn not_made(
+    State(edge): State<Edge>,
+    Operator(admin): Operator,
+    PathId(refund_no): PathId<RefundNo>,
+    Params(whose): Params<WhoseParams>,
+    extract::Json(body): extract::Json<DecisionBody>,
+) -> Result<Json<MerchantRefundView>, Problem> {
+    let entry = entry(admin, "refunds.not_made", refund_no.to_string(), Some(body.reason));
+    let refund = edge
+        .owned(|app| async move {
+            refunds::was_not_made(&app, whose.merchant_id.as_ref(), &refund_no, &entry).await
+        })
+        .await?;
+    Ok(Json(refund.into()))
+}
+
 async fn decide(
     edge: &Edge,
     admin: Admin,

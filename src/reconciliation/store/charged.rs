@@ -18,25 +18,18 @@ const LISTED_WITHIN: Duration = Duration::days(35);
 pub(in crate::reconciliation) struct Charged {
     pub(in crate::reconciliation) merchant_id: String,
     pub(in crate::reconciliation) user_id: String,
-    /// Minor units that the charge left them owing.
-    pub(in crate::reconciliation) owed: i64,
 }
 
-/// The user whom a difference charged, by the booking of that.
+/// The user whom a difference charged.
 pub(in crate::reconciliation) async fn find_charged(
     conn: &mut Conn,
     item: &Item,
-    charge: &str,
 ) -> Result<Option<Charged>, DbError> {
     let charged = sqlx::query_as!(
         Charged,
-        r#"SELECT merchant_id, user_id,
-                  coalesce((SELECT amount FROM ledger_entries
-                            WHERE transaction_id = $3 AND account_id LIKE 'USER\_RECEIVABLE:%'), 0) AS "owed!"
-           FROM orders WHERE merchant_id = $1 AND order_no = $2"#,
+        "SELECT merchant_id, user_id FROM orders WHERE merchant_id = $1 AND order_no = $2",
         item.merchant_id,
         item.order_no,
-        charge,
     );
     Ok(charged.fetch_optional(conn).await?)
 }

@@ -27,6 +27,6 @@ pub(super) use lines::{
     list_payments, neighbours, stands_there,
 };
 pub(super) use runs::{
-    Claimed, Daily, NewFile, NewRun, begin_again, begun_at, claim, count_refused, due_days, find_of_day,
-    insert, knows_time_zone, last_done, list, note_place, rest, set_status,
+    Claimed, Daily, NewFile, NewRun, Progress, begin_again, begun_at, claim, count_refused, due_days,
+    find_of_day, insert, knows_time_zone, list, list_progress, note_place, rest, set_status,
 };

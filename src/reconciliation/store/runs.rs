@@ -450,14 +450,27 @@ pub(in crate::reconciliation) async fn list(
         .collect())
 }
 
-/// The end of each channel's last day that was compared to its end.
-pub(in crate::reconciliation) async fn last_done(
+/// How far the days of a channel have come.
+#[derive(Debug)]
+pub(in crate::reconciliation) struct Progress {
+    pub(in crate::reconciliation) channel: String,
+    /// The end of the last day that was compared to its end.
+    pub(in crate::reconciliation) last_done: Option<OffsetDateTime>,
+    /// Days that nobody began, of those between the first and the last one that somebody did.
+    pub(in crate::reconciliation) left_out: i64,
+}
+
+/// How far each channel's days have come, and what they leave out since that day.
+pub(in crate::reconciliation) async fn list_progress(
     conn: &mut Conn,
-) -> Result<Vec<(String, OffsetDateTime)>, DbError> {
-    let rows = sqlx::query!(
-        r#"SELECT channel, max(ends_at) AS "ended_at!" FROM reconciliations WHERE status = 'DONE' GROUP BY channel"#,
-    )
-    .fetch_all(conn)
-    .await?;
-    Ok(rows.into_iter().map(|row| (row.channel, row.ended_at)).collect())
+    since: Date,
+) -> Result<Vec<Progress>, DbError> {
+    let progress = sqlx::query_as!(
+        Progress,
+        r#"SELECT channel, max(ends_at) FILTER (WHERE status = 'DONE') AS last_done,
+                  coalesce((max(day) - min(day) FILTER (WHERE day >= $1)) + 1 - count(*) FILTER (WHERE day >= $1), 0)::bigint AS "left_out!"
+           FROM reconciliations GROUP BY channel"#,
+        since,
+    );
+    Ok(progress.fetch_all(conn).await?)
 }

@@ -84,9 +84,17 @@ async fn mend_all_but_one(app: &TestApp) {
     app.sql("UPDATE last_audit SET next_at = now(), audited_at = audited_at - interval '1 h'").await;
 }
 
-/// Compares the day before yesterday to its end; gives that of the day.
-async fn compare_a_day(app: &TestApp) -> OffsetDateTime {
-    let day = (app.clock.now().date() - Duration::days(2)).to_string();
+/// Compares the day before yesterday to its end, and one three days before it; gives the end of the younger one.
+async fn compare_two_days(app: &TestApp) -> OffsetDateTime {
+    for ago in [5, 2] {
+        compare_a_day(app, ago).await;
+    }
+    let ends_at = sqlx::query_scalar("SELECT max(ends_at) FROM reconciliations WHERE status = 'DONE'");
+    ends_at.fetch_one(&mut app.direct_connection().await).await.expect("a day")
+}
+
+async fn compare_a_day(app: &TestApp, ago: i64) {
+    let day = (app.clock.now().date() - Duration::days(ago)).to_string();
     let body = json!({"channel": "sandbox", "day": day, "reason": "the story wants it"});
     let begun = app.admin_post("/admin/reconciliations", body).await.expect(200);
     let id = begun.text_of("reconciliation_id");
@@ -96,8 +104,6 @@ async fn compare_a_day(app: &TestApp) -> OffsetDateTime {
         app.reconciliation(id).await["status"] == "DONE"
     })
     .await;
-    let ends_at = sqlx::query_scalar("SELECT ends_at FROM reconciliations WHERE status = 'DONE'");
-    ends_at.fetch_one(&mut app.direct_connection().await).await.expect("a day")
 }
 
 /// Nobody can close it.
@@ -112,7 +118,7 @@ async fn hold_the_stuck_order(app: &TestApp) -> PgConnection {
 async fn each_alarm_shows_what_is_wrong_and_falls_back_when_it_is_mended() {
     let shop = Shop::open().await;
     let app = &shop.app;
-    let day_ended_at = compare_a_day(app).await;
+    let day_ended_at = compare_two_days(app).await;
     let_all_go_wrong(app).await;
     let mut owner = hold_the_stuck_order(app).await;
 
@@ -128,6 +134,7 @@ async fn each_alarm_shows_what_is_wrong_and_falls_back_when_it_is_mended() {
     let ages =
         (by_now - Duration::minutes(5)).as_seconds_f64()..=(by_now + Duration::seconds(1)).as_seconds_f64();
     assert!(ages.contains(&age), "{age} is not in {ages:?}");
+    assert_eq!(figure(&service, "payonce_reconciliation_days_left_out", &of_channel).await, 2.0);
 
     owner.execute("ROLLBACK").await.expect("free");
     service.kill().await;

@@ -547,3 +547,35 @@ SELECT transaction_id, account_id, amount FROM after_all_entry;
 UPDATE accounts SET balance = balance + sense * moved.amount
 FROM (SELECT account_id, sum(amount) AS amount FROM after_all_entry GROUP BY account_id) AS moved
 WHERE accounts.account_id = moved.account_id;
+
+-- A refund of the top-up T failed, was made after all and taken back, and made once more: its user had paid a part of the rest off.
+INSERT INTO refunds (refund_id, merchant_id, refund_no, order_no, pay_order_id, amount, currency, status, reason, failure,
+                     channel_refund_id, made_after_all_at, made_after_all_times, created_at, updated_at)
+VALUES ('rf_a', 'm', 'rf_a', 'T', 'po_t1', 30, 'CNY', 'FAILED', 'R', 'no', 'S-a', '2029-12-31 12:00', 2, '2029-12-31 12:00',
+        '2029-12-31 12:00');
+INSERT INTO refund_history (refund_id, seq, from_status, to_status, event, created_at)
+VALUES ('rf_a', 1, NULL, 'PENDING', 'ASKED', '2029-12-31 12:00'), ('rf_a', 2, 'PENDING', 'FAILED', 'FAILED', '2029-12-31 12:00');
+INSERT INTO outbox (merchant_id, order_no, event, event_version, payload, created_at)
+SELECT 'm', 'T', event, 1, '{"refund_no": "rf_a"}'::jsonb || more, '2029-12-31 12:00'
+FROM (VALUES ('refund.finished', '{"status": "FAILED"}'::jsonb), ('refund.made_after_all', '{}'), ('refund.reversed', '{}'),
+             ('refund.made_after_all', '{}')) AS told (event, more);
+CREATE TEMPORARY TABLE gone_entry ON COMMIT DROP AS
+SELECT transaction_id, split_part(transaction_id, ':', 1) AS kind,
+       CASE WHEN starts_with(transaction_id, 'REVERSAL:') THEN substr(transaction_id, 10) END AS reverses, account_id, amount
+FROM (VALUES ('REFUND_HOLD:rf_a', 'USER_AVAILABLE:m:u:CNY', 30), ('REFUND_HOLD:rf_a', 'USER_HELD:m:u:CNY', -30),
+             ('REVERSAL:REFUND_HOLD:rf_a', 'USER_AVAILABLE:m:u:CNY', -30), ('REVERSAL:REFUND_HOLD:rf_a', 'USER_HELD:m:u:CNY', 30),
+             ('REFUND_AFTER_ALL:rf_a:1', 'CHANNEL:sandbox:CNY', -30), ('REFUND_AFTER_ALL:rf_a:1', 'USER_AVAILABLE:m:u:CNY', 20),
+             ('REFUND_AFTER_ALL:rf_a:1', 'USER_RECEIVABLE:m:u:CNY', 10),
+             ('CHARGE_PAID_BACK:rf_a:1', 'USER_AVAILABLE:m:u:CNY', -4), ('CHARGE_PAID_BACK:rf_a:1', 'USER_RECEIVABLE:m:u:CNY', 4),
+             ('REVERSAL:REFUND_AFTER_ALL:rf_a:1', 'CHANNEL:sandbox:CNY', 30),
+             ('REVERSAL:REFUND_AFTER_ALL:rf_a:1', 'USER_AVAILABLE:m:u:CNY', -20),
+             ('REVERSAL:REFUND_AFTER_ALL:rf_a:1', 'USER_RECEIVABLE:m:u:CNY', -10),
+             ('REFUND_AFTER_ALL:rf_a:2', 'CHANNEL:sandbox:CNY', -30), ('REFUND_AFTER_ALL:rf_a:2', 'USER_AVAILABLE:m:u:CNY', 1),
+             ('REFUND_AFTER_ALL:rf_a:2', 'USER_RECEIVABLE:m:u:CNY', 29)) AS side (transaction_id, account_id, amount);
+INSERT INTO ledger_transactions (transaction_id, kind, merchant_id, order_no, reverses, created_at)
+SELECT DISTINCT transaction_id, kind, 'm', 'T', reverses, '2029-12-31 12:00'::timestamptz FROM gone_entry;
+INSERT INTO ledger_entries (transaction_id, account_id, amount)
+SELECT transaction_id, account_id, amount FROM gone_entry;
+UPDATE accounts SET balance = balance + sense * moved.amount
+FROM (SELECT account_id, sum(amount) AS amount FROM gone_entry GROUP BY account_id) AS moved
+WHERE accounts.account_id = moved.account_id;

@@ -19,6 +19,8 @@ pub enum Money {
     RefundOfASettledOrder,
     RefundAwaitingApproval,
     RejectionOfATopUpsRefund,
+    RefundMadeAfterAll,
+    RefundThatWasNotMade,
     ReversalToldInSilence,
     Withdraw,
     WithdrawInSilence,
@@ -56,6 +58,8 @@ impl Money {
             | Self::WithdrawInSilence
             | Self::WithdrawRefused
             | Self::RejectionOfATopUpsRefund
+            | Self::RefundMadeAfterAll
+            | Self::RefundThatWasNotMade
             | Self::KeyOfAnOldWithdrawal
             | Self::RetryOfManyTasks
             | Self::RetryOfADeadTask => {
@@ -74,6 +78,14 @@ impl Money {
             Self::RejectionOfATopUpsRefund => {
                 let body = json!({"refund_no": number, "order_no": format!("T-{number}"), "amount": 400});
                 ask_for_approval(app, body).await;
+            }
+            Self::RefundMadeAfterAll => {
+                app.refused_refund(number, &format!("T-{number}"), 400).await;
+            }
+            Self::RefundThatWasNotMade => {
+                app.refused_refund(number, &format!("T-{number}"), 400).await;
+                let told = made(app, number).await;
+                app.webhook(&told).await.expect(200);
             }
             Self::ReversalToldInSilence => be_told_in_silence(app, number).await,
             Self::WithdrawRefused => {
@@ -104,12 +116,13 @@ impl Money {
                 let made = service.post("/refunds", &refund(number)).await?;
                 assert!(matches!(made.status, 200 | 201), "{}", made.text);
             }
-            Self::RefundAwaitingApproval | Self::RejectionOfATopUpsRefund => {
-                let decision = if self == Self::RefundAwaitingApproval { "approve" } else { "reject" };
-                let path = format!("/admin/refunds/{number}/{decision}");
-                let body = json!({"reason": "the story wants it"});
-                let done = service.ask(Method::POST, &path, OPERATOR_OF_PROCESS, Some(&body)).await?;
-                assert_eq!(done.status, 200, "{}", done.text);
+            Self::RefundMadeAfterAll => {
+                let told = serde_json::to_vec(&made(&shop.app, number).await).expect("json");
+                let signature = shop.app.sign(&told);
+                assert_eq!(service.webhook(told, &signature).await?.status, 200);
+            }
+            Self::RefundAwaitingApproval | Self::RejectionOfATopUpsRefund | Self::RefundThatWasNotMade => {
+                self.decide(service, number).await?;
             }
             Self::Withdraw | Self::WithdrawInSilence | Self::WithdrawRefused => {
                 let made = service.post("/withdrawals", &withdrawal(number)).await?;
@@ -168,6 +181,20 @@ impl Money {
         service.until("its end", async || self.has_ended(&shop.app, number).await).await
     }
 
+    /// An operator decides over a refund.
+    async fn decide(self, service: &Service, number: &str) -> Result<(), Gone> {
+        let decision = match self {
+            Self::RefundAwaitingApproval => "approve",
+            Self::RejectionOfATopUpsRefund => "reject",
+            _ => "not-made",
+        };
+        let path = format!("/admin/refunds/{number}/{decision}");
+        let body = json!({"reason": "the story wants it"});
+        let done = service.ask(Method::POST, &path, OPERATOR_OF_PROCESS, Some(&body)).await?;
+        assert_eq!(done.status, 200, "{}", done.text);
+        Ok(())
+    }
+
     pub async fn has_ended(self, app: &TestApp, number: &str) -> bool {
         match self {
             // Half of its money, so that what is done twice shows.
@@ -179,10 +206,12 @@ impl Money {
                 let stands = (&order["status"], &order["refunded_amount"]);
                 is_clawed_back && stands == (&json!("PARTIALLY_REFUNDED"), &json!(995))
             }
-            Self::RejectionOfATopUpsRefund => {
+            Self::RejectionOfATopUpsRefund | Self::RefundThatWasNotMade => {
                 app.find_refund(number).await["status"] == "FAILED"
                     && app.cny_of(&user_of(number)).await == (1_000, 0)
             }
+            // Once.
+            Self::RefundMadeAfterAll => app.cny_of(&user_of(number)).await == (600, 0),
             Self::ReversalToldInSilence => {
                 let open = format!("order_no = '{number}' AND status = 'OPEN'");
                 app.find_refund(number).await["status"] == "FAILED"
@@ -250,6 +279,13 @@ async fn ask_for_approval(app: &TestApp, refund: Value) {
     app.sql("UPDATE merchants SET refund_approval_above = 0 WHERE merchant_id = 'demo'").await;
     app.post("/refunds", refund).await.expect(201);
     app.sql("UPDATE merchants SET refund_approval_above = NULL WHERE merchant_id = 'demo'").await;
+}
+
+/// What the channel tells of a refund of a top-up that it had refused, and knows nothing of.
+async fn made(app: &TestApp, number: &str) -> Value {
+    let refund_id = app.refund_id(number).await;
+    let paid_by = app.find_order(&format!("T-{number}")).await["paid_by"].clone();
+    told_of_refund(number, (&refund_id, paid_by.as_str().expect("an attempt")), 400, "SUCCEEDED")
 }
 
 /// The channel takes a refund back that it had made, and says so once, while it cannot be asked.

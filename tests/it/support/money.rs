@@ -23,7 +23,11 @@ const PAYMENTS: &str = "
                     WHEN stray.status = 'REFUNDED' THEN stray.amount
                     -- On its way, it may be there already.
                     WHEN stray.status = 'REFUNDING' THEN payment.refunded_amount
-                    ELSE 0 END AS gone_back
+                    ELSE 0 END
+               -- What was made after all stands failed.
+               + (SELECT coalesce(sum(amount), 0) FROM refunds
+                  WHERE made_after_all_at IS NOT NULL
+                    AND (stray_id = stray.stray_id OR pay_order_id = orders.paid_by)) AS gone_back
         FROM sandbox.payments AS payment
         LEFT JOIN pay_orders AS attempt USING (pay_order_id)
         LEFT JOIN orders ON orders.paid_by = attempt.pay_order_id
@@ -53,7 +57,7 @@ const TRADES: &str = "
 const REFUNDS: &str = "
     SELECT 'refund ' || refund_id || ' is ' || coalesce(theirs.amount || theirs.currency, 'not') || ' there and '
            || coalesce(ours.amount || ours.currency, 'not') || ' here'
-    FROM (SELECT * FROM refunds WHERE status = 'SUCCEEDED') AS ours
+    FROM (SELECT * FROM refunds WHERE status = 'SUCCEEDED' OR made_after_all_at IS NOT NULL) AS ours
     FULL JOIN (SELECT * FROM sandbox.refunds WHERE taken_back_at IS NULL) AS theirs USING (refund_id)
     WHERE (ours.amount, ours.currency) IS DISTINCT FROM (theirs.amount, theirs.currency)";
 

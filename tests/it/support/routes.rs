@@ -100,6 +100,7 @@ pub const ROUTES: &[Route] = &[
     Route::get("/admin/refunds", Who::Viewer),
     Route::post("/admin/refunds/{refund_no}/approve", Who::Operator, r#"{"reason":"a story"}"#),
     Route::post("/admin/refunds/{refund_no}/reject", Who::Operator, r#"{"reason":"a story"}"#),
+    Route::post("/admin/refunds/{refund_no}/not-made", Who::Operator, r#"{"reason":"a story"}"#),
     Route::post(
         "/usage/holds",
         Who::Secret,

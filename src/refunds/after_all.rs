@@ -1,0 +1,96 @@
+//! What the books and the merchant hear of a refund that stands failed, and that its channel made after all.
+//!
+//! Its money has left the channel: it leaves whoever's it was, each time anew under the next number, and comes back when the
+//! channel takes it back. What a top-up brought is its user's again since the refund failed: they pay what they can, and owe the
+//! rest.
+
+use time::OffsetDateTime;
+
+use super::book;
+use super::collected::Collected;
+use super::model::Refund;
+use crate::exceptions;
+use crate::infra::db::{DbError, Tx};
+use crate::ledger::{self, Account, Posting, PostingKind};
+use crate::outbox::{self, Event};
+use crate::receivables;
+
+/// What has become of such a refund, for the how manieth time.
+#[derive(Clone, Copy, Debug)]
+pub(super) enum Turn {
+    /// The channel made it.
+    Made(i32),
+    /// It took that back.
+    TakenBack(i32),
+}
+
+/// Books what has become of a locked refund, and tells its merchant: the last write of its transaction.
+pub(super) async fn book_in_tx(
+    tx: &mut Tx,
+    (refund, collected): (&Refund, &Collected),
+    turn: Turn,
+    now: OffsetDateTime,
+) -> Result<(), DbError> {
+    match turn {
+        Turn::Made(times) => book_made_in_tx(tx, (refund, collected), times, now).await,
+        Turn::TakenBack(times) => book_taken_back_in_tx(tx, (refund, collected), times, now).await,
+    }
+}
+
+async fn book_made_in_tx(
+    tx: &mut Tx,
+    (refund, collected): (&Refund, &Collected),
+    times: i32,
+    now: OffsetDateTime,
+) -> Result<(), DbError> {
+    let channel = Account::channel(collected.channel(), refund.currency);
+    let booking = posting_of(PostingKind::RefundAfterAll, refund, times);
+    let (booking, owed) = match collected.user() {
+        Some(user) => {
+            let [has] = ledger::lock_balances_in_tx(tx, [&user.available()]).await?;
+            user.charge(booking, &channel, refund.amount, has)
+        }
+        None => (booking.transfer(book::bearer(collected), channel, refund.amount), 0),
+    };
+    let event = Event::RefundMadeAfterAll {
+        order_no: refund.order_no.clone(),
+        refund_no: refund.refund_no.clone(),
+        amount: refund.amount,
+        owed,
+        currency: refund.currency,
+    };
+    tell_in_tx(tx, refund, &event, now).await?;
+    ledger::post_in_tx(tx, &[booking], now).await
+}
+
+async fn book_taken_back_in_tx(
+    tx: &mut Tx,
+    (refund, collected): (&Refund, &Collected),
+    times: i32,
+    now: OffsetDateTime,
+) -> Result<(), DbError> {
+    let event = Event::RefundReversed {
+        order_no: refund.order_no.clone(),
+        refund_no: refund.refund_no.clone(),
+        amount: refund.amount,
+        currency: refund.currency,
+    };
+    tell_in_tx(tx, refund, &event, now).await?;
+    let booked = posting_of(PostingKind::RefundAfterAll, refund, times).transaction_id();
+    match collected.user() {
+        Some(user) => {
+            let paid_back = posting_of(PostingKind::ChargePaidBack, refund, times);
+            receivables::undo_in_tx(tx, user, (booked, paid_back), exceptions::BY_ITSELF, now).await
+        }
+        None => ledger::reverse_in_tx(tx, &[booked], now).await,
+    }
+}
+
+fn posting_of(kind: PostingKind, refund: &Refund, times: i32) -> Posting {
+    Posting::new(kind, &format!("{}:{times}", refund.refund_id))
+        .of(refund.merchant_id.as_deref(), refund.order_no.as_deref())
+}
+
+async fn tell_in_tx(tx: &mut Tx, refund: &Refund, event: &Event, now: OffsetDateTime) -> Result<(), DbError> {
+    outbox::append_in_tx(tx, refund.merchant_id.as_deref(), refund.order_no.as_deref(), event, now).await
+}
