@@ -21,6 +21,7 @@ $$;
 DO $$
 DECLARE
     refund record;
+    number integer;
     has bigint;
 BEGIN
     FOR refund IN
@@ -35,11 +36,17 @@ BEGIN
         LEFT JOIN stray_payments AS stray ON stray.stray_id = refunds.stray_id
         LEFT JOIN pay_orders AS payer ON payer.pay_order_id = refunds.pay_order_id
         LEFT JOIN orders ON orders.merchant_id = payer.merchant_id AND orders.order_no = payer.order_no
-        WHERE made_after_all_at IS NOT NULL AND made_after_all_times = 0
-          AND coalesce(stray.channel, payer.channel) IS NOT NULL
+        WHERE made_after_all_at IS NOT NULL AND coalesce(stray.channel, payer.channel) IS NOT NULL
+          -- None stands of it.
+          AND NOT EXISTS (
+              SELECT FROM ledger_transactions AS booked
+              WHERE booked.transaction_id = format('REFUND_AFTER_ALL:%s:%s', refunds.refund_id, made_after_all_times)
+                AND NOT EXISTS (SELECT FROM ledger_transactions AS reversal
+                                WHERE reversal.transaction_id = 'REVERSAL:' || booked.transaction_id))
         ORDER BY refunds.refund_id
     LOOP
-        UPDATE refunds SET made_after_all_times = 1, version = version + 1 WHERE refund_id = refund.refund_id;
+        UPDATE refunds SET made_after_all_times = made_after_all_times + 1, version = version + 1
+        WHERE refund_id = refund.refund_id RETURNING made_after_all_times INTO number;
         has := 0;
         IF refund.wallet IS NOT NULL THEN
             PERFORM open_accounts(ARRAY['USER_AVAILABLE:' || refund.wallet, 'USER_RECEIVABLE:' || refund.wallet], now());
@@ -51,7 +58,7 @@ BEGIN
                                   'owed', CASE WHEN refund.wallet IS NULL THEN 0 ELSE greatest(refund.amount - has, 0) END,
                                   'currency', refund.currency), now();
         INSERT INTO ledger_transactions (transaction_id, kind, merchant_id, order_no, account_ids, amounts, created_at)
-        SELECT format('REFUND_AFTER_ALL:%s:1', refund.refund_id), 'REFUND_AFTER_ALL', refund.merchant_id, refund.order_no,
+        SELECT format('REFUND_AFTER_ALL:%s:%s', refund.refund_id, number), 'REFUND_AFTER_ALL', refund.merchant_id, refund.order_no,
                array_agg(account ORDER BY account COLLATE "C"), array_agg(amount ORDER BY account COLLATE "C"), now()
         FROM (VALUES (refund.channel, -refund.amount),
                      (refund.account, CASE WHEN refund.wallet IS NULL THEN refund.amount ELSE 0 END),

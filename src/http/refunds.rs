@@ -140,7 +140,7 @@ impl From<RefundError> for Problem {
             }
             RefundError::NotMadeAfterAll(status) => {
                 let detail = format!(
-                    "the refund is {status}, and nothing says that it was made after all; nothing was changed"
+                    "the refund is {status}, and is not known to have been made after all; nothing was changed"
                 );
                 Self::new(conflict, "REFUND_NOT_MADE_AFTER_ALL", detail)
             }

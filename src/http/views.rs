@@ -329,6 +329,10 @@ pub(super) struct RefundView {
     reason: String,
     /// Why it failed.
     failure: Option<String>,
+    /// Of one that stands `FAILED`: when its channel said that it made it after all. Its money has gone, and nothing goes back in
+    /// its place.
+    #[serde(with = "time::serde::rfc3339::option")]
+    made_after_all_at: Option<OffsetDateTime>,
 }
 
 impl From<Refund> for RefundView {
@@ -342,6 +346,7 @@ impl From<Refund> for RefundView {
             status: refund.status,
             reason: refund.reason,
             failure: refund.failure,
+            made_after_all_at: refund.made_after_all_at,
         }
     }
 }
@@ -360,10 +365,6 @@ pub(super) struct MerchantRefundView {
     return_stock: bool,
     /// The operator who asked for it, where one did.
     asked_by: Option<String>,
-    /// Of one that stands `FAILED`: when its channel said that it made it after all. Its money has gone, and nothing goes back in
-    /// its place.
-    #[serde(with = "time::serde::rfc3339::option")]
-    made_after_all_at: Option<OffsetDateTime>,
     /// The rest, as its merchant sees it.
     #[serde(flatten)]
     refund: RefundView,
@@ -377,7 +378,6 @@ impl From<Refund> for MerchantRefundView {
             stray_id: refund.stray_id.clone(),
             return_stock: refund.return_stock,
             asked_by: refund.asked_by.clone(),
-            made_after_all_at: refund.made_after_all_at,
             refund: refund.into(),
         }
     }

@@ -22,7 +22,8 @@ pub use fold::fold;
 pub(crate) use model::Columns;
 pub use model::{Account, AccountKind, Posting, PostingKind, Wallet};
 pub(crate) use post::{
-    are_charged_in_tx, lock_available_in_tx, lock_balances_in_tx, payment_accounts, post_in_tx, reverse_in_tx,
+    are_charged_in_tx, lock_available_in_tx, lock_balances_in_tx, payment_accounts, post_in_tx,
+    reverse_in_tx, stands_in_tx,
 };
 
 /// The constraint that refuses to take from a user what is not there.

@@ -37,6 +37,14 @@ pub(crate) async fn reverse_in_tx(
     store::insert_reversals(tx, transaction_ids, now).await
 }
 
+/// Whether a transaction is booked, and was not taken back.
+///
+/// # Errors
+/// When the database cannot be reached.
+pub(crate) async fn stands_in_tx(tx: &mut Tx, transaction_id: &str) -> Result<bool, DbError> {
+    store::stands(tx, transaction_id).await
+}
+
 /// Locks what users can spend, in the order of the names, and gives it by account: until the transaction ends nobody
 /// else spends it. An account that never had anything is absent. Where money will be set aside, its account comes to be
 /// here: opened before anything is locked, as by everybody who books.

@@ -133,6 +133,16 @@ pub(super) async fn insert_reversals(
     if is_whole { Ok(()) } else { Err(DbError::UnexpectedRows(booked)) }
 }
 
+/// Whether this is booked, and was not taken back.
+pub(super) async fn stands(conn: &mut Conn, transaction_id: &str) -> Result<bool, DbError> {
+    let stands = sqlx::query_scalar!(
+        r#"SELECT EXISTS (SELECT 1 FROM ledger_transactions WHERE transaction_id = $1)
+                  AND NOT EXISTS (SELECT 1 FROM ledger_transactions WHERE transaction_id = 'REVERSAL:' || $1) AS "stands!""#,
+        transaction_id,
+    );
+    Ok(stands.fetch_one(conn).await?)
+}
+
 /// Takes up to `limit` movements out and adds them to their accounts; gives how many there were. Both see the same
 /// snapshot, and an account is there before its first movement is.
 pub(super) async fn fold_movements(conn: &mut Conn, limit: i64, now: OffsetDateTime) -> Result<i64, DbError> {

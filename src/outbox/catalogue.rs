@@ -45,7 +45,7 @@ const fn summary(event: &Event) -> &'static str {
         Event::RefundFinished { .. } => "A refund came to its end",
         Event::RefundMadeAfterAll { .. } => "The channel made a refund after all that had failed",
         Event::RefundReversed { .. } => {
-            "The channel took a refund back that had succeeded, or was made after all"
+            "The channel took a refund back that had succeeded, or was made after all; or the latter was never so"
         }
         Event::WithdrawalFinished { .. } => "A withdrawal came to its end",
         Event::WithdrawalMadeAfterAll { .. } => {

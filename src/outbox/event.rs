@@ -115,7 +115,7 @@ pub enum Event {
         /// Of what.
         currency: Currency,
     },
-    /// A refund that had succeeded, or was made after all, was taken back by the channel.
+    /// A refund that had succeeded, or was made after all, was taken back by the channel; or the latter was never so.
     #[schema(title = "refund.reversed")]
     RefundReversed {
         /// Which order, where it is known.

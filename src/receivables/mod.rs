@@ -1,7 +1,7 @@
 //! Receivables: what users owe, and what an operator can do about it.
 //!
-//! Usage, compensating charges, claims back, and withdrawals and refunds of top-ups that were made after all leave a debt where their user has less than
-//! they cost; all that a user owes a merchant in one currency is one sum. An operator clears it: by collecting it from what the
+//! Usage, compensating charges, claims back, and withdrawals and refunds of top-ups that were made after all leave a debt where
+//! their user has less than they cost; all that a user owes a merchant in one currency is one sum. An operator clears it: by collecting it from what the
 //! user has by then, or by writing it off as the merchant's loss, because what the debt stands for was credited in full, to the
 //! merchant or to the channel, when it came to be.
 //!

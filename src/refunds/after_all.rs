@@ -1,7 +1,7 @@
 //! What the books and the merchant hear of a refund that stands failed, and that its channel made after all.
 //!
 //! Its money has left the channel: it leaves whoever's it was, each time anew under the next number, and comes back when the
-//! channel takes it back. What a top-up brought is its user's again since the refund failed: they pay what they can, and owe the
+//! channel takes it back, or it was never so. What a top-up brought is its user's again since the refund failed: they pay what they can, and owe the
 //! rest.
 
 use time::OffsetDateTime;
@@ -15,13 +15,13 @@ use crate::ledger::{self, Account, Posting, PostingKind};
 use crate::outbox::{self, Event};
 use crate::receivables;
 
-/// What has become of such a refund, for the how manieth time.
+/// What has become of such a refund, and how often it was found to be made.
 #[derive(Clone, Copy, Debug)]
 pub(super) enum Turn {
     /// The channel made it.
     Made(i32),
-    /// It took that back.
-    TakenBack(i32),
+    /// It took that back, or never made it.
+    Undone(i32),
 }
 
 /// Books what has become of a locked refund, and tells its merchant: the last write of its transaction.
@@ -33,7 +33,7 @@ pub(super) async fn book_in_tx(
 ) -> Result<(), DbError> {
     match turn {
         Turn::Made(times) => book_made_in_tx(tx, (refund, collected), times, now).await,
-        Turn::TakenBack(times) => book_taken_back_in_tx(tx, (refund, collected), times, now).await,
+        Turn::Undone(times) => book_undone_in_tx(tx, (refund, collected), times, now).await,
     }
 }
 
@@ -63,12 +63,17 @@ async fn book_made_in_tx(
     ledger::post_in_tx(tx, &[booking], now).await
 }
 
-async fn book_taken_back_in_tx(
+async fn book_undone_in_tx(
     tx: &mut Tx,
     (refund, collected): (&Refund, &Collected),
     times: i32,
     now: OffsetDateTime,
 ) -> Result<(), DbError> {
+    let booked = posting_of(PostingKind::RefundAfterAll, refund, times).transaction_id();
+    if !ledger::stands_in_tx(tx, &booked).await? {
+        // An instance of a version before has noted it.
+        return Ok(());
+    }
     let event = Event::RefundReversed {
         order_no: refund.order_no.clone(),
         refund_no: refund.refund_no.clone(),
@@ -76,7 +81,6 @@ async fn book_taken_back_in_tx(
         currency: refund.currency,
     };
     tell_in_tx(tx, refund, &event, now).await?;
-    let booked = posting_of(PostingKind::RefundAfterAll, refund, times).transaction_id();
     match collected.user() {
         Some(user) => {
             let paid_back = posting_of(PostingKind::ChargePaidBack, refund, times);

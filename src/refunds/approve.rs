@@ -3,6 +3,7 @@
 use super::collected::{Collected, lock_with_refund};
 use super::drive::append_task_in_tx;
 use super::error::{Left, RefundError};
+use super::find::find_id;
 use super::model::{Refund, RefundEvent, RefundStatus};
 use super::{book, contradiction, result, store};
 use crate::admin_log::{self, Entry};
@@ -47,11 +48,7 @@ async fn decide_once(
     decision: Decision,
     entry: &Entry,
 ) -> Result<Refund, RefundError> {
-    let mut ids = store::list_ids_of_number(&mut app.db.conn().await?, merchant_id, refund_no).await?;
-    let id = ids.pop().ok_or(RefundError::NotFound)?;
-    if !ids.is_empty() {
-        return Err(RefundError::Ambiguous);
-    }
+    let id = find_id(app, merchant_id, refund_no).await?;
     let mut tx = app.db.begin().await?;
     let outcome = decide_in_tx(app, &mut tx, &id, decision, entry).await;
     effect!("refunds.decide", tx.finish(outcome).await)

@@ -181,11 +181,11 @@ async fn note_of_failed_in_tx(
             Ok(made_at.map(|_| Turn::Made(times)))
         }
         (Some(_), Truth::TakenBack) => {
-            let times = store::set_not_made(tx, refund, refund.channel_refund_id.as_deref(), now).await?;
+            let times = store::set_not_made(tx, refund, true, now).await?;
             if let Collected::Stray(stray) = collected {
                 stray::show_again_in_tx(app, tx, stray).await?;
             }
-            Ok(Some(Turn::TakenBack(times)))
+            Ok(Some(Turn::Undone(times)))
         }
         (Some(_), _) => Ok(None),
     }

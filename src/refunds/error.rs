@@ -38,8 +38,8 @@ pub enum RefundError {
     /// It does not wait for a decision.
     #[error("the refund is {0}")]
     NotAwaitingApproval(RefundStatus),
-    /// Nothing says that it was made although it had failed.
-    #[error("the refund is {0}, and nothing says that it was made after all")]
+    /// It was never known to be made although it had failed.
+    #[error("the refund is {0}, and is not known to have been made after all")]
     NotMadeAfterAll(RefundStatus),
     /// Its channel says that it made it.
     #[error("the channel says that it made the refund")]

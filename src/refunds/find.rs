@@ -15,6 +15,26 @@ pub async fn find(app: &App, merchant_id: &MerchantId, refund_no: &RefundNo) -> 
     app.db.retrying(look).await?.ok_or(RefundError::NotFound)
 }
 
+/// The id of the only refund of that number, of one merchant or of whichever. Of stray money that nobody's is, the number of its
+/// refund is its id.
+pub(super) async fn find_id(
+    app: &App,
+    merchant_id: Option<&MerchantId>,
+    refund_no: &RefundNo,
+) -> Result<String, RefundError> {
+    let mut conn = app.db.conn().await?;
+    let mut ids = store::list_ids_of_number(&mut conn, merchant_id, refund_no).await?;
+    match (ids.pop(), ids.is_empty()) {
+        (Some(id), true) => Ok(id),
+        (Some(_), false) => Err(RefundError::Ambiguous),
+        (None, _) => {
+            let found = store::find_refund(&mut conn, refund_no.as_str()).await?;
+            let nobodys = found.filter(|refund| refund.merchant_id.is_none() && merchant_id.is_none());
+            nobodys.map(|refund| refund.refund_id).ok_or(RefundError::NotFound)
+        }
+    }
+}
+
 /// A page of refunds, newest first.
 ///
 /// # Errors

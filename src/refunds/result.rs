@@ -69,7 +69,7 @@ pub enum Applied {
     /// It claims another channel, amount or currency than the refund's: nothing moved, an exception is open.
     Mismatch,
     /// It says that a refund was made which was refused, or which nobody has approved, and the channel does not say that it
-    /// was taken back: nothing moved, an exception is open.
+    /// was taken back: the refund stands as it was, an exception is open.
     Contradiction,
     /// A callback says that a refund failed which was made, and the channel says that it stands; or one that has not come to
     /// its end, and the channel knows of none: nothing moved.

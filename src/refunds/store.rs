@@ -196,24 +196,39 @@ pub(super) async fn set_made_after_all(
     times.fetch_optional(conn).await?.ok_or(DbError::UnexpectedRows(0))
 }
 
-/// Notes of a locked refund, which was made after all, that it is so no more, and by which number the channel had made it, where it
-/// had. Gives how often it was found to be made.
+/// Notes of a locked refund, which was made after all, that it is so no more: its channel took it back, or it was never made, and then
+/// the channel has no number of it. Gives how often it was found to be made.
 pub(super) async fn set_not_made(
     tx: &mut Tx,
     refund: &Refund,
-    channel_refund_id: Option<&str>,
+    is_taken_back: bool,
     now: OffsetDateTime,
 ) -> Result<i32, DbError> {
     let conn: &mut Conn = tx;
     let times = sqlx::query_scalar!(
-        "UPDATE refunds SET channel_refund_id = $2, made_after_all_at = NULL, version = version + 1, updated_at = $3
+        "UPDATE refunds
+         SET made_after_all_at = NULL, version = version + 1, updated_at = $3,
+             channel_refund_id = CASE
+                 WHEN $2 OR made_after_all_times > 1
+                      OR EXISTS (SELECT 1 FROM refund_history AS made
+                                 WHERE made.refund_id = $1 AND to_status = 'SUCCEEDED')
+                 THEN channel_refund_id END
          WHERE refund_id = $1 AND status = 'FAILED' AND made_after_all_at IS NOT NULL
          RETURNING made_after_all_times",
         refund.refund_id,
-        channel_refund_id,
+        is_taken_back,
         now,
     );
     times.fetch_optional(conn).await?.ok_or(DbError::UnexpectedRows(0))
+}
+
+/// Whether a refund was ever found to be made after it had failed.
+pub(super) async fn was_made_after_all(conn: &mut Conn, refund_id: &str) -> Result<bool, DbError> {
+    let known = sqlx::query_scalar!(
+        r#"SELECT made_after_all_times > 0 AS "known!" FROM refunds WHERE refund_id = $1"#,
+        refund_id,
+    );
+    Ok(known.fetch_optional(conn).await?.unwrap_or(false))
 }
 
 /// Whether a locked stray payment went back by a refund that stands failed.

@@ -96,7 +96,7 @@ pub(super) async fn show_again_in_tx(app: &App, tx: &mut Tx, stray: &StrayPaymen
     if stray.status != StrayStatus::Held || store::find_gone_after_all(tx, &stray.stray_id).await?.is_known {
         return Ok(());
     }
-    open_refused_in_tx(app, tx, stray, "what it had made after all it has taken back").await
+    open_refused_in_tx(app, tx, stray, "what it was told to have made after all is not so any more").await
 }
 
 /// The channel keeps the money: a person must see to it.

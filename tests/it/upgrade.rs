@@ -366,8 +366,8 @@ async fn what_was_made_after_all_before_it_was_booked_is_booked_and_told_once() 
          SELECT 'm', order_no, 'u', kind, 'PAID', 100, 'CNY', pay_order_id, '2029-12-31', '2029-12-31', 1, '2029-12-31', '2029-12-31', 2
          FROM (VALUES ('A', 'SALE', 'po_a'), ('T', 'TOPUP', 'po_t')) AS paid (order_no, kind, pay_order_id);
          INSERT INTO pay_orders (pay_order_id, merchant_id, order_no, payer_id, channel, status, amount, currency,
-                                 transaction_id, paid_at, created_at, updated_at, version)
-         SELECT pay_order_id, 'm', order_no, 'u', 'sandbox', 'PAID', 100, 'CNY', pay_order_id, '2029-12-31', '2029-12-31', '2029-12-31', 3
+                                 transaction_id, paid_at, expires_at, created_at, updated_at, version)
+         SELECT pay_order_id, 'm', order_no, 'u', 'sandbox', 'PAID', 100, 'CNY', pay_order_id, '2029-12-31', '2029-12-31', '2029-12-31', '2029-12-31', 3
          FROM (VALUES ('po_a', 'A'), ('po_t', 'T')) AS attempt (pay_order_id, order_no);
          INSERT INTO stray_payments (stray_id, channel, transaction_id, out_trade_no, merchant_id, amount, currency, reason, status,
                                      paid_at, created_at, updated_at)

@@ -173,7 +173,7 @@ pub(in crate::http) async fn reject(
     responses(
         (status = 200, body = MerchantRefundView, description = "It is `FAILED`, as any that was not made"),
         (status = 404, body = Problem, description = "`NOT_FOUND`"),
-        (status = 409, body = Problem, description = "`REFUND_NOT_MADE_AFTER_ALL`: nothing says that it was; `REFUND_IS_MADE`: its
+        (status = 409, body = Problem, description = "`REFUND_NOT_MADE_AFTER_ALL`: it is not known to be; `REFUND_IS_MADE`: its
          channel says so; `AMBIGUOUS_NUMBER`"),
         (status = 422, body = Problem, description = "`VALIDATION_FAILED`; a reason is required"),
         (status = 503, body = Problem, description = "`CHANNEL_UNAVAILABLE`: its channel does not say; repeat the same request"),

@@ -468,7 +468,7 @@ pub(in crate::reconciliation) async fn list_progress(
     let progress = sqlx::query_as!(
         Progress,
         r#"SELECT channel, max(ends_at) FILTER (WHERE status = 'DONE') AS last_done,
-                  coalesce((max(day) - min(day) FILTER (WHERE day >= $1)) + 1 - count(*) FILTER (WHERE day >= $1), 0)::bigint AS "left_out!"
+                  greatest(max(day) - greatest(min(day), $1) + 1 - count(*) FILTER (WHERE day >= $1), 0)::bigint AS "left_out!"
            FROM reconciliations GROUP BY channel"#,
         since,
     );

@@ -80,7 +80,10 @@ impl Money {
                 ask_for_approval(app, body).await;
             }
             Self::RefundMadeAfterAll => {
-                app.refused_refund(number, &format!("T-{number}"), 400).await;
+                let refund_id = app.refused_refund(number, &format!("T-{number}"), 400).await;
+                let told = made(app, number).await;
+                app.sandbox_makes_after_all(&refund_id, told["out_trade_no"].as_str().expect("an attempt"))
+                    .await;
             }
             Self::RefundThatWasNotMade => {
                 app.refused_refund(number, &format!("T-{number}"), 400).await;

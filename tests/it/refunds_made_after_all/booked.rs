@@ -4,7 +4,7 @@
 use serde_json::json;
 
 use super::{ask, made_after_all, open_of, refused_stray, seen_by_operators};
-use crate::support::{Reply, TestApp};
+use crate::support::{Reply, TestApp, minutes};
 
 /// The refund of so much of a top-up of 1,000 that its channel refused: its id, and the pay order that it gives back.
 async fn refused_of_top_up(app: &TestApp, number: &str, user_id: &str, amount: i64) -> (String, String) {
@@ -143,13 +143,52 @@ async fn what_a_channel_told_and_knows_nothing_of_was_not_made_by_a_persons_word
     app.run_until_idle().await;
     app.assert_books_agree_both_ways().await;
 
-    // Whoever tells it again is believed again; and what its channel has made is no matter of words.
-    app.sandbox_makes_after_all(&refund_id, &attempt).await;
+    // Whoever tells it again is believed again.
     app.tell_refund("told again", &refund_id, &attempt, 600, "SUCCEEDED").await;
     assert_eq!(app.balances_of("u").await, cny(400, 0));
-    assert_eq!(was_not_made(&app, "T").await.problem(409), "REFUND_IS_MADE");
+    was_not_made(&app, "T").await.expect(200);
+
+    // What its channel has made is no matter of words, also where nobody has told of it; what it has taken back is.
+    app.sandbox_makes_after_all(&refund_id, &attempt).await;
+    for _ in 0..2 {
+        assert_eq!(was_not_made(&app, "T").await.problem(409), "REFUND_IS_MADE");
+        assert_eq!(app.balances_of("u").await, cny(400, 0));
+    }
     assert!(seen_by_operators(&app, &refund_id).await["made_after_all_at"].is_string());
+    assert!(app.find_refund("T").await["made_after_all_at"].is_string(), "its merchant sees it, too");
     assert_eq!(ask(&app, "R", "T", 401).await.problem(422), "REFUND_EXCEEDS_PAID");
     app.assert_books_agree_both_ways().await;
+    app.sandbox_takes_back(&refund_id).await;
+    was_not_made(&app, "T").await.expect(200);
+    assert_eq!(app.balances_of("u").await, cny(1_000, 0));
+    assert_eq!(app.count_where("refunds", "channel_refund_id IS NOT NULL").await, 1, "it was made once");
+    app.assert_books_agree_both_ways().await;
+    app.end().await;
+}
+
+#[tokio::test]
+async fn stray_money_of_nobody_that_did_not_go_back_is_decided_over_once_more() {
+    let app = TestApp::start().await;
+    let of_others = "another-shop/4711: not one of our ids";
+    app.deliver(&app.success("e1", of_others, "t1", 1_990)).await;
+    for _ in 0..12 {
+        app.clock.advance(minutes(1));
+        app.run_until_idle().await;
+    }
+    app.resolve(&app.open_exception().await, "REFUND").await.expect(200);
+    app.run_until_idle().await;
+    let refunds = app.admin_get("/admin/refunds").await.expect(200).body;
+    let refund_id = refunds["data"][0]["refund_id"].as_str().expect("an id");
+    app.tell_refund("made", refund_id, of_others, 1_990, "SUCCEEDED").await;
+    assert!(!app.trial_balance().await.contains_key("SUSPENSE sandbox CNY"));
+    let open = open_of(&app, "STRAY_MONEY").await;
+    assert_eq!(app.resolve(&open, "KEEP").await.problem(409), "MONEY_WENT_BACK");
+
+    for _ in 0..2 {
+        was_not_made(&app, refund_id).await.expect(200);
+        assert_eq!(app.trial_balance().await["SUSPENSE sandbox CNY"], -1_990);
+    }
+    app.resolve(&open_of(&app, "STRAY_MONEY").await, "KEEP").await.expect(200);
+    assert_eq!(app.trial_balance().await["PLATFORM_REVENUE - CNY"], -1_990);
     app.end().await;
 }
