@@ -1,6 +1,7 @@
 //! A refund that failed here and that its channel made after all is compared as one that was made: its line is no difference,
 //! and nothing of the day is explained away.
 
+use payonce::reconciliation;
 use serde_json::{Value, json};
 
 use super::start;
@@ -92,5 +93,48 @@ async fn what_only_a_statement_tells_to_have_been_made_after_all_is_a_difference
     assert_explained(&run);
     assert_eq!((&run["status"], &run["differences"]), (&json!("DONE"), &json!({})), "{run:#}");
     assert_eq!(refunds_of(&run), (1, 990, 0, 990), "{run:#}");
+    app.end().await;
+}
+
+#[tokio::test]
+async fn what_is_taken_back_once_more_is_learned_once_more_by_a_statement_that_comes_long_behind_the_first() {
+    let app = start("safe").await;
+    let day = app.wait_for_ten();
+    let attempt = app.paid("A").await;
+    let refund_id = app.refused_refund("R", "A", 990).await;
+    app.sandbox_makes_after_all(&refund_id, &attempt).await;
+    let mut told = 0;
+    // Each time the channel tells that it made it, and its statement alone that it took that back.
+    for (again, day) in [day, day + time::Duration::days(36)].into_iter().enumerate() {
+        app.tell_refund(&format!("made-{again}"), &refund_id, &attempt, 990, "SUCCEEDED").await;
+        app.sandbox_takes_back(&refund_id).await;
+        app.sleep_over();
+        let line = |kind: &str, minute: u8| Line {
+            kind: kind.to_owned(),
+            our_id: refund_id.clone(),
+            channel_id: format!("{kind}-{again}"),
+            amount: 990,
+            currency: "CNY".to_owned(),
+            at: day.with_hms(11, minute, 0).expect("a time").assume_utc(),
+        };
+        let mut lines = app.book_lines(day).await;
+        lines.retain(|line| line.kind == "PAYMENT");
+        lines.extend([line("REFUND", 0), line("REFUND_REVERSAL", 1)]);
+        let run = app.reconcile_file("sandbox", day, sandbox_csv(day, &lines).as_bytes()).await;
+        assert_explained(&run);
+        assert_eq!(run["differences"], json!({"STATUS_DIFFERS APPLIED": 1}), "{again}: {run:#}");
+        told += 1;
+        assert_eq!(app.count_where("outbox", "event = 'refund.reversed'").await, told);
+        assert!(app.exceptions("status=OPEN").await.is_empty(), "{again}");
+        app.assert_books_agree_both_ways().await;
+
+        // Long behind that its lines are forgotten, and it is made once more.
+        for days in [33, 2] {
+            app.clock.advance(minutes(days * 24 * 60));
+            reconciliation::forget_old(&app.instance.app).await.expect("forgotten");
+        }
+        assert_eq!(app.count("statement_lines").await, 0);
+        app.sql("UPDATE sandbox.refunds SET taken_back_at = NULL; UPDATE sandbox.payments SET refunded_amount = 990").await;
+    }
     app.end().await;
 }
