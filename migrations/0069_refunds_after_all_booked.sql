@@ -25,7 +25,7 @@ DECLARE
     has bigint;
 BEGIN
     FOR refund IN
-        SELECT refunds.refund_id, refunds.refund_no, refunds.merchant_id, refunds.order_no, refunds.amount, refunds.currency,
+        SELECT refunds.refund_id, refunds.made_after_all_times, refunds.refund_no, refunds.merchant_id, refunds.order_no, refunds.amount, refunds.currency,
                'CHANNEL:' || coalesce(stray.channel, payer.channel) || ':' || refunds.currency AS channel,
                CASE WHEN stray.status = 'KEPT' AND stray.merchant_id IS NULL THEN 'PLATFORM_REVENUE:' || refunds.currency
                     WHEN stray.status <> 'KEPT' THEN 'SUSPENSE:' || stray.channel || ':' || refunds.currency
@@ -46,7 +46,11 @@ BEGIN
         ORDER BY refunds.refund_id
     LOOP
         UPDATE refunds SET made_after_all_times = made_after_all_times + 1, version = version + 1
-        WHERE refund_id = refund.refund_id RETURNING made_after_all_times INTO number;
+        WHERE refund_id = refund.refund_id AND made_after_all_at IS NOT NULL
+          AND made_after_all_times = refund.made_after_all_times
+        RETURNING made_after_all_times INTO number;
+        -- Somebody else has seen to it meanwhile.
+        CONTINUE WHEN NOT FOUND;
         has := 0;
         IF refund.wallet IS NOT NULL THEN
             PERFORM open_accounts(ARRAY['USER_AVAILABLE:' || refund.wallet, 'USER_RECEIVABLE:' || refund.wallet], now());

@@ -145,8 +145,8 @@ impl From<RefundError> for Problem {
                 Self::new(conflict, "REFUND_NOT_MADE_AFTER_ALL", detail)
             }
             RefundError::IsMade => {
-                let detail =
-                    "its channel says that it made the refund: have it taken back there; nothing was changed";
+                let detail = "its channel says that it made the refund, and that counts: have it taken back there, if it \
+                              should not be";
                 Self::new(conflict, "REFUND_IS_MADE", detail)
             }
             RefundError::ChannelSilent(why) => {

@@ -43,6 +43,8 @@ async fn book_made_in_tx(
     times: i32,
     now: OffsetDateTime,
 ) -> Result<(), DbError> {
+    // What an instance of a version before has heard of, and not booked.
+    book_undone_in_tx(tx, (refund, collected), times - 1, now).await?;
     let channel = Account::channel(collected.channel(), refund.currency);
     let booking = posting_of(PostingKind::RefundAfterAll, refund, times);
     let (booking, owed) = match collected.user() {
@@ -63,6 +65,7 @@ async fn book_made_in_tx(
     ledger::post_in_tx(tx, &[booking], now).await
 }
 
+/// Of what does not stand nothing is undone: instances of the version before note what they hear of, and book nothing.
 async fn book_undone_in_tx(
     tx: &mut Tx,
     (refund, collected): (&Refund, &Collected),
@@ -71,7 +74,6 @@ async fn book_undone_in_tx(
 ) -> Result<(), DbError> {
     let booked = posting_of(PostingKind::RefundAfterAll, refund, times).transaction_id();
     if !ledger::stands_in_tx(tx, &booked).await? {
-        // An instance of a version before has noted it.
         return Ok(());
     }
     let event = Event::RefundReversed {

@@ -10,7 +10,7 @@ use super::after_all::{self, Turn};
 use super::collected::{Collected, lock_with_refund};
 use super::error::RefundError;
 use super::find::find_id;
-use super::model::Refund;
+use super::model::{Refund, RefundStatus};
 use super::result::{RefundReport, Source, apply_result};
 use super::{contradiction, store, stray};
 use crate::admin_log::{self, Entry};
@@ -34,9 +34,9 @@ struct Word<'a> {
 /// channel says against it counts instead.
 ///
 /// # Errors
-/// [`RefundError::NotMadeAfterAll`] where it was never known to be; [`RefundError::IsMade`] where its channel says so;
-/// [`RefundError::ChannelSilent`] where that cannot say, or something told more of it in that moment; [`RefundError::Ambiguous`] when
-/// two merchants have such a refund: nothing was changed.
+/// [`RefundError::NotMadeAfterAll`] where it was never known to be; [`RefundError::ChannelSilent`] where its channel cannot say, or
+/// something told more of it in that moment; [`RefundError::Ambiguous`] when two merchants have such a refund: nothing was changed.
+/// [`RefundError::IsMade`] where its channel says that it made it: then that is known, as by whatever else tells it.
 pub async fn was_not_made(
     app: &App,
     merchant_id: Option<&MerchantId>,
@@ -46,7 +46,10 @@ pub async fn was_not_made(
     let refund_id = find_id(app, merchant_id, refund_no).await?;
     // Before its channel is asked, and before anything is locked: what is told behind that the channel knew nothing of.
     let seen = store::find_refund(&mut app.db.conn().await?, &refund_id).await?;
-    let made_at = seen.ok_or(RefundError::NotFound)?.made_after_all_at;
+    let seen = seen.ok_or(RefundError::NotFound)?;
+    if seen.status != RefundStatus::Failed {
+        return Err(RefundError::NotMadeAfterAll(seen.status));
+    }
     let is_taken_back = match contradiction::query(app, &refund_id).await? {
         Some(Ok(state @ RefundState::Succeeded { .. })) => {
             // Nobody else may ever hear it.
@@ -61,7 +64,7 @@ pub async fn was_not_made(
         Some(Ok(RefundState::Failed(_))) => true,
         None | Some(Ok(RefundState::Unseen)) => false,
     };
-    let word = Word { refund_id: &refund_id, made_at, is_taken_back, entry };
+    let word = Word { refund_id: &refund_id, made_at: seen.made_after_all_at, is_taken_back, entry };
     app.db.retrying(|| take(app, &word)).await
 }
 

@@ -209,9 +209,8 @@ pub(super) async fn set_not_made(
         "UPDATE refunds
          SET made_after_all_at = NULL, version = version + 1, updated_at = $3,
              channel_refund_id = CASE
-                 WHEN $2 OR made_after_all_times > 1
-                      OR EXISTS (SELECT 1 FROM refund_history AS made
-                                 WHERE made.refund_id = $1 AND to_status = 'SUCCEEDED')
+                 WHEN $2 OR EXISTS (SELECT 1 FROM refund_history AS made
+                                    WHERE made.refund_id = $1 AND to_status = 'SUCCEEDED')
                  THEN channel_refund_id END
          WHERE refund_id = $1 AND status = 'FAILED' AND made_after_all_at IS NOT NULL
          RETURNING made_after_all_times",

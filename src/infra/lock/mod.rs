@@ -280,7 +280,7 @@ impl LockGuard {
     /// Asked before an outside call: one that lost its lock leaves that to whoever has it now.
     ///
     /// # Errors
-    /// [`Overtaken`] when the lock was found to belong to somebody else, or ran out.
+    /// [`Overtaken`] when the lock was found to belong to somebody else, or to have run out.
     pub fn still_held(&self) -> Result<(), Overtaken> {
         if self.lost.is_cancelled() { Err(Overtaken) } else { Ok(()) }
     }
@@ -334,20 +334,18 @@ impl std::fmt::Debug for Lease {
 
 impl Lease {
     /// The watchdog: renews every third of the time to live, through one compare-and-PEXPIRE. It ends with the
-    /// guard, so it can never outlive the unlock. A lock that nobody could renew in time is lost as well.
+    /// guard, so it can never outlive the unlock. Where the backend is away its lock may run out, and the work goes on as
+    /// everybody's does then; once it answers, a lock that ran out is lost.
     async fn keep_alive(self, scene: Scene, lost: CancellationToken, asked_at: Instant) {
         let mut held_until = validity::end(asked_at, self.ttl);
         loop {
             let left = held_until.saturating_duration_since(Instant::now());
-            tokio::time::sleep(left.min(self.ttl / 3)).await;
+            let pause = self.ttl / 3;
+            tokio::time::sleep(if left.is_zero() { pause } else { left.min(pause) }).await;
             let asked_at = Instant::now();
             match self.renew(held_until).await {
                 Ok(true) => held_until = validity::end(asked_at, self.ttl),
                 Ok(false) => break,
-                Err(error) if Instant::now() >= held_until => {
-                    tracing::debug!(lock.key = %self.key, %error, "a lock ran out while its backend was away");
-                    break;
-                }
                 Err(error) => tracing::debug!(lock.key = %self.key, %error, "a lock could not be renewed"),
             }
         }

@@ -135,7 +135,8 @@ WITH chunk AS MATERIALIZED (
     FROM (SELECT differing.kind, differing.class, differing.our_id, differing.channel_id, differing.counted, differing.amount,
                  differing.our_status, differing.currency, differing.at, differing.also_listed_by,
                  -- What was made again has another number of theirs each time.
-                 CASE WHEN differing.kind = 'PAYMENT' OR differing.our_id = '' OR class = 'DUPLICATE' AND differing.channel_id <> ''
+                 CASE WHEN differing.kind = 'PAYMENT' OR differing.our_id = ''
+                           OR class IN ('DUPLICATE', 'STATUS_DIFFERS') AND differing.channel_id <> ''
                       THEN differing.channel_id ELSE differing.our_id END AS subject,
                  coalesce(differing.merchant_id, asked.merchant_id) AS merchant_id,
                  coalesce(differing.order_no, asked.order_no) AS order_no,
@@ -156,9 +157,9 @@ WITH chunk AS MATERIALIZED (
           LEFT JOIN orders ON orders.merchant_id = asked.merchant_id AND orders.order_no = asked.order_no) AS shown
     -- What this day's own lines say comes first, then what other days list, too.
     ORDER BY class, kind, subject, counted IS NULL, also_listed_by IS NULL
-    -- It follows the statement that is read now, but where money was brought in. What was none any more, what was carried out of a
-    -- refund or a payout, which differs once more then, and what a person was shown of other amounts, is decided over anew, by
-    -- nobody yet; what a person dismissed stays so while the same is said of it. What another day found and finds no longer is this day's, and so is what a person dismissed of another amount.
+    -- It follows the statement that is read now, but where it was carried out. What was none any more, and what a person
+    -- was shown of other amounts, is decided over anew, by nobody yet; what a person dismissed stays so while the same is said
+    -- of it. What another day found and finds no longer is this day's, and so is what a person dismissed of another amount.
     ON CONFLICT ON CONSTRAINT reconciliation_items_once DO UPDATE
     SET (status, decided_by, decided_at, moves_money) =
             (SELECT CASE WHEN is_known THEN item.status ELSE 'PROPOSED' END,
@@ -166,7 +167,7 @@ WITH chunk AS MATERIALIZED (
                     -- What asking showed stays known, and what was agreed to agreed to.
                     CASE WHEN is_known AND item.status = 'APPLYING' THEN item.moves_money
                          ELSE excluded.moves_money OR excluded.action = 'ASK' AND is_known AND item.moves_money END
-             FROM (SELECT item.status NOT IN ('RESOLVED', 'APPLIED')
+             FROM (SELECT item.status <> 'RESOLVED'
                           AND (item.ours, item.theirs, item.our_id, item.currency)
                               IS NOT DISTINCT FROM (excluded.ours, excluded.theirs, excluded.our_id, excluded.currency)
                           AS is_known) AS look),
@@ -174,13 +175,13 @@ WITH chunk AS MATERIALIZED (
         our_id = excluded.our_id, channel_id = excluded.channel_id, merchant_id = excluded.merchant_id,
         order_no = excluded.order_no, ours = excluded.ours, theirs = excluded.theirs, our_status = excluded.our_status,
         currency = excluded.currency, at = excluded.at, action = excluded.action,
-        also_listed_by = coalesce(excluded.also_listed_by, CASE WHEN item.status NOT IN ('RESOLVED', 'APPLIED') THEN item.also_listed_by END),
+        also_listed_by = coalesce(excluded.also_listed_by, CASE WHEN item.status <> 'RESOLVED' THEN item.also_listed_by END),
         seen_round = excluded.seen_round, attempts = 0, due_at = excluded.due_at, version = item.version + 1
-    WHERE (item.reconciliation_id = excluded.reconciliation_id OR item.status IN ('RESOLVED', 'APPLIED')
+    WHERE (item.reconciliation_id = excluded.reconciliation_id OR item.status = 'RESOLVED'
            OR item.status = 'DISMISSED'
               AND (item.theirs, item.our_id, item.currency)
                   IS DISTINCT FROM (excluded.theirs, excluded.our_id, excluded.currency))
-      AND NOT (item.kind = 'PAYMENT' AND item.status = 'APPLIED')
+      AND item.status <> 'APPLIED'
 ), last AS (
     SELECT kind, channel_id, line_no FROM chunk ORDER BY kind DESC, channel_id DESC, line_no DESC LIMIT 1
 )

@@ -87,16 +87,16 @@ WITH moved AS MATERIALIZED (
            at, 'ASK', false, $11, $10, $10, $10
     FROM (SELECT judged.*, CASE kind WHEN 'PAYMENT' THEN channel_id ELSE our_id END AS subject FROM judged) AS judged
     WHERE is_missing
-    -- It follows the statement that is read now, but where a user was charged. What was none any more, what was carried out of a
-    -- refund or a payout, which differs once more then, and what a person was shown of other amounts, is decided over anew, by
-    -- nobody yet; what a person dismissed stays so while the same is said of it. What another day missed and misses no longer is this day's.
+    -- It follows the statement that is read now, but where it was carried out. What was none any more, and what a person
+    -- was shown of other amounts, is decided over anew, by nobody yet; what a person dismissed stays so while the same is said
+    -- of it. What another day missed and misses no longer is this day's.
     ON CONFLICT ON CONSTRAINT reconciliation_items_once DO UPDATE
     SET (status, decided_by, decided_at, action, moves_money) =
             (SELECT CASE WHEN is_known THEN item.status ELSE 'PROPOSED' END,
                     CASE WHEN is_known THEN item.decided_by END, CASE WHEN is_known THEN item.decided_at END,
                     -- What asking showed is not to be asked again.
                     CASE WHEN is_known THEN item.action ELSE excluded.action END, is_known AND item.moves_money
-             FROM (SELECT item.status NOT IN ('RESOLVED', 'APPLIED')
+             FROM (SELECT item.status <> 'RESOLVED'
                           AND (item.ours, item.theirs, item.our_id, item.currency)
                               IS NOT DISTINCT FROM (excluded.ours, excluded.theirs, excluded.our_id, excluded.currency)
                           AS is_known) AS look),
@@ -105,8 +105,8 @@ WITH moved AS MATERIALIZED (
         order_no = excluded.order_no, ours = excluded.ours, theirs = excluded.theirs, our_status = excluded.our_status,
         currency = excluded.currency, at = excluded.at,
         seen_round = excluded.seen_round, attempts = 0, due_at = excluded.due_at, version = item.version + 1
-    WHERE (item.reconciliation_id = excluded.reconciliation_id OR item.status IN ('RESOLVED', 'APPLIED'))
-      AND NOT (item.kind = 'PAYMENT' AND item.status = 'APPLIED')
+    WHERE (item.reconciliation_id = excluded.reconciliation_id OR item.status = 'RESOLVED')
+      AND item.status <> 'APPLIED'
 )
 SELECT kind AS "kind!: StatementKind", currency AS "currency!: Currency",
        count(*) FILTER (WHERE is_of_day) AS "our_count!",
