@@ -199,7 +199,7 @@ pub(super) async fn close_locked(
                AND NOT EXISTS (
                    SELECT 1 FROM pay_orders
                    WHERE pay_orders.merchant_id = orders.merchant_id AND pay_orders.order_no = orders.order_no
-                     AND pay_orders.status IN ('INIT', 'PAYING'))
+                     AND pay_orders.is_live)
              RETURNING orders.merchant_id, orders.order_no, orders.version, due.payload
            ), released AS (
              UPDATE stock_reservations AS reservation SET status = 'RELEASED', updated_at = $5

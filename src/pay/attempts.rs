@@ -42,8 +42,7 @@ pub(crate) async fn find_attempt(conn: &mut Conn, pay_order_id: &str) -> Result<
 /// # Errors
 /// When the database cannot be reached.
 pub async fn find_live_attempt(app: &App, key: &OrderKey) -> Result<Option<Attempt>, DbError> {
-    let attempts = store::list_of_order(&mut app.db.conn().await?, key).await?;
-    Ok(attempts.into_iter().find(|attempt| attempt.status.is_live()))
+    store::find_live(&mut app.db.conn().await?, key).await
 }
 
 /// All attempts of an order, oldest first.

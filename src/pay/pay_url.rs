@@ -157,6 +157,8 @@ enum Step {
 const MAX_ROUNDS: usize = 8;
 /// How often a request looks whether another instance's call has ended.
 const LOOK_EVERY: Duration = Duration::from_millis(25);
+/// And when it has looked several times.
+const LOOK_AT_LEAST_EVERY: Duration = Duration::from_millis(250);
 
 /// Makes or repeats the link of an order; keeps the answer where that is asked.
 ///
@@ -427,6 +429,7 @@ async fn take_over(app: &App, asked: Asked<'_>, id: &PayOrderId) -> Result<Optio
     let request = asked.request;
     let patience = app.config.channels.deadline + Duration::from_secs(1);
     let wait_until = tokio::time::Instant::now() + patience;
+    let mut pause = LOOK_EVERY;
     loop {
         let now = app.now();
         let task = NewTask {
@@ -455,7 +458,9 @@ async fn take_over(app: &App, asked: Asked<'_>, id: &PayOrderId) -> Result<Optio
             return Ok(Some(attempt));
         }
         drop(conn);
-        tasks::away(tokio::time::sleep(LOOK_EVERY)).await;
+        tasks::away(tokio::time::sleep(pause)).await;
+        // A channel that hangs has many waiting for it, and others want the connections.
+        pause = (pause * 3 / 2).min(LOOK_AT_LEAST_EVERY);
     }
 }
 

@@ -143,8 +143,8 @@ async fn commands(app: &App, run: &Position, keys: &[OrderKey]) -> Result<Vec<Se
     let mut facts = facts(app, keys).await?;
     facts.retain(is_due);
     let quoted = quoted(app, run, facts).await?;
-    let now = app.now();
-    Ok(quoted.into_iter().map(|(facts, quote)| compute(&facts, quote, now)).collect())
+    let (is_asked_for, now) = (rates::is_outside(app), app.now());
+    Ok(quoted.into_iter().map(|(facts, quote)| compute(&facts, quote, is_asked_for, now)).collect())
 }
 
 /// The orders with their rates, in their order. Those that the source says nothing of use about are left out: the others must

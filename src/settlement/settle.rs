@@ -115,7 +115,8 @@ pub(super) fn check(facts: &Facts) -> Result<(), SettlementError> {
         (OrderStatus::Pending | OrderStatus::Closed, _) => Err(SettlementError::OrderNotPaid),
         (OrderStatus::Refunded, _) => Err(SettlementError::NotSettleable("all of its money went back")),
         (_, OrderKind::TopUp) => Err(SettlementError::NotSettleable("a top-up earns nothing")),
-        // What is settled when that becomes known stays as it is, be it in the same moment: this is no part of the guard.
+        // What is settled when that becomes known stays as it is, be it in the same moment: this is part of the guard only
+        // where a source was asked meanwhile, which may take long.
         _ if facts.may_be_gone => Err(SettlementError::NotSettleable(
             "a refund of it that did not succeed was made after all, or may have been",
         )),
@@ -139,7 +140,7 @@ async fn settle_once(
 
     // Whatever is written again is dated as before: either may be the one that has committed.
     let now = *asked.dated.get_or_init(|| app.now());
-    let mut settle = compute(facts, quote, now);
+    let mut settle = compute(facts, quote, rates::is_outside(app), now);
     let settled = Settled { settlement: settle.settlement.clone(), is_new: true };
     settle.kept = asked.keep.map(|keep| keep.row(settled.clone()));
     let is_ours = effect!("settlement.settle", app.db.gather(settle).await)?;
@@ -158,7 +159,7 @@ pub(super) fn question(facts: &Facts) -> Question {
 }
 
 /// The settlement by these rates; the order's own goes before them. Pure.
-pub(super) fn compute(facts: &Facts, quote: Quote, now: OffsetDateTime) -> Settle {
+pub(super) fn compute(facts: &Facts, quote: Quote, is_asked_for: bool, now: OffsetDateTime) -> Settle {
     let line_rates = match facts.own_rate {
         Some(own) => vec![own; facts.lines.len()],
         None => quote.rates,
@@ -179,5 +180,5 @@ pub(super) fn compute(facts: &Facts, quote: Quote, now: OffsetDateTime) -> Settl
         status: SettlementStatus::Settled,
         created_at: now,
     };
-    Settle { settlement, line_rates, refunded_seen: facts.refunded_amount, kept: None }
+    Settle { settlement, line_rates, refunded_seen: facts.refunded_amount, is_asked_for, kept: None }
 }

@@ -10,6 +10,7 @@ use crate::support::service::is_full;
 use crate::support::{Cluster, TestApp, TestOptions};
 
 mod claw_back;
+mod gone;
 mod runs;
 mod terms;
 mod written_off;

@@ -68,7 +68,7 @@ impl Command for FindFacts {
                JOIN orders ON orders.merchant_id = asked.merchant_id AND orders.order_no = asked.order_no
                LEFT JOIN pay_orders AS live
                       ON live.merchant_id = orders.merchant_id AND live.order_no = orders.order_no
-                     AND live.status IN ('INIT', 'PAYING')"#,
+                     AND live.is_live"#,
             &column(batch, |FindFacts(key)| key.merchant_id.as_str()) as &[&str],
             &column(batch, |FindFacts(key)| key.order_no.as_str()) as &[&str],
             Action::ClosePayOrder.as_str(),

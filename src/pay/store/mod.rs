@@ -77,39 +77,45 @@ pub(super) async fn set_failed(
     Ok(ended == 1)
 }
 
-/// The attempt of that id.
-pub(super) async fn find(conn: &mut Conn, pay_order_id: &str) -> Result<Option<Attempt>, DbError> {
-    let attempt = sqlx::query_as!(
-        Attempt,
-        r#"SELECT pay_order_id AS "pay_order_id: PayOrderId", merchant_id AS "merchant_id: MerchantId",
-                  order_no AS "order_no: OrderNo", payer_id AS "payer_id: UserId", channel,
-                  status AS "status: PayStatus", amount, currency AS "currency: Currency", subject, return_url,
-                  pay_url, channel_ref, transaction_id, paid_at, channel_code, channel_message, expires_at,
-                  created_at, version
-           FROM pay_orders WHERE pay_order_id = $1"#,
-        pay_order_id,
-    )
-    .fetch_optional(conn)
-    .await?;
-    Ok(attempt)
+/// Every column of an attempt, of what follows.
+macro_rules! attempts {
+    ($tail:literal, $($argument:expr),+ $(,)?) => {
+        sqlx::query_as!(
+            Attempt,
+            r#"SELECT pay_order_id AS "pay_order_id: PayOrderId", merchant_id AS "merchant_id: MerchantId",
+                      order_no AS "order_no: OrderNo", payer_id AS "payer_id: UserId", channel,
+                      status AS "status: PayStatus", amount, currency AS "currency: Currency", subject, return_url,
+                      pay_url, channel_ref, transaction_id, paid_at, channel_code, channel_message, expires_at,
+                      created_at, version
+               FROM pay_orders "# + $tail,
+            $($argument),+
+        )
+    };
 }
 
-/// All attempts of an order, oldest first: a handful at most.
-pub(super) async fn list_of_order(conn: &mut Conn, key: &OrderKey) -> Result<Vec<Attempt>, DbError> {
-    let attempts = sqlx::query_as!(
-        Attempt,
-        r#"SELECT pay_order_id AS "pay_order_id: PayOrderId", merchant_id AS "merchant_id: MerchantId",
-                  order_no AS "order_no: OrderNo", payer_id AS "payer_id: UserId", channel,
-                  status AS "status: PayStatus", amount, currency AS "currency: Currency", subject, return_url,
-                  pay_url, channel_ref, transaction_id, paid_at, channel_code, channel_message, expires_at,
-                  created_at, version
-           FROM pay_orders WHERE merchant_id = $1 AND order_no = $2 ORDER BY created_at, pay_order_id"#,
+/// The attempt of that id.
+pub(super) async fn find(conn: &mut Conn, pay_order_id: &str) -> Result<Option<Attempt>, DbError> {
+    Ok(attempts!("WHERE pay_order_id = $1", pay_order_id).fetch_optional(conn).await?)
+}
+
+/// The live attempt of an order, which has one at most, however many it had before.
+pub(super) async fn find_live(conn: &mut Conn, key: &OrderKey) -> Result<Option<Attempt>, DbError> {
+    let live = attempts!(
+        "WHERE merchant_id = $1 AND order_no = $2 AND is_live",
         key.merchant_id.as_str(),
         key.order_no.as_str(),
-    )
-    .fetch_all(conn)
-    .await?;
-    Ok(attempts)
+    );
+    Ok(live.fetch_optional(conn).await?)
+}
+
+/// All attempts of an order, oldest first.
+pub(super) async fn list_of_order(conn: &mut Conn, key: &OrderKey) -> Result<Vec<Attempt>, DbError> {
+    let attempts = attempts!(
+        "WHERE merchant_id = $1 AND order_no = $2 ORDER BY created_at, pay_order_id",
+        key.merchant_id.as_str(),
+        key.order_no.as_str(),
+    );
+    Ok(attempts.fetch_all(conn).await?)
 }
 
 /// Writes the tasks that close live attempts which ended between `after` and `horizon`, the next `limit` of them and

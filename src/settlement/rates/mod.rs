@@ -70,6 +70,11 @@ pub trait RateSource: Send + Sync {
     async fn quotes(&self, questions: &[Question]) -> Result<Vec<Quote>, SourceError>;
 }
 
+/// Whether the source that is configured is asked over the network, and may take long.
+pub(super) fn is_outside(app: &App) -> bool {
+    app.config.rates.url.is_some() && app.rates_http.is_some()
+}
+
 /// The source that is configured.
 pub(super) fn source(app: &App) -> Box<dyn RateSource + '_> {
     match (&app.config.rates.url, &app.rates_http) {

@@ -22,6 +22,8 @@ pub(in crate::settlement) struct Settle {
     pub(in crate::settlement) line_rates: Vec<Rate>,
     /// What had gone back when the rest was computed.
     pub(in crate::settlement) refunded_seen: i64,
+    /// Whether a source outside was asked for its rates: whatever may have gone meanwhile is looked for once more.
+    pub(in crate::settlement) is_asked_for: bool,
     pub(in crate::settlement) kept: Option<Kept>,
 }
 
@@ -94,6 +96,7 @@ impl Command for Settle {
             SettleStatus::Unsettled.as_str(),
             "order.settled",
             1_i16,
+            batch.iter().any(|new| new.is_asked_for),
         )
         .fetch_all(conn)
         .await?;

@@ -14,6 +14,12 @@ WITH patient AS MATERIALIZED (
     WHERE orders.merchant_id = new.merchant_id AND orders.order_no = new.order_no
       AND orders.status = ANY($20) AND orders.settle_status = $21
       AND orders.refunded_amount = new.refunded_seen
+      AND ($24::boolean IS NOT TRUE
+           OR (SELECT refund_id FROM refunds
+               WHERE refunds.merchant_id = new.merchant_id AND refunds.order_no = new.order_no
+                 AND refunds.stray_id IS NULL AND refunds.status IN ('AWAITING_APPROVAL', 'FAILED')
+                 AND may_have_gone(refunds.refund_id, refunds.made_after_all_at)
+               LIMIT 1) IS NULL)
     RETURNING new.*
   ), given AS (
     INSERT INTO settlements (merchant_id, order_no, user_id, base_amount, rate, line_rates, factor,

@@ -144,7 +144,7 @@ impl Command for Pay {
                         paid.now, paid.now, paid.now
                  FROM paid JOIN pay_orders AS other
                                 ON other.merchant_id = paid.merchant_id AND other.order_no = paid.order_no
-                 WHERE other.status IN ('INIT', 'PAYING') AND other.pay_order_id <> paid.pay_order_id
+                 WHERE other.is_live AND other.pay_order_id <> paid.pay_order_id
                    AND paid.attempts_seen > 1
                  ON CONFLICT (action, subject) WHERE status IN ('READY', 'RUNNING') DO NOTHING
                )
