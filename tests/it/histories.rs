@@ -156,7 +156,8 @@ async fn a_change_is_written_once_by_whatever_statement_it_is_made() {
          UPDATE refunds SET status = 'FAILED', failure = 'taken back' WHERE refund_id = 'a'",
         "INSERT INTO refunds SELECT * FROM refunds WHERE refund_id = 'b'
          UNION ALL SELECT 'c', merchant_id, 'c', order_no, pay_order_id, stray_id, amount, currency, status, reason, failure,
-                          channel_refund_id, created_at, updated_at, version, return_stock, asked_by, made_after_all_at
+                          channel_refund_id, created_at, updated_at, version, return_stock, asked_by, made_after_all_at,
+                          made_after_all_times
          FROM refunds WHERE refund_id = 'a2'
          ON CONFLICT (refund_id) DO UPDATE SET status = 'SUCCEEDED', updated_at = '2030-01-06'",
     ] {

@@ -59,7 +59,8 @@ pub(super) const CHECKS: &[Definition] = &[
     check!(
         "usage_priced",
         Always,
-        "a charge is its units at the hold's own price, rounded half up once; a hold covers its estimate or what it was extended to",
+        "a charge is its units at the hold's own price, rounded half up once; a hold covers its estimate or what it was extended to, \
+         and whatever was reported, unless it said that it is exhausted",
         "SELECT format('hold %s: %s of %s units at %s, holds %s, charged %s and owed %s', hold_id, pricing,
                        coalesce(units, estimated_units), unit_price, held, charged, shortfall)
          FROM usage_holds
@@ -73,7 +74,8 @@ pub(super) const CHECKS: &[Definition] = &[
                    WHEN 'PER_CALL' THEN held <> ceil(unit_price)
                    -- Each extension is for what was reported then, as far as there was something.
                    ELSE held < ceil(unit_price * estimated_units)
-                        OR held > ceil(unit_price * greatest(estimated_units, units)) END",
+                        OR held > ceil(unit_price * greatest(estimated_units, units))
+                        OR NOT exhausted AND held < ceil(unit_price * units) END",
     ),
     check!(
         "usage_messages_heard",
@@ -88,7 +90,8 @@ pub(super) const CHECKS: &[Definition] = &[
     check!(
         "usage_cycle",
         Always,
-        "a cycle is used as its holds count, and paid for by one of them at most, which says so",
+        "a cycle is used as its holds count, each what it was charged for, and paid for by one of them at most, which says so; one \
+         that is sold as a whole is paid for by one of its holds",
         "SELECT format('cycle %s of %s/%s, %s: %s used and paid by %s, its holds say %s and %s', cycle, merchant_id, user_id,
                        product_code, coalesce(used_units, 0), coalesce(fee_hold_id, 'nobody'), coalesce(counted, 0),
                        coalesce(payers, 'nobody'))
@@ -98,7 +101,18 @@ pub(super) const CHECKS: &[Definition] = &[
                     FROM usage_holds WHERE counted_units <> 0 OR carries_fee
                     GROUP BY merchant_id, user_id, product_code, cycle) AS holds
               USING (merchant_id, user_id, product_code, cycle)
-         WHERE coalesce(used_units, 0) <> coalesce(counted, 0) OR fee_hold_id IS DISTINCT FROM payers",
+         WHERE coalesce(used_units, 0) <> coalesce(counted, 0) OR fee_hold_id IS DISTINCT FROM payers
+         UNION ALL
+         SELECT format('hold %s: %s of %s units counts %s', hold_id, status, units, counted_units)
+         FROM usage_holds
+         WHERE status <> 'HELD'
+           AND counted_units <> CASE WHEN status <> 'CONFIRMED' THEN 0
+                                     WHEN pricing = 'PER_CALL' THEN least(units, 1) ELSE units END
+         UNION ALL
+         SELECT format('cycle %s of %s/%s, %s: %s of its holds carry its fee', cycle, merchant_id, user_id, product_code,
+                       count(*) FILTER (WHERE carries_fee))
+         FROM usage_holds WHERE pricing = 'PER_CYCLE'
+         GROUP BY merchant_id, user_id, product_code, cycle HAVING count(*) FILTER (WHERE carries_fee) <> 1",
     ),
     check!(
         "usage_history",

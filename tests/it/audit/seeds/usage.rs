@@ -81,9 +81,9 @@ pub(super) const SEEDS: &[Seed] = &[
     ),
     // Each way of pricing by itself: what is charged, and what is held.
     seed("usage_priced", "UPDATE usage_holds SET unit_price = 41 WHERE hold_id = 'uh_m'"),
-    seed("usage_priced", "UPDATE usage_holds SET pricing = 'PER_CYCLE' WHERE hold_id = 'uh_c'"),
-    seed("usage_priced", "UPDATE usage_holds SET pricing = 'PER_CYCLE' WHERE hold_id = 'uh_h'"),
-    seed("usage_priced", "UPDATE usage_holds SET pricing = 'PER_CALL' WHERE hold_id = 'uh_c'"),
+    seed_with("usage_priced", &["usage_cycle"], "UPDATE usage_holds SET pricing = 'PER_CYCLE' WHERE hold_id = 'uh_c'"),
+    seed_with("usage_priced", &["usage_cycle"], "UPDATE usage_holds SET pricing = 'PER_CYCLE' WHERE hold_id = 'uh_h'"),
+    seed_with("usage_priced", &["usage_cycle"], "UPDATE usage_holds SET pricing = 'PER_CALL' WHERE hold_id = 'uh_c'"),
     seed("usage_priced", "UPDATE usage_holds SET pricing = 'PER_CALL' WHERE hold_id = 'uh_h'"),
     seed("usage_messages_heard", "UPDATE usage_messages SET units = 6 WHERE hold_id = 'uh_h'"),
     seed("usage_messages_heard", "INSERT INTO usage_messages VALUES ('uh_none', 'm1', 0, '2029-12-31 12:00')"),
@@ -152,4 +152,27 @@ pub(super) const SEEDS: &[Seed] = &[
          VALUES ('ex_h', 'USAGE_REPORT_REFUSED', 'm', 'uh_h', 'shrinks', '2029-12-31 12:00', '2029-12-31 12:00');
          UPDATE usage_holds SET expires_at = '2029-12-31 23:58' WHERE hold_id = 'uh_h'",
     ),
+    // Its first hold pays for a cycle that is sold as a whole, and here none did.
+    seed(
+        "usage_cycle",
+        "DELETE FROM ledger_transactions WHERE transaction_id = 'USAGE_CHARGE:uh_m';
+         DELETE FROM outbox WHERE event = 'usage.cycle_charged';
+         UPDATE usage_holds SET carries_fee = false, charged = 0 WHERE hold_id = 'uh_m';
+         UPDATE usage_cycles SET fee_hold_id = NULL WHERE product_code = 'monthly';
+         UPDATE accounts SET balance = balance + 40 WHERE account_id = 'USER_AVAILABLE:m:u:CNY';
+         UPDATE accounts SET balance = balance - 40 WHERE account_id = 'MERCHANT:m:CNY'",
+    ),
+    // Less, or more, of a quota is used up than was charged for, and the cycle says the same.
+    seed(
+        "usage_cycle",
+        "UPDATE usage_holds SET counted_units = 0 WHERE hold_id = 'uh_c';
+         UPDATE usage_cycles SET used_units = used_units - 13 WHERE product_code = 'tokens'",
+    ),
+    seed(
+        "usage_cycle",
+        "UPDATE usage_holds SET counted_units = 50 WHERE hold_id = 'uh_r';
+         UPDATE usage_cycles SET used_units = used_units + 50 WHERE product_code = 'tokens'",
+    ),
+    // Reported beyond what is set aside, and nobody was told.
+    seed("usage_priced", "UPDATE usage_holds SET units = 90, counted_units = 20 WHERE hold_id = 'uh_h'"),
 ];
