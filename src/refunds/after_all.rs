@@ -72,8 +72,7 @@ async fn book_undone_in_tx(
     times: i32,
     now: OffsetDateTime,
 ) -> Result<(), DbError> {
-    let booked = posting_of(PostingKind::RefundAfterAll, refund, times).transaction_id();
-    if !ledger::stands_in_tx(tx, &booked).await? {
+    if !stands_in_tx(tx, refund, times).await? {
         return Ok(());
     }
     let event = Event::RefundReversed {
@@ -83,6 +82,7 @@ async fn book_undone_in_tx(
         currency: refund.currency,
     };
     tell_in_tx(tx, refund, &event, now).await?;
+    let booked = posting_of(PostingKind::RefundAfterAll, refund, times).transaction_id();
     match collected.user() {
         Some(user) => {
             let paid_back = posting_of(PostingKind::ChargePaidBack, refund, times);
@@ -90,6 +90,11 @@ async fn book_undone_in_tx(
         }
         None => ledger::reverse_in_tx(tx, &[booked], now).await,
     }
+}
+
+/// Whether what was booked of a refund, when it was found to be made for that time, was not undone.
+pub(super) async fn stands_in_tx(tx: &mut Tx, refund: &Refund, times: i32) -> Result<bool, DbError> {
+    ledger::stands_in_tx(tx, &posting_of(PostingKind::RefundAfterAll, refund, times).transaction_id()).await
 }
 
 fn posting_of(kind: PostingKind, refund: &Refund, times: i32) -> Posting {

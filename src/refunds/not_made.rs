@@ -77,16 +77,24 @@ async fn take(app: &App, word: &Word<'_>) -> Result<Refund, RefundError> {
 async fn take_in_tx(app: &App, tx: &mut Tx, word: &Word<'_>) -> Result<Refund, RefundError> {
     let now = app.now();
     let (refund, collected) = lock_with_refund(tx, word.refund_id).await?.ok_or(RefundError::NotFound)?;
+    let entry = Entry { order: refund.order_key(), ..word.entry.clone() };
     if refund.made_after_all_at.is_none() {
-        // Asked for again, because the answer was lost, be it that to the commit; or its channel was faster.
-        let is_undone = store::was_made_after_all(tx, &refund.refund_id).await?;
-        return if is_undone { Ok(refund) } else { Err(RefundError::NotMadeAfterAll(refund.status)) };
+        let times = store::times_made_after_all(tx, &refund.refund_id).await?;
+        if times == 0 {
+            return Err(RefundError::NotMadeAfterAll(refund.status));
+        }
+        // Else it is asked for again, because the answer was lost, be it that to the commit; or its channel was faster.
+        if after_all::stands_in_tx(tx, &refund, times).await? {
+            // An instance of a version before took the mark away, and left its booking.
+            admin_log::append_in_tx(tx, &entry, now).await?;
+            after_all::book_in_tx(tx, (&refund, &collected), Turn::Undone(times), now).await?;
+        }
+        return Ok(refund);
     }
     if refund.made_after_all_at != word.made_at {
         return Err(RefundError::ChannelSilent("something told of it in this moment".to_owned()));
     }
     let times = store::set_not_made(tx, &refund, word.is_taken_back, now).await?;
-    let entry = Entry { order: refund.order_key(), ..word.entry.clone() };
     admin_log::append_in_tx(tx, &entry, now).await?;
     let by = (entry.actor.as_str(), entry.reason.as_str());
     contradiction::end_question_in_tx(tx, &refund, by, now).await?;

@@ -196,8 +196,8 @@ pub(super) async fn set_made_after_all(
     times.fetch_optional(conn).await?.ok_or(DbError::UnexpectedRows(0))
 }
 
-/// Notes of a locked refund, which was made after all, that it is so no more: its channel took it back, or it was never made, and then
-/// the channel has no number of it. Gives how often it was found to be made.
+/// Notes of a locked refund, which was made after all, that it is so no more: its channel took it back, or it was not made, and then
+/// the number by which that was told counts no more, unless it had succeeded at first. Gives how often it was found to be made.
 pub(super) async fn set_not_made(
     tx: &mut Tx,
     refund: &Refund,
@@ -221,13 +221,11 @@ pub(super) async fn set_not_made(
     times.fetch_optional(conn).await?.ok_or(DbError::UnexpectedRows(0))
 }
 
-/// Whether a refund was ever found to be made after it had failed.
-pub(super) async fn was_made_after_all(conn: &mut Conn, refund_id: &str) -> Result<bool, DbError> {
-    let known = sqlx::query_scalar!(
-        r#"SELECT made_after_all_times > 0 AS "known!" FROM refunds WHERE refund_id = $1"#,
-        refund_id,
-    );
-    Ok(known.fetch_optional(conn).await?.unwrap_or(false))
+/// How often a refund was found to be made after it had failed.
+pub(super) async fn times_made_after_all(conn: &mut Conn, refund_id: &str) -> Result<i32, DbError> {
+    let times =
+        sqlx::query_scalar!("SELECT made_after_all_times FROM refunds WHERE refund_id = $1", refund_id);
+    Ok(times.fetch_optional(conn).await?.unwrap_or(0))
 }
 
 /// Whether a locked stray payment went back by a refund that stands failed.

@@ -2,8 +2,8 @@
 //!
 //! Always true: a caller holds the place in this process's queue for the key before it asks Redis, and gives
 //! Redis's lock back before that place, so neighbours in one process never meet a lock of their own. When the
-//! backend is unavailable the work goes on with the queue alone; the database decides anyway. A lock that went with
-//! all of Redis is its holder's again, unless somebody else has it by then.
+//! backend is unavailable the work goes on with the queue alone, also where a lock runs out then; the database decides
+//! anyway. A lock that went with all of Redis is its holder's again, unless somebody else has it by then.
 //!
 //! Cost: one round trip before the work; the release is not waited for.
 
@@ -280,7 +280,7 @@ impl LockGuard {
     /// Asked before an outside call: one that lost its lock leaves that to whoever has it now.
     ///
     /// # Errors
-    /// [`Overtaken`] when the lock was found to belong to somebody else, or to have run out.
+    /// [`Overtaken`] when the lock was found to belong to somebody else, or to have run out while its backend was there.
     pub fn still_held(&self) -> Result<(), Overtaken> {
         if self.lost.is_cancelled() { Err(Overtaken) } else { Ok(()) }
     }
@@ -334,18 +334,21 @@ impl std::fmt::Debug for Lease {
 
 impl Lease {
     /// The watchdog: renews every third of the time to live, through one compare-and-PEXPIRE. It ends with the
-    /// guard, so it can never outlive the unlock. Where the backend is away its lock may run out, and the work goes on as
-    /// everybody's does then; once it answers, a lock that ran out is lost.
+    /// guard, so it can never outlive the unlock. Where the lock runs out while the backend is away, the work goes on with
+    /// this process's queue alone, as what begins then does.
     async fn keep_alive(self, scene: Scene, lost: CancellationToken, asked_at: Instant) {
         let mut held_until = validity::end(asked_at, self.ttl);
         loop {
             let left = held_until.saturating_duration_since(Instant::now());
-            let pause = self.ttl / 3;
-            tokio::time::sleep(if left.is_zero() { pause } else { left.min(pause) }).await;
+            tokio::time::sleep(left.min(self.ttl / 3)).await;
             let asked_at = Instant::now();
             match self.renew(held_until).await {
                 Ok(true) => held_until = validity::end(asked_at, self.ttl),
                 Ok(false) => break,
+                Err(error) if Instant::now() >= held_until => {
+                    tracing::debug!(lock.key = %self.key, %error, "a lock ran out while its backend was away");
+                    return;
+                }
                 Err(error) => tracing::debug!(lock.key = %self.key, %error, "a lock could not be renewed"),
             }
         }

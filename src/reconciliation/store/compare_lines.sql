@@ -134,10 +134,13 @@ WITH chunk AS MATERIALIZED (
            at, also_listed_by, action, action = 'APPLY' AND NOT is_awaited, $14, $13, $13, $13
     FROM (SELECT differing.kind, differing.class, differing.our_id, differing.channel_id, differing.counted, differing.amount,
                  differing.our_status, differing.currency, differing.at, differing.also_listed_by,
-                 -- What was made again has another number of theirs each time.
-                 CASE WHEN differing.kind = 'PAYMENT' OR differing.our_id = ''
-                           OR class IN ('DUPLICATE', 'STATUS_DIFFERS') AND differing.channel_id <> ''
-                      THEN differing.channel_id ELSE differing.our_id END AS subject,
+                 -- What was made again has another number of theirs each time, or lies on another day.
+                 CASE WHEN differing.kind = 'PAYMENT' OR differing.our_id = '' OR class = 'DUPLICATE' AND differing.channel_id <> ''
+                      THEN differing.channel_id
+                      WHEN class = 'STATUS_DIFFERS'
+                      THEN concat_ws(' ', differing.our_id, nullif(differing.channel_id, ''),
+                                     (SELECT day FROM reconciliations AS run WHERE run.reconciliation_id = $1))
+                      ELSE differing.our_id END AS subject,
                  coalesce(differing.merchant_id, asked.merchant_id) AS merchant_id,
                  coalesce(differing.order_no, asked.order_no) AS order_no,
                  CASE WHEN class = 'MISSING_HERE' AND differing.kind = 'PAYMENT' THEN

@@ -112,7 +112,7 @@ async fn what_is_taken_back_once_more_is_learned_once_more_by_a_statement_that_c
         let line = |kind: &str, minute: u8| Line {
             kind: kind.to_owned(),
             our_id: refund_id.clone(),
-            channel_id: format!("{kind}-{again}"),
+            channel_id: format!("{kind}-of-{refund_id}"),
             amount: 990,
             currency: "CNY".to_owned(),
             at: day.with_hms(11, minute, 0).expect("a time").assume_utc(),

@@ -192,3 +192,28 @@ async fn stray_money_of_nobody_that_did_not_go_back_is_decided_over_once_more() 
     assert_eq!(app.trial_balance().await["PLATFORM_REVENUE - CNY"], -1_990);
     app.end().await;
 }
+
+/// An instance of a version before hears that the channel took it back: it takes the mark away, and leaves the booking.
+async fn take_the_mark_away(app: &TestApp) {
+    app.sql("UPDATE refunds SET made_after_all_at = NULL").await;
+}
+
+#[tokio::test]
+async fn what_an_instance_of_a_version_before_left_booked_is_undone_before_it_is_booked_anew_or_by_a_persons_word()
+ {
+    let app = TestApp::start().await;
+    let (refund_id, attempt) = refused_of_top_up(&app, "T", "u", 600).await;
+    app.tell_refund("made", &refund_id, &attempt, 600, "SUCCEEDED").await;
+    take_the_mark_away(&app).await;
+    app.tell_refund("made again", &refund_id, &attempt, 600, "SUCCEEDED").await;
+    assert_eq!(app.balances_of("u").await, cny(400, 0), "once");
+    take_the_mark_away(&app).await;
+    for _ in 0..2 {
+        was_not_made(&app, "T").await.expect(200);
+        assert_eq!(app.balances_of("u").await, cny(1_000, 0));
+    }
+    assert_eq!(app.count_where("admin_log", "action = 'refunds.not_made'").await, 1);
+    app.resolve(&app.open_exception().await, "NONE").await.expect(200);
+    app.assert_books_agree_both_ways().await;
+    app.end().await;
+}
