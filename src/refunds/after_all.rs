@@ -1,18 +1,19 @@
 //! What the books and the merchant hear of a refund that stands failed, and that its channel made after all.
 //!
 //! Its money has left the channel: it leaves whoever's it was, each time anew under the next number, and comes back when the
-//! channel takes it back, or it was never so. What a top-up brought is its user's again since the refund failed: they pay what they can, and owe the
-//! rest.
+//! channel takes it back, or it was never so. What a top-up brought is its user's again since the refund failed: they pay what
+//! they can, and owe the rest.
 
 use time::OffsetDateTime;
 
 use super::book;
 use super::collected::Collected;
 use super::model::Refund;
+use super::result::tell_in_tx;
 use crate::exceptions;
 use crate::infra::db::{DbError, Tx};
 use crate::ledger::{self, Account, Posting, PostingKind};
-use crate::outbox::{self, Event};
+use crate::outbox::Event;
 use crate::receivables;
 
 /// What has become of such a refund, and how often it was found to be made.
@@ -100,8 +101,4 @@ pub(super) async fn stands_in_tx(tx: &mut Tx, refund: &Refund, times: i32) -> Re
 fn posting_of(kind: PostingKind, refund: &Refund, times: i32) -> Posting {
     Posting::new(kind, &format!("{}:{times}", refund.refund_id))
         .of(refund.merchant_id.as_deref(), refund.order_no.as_deref())
-}
-
-async fn tell_in_tx(tx: &mut Tx, refund: &Refund, event: &Event, now: OffsetDateTime) -> Result<(), DbError> {
-    outbox::append_in_tx(tx, refund.merchant_id.as_deref(), refund.order_no.as_deref(), event, now).await
 }

@@ -1,9 +1,8 @@
 //! What stray money and refunds move in the books.
 //!
 //! Always true: the suspense account of a channel holds what its stray payments are `HELD` or `REFUNDING` with, less what of
-//! those that nobody has kept went back after all ([`super::after_all`]). Each
-//! booking is the last write of its transaction: whoever opens an account, or moves a user's balance, makes others wait
-//! no longer than its commit takes.
+//! those that nobody has kept went back after all ([`super::after_all`]). Each booking is the last write of its transaction:
+//! whoever opens an account, or moves a user's balance, makes others wait no longer than its commit takes.
 
 use time::OffsetDateTime;
 

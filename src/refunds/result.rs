@@ -327,8 +327,17 @@ pub(super) async fn announce_in_tx(
     to: RefundStatus,
     now: OffsetDateTime,
 ) -> Result<(), DbError> {
-    let (merchant_id, order_no) = (refund.merchant_id.as_deref(), refund.order_no.as_deref());
-    outbox::append_in_tx(tx, merchant_id, order_no, &announcement(refund, to), now).await
+    tell_in_tx(tx, refund, &announcement(refund, to), now).await
+}
+
+/// Tells the merchant of a refund, under the number of its order.
+pub(super) async fn tell_in_tx(
+    tx: &mut Tx,
+    refund: &Refund,
+    event: &Event,
+    now: OffsetDateTime,
+) -> Result<(), DbError> {
+    outbox::append_in_tx(tx, refund.merchant_id.as_deref(), refund.order_no.as_deref(), event, now).await
 }
 
 /// What the merchant hears of a refund that goes over to that state.
