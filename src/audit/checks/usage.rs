@@ -80,12 +80,19 @@ pub(super) const CHECKS: &[Definition] = &[
     check!(
         "usage_messages_heard",
         Always,
-        "no message of a hold said more than what the hold has heard",
+        "no message of a hold said more than what the hold has heard, and one said that, as long as messages are kept",
         "SELECT format('hold %s: message %s said %s, the hold says %s', heard.hold_id, message_id, heard.units,
                        coalesce(hold.units::text, 'nothing'))
          FROM usage_messages AS heard
          LEFT JOIN usage_holds AS hold ON hold.hold_id = heard.hold_id
-         WHERE coalesce(hold.units, -1) < heard.units",
+         WHERE coalesce(hold.units, -1) < heard.units
+         UNION ALL
+         SELECT format('hold %s: heard of %s units, and none of its messages said so', hold_id, units)
+         FROM usage_holds AS hold
+         -- They are kept for 14 days.
+         WHERE status = 'HELD' AND units IS NOT NULL AND created_at > $1 - interval '13 days'
+           AND NOT EXISTS (SELECT 1 FROM usage_messages AS heard
+                           WHERE heard.hold_id = hold.hold_id AND heard.units = hold.units)",
     ),
     check!(
         "usage_cycle",
@@ -117,15 +124,17 @@ pub(super) const CHECKS: &[Definition] = &[
     check!(
         "usage_history",
         Always,
-        "every change of a hold's state has its row, along allowed edges, ending in the present state",
+        "every change of a hold's state has its row, along allowed edges and by its event, ending in the present state",
         "SELECT format('hold %s: %s at version %s, its history is %s', hold_id, status, version,
                        coalesce(history.tale, 'not there'))
          FROM usage_holds AS hold
          FULL JOIN (SELECT hold_id, count(*) AS changes, max(seq) AS last,
                            string_agg(to_status, ' ' ORDER BY seq) AS tale,
-                           string_agg(coalesce(from_status, ''), ' ' ORDER BY seq) AS past
+                           string_agg(coalesce(from_status, ''), ' ' ORDER BY seq) AS past,
+                           bool_and(event = CASE to_status WHEN 'HELD' THEN 'TAKEN' WHEN 'EXPIRED' THEN 'DEADLINE_PASSED'
+                                                           ELSE to_status END) AS is_by_its_events
                     FROM usage_history GROUP BY hold_id) AS history USING (hold_id)
-         WHERE (history.changes = version AND history.last = version
+         WHERE (history.changes = version AND history.last = version AND history.is_by_its_events
                 AND ltrim(history.past) || CASE version WHEN 1 THEN '' ELSE ' ' END || status = history.tale
                 AND history.tale = ANY (CASE status
                         -- `HoldStatus::after`.

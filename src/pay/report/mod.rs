@@ -3,7 +3,7 @@
 //!
 //! Read, decide, write. The write names what it was decided on; when it meets nothing, somebody else was faster
 //! and everything is read again. Round trips of a first payment: 2, commits: 1, its booking among what they write; of
-//! a repeat: 1 and none.
+//! a repeat: 1 and none. Money that is not its order's first, while that waits for it, is read about once more.
 
 use time::OffsetDateTime;
 
@@ -75,6 +75,7 @@ impl<'a> Report<'a> {
         Self { channel: &attempt.channel, pay_order_id: attempt.pay_order_id.as_str(), state, origin }
     }
 
+    /// All that decides over it.
     fn question(&self) -> FindFacts {
         FindFacts {
             channel: self.channel.to_owned(),
@@ -87,7 +88,13 @@ impl<'a> Report<'a> {
                 }
                 _ => None,
             },
+            asks_all: true,
         }
+    }
+
+    /// Whether it is a callback that tells of money: nearly all of them pay their orders, and nothing came before.
+    fn may_be_first(&self) -> bool {
+        matches!(self.origin, Origin::Callback { .. }) && self.payment().is_some()
     }
 
     fn payment(&self) -> Option<&Payment> {
@@ -216,9 +223,13 @@ async fn apply_where(
     may_be: fn(&Remedy) -> bool,
 ) -> Result<Remedy, PayError> {
     let mut lock = None;
-    for _ in 0..MAX_ROUNDS {
-        let facts = app.db.gather(report.question()).await?;
+    for round in 0..MAX_ROUNDS {
+        let asks_all = round > 0 || !report.may_be_first();
+        let facts = app.db.gather(FindFacts { asks_all, ..report.question() }).await?;
         let remedy = decide(&facts, report);
+        if !facts.is_whole && remedy != Remedy::Pay {
+            continue;
+        }
         if !may_be(&remedy) {
             return Ok(remedy);
         }

@@ -91,7 +91,8 @@ impl Judge {
             attempt_money: (1, asked),
             stray_money: StrayPolicy::AutoRefund,
         };
-        let facts = Facts { earlier: None, known_stray: None, is_trade_known: false, matched: None };
+        let facts =
+            Facts { earlier: None, known_stray: None, is_trade_known: false, is_whole: true, matched: None };
         Self { asked, other: "USD".parse().expect("a currency"), facts, matched: Some(matched) }
     }
 

@@ -21,8 +21,15 @@ const CHANNEL_READS: [&str; 10] = [
     "acknowledge",
 ];
 /// Commands of group commit that only ask.
-const GATHERED_READS: [&str; 6] =
-    ["FindFacts(", "FindHeld {", "FindFingerprint(", "FindVerdict {", "FindFacts::of(", "report.question()"];
+const GATHERED_READS: [&str; 7] = [
+    "FindFacts(",
+    "FindFacts {",
+    "FindHeld {",
+    "FindFingerprint(",
+    "FindVerdict {",
+    "FindFacts::of(",
+    "report.question()",
+];
 /// Functions that only ask Redis.
 const REDIS_READS: [&str; 2] = ["were_lost", "look"];
 /// Marks behind an effect that has its points: a replay that died before its mark is told again, and moves nothing.

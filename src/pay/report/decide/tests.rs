@@ -32,7 +32,7 @@ fn facts(order_status: OrderStatus, attempt_status: PayStatus) -> Facts {
         attempt_money: (1990, cny()),
         stray_money: StrayPolicy::AutoRefund,
     };
-    Facts { earlier: None, known_stray: None, is_trade_known: false, matched: Some(matched) }
+    Facts { earlier: None, known_stray: None, is_trade_known: false, is_whole: true, matched: Some(matched) }
 }
 
 fn report(state: TradeState) -> Report<'static> {

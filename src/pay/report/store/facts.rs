@@ -20,6 +20,8 @@ pub(in crate::pay::report) struct Facts {
     pub(in crate::pay::report) known_stray: Option<StrayReason>,
     /// Whether the same money was reported before, whatever became of it.
     pub(in crate::pay::report) is_trade_known: bool,
+    /// Whether it was asked what came before. Where it was not, nothing of it is known.
+    pub(in crate::pay::report) is_whole: bool,
     /// The attempt and its order.
     pub(in crate::pay::report) matched: Option<Matched>,
 }
@@ -57,6 +59,9 @@ pub(in crate::pay::report) struct FindFacts {
     pub(in crate::pay::report) event_id: Option<String>,
     /// Under which id its money is kept where that id was another event's.
     pub(in crate::pay::report) own_event_id: Option<String>,
+    /// Whether it is asked what came before, also where the order waits for its first money: who pays it is told by the keys of
+    /// what is written then.
+    pub(in crate::pay::report) asks_all: bool,
 }
 
 impl Command for FindFacts {
@@ -72,7 +77,7 @@ impl Command for FindFacts {
             r#"SELECT report.place AS "place!", report.pay_order_id AS "pay_order_id!",
                       coalesce(own.verdict, inbox.verdict) AS "earlier?: Verdict",
                       stray.reason AS "stray_reason?: StrayReason",
-                      trade.transaction_id IS NOT NULL AS "is_trade_known!",
+                      trade.transaction_id IS NOT NULL AS "is_trade_known!", asked.is_whole AS "is_whole!",
                       attempt.merchant_id AS "merchant_id?: MerchantId", attempt.order_no AS "order_no?: OrderNo",
                       attempt.status AS "attempt_status?: PayStatus", attempt.version AS "attempt_version?",
                       attempt.amount AS "attempt_amount?", attempt.currency AS "attempt_currency?: Currency",
@@ -81,11 +86,18 @@ impl Command for FindFacts {
                       orders.amount AS "order_amount?", orders.currency AS "order_currency?: Currency",
                       orders.attempts AS "order_attempts?", orders.created_at AS "order_made_at?",
                       merchants.stray_money AS "stray_money?: StrayPolicy"
-               FROM unnest($1::text[], $2::text[], $3::text[], $4::text[], $5::text[]) WITH ORDINALITY
-                    AS report (channel, pay_order_id, transaction_id, event_id, own_event_id, place)
+               FROM unnest($1::text[], $2::text[], $3::text[], $4::text[], $5::text[], $6::boolean[]) WITH ORDINALITY
+                    AS report (channel, pay_order_id, transaction_id, event_id, own_event_id, asks_all, place)
+               LEFT JOIN pay_orders AS attempt
+                      ON attempt.pay_order_id = report.pay_order_id AND attempt.channel = report.channel
+               LEFT JOIN orders
+                      ON orders.merchant_id = attempt.merchant_id AND orders.order_no = attempt.order_no
+               LEFT JOIN merchants ON merchants.merchant_id = attempt.merchant_id
+               CROSS JOIN LATERAL (SELECT report.asks_all OR orders.status IS DISTINCT FROM 'PENDING' AS is_whole) AS asked
                -- The limits make look-ups of the joins: on a shop's first days a plan would walk these.
                LEFT JOIN LATERAL (SELECT verdict FROM webhook_inbox AS kept
-                                  WHERE kept.channel = report.channel AND kept.event_id = report.event_id
+                                  WHERE asked.is_whole
+                                    AND kept.channel = report.channel AND kept.event_id = report.event_id
                                   LIMIT 1) AS inbox ON true
                -- Only a repeat looks here.
                LEFT JOIN LATERAL (SELECT verdict FROM webhook_inbox AS kept
@@ -93,21 +105,17 @@ impl Command for FindFacts {
                                     AND kept.channel = report.channel AND kept.event_id = report.own_event_id
                                   LIMIT 1) AS own ON true
                LEFT JOIN LATERAL (SELECT transaction_id, stray_id FROM trades
-                                  WHERE trades.channel = report.channel
+                                  WHERE asked.is_whole AND trades.channel = report.channel
                                     AND trades.transaction_id = report.transaction_id LIMIT 1) AS trade ON true
                LEFT JOIN LATERAL (SELECT reason FROM stray_payments AS held
                                   WHERE held.stray_id = trade.stray_id AND held.out_trade_no = report.pay_order_id
-                                  LIMIT 1) AS stray ON true
-               LEFT JOIN pay_orders AS attempt
-                      ON attempt.pay_order_id = report.pay_order_id AND attempt.channel = report.channel
-               LEFT JOIN orders
-                      ON orders.merchant_id = attempt.merchant_id AND orders.order_no = attempt.order_no
-               LEFT JOIN merchants ON merchants.merchant_id = attempt.merchant_id"#,
+                                  LIMIT 1) AS stray ON true"#,
             &column(batch, |asked| asked.channel.as_str()) as &[&str],
             &column(batch, |asked| asked.pay_order_id.as_str()) as &[&str],
             &column(batch, |asked| asked.transaction_id.as_deref()) as &[Option<&str>],
             &column(batch, |asked| asked.event_id.as_deref()) as &[Option<&str>],
             &column(batch, |asked| asked.own_event_id.as_deref()) as &[Option<&str>],
+            &column(batch, |asked| asked.asks_all),
         )
         .fetch_all(conn)
         .await?;
@@ -129,7 +137,7 @@ impl Command for FindFacts {
                 })
             })();
             let (earlier, known_stray, is_trade_known) = (row.earlier, row.stray_reason, row.is_trade_known);
-            (row.place, Facts { earlier, known_stray, is_trade_known, matched })
+            (row.place, Facts { earlier, known_stray, is_trade_known, is_whole: row.is_whole, matched })
         });
         // Outer joins by unique keys: each command has its one row.
         Ok(facts.into_iter().flatten().collect())

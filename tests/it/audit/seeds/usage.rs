@@ -87,11 +87,13 @@ pub(super) const SEEDS: &[Seed] = &[
     seed("usage_priced", "UPDATE usage_holds SET pricing = 'PER_CALL' WHERE hold_id = 'uh_h'"),
     seed("usage_messages_heard", "UPDATE usage_messages SET units = 6 WHERE hold_id = 'uh_h'"),
     seed("usage_messages_heard", "INSERT INTO usage_messages VALUES ('uh_none', 'm1', 0, '2029-12-31 12:00')"),
+    seed("usage_messages_heard", "DELETE FROM usage_messages WHERE hold_id = 'uh_h'"),
     seed("usage_cycle", "UPDATE usage_cycles SET used_units = 54 WHERE product_code = 'tokens'"),
     seed("usage_cycle", "UPDATE usage_cycles SET fee_hold_id = NULL WHERE product_code = 'monthly'"),
     seed("usage_history", "DELETE FROM usage_history WHERE hold_id = 'uh_l' AND seq = 2"),
     seed("usage_history", "UPDATE usage_holds SET version = 9 WHERE hold_id = 'uh_h'"),
     seed("usage_history", "UPDATE usage_history SET from_status = 'EXPIRED' WHERE hold_id = 'uh_c' AND seq = 2"),
+    seed("usage_history", "UPDATE usage_history SET event = 'CONFIRMED' WHERE hold_id = 'uh_r' AND seq = 2"),
     seed(
         "usage_history",
         "INSERT INTO usage_history VALUES ('uh_none', 1, NULL, 'HELD', 'TAKEN', '2029-12-31 12:00')",
