@@ -1,7 +1,7 @@
 //! Group commit: concurrent commands of one kind are carried out by one statement, in one commit.
 //!
-//! Always true: a command means what it means alone (one alone is a batch of one); commands of one order never
-//! share a batch and are taken up in the order in which they came; a caller that leaves changes nothing. A
+//! Always true: a command means what it means alone (one alone is a batch of one); commands of one order are never in
+//! two batches at once, nor share one, and are taken up in the order in which they came; a caller that leaves changes nothing. A
 //! command that spoils its batch, or must wait for a row that somebody else holds, spoils and delays only itself:
 //! each command of such a batch is then carried out by itself, beside the lane, which goes on, so that one may be
 //! overtaken by the next of its order: every write is guarded by what it was decided on. However many want a row that
@@ -30,8 +30,10 @@ pub trait Command: Sized + Send + Sync + 'static {
     /// Whether it appends what others wait for: [`Db::bell`] then rings behind its commit.
     const RINGS: bool = false;
     /// Batches under way at once, where many wait: more than one for what takes several statements, because the database
-    /// has time for another one between them. Only of commands that are of no order: nothing else keeps their turn.
+    /// has time for another one between them, or beside so large a crowd that two are still large.
     const AT_ONCE: usize = 1;
+    /// Commands that must be waiting for another batch to set out beside the one that is under way.
+    const CROWD: usize = 8;
     /// What a caller gets.
     type Outcome: Send + 'static;
 
@@ -95,8 +97,6 @@ impl Unheard {
 
 /// Commands that may wait in one lane; whoever comes then is turned away, and nothing was written for them.
 const MAX_WAITING: usize = 4096;
-/// Commands that must be waiting for another batch to set out beside the one that is under way.
-const CROWD: usize = 8;
 /// How long a place is waited for among those who wait for somebody else's row.
 const PLACE_WITHIN: Duration = Duration::from_secs(2);
 /// How long a lane without work keeps its connection.
@@ -197,11 +197,14 @@ struct Queue<C: Command> {
     runs: usize,
     /// Batches under way.
     batches: usize,
+    /// The orders of their commands.
+    in_hand: HashSet<String>,
 }
 
 impl<C: Command> Lane<C> {
     fn new(max_batch: usize) -> Self {
-        let queue = Mutex::new(Queue { waiting: VecDeque::new(), runs: 0, batches: 0 });
+        let queue = Queue { waiting: VecDeque::new(), runs: 0, batches: 0, in_hand: HashSet::new() };
+        let queue = Mutex::new(queue);
         Self { queue, arrived: Notify::new(), max_batch }
     }
 
@@ -217,7 +220,7 @@ impl<C: Command> Lane<C> {
         queue.waiting.push_back(newcomer);
         // Beside what is under way: what has not set out yet takes them along.
         let is_crowd =
-            queue.waiting.len() >= CROWD && queue.runs == queue.batches && queue.runs < self.at_once();
+            queue.waiting.len() >= C::CROWD && queue.runs == queue.batches && queue.runs < self.at_once();
         if queue.runs > 0 && !is_crowd {
             drop(queue);
             self.arrived.notify_one();
@@ -236,7 +239,7 @@ impl<C: Command> Lane<C> {
             let batch = self.take_batch(db.statement_deadline());
             if !batch.is_empty() {
                 metrics::histogram!("payonce_batch_size", "kind" => C::NAME).record(batch.len() as f64);
-                let _under_way = UnderWay(&self);
+                let _under_way = UnderWay::of(&self, &batch);
                 settle(&db, &mut conn, batch).await;
             } else if tokio::time::timeout(LINGER, self.arrived.notified()).await.is_err() && self.rest() {
                 return;
@@ -255,7 +258,7 @@ impl<C: Command> Lane<C> {
     /// Ends a run beside another one, which is enough for so few.
     fn leave_to_others(&self) -> bool {
         let mut queue = self.queue();
-        if queue.runs == 1 || queue.waiting.len() >= CROWD {
+        if queue.runs == 1 || queue.waiting.len() >= C::CROWD {
             return false;
         }
         queue.runs -= 1;
@@ -278,18 +281,18 @@ impl<C: Command> Lane<C> {
         }
     }
 
-    /// The commands that come next, but for those whose order is in the batch already: their turn comes after it.
-    /// Those that waited for too long are turned away.
+    /// The commands that come next, but for those whose order is in hand already: their turn comes after it. Those that waited
+    /// for too long are turned away.
     fn take_batch(&self, longest_wait: Duration) -> Vec<Waiting<C>> {
         let mut queue = self.queue();
-        let (mut batch, mut orders): (Vec<Waiting<C>>, _) = (Vec::new(), HashSet::new());
+        let mut batch: Vec<Waiting<C>> = Vec::new();
         let mut passed_over = VecDeque::new();
         while batch.len() < self.max_batch
             && let Some(next) = queue.waiting.pop_front()
         {
             if next.since.elapsed() > longest_wait {
                 next.answer.send(Err(DbError::Unavailable(sqlx::Error::PoolTimedOut))).ok();
-            } else if next.order.as_ref().is_none_or(|order| orders.insert(order.clone())) {
+            } else if next.order.as_ref().is_none_or(|order| queue.in_hand.insert(order.clone())) {
                 batch.push(next);
             } else {
                 passed_over.push_back(next);
@@ -315,11 +318,24 @@ impl<C: Command> Lane<C> {
 }
 
 /// A batch, until it has come to its end, be it by a panic.
-struct UnderWay<'a, C: Command>(&'a Lane<C>);
+struct UnderWay<'a, C: Command> {
+    lane: &'a Lane<C>,
+    orders: Vec<String>,
+}
+
+impl<'a, C: Command> UnderWay<'a, C> {
+    fn of(lane: &'a Lane<C>, batch: &[Waiting<C>]) -> Self {
+        Self { lane, orders: batch.iter().filter_map(|waiting| waiting.order.clone()).collect() }
+    }
+}
 
 impl<C: Command> Drop for UnderWay<'_, C> {
     fn drop(&mut self) {
-        self.0.queue().batches -= 1;
+        let mut queue = self.lane.queue();
+        queue.batches -= 1;
+        for order in &self.orders {
+            queue.in_hand.remove(order);
+        }
     }
 }
 

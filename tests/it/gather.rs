@@ -1,6 +1,6 @@
 //! Group commit: what many callers ask for at once is done by one statement, and means what it means alone.
 
-use std::ops::RangeInclusive;
+use std::ops::{Range, RangeInclusive};
 use std::sync::atomic::{AtomicBool, AtomicI64, Ordering};
 use std::time::{Duration, Instant};
 
@@ -103,7 +103,7 @@ impl Command for Note {
     }
 }
 
-/// A note of no order, of which two batches may be under way.
+/// A note of which two batches may be under way.
 #[derive(Debug)]
 struct Beside(Note);
 
@@ -113,7 +113,7 @@ impl Command for Beside {
     type Outcome = Noted;
 
     fn order(&self) -> Option<String> {
-        None
+        self.0.order()
     }
 
     async fn carry_out(batch: &[Self], patience: Patience, conn: &mut Conn) -> Result<Vec<Noted>, DbError> {
@@ -173,14 +173,21 @@ async fn a_command_alone_waits_for_nobody() {
 async fn commands_of_one_order_keep_their_turn() {
     for max_batch in [1, 128] {
         let (db, _) = db(max_batch).await;
-        let notes = (0..300).map(|id| Note::of_order(id, if id % 3 == 0 { "a" } else { "b" }));
-        let noted = join_all(notes.map(|note| db.gather(note))).await;
-        let (mut a, mut b) = (0, 0);
-        for noted in noted {
-            let noted = noted.expect("noted");
-            let count = if noted.id % 3 == 0 { &mut a } else { &mut b };
-            *count += 1;
-            assert_eq!(noted.count, *count, "the order in which they came: {noted:?}");
+        let mut counted = (0, 0);
+        let notes = |ids: Range<i64>| ids.map(|id| Note::of_order(id, if id % 3 == 0 { "a" } else { "b" }));
+        // Also where two batches are under way.
+        for noted in [
+            join_all(notes(0..300).map(|note| db.gather(note))).await,
+            join_all(notes(300..600).map(|note| db.gather(Beside(note)))).await,
+        ] {
+            let (mut a, mut b) = counted;
+            for noted in noted {
+                let noted = noted.expect("noted");
+                let count = if noted.id % 3 == 0 { &mut a } else { &mut b };
+                *count += 1;
+                assert_eq!(noted.count, *count, "the order in which they came: {noted:?}");
+            }
+            counted = (a, b);
         }
     }
 }
@@ -249,6 +256,24 @@ async fn a_crowd_does_not_wait_for_the_batch_under_way_and_a_few_do() {
     held.let_go().await;
     let one_by_one = one_by_one.await.expect("no panic");
     assert!(one_by_one.iter().all(|noted| noted.batch == 1), "one after the other: {one_by_one:?}");
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn an_order_in_hand_is_waited_for_by_its_own_alone() {
+    let (db, url) = db(128).await;
+    let held = Held::begin(&db, &url, 0).await;
+    let asks = |id| {
+        let db = db.clone();
+        async move { vec![db.gather(Beside(Note::of_order(id, "order-0"))).await.expect("noted")] }
+    };
+    let second = comes(asks(1)).await;
+    let third = comes(asks(2)).await;
+    let beside = crowd(&db, 3..=22).await;
+    assert!(beside.iter().all(|noted| noted.count == 1 && noted.batch > 1), "beside it: {beside:?}");
+    assert!(!second.is_finished() && !third.is_finished(), "they wait");
+    assert_eq!(held.let_go().await.count, 1);
+    let counts = (second.await.expect("no panic")[0].count, third.await.expect("no panic")[0].count);
+    assert_eq!(counts, (2, 3), "in the order in which they came");
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]

@@ -3,7 +3,8 @@
 //!
 //! Read, decide, write. The write names what it was decided on; when it meets nothing, somebody else was faster
 //! and everything is read again. Round trips of a first payment: 2, commits: 1, its booking among what they write; of
-//! a repeat: 1 and none. Money that is not its order's first, while that waits for it, is read about once more.
+//! a repeat: 1 and none. Of an order that still waits for money, what does not pay it is read about once more, and where only
+//! what came before speaks against that, written in vain first.
 
 use time::OffsetDateTime;
 
@@ -162,7 +163,7 @@ const fn pays(remedy: &Remedy) -> bool {
     matches!(remedy, Remedy::Pay | Remedy::Repeat(_) | Remedy::Note(_))
 }
 
-/// Rounds of "read, decide, write": each lost race is one round.
+/// Rounds of "read, decide, write": each lost race is one round, and so is a look that has not seen enough.
 const MAX_ROUNDS: usize = 8;
 
 /// Applies a report, once. Money that nobody knows under the id of another event is an event of its own.

@@ -51,6 +51,7 @@ impl Metering {
             Self::OldMark => {
                 let id = app.held(number, number, 300).await;
                 app.report(&id, number, 100).await.expect(200);
+                app.release(&id).await.expect(200);
                 let long_ago = "created_at = now() - interval '15 d'";
                 app.sql(&format!("UPDATE usage_messages SET {long_ago} WHERE message_id = '{number}'")).await;
             }

@@ -93,7 +93,7 @@ impl Command for FindFacts {
                LEFT JOIN orders
                       ON orders.merchant_id = attempt.merchant_id AND orders.order_no = attempt.order_no
                LEFT JOIN merchants ON merchants.merchant_id = attempt.merchant_id
-               CROSS JOIN LATERAL (SELECT report.asks_all OR orders.status IS DISTINCT FROM 'PENDING' AS is_whole) AS asked
+               CROSS JOIN LATERAL (SELECT report.asks_all OR orders.status IS DISTINCT FROM $7 AS is_whole) AS asked
                -- The limits make look-ups of the joins: on a shop's first days a plan would walk these.
                LEFT JOIN LATERAL (SELECT verdict FROM webhook_inbox AS kept
                                   WHERE asked.is_whole
@@ -116,6 +116,7 @@ impl Command for FindFacts {
             &column(batch, |asked| asked.event_id.as_deref()) as &[Option<&str>],
             &column(batch, |asked| asked.own_event_id.as_deref()) as &[Option<&str>],
             &column(batch, |asked| asked.asks_all),
+            OrderStatus::Pending.as_str(),
         )
         .fetch_all(conn)
         .await?;

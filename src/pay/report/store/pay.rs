@@ -38,6 +38,9 @@ pub(in crate::pay::report) struct Pay {
 impl Command for Pay {
     const NAME: &'static str = "report.pay";
     const RINGS: bool = true;
+    // Each takes one process of PostgreSQL: beside so many there is work for another.
+    const AT_ONCE: usize = 2;
+    const CROWD: usize = 64;
     type Outcome = bool;
 
     fn order(&self) -> Option<String> {

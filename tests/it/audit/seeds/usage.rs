@@ -176,5 +176,9 @@ pub(super) const SEEDS: &[Seed] = &[
          UPDATE usage_cycles SET used_units = used_units + 50 WHERE product_code = 'tokens'",
     ),
     // Reported beyond what is set aside, and nobody was told.
-    seed("usage_priced", "UPDATE usage_holds SET units = 90, counted_units = 20 WHERE hold_id = 'uh_h'"),
+    seed(
+        "usage_priced",
+        "UPDATE usage_holds SET units = 90, counted_units = 20 WHERE hold_id = 'uh_h';
+         UPDATE usage_messages SET units = 90 WHERE hold_id = 'uh_h'",
+    ),
 ];
