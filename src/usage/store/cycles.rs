@@ -27,25 +27,8 @@ impl Columns {
     }
 }
 
-/// What was taken of a cycle.
-struct Row {
-    merchant_id: String,
-    user_id: String,
-    product_code: String,
-    cycle: String,
-    used_units: i64,
-    fee_hold_id: Option<String>,
-}
-
-impl Row {
-    fn into_entry(self) -> (CycleKey, CycleUse) {
-        let Self { merchant_id, user_id, product_code, cycle, used_units, fee_hold_id } = self;
-        (CycleKey { merchant_id, user_id, product_code, cycle }, CycleUse { used_units, fee_hold_id })
-    }
-}
-
-/// Locks what was taken of these cycles, in the order of their keys; one that was never used comes to be. Where one is missing
-/// those that are known are locked as the others are opened, each in its turn: nobody waits in a circle.
+/// Locks what was taken of these cycles, in the order of their keys; one that was never used comes to be. Opened before any
+/// is locked: whoever waits for another one to open a cycle holds none that is known, so that nobody waits in a circle.
 pub(super) async fn lock(
     conn: &mut Conn,
     keys: BTreeSet<CycleKey>,
@@ -55,23 +38,28 @@ pub(super) async fn lock(
     }
     let columns = Columns::of(&keys);
     let locked = lock_if_all_known(conn, &columns).await?;
-    if locked.len() == keys.len() { Ok(locked) } else { lock_or_open(conn, &columns).await }
+    if locked.len() == keys.len() {
+        return Ok(locked);
+    }
+    open(conn, &columns).await?;
+    let locked = lock_if_all_known(conn, &columns).await?;
+    // None is ever taken away.
+    if locked.len() == keys.len() { Ok(locked) } else { Err(DbError::UnexpectedRows(locked.len() as u64)) }
 }
 
-/// Locks all of them, and opens those that are missing.
-async fn lock_or_open(conn: &mut Conn, columns: &Columns) -> Result<BTreeMap<CycleKey, CycleUse>, DbError> {
-    let rows = sqlx::query_as!(
-        Row,
-        "INSERT INTO usage_cycles AS taken (merchant_id, user_id, product_code, cycle)
+async fn open(conn: &mut Conn, columns: &Columns) -> Result<(), DbError> {
+    sqlx::query!(
+        "INSERT INTO usage_cycles (merchant_id, user_id, product_code, cycle)
          SELECT * FROM unnest($1::text[], $2::text[], $3::text[], $4::text[])
-         ON CONFLICT (merchant_id, user_id, product_code, cycle) DO UPDATE SET used_units = taken.used_units
-         RETURNING merchant_id, user_id, product_code, cycle, used_units, fee_hold_id",
+         ON CONFLICT (merchant_id, user_id, product_code, cycle) DO NOTHING",
         &columns.merchant_ids,
         &columns.user_ids,
         &columns.product_codes,
         &columns.cycles,
-    );
-    Ok(rows.fetch_all(conn).await?.into_iter().map(Row::into_entry).collect())
+    )
+    .execute(conn)
+    .await?;
+    Ok(())
 }
 
 /// Locks all of them, or none where one is missing.
@@ -79,8 +67,7 @@ async fn lock_if_all_known(
     conn: &mut Conn,
     columns: &Columns,
 ) -> Result<BTreeMap<CycleKey, CycleUse>, DbError> {
-    let rows = sqlx::query_as!(
-        Row,
+    let rows = sqlx::query!(
         "SELECT taken.merchant_id, taken.user_id, taken.product_code, taken.cycle, used_units, fee_hold_id
          FROM unnest($1::text[], $2::text[], $3::text[], $4::text[])
               AS wanted (merchant_id, user_id, product_code, cycle)
@@ -100,6 +87,15 @@ async fn lock_if_all_known(
         &columns.user_ids,
         &columns.product_codes,
         &columns.cycles,
-    );
-    Ok(rows.fetch_all(conn).await?.into_iter().map(Row::into_entry).collect())
+    )
+    .fetch_all(conn)
+    .await?;
+    let entry = |(merchant_id, user_id, product_code, cycle), used_units, fee_hold_id| {
+        (CycleKey { merchant_id, user_id, product_code, cycle }, CycleUse { used_units, fee_hold_id })
+    };
+    let rows = rows.into_iter().map(|row| {
+        let key = (row.merchant_id, row.user_id, row.product_code, row.cycle);
+        entry(key, row.used_units, row.fee_hold_id)
+    });
+    Ok(rows.collect())
 }

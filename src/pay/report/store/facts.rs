@@ -82,10 +82,9 @@ impl Command for FindFacts {
                       attempt.status AS "attempt_status?: PayStatus", attempt.version AS "attempt_version?",
                       attempt.amount AS "attempt_amount?", attempt.currency AS "attempt_currency?: Currency",
                       orders.user_id AS "user_id?", orders.kind AS "order_kind?: OrderKind",
-                      orders.status AS "order_status?: OrderStatus",
-                      orders.amount AS "order_amount?", orders.currency AS "order_currency?: Currency",
-                      orders.attempts AS "order_attempts?", orders.created_at AS "order_made_at?",
-                      merchants.stray_money AS "stray_money?: StrayPolicy"
+                      orders.status AS "order_status?: OrderStatus", orders.amount AS "order_amount?",
+                      orders.currency AS "order_currency?: Currency", orders.attempts AS "order_attempts?",
+                      orders.created_at AS "order_made_at?", merchants.stray_money AS "stray_money?: StrayPolicy"
                FROM unnest($1::text[], $2::text[], $3::text[], $4::text[], $5::text[], $6::boolean[]) WITH ORDINALITY
                     AS report (channel, pay_order_id, transaction_id, event_id, own_event_id, asks_all, place)
                LEFT JOIN pay_orders AS attempt
