@@ -1,7 +1,8 @@
 //! Group commit: concurrent commands of one kind are carried out by one statement, in one commit.
 //!
 //! Always true: a command means what it means alone (one alone is a batch of one); commands of one order are never in
-//! two batches at once, nor share one, and are taken up in the order in which they came; a caller that leaves changes nothing. A
+//! two batches at once, nor share one, and are taken up in the order in which they came; a caller that leaves changes
+//! nothing. A
 //! command that spoils its batch, or must wait for a row that somebody else holds, spoils and delays only itself:
 //! each command of such a batch is then carried out by itself, beside the lane, which goes on, so that one may be
 //! overtaken by the next of its order: every write is guarded by what it was decided on. However many want a row that
@@ -22,6 +23,10 @@ use std::time::{Duration, Instant};
 use tokio::sync::{Notify, Semaphore, SemaphorePermit, oneshot};
 
 use super::db::{Conn, Db, DbError};
+
+mod rows;
+
+pub use rows::{array_text, column, in_places, met};
 
 /// Something to read or to write that many callers ask for at once.
 pub trait Command: Sized + Send + Sync + 'static {
@@ -99,6 +104,8 @@ impl Unheard {
 const MAX_WAITING: usize = 4096;
 /// How long a place is waited for among those who wait for somebody else's row.
 const PLACE_WITHIN: Duration = Duration::from_secs(2);
+/// How long a batch waits for the end of the one beside it, which may have a row that it wants.
+const BESIDE_WITHIN: Duration = Duration::from_secs(2);
 /// How long a lane without work keeps its connection.
 const LINGER: Duration = Duration::from_millis(20);
 
@@ -189,6 +196,8 @@ enum Admission {
 struct Lane<C: Command> {
     queue: Mutex<Queue<C>>,
     arrived: Notify,
+    /// Rings when a batch has come to its end.
+    ended: Notify,
     max_batch: usize,
 }
 
@@ -205,7 +214,7 @@ impl<C: Command> Lane<C> {
     fn new(max_batch: usize) -> Self {
         let queue = Queue { waiting: VecDeque::new(), runs: 0, batches: 0, in_hand: HashSet::new() };
         let queue = Mutex::new(queue);
-        Self { queue, arrived: Notify::new(), max_batch }
+        Self { queue, arrived: Notify::new(), ended: Notify::new(), max_batch }
     }
 
     fn queue(&self) -> MutexGuard<'_, Queue<C>> {
@@ -237,14 +246,17 @@ impl<C: Command> Lane<C> {
         loop {
             self.let_others_arrive().await;
             let batch = self.take_batch(db.statement_deadline());
+            if batch.is_empty() && self.leave_to_others(true) {
+                return;
+            }
             if !batch.is_empty() {
                 metrics::histogram!("payonce_batch_size", "kind" => C::NAME).record(batch.len() as f64);
                 let _under_way = UnderWay::of(&self, &batch);
-                settle(&db, &mut conn, batch).await;
+                settle(&self, &db, &mut conn, batch).await;
             } else if tokio::time::timeout(LINGER, self.arrived.notified()).await.is_err() && self.rest() {
                 return;
             }
-            if self.leave_to_others() {
+            if self.leave_to_others(false) {
                 return;
             }
         }
@@ -255,16 +267,26 @@ impl<C: Command> Lane<C> {
         if self.max_batch == 1 { 1 } else { C::AT_ONCE }
     }
 
-    /// Ends a run beside another one, which is enough for so few.
-    fn leave_to_others(&self) -> bool {
+    /// Ends a run beside another one, which is enough for so few, or where it finds nothing that it could take: all of that is of
+    /// orders which the other has in hand.
+    fn leave_to_others(&self, found_nothing: bool) -> bool {
         let mut queue = self.queue();
-        if queue.runs == 1 || queue.waiting.len() >= C::CROWD {
+        if queue.runs == 1 || (queue.waiting.len() >= C::CROWD && !found_nothing) {
             return false;
         }
         queue.runs -= 1;
         drop(queue);
         self.arrived.notify_one();
         true
+    }
+
+    /// Waits until the batch beside this one has come to its end; `false` where there is none.
+    async fn other_ends(&self) -> bool {
+        let ended = self.ended.notified();
+        if self.queue().batches < 2 {
+            return false;
+        }
+        tokio::time::timeout(BESIDE_WITHIN, ended).await.is_ok()
     }
 
     /// Lets tasks that can run do so, as long as that brings more commands: a batch taken too early leaves them a
@@ -336,6 +358,8 @@ impl<C: Command> Drop for UnderWay<'_, C> {
         for order in &self.orders {
             queue.in_hand.remove(order);
         }
+        drop(queue);
+        self.lane.ended.notify_waiters();
     }
 }
 
@@ -356,7 +380,7 @@ impl<C: Command> Drop for HeirOnPanic<'_, C> {
 /// Carries a batch out, and when that fails each command by itself, so that every caller gets its own outcome.
 /// That a caller left and cannot be told is no failure. After one the lane's connection is given up: the next batch
 /// takes another.
-async fn settle<C: Command>(db: &Db, conn: &mut Option<Conn>, batch: Vec<Waiting<C>>) {
+async fn settle<C: Command>(lane: &Lane<C>, db: &Db, conn: &mut Option<Conn>, batch: Vec<Waiting<C>>) {
     let (mut commands, answers): (Vec<_>, Vec<_>) =
         batch.into_iter().map(|waiting| (waiting.command, waiting.answer)).unzip();
     let in_use = match conn.take() {
@@ -376,8 +400,9 @@ async fn settle<C: Command>(db: &Db, conn: &mut Option<Conn>, batch: Vec<Waiting
     };
     let started = Instant::now();
     let mut carried_out = carry_out(&commands, Patience::IN_LANE, &mut in_use).await;
-    // The row is wanted by the batch beside it, which holds it no longer than that one's commit.
-    if C::AT_ONCE > 1 && commands.len() > 1 && matches!(carried_out, Err(DbError::Contended(_))) {
+    // The row may be wanted by the batch beside it, which holds it no longer than its commit takes.
+    let is_contended = commands.len() > 1 && matches!(carried_out, Err(DbError::Contended(_)));
+    if is_contended && lane.other_ends().await {
         carried_out = carry_out(&commands, Patience::IN_LANE, &mut in_use).await;
     }
     metrics::histogram!("payonce_batch_seconds", "kind" => C::NAME).record(started.elapsed());
@@ -447,49 +472,5 @@ async fn carry_out<C: Command>(
     match outcomes.len() == batch.len() {
         true => Ok(outcomes),
         false => Err(DbError::UnexpectedRows(outcomes.len() as u64)),
-    }
-}
-
-/// One value of each command: a column of the arrays that a set-based statement takes.
-pub fn column<'a, C, T>(batch: &'a [C], value: impl FnMut(&'a C) -> T) -> Vec<T> {
-    batch.iter().map(value).collect()
-}
-
-/// A list as PostgreSQL reads an array, `{"a","b"}`: arrays of arrays can only be boxes, so lists of several lengths go as a
-/// column of such texts.
-pub fn array_text<T: std::fmt::Display>(elements: impl IntoIterator<Item = T>) -> String {
-    let quoted = |element: T| {
-        let escaped = element.to_string().replace('\\', r"\\").replace('"', r#"\""#);
-        format!("\"{escaped}\"")
-    };
-    format!("{{{}}}", elements.into_iter().map(quoted).collect::<Vec<_>>().join(","))
-}
-
-/// Rows of a set-based read, each put where the command stands that it answers: places count from 1, as
-/// `WITH ORDINALITY` gives them. A command without a row gets nothing.
-pub fn in_places<R, T>(size: usize, rows: Vec<R>, read: impl Fn(R) -> (i64, T)) -> Vec<Option<T>> {
-    let mut outcomes: Vec<Option<T>> = std::iter::repeat_with(|| None).take(size).collect();
-    for (place, outcome) in rows.into_iter().map(read) {
-        let slot = usize::try_from(place - 1).ok().and_then(|index| outcomes.get_mut(index));
-        if let Some(slot) = slot {
-            *slot = Some(outcome);
-        }
-    }
-    outcomes
-}
-
-/// Which commands of a guarded write met their row, from the places that it gave back.
-pub fn met(size: usize, places: Vec<i64>) -> Vec<bool> {
-    in_places(size, places, |place| (place, ())).iter().map(Option::is_some).collect()
-}
-
-#[cfg(test)]
-mod tests {
-    use super::array_text;
-
-    #[test]
-    fn an_array_is_read_back_as_it_was_whatever_is_in_it() {
-        assert_eq!(array_text([10, -7]), r#"{"10","-7"}"#);
-        assert_eq!(array_text(["a,b", r#"c"d\e}"#]), r#"{"a,b","c\"d\\e}"}"#);
     }
 }

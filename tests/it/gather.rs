@@ -1,6 +1,7 @@
 //! Group commit: what many callers ask for at once is done by one statement, and means what it means alone.
 
-use std::ops::{Range, RangeInclusive};
+use std::collections::HashMap;
+use std::ops::RangeInclusive;
 use std::sync::atomic::{AtomicBool, AtomicI64, Ordering};
 use std::time::{Duration, Instant};
 
@@ -173,22 +174,30 @@ async fn a_command_alone_waits_for_nobody() {
 async fn commands_of_one_order_keep_their_turn() {
     for max_batch in [1, 128] {
         let (db, _) = db(max_batch).await;
-        let mut counted = (0, 0);
-        let notes = |ids: Range<i64>| ids.map(|id| Note::of_order(id, if id % 3 == 0 { "a" } else { "b" }));
-        // Also where two batches are under way.
-        for noted in [
-            join_all(notes(0..300).map(|note| db.gather(note))).await,
-            join_all(notes(300..600).map(|note| db.gather(Beside(note)))).await,
-        ] {
-            let (mut a, mut b) = counted;
-            for noted in noted {
-                let noted = noted.expect("noted");
-                let count = if noted.id % 3 == 0 { &mut a } else { &mut b };
-                *count += 1;
-                assert_eq!(noted.count, *count, "the order in which they came: {noted:?}");
-            }
-            counted = (a, b);
-        }
+        let notes = (0..300).map(|id| Note::of_order(id, &order_of(id)));
+        assert_turns(join_all(notes.map(|note| db.gather(note))).await);
+        // Of so many orders two batches are under way.
+        let notes = (300..1_500).map(|id| Note::of_order(id, &order_of(id)));
+        assert_turns(join_all(notes.map(|note| db.gather(Beside(note)))).await);
+    }
+}
+
+/// Those of one order were counted in the order in which they came.
+fn assert_turns(noted: Vec<Result<Noted, DbError>>) {
+    let mut turns = HashMap::new();
+    for noted in noted {
+        let noted = noted.expect("noted");
+        let turn = turns.entry(order_of(noted.id)).or_insert(0);
+        *turn += 1;
+        assert_eq!(noted.count, *turn, "the order in which they came: {noted:?}");
+    }
+}
+
+fn order_of(id: i64) -> String {
+    match id {
+        300.. => format!("c{}", id * 7 % 60),
+        _ if id % 3 == 0 => "a".to_owned(),
+        _ => "b".to_owned(),
     }
 }
 
@@ -302,7 +311,9 @@ async fn a_panic_beside_another_batch_takes_only_its_own_along() {
     let noted = join_all((0..100).map(|id| db.gather(Beside(Note::in_mood(id, mood(id)))))).await;
     let failed = noted.iter().filter(|noted| noted.is_err()).count();
     assert!((1..=4).contains(&failed), "its batch and no more: {failed}");
-    let after = join_all((100..200).map(|id| db.gather(Beside(Note::new(id))))).await;
+    // Of the same orders.
+    let after = (100..200).map(|id| Note::of_order(id, &format!("order-{}", id - 100)));
+    let after = join_all(after.map(|note| db.gather(Beside(note)))).await;
     assert!(after.iter().all(Result::is_ok), "the lane goes on");
 }
 

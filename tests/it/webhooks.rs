@@ -8,6 +8,7 @@ use serde_json::{Value, json};
 
 use crate::support::{Cluster, TestApp, TestOptions, minutes};
 
+mod crowd;
 mod same_id;
 
 #[tokio::test]
