@@ -2,12 +2,11 @@
 //!
 //! Always true: a command means what it means alone (one alone is a batch of one); commands of one order are never in
 //! two batches at once, nor share one, and are taken up in the order in which they came; a caller that leaves changes
-//! nothing. A
-//! command that spoils its batch, or must wait for a row that somebody else holds, spoils and delays only itself:
-//! each command of such a batch is then carried out by itself, beside the lane, which goes on, so that one may be
-//! overtaken by the next of its order: every write is guarded by what it was decided on. However many want a row that
-//! somebody else holds, a quarter of the connections waits for it. Behind a database that keeps
-//! silent nobody waits longer than for a statement: then they hear that nothing was tried for them.
+//! nothing. A command that spoils its batch, or must wait for a row that somebody else holds, spoils and delays only
+//! itself, but for the moment in which that is found out: each command of such a batch is then carried out by itself,
+//! beside the lane, which goes on, so that one may be overtaken by the next of its order: every write is guarded by what
+//! it was decided on. However many want a row that somebody else holds, a quarter of the connections waits for it. Behind
+//! a database that keeps silent nobody waits longer than for a statement: then they hear that nothing was tried for them.
 //!
 //! Nobody waits for a batch to fill: an idle lane takes what is there, and a batch forms by itself while the one
 //! before it commits. A commit and a round trip are then shared by as many callers as are waiting. A second batch of a
@@ -105,7 +104,7 @@ const MAX_WAITING: usize = 4096;
 /// How long a place is waited for among those who wait for somebody else's row.
 const PLACE_WITHIN: Duration = Duration::from_secs(2);
 /// How long a batch waits for the end of the one beside it, which may have a row that it wants.
-const BESIDE_WITHIN: Duration = Duration::from_secs(2);
+const BESIDE_WITHIN: Duration = Duration::from_millis(500);
 /// How long a lane without work keeps its connection.
 const LINGER: Duration = Duration::from_millis(20);
 
@@ -208,12 +207,16 @@ struct Queue<C: Command> {
     batches: usize,
     /// The orders of their commands.
     in_hand: HashSet<String>,
+    /// Whether one of them waits for the end of the other.
+    one_waits: bool,
+    /// Batches that have come to their ends.
+    ends: u64,
 }
 
 impl<C: Command> Lane<C> {
     fn new(max_batch: usize) -> Self {
-        let queue = Queue { waiting: VecDeque::new(), runs: 0, batches: 0, in_hand: HashSet::new() };
-        let queue = Mutex::new(queue);
+        let (waiting, in_hand) = (VecDeque::new(), HashSet::new());
+        let queue = Mutex::new(Queue { waiting, runs: 0, batches: 0, in_hand, one_waits: false, ends: 0 });
         Self { queue, arrived: Notify::new(), ended: Notify::new(), max_batch }
     }
 
@@ -280,13 +283,23 @@ impl<C: Command> Lane<C> {
         true
     }
 
-    /// Waits until the batch beside this one has come to its end; `false` where there is none.
-    async fn other_ends(&self) -> bool {
+    /// Whether a batch beside this one has come to its end since there were so many ends, or does within a while. `false` where
+    /// there is none, or where it waits for this one: then somebody else has what both want.
+    async fn other_ends(&self, since: u64) -> bool {
         let ended = self.ended.notified();
-        if self.queue().batches < 2 {
-            return false;
+        {
+            let mut queue = self.queue();
+            if queue.ends != since {
+                return true;
+            }
+            if queue.batches < 2 || queue.one_waits {
+                return false;
+            }
+            queue.one_waits = true;
         }
-        tokio::time::timeout(BESIDE_WITHIN, ended).await.is_ok()
+        let has_ended = tokio::time::timeout(BESIDE_WITHIN, ended).await.is_ok();
+        self.queue().one_waits = false;
+        has_ended
     }
 
     /// Lets tasks that can run do so, as long as that brings more commands: a batch taken too early leaves them a
@@ -355,6 +368,7 @@ impl<C: Command> Drop for UnderWay<'_, C> {
     fn drop(&mut self) {
         let mut queue = self.lane.queue();
         queue.batches -= 1;
+        queue.ends += 1;
         for order in &self.orders {
             queue.in_hand.remove(order);
         }
@@ -398,11 +412,11 @@ async fn settle<C: Command>(lane: &Lane<C>, db: &Db, conn: &mut Option<Conn>, ba
             return;
         }
     };
-    let started = Instant::now();
+    let (started, ends) = (Instant::now(), lane.queue().ends);
     let mut carried_out = carry_out(&commands, Patience::IN_LANE, &mut in_use).await;
     // The row may be wanted by the batch beside it, which holds it no longer than its commit takes.
     let is_contended = commands.len() > 1 && matches!(carried_out, Err(DbError::Contended(_)));
-    if is_contended && lane.other_ends().await {
+    if is_contended && lane.other_ends(ends).await {
         carried_out = carry_out(&commands, Patience::IN_LANE, &mut in_use).await;
     }
     metrics::histogram!("payonce_batch_seconds", "kind" => C::NAME).record(started.elapsed());

@@ -1,7 +1,7 @@
 //! Group commit: what many callers ask for at once is done by one statement, and means what it means alone.
 
 use std::collections::HashMap;
-use std::ops::RangeInclusive;
+use std::ops::{Range, RangeInclusive};
 use std::sync::atomic::{AtomicBool, AtomicI64, Ordering};
 use std::time::{Duration, Instant};
 
@@ -21,8 +21,10 @@ enum Mood {
     Fine,
     /// Takes its time.
     Slow,
-    /// Takes until it is let go, by a [`Held`].
+    /// Has what others want, until it is let go, by a [`Held`].
     Held,
+    /// Wants it, and waits for it as long as it may.
+    Wants,
     /// Ends the connection in the middle.
     Deadly,
     /// A defect.
@@ -69,14 +71,20 @@ impl Command for Note {
         self.order.clone()
     }
 
-    async fn carry_out(batch: &[Self], _: Patience, conn: &mut Conn) -> Result<Vec<Noted>, DbError> {
+    async fn carry_out(batch: &[Self], patience: Patience, conn: &mut Conn) -> Result<Vec<Noted>, DbError> {
         assert!(batch.iter().all(|note| note.mood != Mood::Panics), "a defect, on purpose");
         if batch.iter().any(|note| note.mood == Mood::Slow) {
             sqlx::query("SELECT pg_sleep(1)").execute(&mut *conn).await?;
         }
         if batch.iter().any(|note| note.mood == Mood::Held) {
             sqlx::query("SET lock_timeout = 0").execute(&mut *conn).await?;
-            sqlx::query("SELECT pg_advisory_xact_lock(1)").execute(&mut *conn).await?;
+            let both = "SELECT pg_advisory_xact_lock(2), pg_advisory_xact_lock(1)";
+            sqlx::query(both).execute(&mut *conn).await?;
+        }
+        if batch.iter().any(|note| note.mood == Mood::Wants) {
+            let wait = "SELECT set_config('lock_timeout', $1, false)";
+            sqlx::query(wait).bind(patience.millis()).execute(&mut *conn).await?;
+            sqlx::query("SELECT pg_advisory_xact_lock(2)").execute(&mut *conn).await?;
         }
         if batch.iter().any(|note| note.mood == Mood::Deadly) {
             sqlx::query("SELECT pg_terminate_backend(pg_backend_pid())").execute(&mut *conn).await?;
@@ -287,6 +295,55 @@ async fn an_order_in_hand_is_waited_for_by_its_own_alone() {
     assert!(beside.await.expect("no panic").iter().all(|noted| noted.count == 1));
     let counts = (second.await.expect("no panic")[0].count, third.await.expect("no panic")[0].count);
     assert_eq!(counts, (2, 3), "in the order in which they came");
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn what_the_batch_beside_has_is_waited_for_together() {
+    let (db, url) = db(128).await;
+    let held = Held::begin(&db, &url, 0).await;
+    let wanted = {
+        let db = db.clone();
+        async move {
+            let wanted = (1..=40).map(|id| db.gather(Beside(Note::in_mood(id, Mood::Wants))));
+            join_all(wanted).await.into_iter().map(|noted| noted.expect("noted")).collect()
+        }
+    };
+    // Far longer than a batch waits for a row.
+    let wanted = comes(wanted).await;
+    held.let_go().await;
+    let wanted = wanted.await.expect("no panic");
+    assert!(wanted.iter().filter(|noted| noted.batch > 1).count() >= 8, "not one by one: {wanted:?}");
+}
+
+/// How long two batches take that want what somebody else has for a tenth of a second.
+async fn both_want(db: &Db, url: &str, first: i64) -> Duration {
+    let mut somebody = PgConnection::connect(url).await.expect("connect");
+    sqlx::query("SELECT pg_advisory_lock(2)").execute(&mut somebody).await.expect("the lock");
+    let began = Instant::now();
+    let wanted = |ids: Range<i64>| join_all(ids.map(|id| db.gather(Beside(Note::in_mood(id, Mood::Wants)))));
+    // While the first batch waits, those of another one come.
+    let others = async {
+        tokio::time::sleep(Duration::from_millis(20)).await;
+        wanted(first + 16..first + 32).await
+    };
+    let let_go = async {
+        tokio::time::sleep(Duration::from_millis(100)).await;
+        somebody.close().await.expect("closed");
+    };
+    let (noted, others, ()) = tokio::join!(wanted(first..first + 16), others, let_go);
+    assert!(noted.iter().chain(&others).all(Result::is_ok), "each had it in the end: {noted:?} {others:?}");
+    began.elapsed()
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn two_batches_that_want_what_somebody_has_do_not_wait_for_each_other() {
+    let (db, url) = db(16).await;
+    let mut took = Vec::new();
+    for first in [0, 100, 200] {
+        took.push(both_want(&db, &url, first).await);
+    }
+    // The machine may be busy, once or twice.
+    assert!(took.iter().any(|took| *took < Duration::from_millis(500)), "{took:?}");
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
