@@ -248,15 +248,14 @@ impl<C: Command> Lane<C> {
         let mut conn = None;
         loop {
             self.let_others_arrive().await;
-            let batch = self.take_batch(db.statement_deadline());
-            if batch.is_empty() && self.leave_to_others(true) {
-                return;
-            }
+            let mut batch = self.take_batch(db.statement_deadline());
             if !batch.is_empty() {
                 metrics::histogram!("payonce_batch_size", "kind" => C::NAME).record(batch.len() as f64);
-                let _under_way = UnderWay::of(&self, &batch);
+                let _under_way = UnderWay::of(&self, &mut batch);
                 settle(&self, &db, &mut conn, batch).await;
-            } else if tokio::time::timeout(LINGER, self.arrived.notified()).await.is_err() && self.rest() {
+            } else if self.leave_to_others(true)
+                || tokio::time::timeout(LINGER, self.arrived.notified()).await.is_err() && self.rest()
+            {
                 return;
             }
             if self.leave_to_others(false) {
@@ -359,8 +358,8 @@ struct UnderWay<'a, C: Command> {
 }
 
 impl<'a, C: Command> UnderWay<'a, C> {
-    fn of(lane: &'a Lane<C>, batch: &[Waiting<C>]) -> Self {
-        Self { lane, orders: batch.iter().filter_map(|waiting| waiting.order.clone()).collect() }
+    fn of(lane: &'a Lane<C>, batch: &mut [Waiting<C>]) -> Self {
+        Self { lane, orders: batch.iter_mut().filter_map(|waiting| waiting.order.take()).collect() }
     }
 }
 
