@@ -149,11 +149,11 @@ pub(super) struct OrderView {
     expires_at: OffsetDateTime,
     /// Whether its commission was settled.
     settle_status: SettleStatus,
-    /// Its attempts, oldest first.
+    /// Its last hundred attempts, oldest first.
     pay_orders: Vec<PayOrderView>,
-    /// Money that went back, or is on its way.
+    /// Money that went back, or is on its way: the last hundred refunds, oldest first.
     refunds: Vec<RefundView>,
-    /// Money that it did not accept.
+    /// Money that it did not accept: the last hundred times, oldest first.
     stray_payments: Vec<StrayPaymentView>,
     /// Its settlement.
     settlement: Option<SettlementView>,

@@ -16,6 +16,9 @@ use crate::settlement::{self, Settlement};
 
 /// How often a waiter looks by itself: the change may be another instance's.
 const LOOK_EVERY: Duration = Duration::from_millis(500);
+/// What is shown of an order's attempts, refunds and stray payments, of each: whoever goes to and fro between channels makes any
+/// number of them, and each has its own route.
+const SHOWN: i64 = 100;
 
 /// An order with all that belongs to it.
 #[derive(Clone, Debug)]
@@ -24,11 +27,11 @@ pub struct OrderDetails {
     pub order: Order,
     /// Its lines.
     pub items: Vec<OrderItem>,
-    /// Its attempts, oldest first.
+    /// Its last hundred attempts, oldest first.
     pub pay_orders: Vec<Attempt>,
-    /// Money that went back, or is on its way.
+    /// Money that went back, or is on its way: the last hundred refunds.
     pub refunds: Vec<Refund>,
-    /// Money that it did not accept.
+    /// Money that it did not accept, the last hundred times.
     pub stray_payments: Vec<StrayPayment>,
     /// What its user earned by it.
     pub settlement: Option<Settlement>,
@@ -77,9 +80,9 @@ async fn details_once(app: &App, key: &OrderKey) -> Result<OrderDetails, OrderEr
 pub(super) async fn details_in_tx(tx: &mut Tx, key: &OrderKey) -> Result<OrderDetails, OrderError> {
     let order = store::find(tx, key).await?.ok_or(OrderError::NotFound)?;
     let items = store::list_items(tx, key).await?;
-    let pay_orders = pay::list_attempts(tx, key).await?;
-    let refunds = refunds::list_of_order(tx, key).await?;
-    let stray_payments = refunds::list_strays_of_order(tx, key).await?;
+    let pay_orders = pay::list_attempts(tx, key, SHOWN).await?;
+    let refunds = refunds::list_of_order(tx, key, SHOWN).await?;
+    let stray_payments = refunds::list_strays_of_order(tx, key, SHOWN).await?;
     let settlement = match order.settle_status {
         SettleStatus::Settled => settlement::find_of_order(tx, key).await?,
         SettleStatus::Unsettled => None,

@@ -45,9 +45,13 @@ pub async fn find_live_attempt(app: &App, key: &OrderKey) -> Result<Option<Attem
     store::find_live(&mut app.db.conn().await?, key).await
 }
 
-/// All attempts of an order, oldest first.
-pub(crate) async fn list_attempts(conn: &mut Conn, key: &OrderKey) -> Result<Vec<Attempt>, DbError> {
-    store::list_of_order(conn, key).await
+/// The last `limit` attempts of an order, oldest first.
+pub(crate) async fn list_attempts(
+    conn: &mut Conn,
+    key: &OrderKey,
+    limit: i64,
+) -> Result<Vec<Attempt>, DbError> {
+    store::list_of_order(conn, key, limit).await
 }
 
 /// What became of an attempt that was `INIT`.

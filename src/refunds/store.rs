@@ -279,27 +279,38 @@ pub(crate) async fn lock_refund(tx: &mut Tx, refund_id: &str) -> Result<(), DbEr
     Ok(())
 }
 
-/// All refunds of an order, oldest first.
-pub(crate) async fn list_of_order(conn: &mut Conn, key: &OrderKey) -> Result<Vec<Refund>, DbError> {
-    let refunds = refunds!(
-        "WHERE merchant_id = $1 AND order_no = $2 ORDER BY created_at, refund_id",
+/// The last refunds of an order, oldest first.
+pub(crate) async fn list_of_order(
+    conn: &mut Conn,
+    key: &OrderKey,
+    limit: i64,
+) -> Result<Vec<Refund>, DbError> {
+    let latest_first = refunds!(
+        "WHERE merchant_id = $1 AND order_no = $2 ORDER BY created_at DESC, refund_id DESC LIMIT $3",
         key.merchant_id.as_str(),
         key.order_no.as_str(),
+        limit,
     );
-    Ok(refunds.fetch_all(conn).await?)
+    let mut refunds = latest_first.fetch_all(conn).await?;
+    refunds.reverse();
+    Ok(refunds)
 }
 
-/// All stray payments of an order, oldest first.
+/// The last stray payments of an order, oldest first.
 pub(crate) async fn list_strays_of_order(
     conn: &mut Conn,
     key: &OrderKey,
+    limit: i64,
 ) -> Result<Vec<StrayPayment>, DbError> {
-    let strays = strays!(
-        "WHERE merchant_id = $1 AND order_no = $2 ORDER BY created_at, stray_id",
+    let latest_first = strays!(
+        "WHERE merchant_id = $1 AND order_no = $2 ORDER BY created_at DESC, stray_id DESC LIMIT $3",
         key.merchant_id.as_str(),
         key.order_no.as_str(),
+        limit,
     );
-    Ok(strays.fetch_all(conn).await?)
+    let mut strays = latest_first.fetch_all(conn).await?;
+    strays.reverse();
+    Ok(strays)
 }
 
 /// A page of stray payments, newest first: those before `starting_after`, which is an id of the page before.

@@ -340,3 +340,23 @@ async fn a_link_never_outlives_its_order() {
     assert_eq!(app.status_of("A1").await, "CLOSED");
     app.end().await;
 }
+
+#[tokio::test]
+async fn an_order_shows_its_last_hundred_attempts_however_often_its_payer_changed() {
+    let app = TestApp::start().await;
+    app.order("A1").await;
+    let mut made = Vec::new();
+    for payer in 0..105 {
+        let link = app.post("/pay/url", ask("A1", &format!("payer-{payer}"))).await.expect(200);
+        made.push(link.text_of("pay_order_id").to_owned());
+    }
+    let order = app.find_order("A1").await;
+    let shown = order["pay_orders"].as_array().expect("attempts");
+    let ids: Vec<&str> = shown.iter().filter_map(|attempt| attempt["pay_order_id"].as_str()).collect();
+    assert_eq!(ids, made[5..], "the last hundred, oldest first");
+    assert_eq!(shown.last().expect("a last one")["status"], "PAYING");
+    // Each of the others can be asked for.
+    let first = app.get(&format!("/pay/{}", made[0])).await.expect(200);
+    assert_eq!(first.body["status"], "CLOSED");
+    app.end().await;
+}

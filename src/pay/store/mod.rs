@@ -108,14 +108,21 @@ pub(super) async fn find_live(conn: &mut Conn, key: &OrderKey) -> Result<Option<
     Ok(live.fetch_optional(conn).await?)
 }
 
-/// All attempts of an order, oldest first.
-pub(super) async fn list_of_order(conn: &mut Conn, key: &OrderKey) -> Result<Vec<Attempt>, DbError> {
-    let attempts = attempts!(
-        "WHERE merchant_id = $1 AND order_no = $2 ORDER BY created_at, pay_order_id",
+/// The last attempts of an order, oldest first.
+pub(super) async fn list_of_order(
+    conn: &mut Conn,
+    key: &OrderKey,
+    limit: i64,
+) -> Result<Vec<Attempt>, DbError> {
+    let latest_first = attempts!(
+        "WHERE merchant_id = $1 AND order_no = $2 ORDER BY created_at DESC, pay_order_id DESC LIMIT $3",
         key.merchant_id.as_str(),
         key.order_no.as_str(),
+        limit,
     );
-    Ok(attempts.fetch_all(conn).await?)
+    let mut attempts = latest_first.fetch_all(conn).await?;
+    attempts.reverse();
+    Ok(attempts)
 }
 
 /// Writes the tasks that close live attempts which ended between `after` and `horizon`, the next `limit` of them and
