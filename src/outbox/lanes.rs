@@ -1,16 +1,19 @@
 //! Bulkheads: each endpoint has a lane of its own, and takes no more of this process than it deserves.
 //!
-//! A lane begins with a few deliveries at once, and is given more as long as they arrive; each failure halves that,
+//! A lane begins with a few deliveries at once, and is given more as long as they arrive soon; each failure halves that,
 //! down to one. A lane that fails is come to again by the poll and rings no bell. So an endpoint that is dead costs a
 //! handful of tries a second and one that hangs a handful of waiting connections, whatever waits behind them.
 //!
 //! All lanes together have so many places ([`IN_HAND`]). The fewer are free, the fewer a lane begins with, and lanes that
-//! fail never have more than half of them: however many endpoints hang, there is room for those that are well.
+//! lag, be it that they fail or that they take everything late, never have more than half of them: however many endpoints
+//! hang or dawdle, there is room for those that are well.
 
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
 
 use tokio::sync::Notify;
+use tokio::time::Instant;
 
 /// Deliveries at once of a lane that nothing is known of.
 const FIRST: usize = 16;
@@ -20,8 +23,10 @@ const MOST: usize = 128;
 /// that a process often has, and a body of 256 KiB at most, so all of them take 128 MiB at the very worst; 512 that take
 /// 100 ms each are 5,000 a second, more than the database writes down.
 const IN_HAND: usize = 512;
-/// Of these, for lanes that fail.
-const FOR_FAILING: usize = IN_HAND / 2;
+/// Of these, for lanes that lag.
+const FOR_LAGGING: usize = IN_HAND / 2;
+/// A delivery that takes longer, whatever comes of it, keeps a place from others.
+const LATE: Duration = Duration::from_secs(2);
 /// Lanes remembered; past it those that rest are forgotten.
 const MAX_REMEMBERED: usize = 4096;
 
@@ -39,8 +44,8 @@ struct Known {
     lanes: HashMap<String, Lane>,
     /// Deliveries of all lanes.
     in_hand: usize,
-    /// How many lanes that fail were given room so far: the next turn begins behind them.
-    failing_turn: usize,
+    /// How many lanes that lag were given room so far: the next turn begins behind them.
+    lagging_turn: usize,
 }
 
 #[derive(Debug, Default)]
@@ -48,8 +53,8 @@ struct Lane {
     in_hand: usize,
     /// How many at once; nothing as long as nothing is known of it.
     width: Option<usize>,
-    /// Whether the last one failed.
-    fails: bool,
+    /// Whether the last one failed, or came late.
+    lags: bool,
     /// Whether more may be waiting than it had room for.
     is_hungry: bool,
 }
@@ -95,13 +100,13 @@ impl Known {
         }
     }
 
-    /// What each lane that fails may take: what is left for all of them goes round, so that none waits for good behind
+    /// What each lane that lags may take: what is left for all of them goes round, so that none waits for good behind
     /// others that have nothing due.
-    fn offer_to_failing(&mut self, first: usize) -> Vec<(String, usize)> {
-        let mut left = self.for_failing();
-        let mut failing: Vec<_> = self.lanes.iter().filter(|(_, lane)| lane.fails).collect();
-        let begin = self.failing_turn % failing.len().max(1);
-        failing.rotate_left(begin);
+    fn offer_to_lagging(&mut self, first: usize) -> Vec<(String, usize)> {
+        let mut left = self.for_lagging();
+        let mut lagging: Vec<_> = self.lanes.iter().filter(|(_, lane)| lane.lags).collect();
+        let begin = self.lagging_turn % lagging.len().max(1);
+        lagging.rotate_left(begin);
         let mut given = 0;
         let offer = |(name, lane): (&String, &Lane)| {
             let room = lane.room(first).min(left);
@@ -109,15 +114,15 @@ impl Known {
             given += usize::from(room > 0);
             (name.clone(), room)
         };
-        let offers = failing.into_iter().map(offer).collect();
-        self.failing_turn = begin + given;
+        let offers = lagging.into_iter().map(offer).collect();
+        self.lagging_turn = begin + given;
         offers
     }
 
-    /// Places for lanes that fail.
-    fn for_failing(&self) -> usize {
-        let failing = self.lanes.values().filter(|lane| lane.fails).map(|lane| lane.in_hand).sum();
-        FOR_FAILING.saturating_sub(failing)
+    /// Places for lanes that lag.
+    fn for_lagging(&self) -> usize {
+        let lagging = self.lanes.values().filter(|lane| lane.lags).map(|lane| lane.in_hand).sum();
+        FOR_LAGGING.saturating_sub(lagging)
     }
 }
 
@@ -153,9 +158,9 @@ impl Lanes {
             known.lanes.retain(|_, lane| lane.in_hand > 0);
         }
         let (free, first) = (known.free(), known.first());
-        let well = known.lanes.iter().filter(|(_, lane)| !lane.fails);
+        let well = known.lanes.iter().filter(|(_, lane)| !lane.lags);
         let mut rooms: Vec<_> = well.map(|(name, lane)| (name.clone(), lane.room(first))).collect();
-        rooms.extend(known.offer_to_failing(first));
+        rooms.extend(known.offer_to_lagging(first));
         let rooms = rooms.into_iter().filter(|(_, room)| *room != first);
         let rooms = rooms.map(|(name, room)| (name, count(room)));
         let (lanes, of_lanes) = rooms.unzip();
@@ -167,8 +172,8 @@ impl Lanes {
         let mut known = self.known();
         let (is_crowded, first) = (known.free() == 0, known.first());
         let lane = known.lanes.entry(name.to_owned()).or_default();
-        let (is_full, fails) = (is_crowded || lane.room(first) == 0, lane.fails);
-        if is_full || fails && known.for_failing() == 0 {
+        let (is_full, lags) = (is_crowded || lane.room(first) == 0, lane.lags);
+        if is_full || lags && known.for_lagging() == 0 {
             note_hungry(&mut known, name);
             return None;
         }
@@ -183,7 +188,7 @@ impl Lanes {
     fn take(&self, known: &mut Known, name: &str) -> Place {
         known.in_hand += 1;
         known.lanes.entry(name.to_owned()).or_default().in_hand += 1;
-        Place { lanes: self.clone(), name: name.to_owned(), outcome: None }
+        Place { lanes: self.clone(), name: name.to_owned(), since: Instant::now(), outcome: None }
     }
 
     /// From these lanes that was taken where there was that much room: what filled it leaves more behind it.
@@ -205,7 +210,7 @@ impl Lanes {
         note_hungry(&mut self.known(), name);
     }
 
-    fn leave(&self, name: &str, outcome: Option<bool>) {
+    fn leave(&self, name: &str, outcome: Option<bool>, is_late: bool) {
         let mut known = self.known();
         let was_full = known.free() == 0;
         known.in_hand = known.in_hand.saturating_sub(1);
@@ -213,8 +218,12 @@ impl Lanes {
         lane.in_hand = lane.in_hand.saturating_sub(1);
         let width = lane.width.unwrap_or(FIRST);
         if let Some(is_well) = outcome {
-            lane.fails = !is_well;
-            lane.width = Some(if is_well { (width + 1 + width / 8).min(MOST) } else { (width / 2).max(1) });
+            lane.lags = !is_well || is_late;
+            lane.width = Some(match is_well {
+                true if is_late => width.min(FIRST),
+                true => (width + 1 + width / 8).min(MOST),
+                false => (width / 2).max(1),
+            });
         }
         let is_inviting = outcome == Some(true) && lane.is_hungry && lane.in_hand <= width / 2;
         if is_inviting {
@@ -241,6 +250,7 @@ fn count(places: usize) -> i64 {
 pub(super) struct Place {
     lanes: Lanes,
     name: String,
+    since: Instant,
     outcome: Option<bool>,
 }
 
@@ -253,7 +263,7 @@ impl Place {
 
 impl Drop for Place {
     fn drop(&mut self) {
-        self.lanes.leave(&self.name, self.outcome);
+        self.lanes.leave(&self.name, self.outcome, self.since.elapsed() > LATE);
     }
 }
 
@@ -316,7 +326,27 @@ mod tests {
     }
 
     #[test]
-    fn all_lanes_together_have_so_many_places_and_those_that_fail_half_of_them() {
+    fn a_lane_whose_deliveries_arrive_late_is_as_narrow_as_a_new_one_and_has_the_room_of_those_that_fail() {
+        let lanes = Lanes::default();
+        for _ in 0..200 {
+            lanes.enter("late").expect("room").note(true);
+        }
+        let places = fill(&lanes, "late");
+        assert_eq!(places.len(), MOST);
+        for mut place in places {
+            place.since -= LATE + Duration::from_millis(1);
+            place.note(true);
+        }
+        assert_eq!(room_of(&lanes, "late"), count(FIRST));
+        let lagging: Vec<_> = (0..FOR_LAGGING).map(|_| lanes.enter_anyway("late")).collect();
+        assert!(lanes.enter("late").is_none() && lanes.enter("well").is_some());
+        drop(lagging);
+        lanes.enter("late").expect("room").note(true);
+        assert_eq!(room_of(&lanes, "late"), count(FIRST + 1 + FIRST / 8), "it arrived soon");
+    }
+
+    #[test]
+    fn all_lanes_together_have_so_many_places_and_those_that_lag_half_of_them() {
         let lanes = Lanes::default();
         for number in 0..2 * IN_HAND {
             for mut place in fill(&lanes, &format!("dead {number}")) {
@@ -325,12 +355,12 @@ mod tests {
         }
         let fail = |number: usize| fill(&lanes, &format!("dead {number}"));
         let failing: Vec<Place> = (0..2 * IN_HAND).flat_map(fail).collect();
-        assert_eq!(failing.len(), FOR_FAILING);
+        assert_eq!(failing.len(), FOR_LAGGING);
         assert!(lanes.room().of_lanes.iter().all(|room| *room == 0));
 
         let new = |number: usize| fill(&lanes, &format!("new {number}"));
         let others: Vec<Place> = (0..2 * IN_HAND).flat_map(new).collect();
-        assert_eq!((others.len(), lanes.room().of_all), (IN_HAND - FOR_FAILING, 0));
+        assert_eq!((others.len(), lanes.room().of_all), (IN_HAND - FOR_LAGGING, 0));
         assert!(new(0).is_empty() && lanes.enter("one more").is_none());
         drop(failing);
         assert!(lanes.enter("one more").is_some());

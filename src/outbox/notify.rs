@@ -16,6 +16,8 @@ use crate::infra::text::cut;
 
 /// Bytes of an answer that are read at most.
 const MAX_ANSWER: usize = 64 * 1024;
+/// How long it is read at most: whoever does not come to an end keeps a place from others.
+const ANSWER_READ_WITHIN: Duration = Duration::from_secs(1);
 /// Characters of it that are kept.
 const MAX_KEPT: usize = 500;
 
@@ -70,7 +72,7 @@ pub(super) async fn notify(
     };
     let text = response.headers().get(RETRY_AFTER).and_then(|value| value.to_str().ok());
     let (status, asked) = (response.status(), text.and_then(|text| asked_pause(text, now)));
-    let body = read(response, until).await;
+    let body = read(response, until.min(Instant::now() + ANSWER_READ_WITHIN)).await;
     let error = (!status.is_success()).then(|| format!("it answered {status}"));
     let answer = match status {
         status if status.is_success() => Answer::Taken,

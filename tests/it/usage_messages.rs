@@ -3,7 +3,8 @@
 
 use std::time::Duration;
 
-use lapin::options::{QueueDeclareOptions, QueueDeleteOptions};
+use futures_util::{FutureExt, StreamExt};
+use lapin::options::{BasicConsumeOptions, QueueDeclareOptions, QueueDeleteOptions};
 use lapin::types::FieldTable;
 use payonce::usage;
 use serde_json::{Value, json};
@@ -404,8 +405,15 @@ async fn while_the_database_is_away_reports_come_again_and_none_is_set_aside() {
     postgres.kill().await.expect("killed");
     tell(&broker, &message(&id, "m1", 350)).await;
     tell(&broker, &final_message(&other, "m1", 200)).await;
-    // Also what came before, and is given back for the second time.
-    until(&app, "they come again and again", async || again().await >= before + 5.0).await;
+    until(&app, "they come again", async || again().await >= before + 2.0).await;
+    let queue = format!("{}.usage.report", broker.prefix);
+    let (channel, options) = (broker.channel().await, BasicConsumeOptions::default());
+    let rival = channel.basic_consume(queue.into(), "".into(), options, FieldTable::default()).await;
+    let mut rival = rival.expect("another worker");
+    until(&app, "they come again and again", async || again().await >= before + 16.0).await;
+    // Some brokers set aside by themselves what they have given out 20 times.
+    assert!(rival.next().now_or_never().is_none(), "they stay in the hand that has them");
+    drop((rival, channel));
     assert_eq!(waiting(&broker, "usage.report.dead").await, 0);
     postgres.restart().await.expect("restarted");
     until(&app, "it is charged", async || app.standing(&other).await.0 == "CONFIRMED").await;

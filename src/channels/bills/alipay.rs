@@ -19,17 +19,21 @@ pub(super) const TITLE: &str = "业务明细查询";
 const FIRST_COLUMN: &str = "支付宝交易号";
 /// How the name of a column of money ends.
 const IN_YUAN: &str = "（元）";
+/// The first of the two times.
+const CREATED_AT: &str = "创建时间";
 const LIST_ENDS: &str = "业务明细列表结束";
+/// Commas too many at most, where they stand in several columns: a line with more is not guessed at.
+const MOST_COMMAS: usize = 8;
 
 struct List {
     trade_no: Column,
     out_trade_no: Column,
     kind: Column,
     columns: usize,
-    /// The two times right behind the title, which tell how many commas stand in it.
+    /// What tells how many commas stand left of it, from left to right: the two times right behind the title, by the
+    /// first of them, and each column of money.
+    marks: Vec<usize>,
     created_at: usize,
-    /// The columns of money, all of them behind the title.
-    amounts: Vec<usize>,
     amount: usize,
     request_no: usize,
     fee: usize,
@@ -46,8 +50,8 @@ impl List {
             trade_no: columns.find(FIRST_COLUMN)?,
             out_trade_no: columns.find("商户订单号")?,
             kind: columns.find("业务类型")?,
-            created_at: place("创建时间")?,
-            amounts: columns.places(|name| name.ends_with(IN_YUAN)),
+            marks: columns.places(|name| name == CREATED_AT || name.ends_with(IN_YUAN)),
+            created_at: place(CREATED_AT)?,
             amount: place("订单金额（元）")?,
             request_no: place("退款批次号/请求号")?,
             fee: place("服务费（元）")?,
@@ -56,62 +60,143 @@ impl List {
         })
     }
 
-    /// How many commas stand in the title: behind it are two times, and an amount in each column of money. Others may stand
-    /// in the remark, at the end. A title that looks like all of that itself tells nothing.
-    fn commas_in_title(&self, cells: &[&str], window: Window) -> Option<usize> {
-        let more = cells.len().checked_sub(self.columns)?;
-        let is_time = |place: usize| cells.get(place).is_some_and(|cell| wall(cell, window).is_some());
-        let is_amount = |place: usize| {
-            cells
-                .get(place)
-                .is_some_and(|cell| cell.trim().is_empty() || minor(cell, 2, Rest::Rounded).is_some())
-        };
-        let mut fitting = (0..=more).filter(|commas| {
-            is_time(self.created_at + commas)
-                && is_time(self.created_at + 1 + commas)
-                && self.amounts.iter().all(|place| is_amount(place + commas))
-        });
-        fitting.next().filter(|_| fitting.next().is_none())
-    }
-
     fn line(&self, text: &str, number: u64, window: Window) -> Result<StatementLine, BadStatement> {
         let wrong = |what: &str| malformed(number, what);
-        let cells: Vec<&str> = text.split(',').collect();
-        let commas = self
-            .commas_in_title(&cells, window)
-            .ok_or_else(|| wrong("its cells cannot be told apart by the head"))?;
-        let cell = |place: usize| cells.get(place + commas).copied().unwrap_or_default().trim();
-        let yuan = |place, rest| minor(cell(place), 2, rest).ok_or_else(|| wrong("an amount is not in yuan"));
-        let trade_no = self.trade_no.of(&cells);
-        let (kind, our_id, channel_id) = match self.kind.of(&cells) {
+        let row = Row { list: self, cells: text.split(',').collect(), window };
+        let Told { done_at, amount, request_no, fee } =
+            row.told().ok_or_else(|| wrong("its cells cannot be told apart by the head"))?;
+        let yuan = |cell: &str, rest| minor(cell, 2, rest).ok_or_else(|| wrong("an amount is not in yuan"));
+        let trade_no = self.trade_no.of(&row.cells);
+        let (kind, our_id, channel_id) = match self.kind.of(&row.cells) {
             "交易" => {
-                (StatementKind::Payment, self.out_trade_no.of(&cells).to_owned(), trade_no.to_owned())
+                (StatementKind::Payment, self.out_trade_no.of(&row.cells).to_owned(), trade_no.to_owned())
             }
             "退款" => {
                 // A refund has no number of its own there; one that was not asked for through the interface has none of
                 // ours either, and is told from others of its trade by when and how much.
-                let (request_no, at, amount) =
-                    (cell(self.request_no), cell(self.created_at + 1), cell(self.amount));
                 let channel_id = match request_no {
-                    "" => format!("{trade_no}:{at}:{}", amount.trim_start_matches('-')),
+                    "" => format!("{trade_no}:{done_at}:{}", amount.trim_start_matches('-')),
                     _ => format!("{trade_no}:{request_no}"),
                 };
                 (StatementKind::Refund, request_no.to_owned(), channel_id)
             }
             other => return Err(wrong(&format!("`{other}` is no 业务类型"))),
         };
+        let amount = yuan(amount, Rest::Refused)?;
         Ok(StatementLine {
             kind,
             our_id,
             channel_id,
-            // Some exports write refunds as negative amounts, some do not.
-            amount: yuan(self.amount, Rest::Refused)?.abs(),
+            // Some exports write refunds as negative amounts, some do not. A payment below zero is none, and is refused.
+            amount: if kind == StatementKind::Refund { amount.abs() } else { amount },
             currency: self.currency,
-            at: wall(cell(self.created_at + 1), window).ok_or_else(|| wrong("完成时间 is no time"))?,
+            at: wall(done_at, window).ok_or_else(|| wrong("完成时间 is no time"))?,
             // What it keeps stands there as what the merchant has less.
-            fee: -yuan(self.fee, Rest::Rounded)?,
+            fee: -yuan(fee, Rest::Rounded)?,
             is_final: true,
         })
+    }
+}
+
+/// The cells that count behind the title.
+struct Told<'a> {
+    done_at: &'a str,
+    amount: &'a str,
+    request_no: &'a str,
+    fee: &'a str,
+}
+
+/// How many commas may stand left of a mark: so many at least and at most. Not each number between them need fit.
+struct Bounds {
+    mark: usize,
+    least: usize,
+    most: usize,
+}
+
+/// A line in its cells. Commas in free text make more of them than there are columns.
+struct Row<'a> {
+    list: &'a List,
+    cells: Vec<&'a str>,
+    window: Window,
+}
+
+impl<'a> Row<'a> {
+    /// The cell of a column that has so many commas left of it.
+    fn cell(&self, place: usize, commas: usize) -> &'a str {
+        self.cells.get(place + commas).copied().unwrap_or_default().trim()
+    }
+
+    /// Whether two times, or for a column of money an amount or a blank, are where a mark is with so many commas.
+    fn fits(&self, mark: usize, commas: usize) -> bool {
+        let is_time = |place| wall(self.cell(place, commas), self.window).is_some();
+        if mark == self.list.created_at {
+            return is_time(mark) && is_time(mark + 1);
+        }
+        let cell = self.cell(mark, commas);
+        cell.is_empty() || minor(cell, 2, Rest::Rounded).is_some()
+    }
+
+    /// The cells that count, where all the commas that move them stand in the title. Others may stand in the remark,
+    /// at the end. A title that looks like a whole line itself tells nothing.
+    fn told(&self) -> Option<Told<'a>> {
+        let &List { columns, created_at, amount, request_no, fee, .. } = self.list;
+        let more = self.cells.len().checked_sub(columns)?;
+        let fits_all = |commas: &usize| self.list.marks.iter().all(|mark| self.fits(*mark, *commas));
+        let mut fitting = (0..=more).filter(fits_all);
+        match (fitting.next(), fitting.next()) {
+            (Some(commas), None) => Some(Told {
+                done_at: self.cell(created_at + 1, commas),
+                amount: self.cell(amount, commas),
+                request_no: self.cell(request_no, commas),
+                fee: self.cell(fee, commas),
+            }),
+            (None, _) if more <= MOST_COMMAS => self.told_all_the_same(more),
+            _ => None,
+        }
+    }
+
+    /// The cells that count, where commas stand in several columns, such as the shop's name or a coupon's: only where
+    /// they are the same in whatever way the line can be read.
+    fn told_all_the_same(&self, more: usize) -> Option<Told<'a>> {
+        let &List { created_at, amount, request_no, fee, .. } = self.list;
+        let bounds = self.bounds(more)?;
+        let same = |place: usize, mark: usize| {
+            let &Bounds { least, most, .. } = bounds.iter().find(|bounds| bounds.mark == mark)?;
+            let cell = self.cell(place, least);
+            let mut fitting = (least..=most).filter(|commas| self.fits(mark, *commas));
+            fitting.all(|commas| self.cell(place, commas) == cell).then_some(cell)
+        };
+        // Any text may be a request number: only the marks around it tell its place, and that it has no comma.
+        let before = bounds.iter().rfind(|bounds| bounds.mark < request_no)?;
+        let behind = bounds.iter().find(|bounds| bounds.mark > request_no)?;
+        if before.least != behind.most {
+            return None;
+        }
+        same(created_at, created_at)?;
+        Some(Told {
+            done_at: same(created_at + 1, created_at)?,
+            amount: same(amount, amount)?,
+            request_no: self.cell(request_no, before.least),
+            fee: same(fee, fee)?,
+        })
+    }
+
+    /// The bounds of each mark in all ways to read the line; nothing where there is none. From left to right commas
+    /// only become more. So a number that fits between the bounds of its mark belongs to a whole way: with the least
+    /// left of it and the most right of it.
+    fn bounds(&self, more: usize) -> Option<Vec<Bounds>> {
+        let mut bounds = Vec::with_capacity(self.list.marks.len());
+        let mut least = 0;
+        for &mark in &self.list.marks {
+            least = (least..=more).find(|commas| self.fits(mark, *commas))?;
+            bounds.push(Bounds { mark, least, most: more });
+        }
+        let mut most = more;
+        for bounds in bounds.iter_mut().rev() {
+            most = (0..=most).rfind(|commas| self.fits(bounds.mark, *commas))?;
+            bounds.most = most;
+        }
+        Some(bounds)
     }
 }
 

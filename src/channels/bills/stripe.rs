@@ -85,12 +85,21 @@ impl Columns {
             // Fees, disputes, payouts to the bank: kept for the totals.
             _ => (StatementKind::Other, self.source, self.transaction),
         };
+        // Checked here: the amount that the customer saw may take its place.
+        if kind == StatementKind::Payment && gross < 0 {
+            return Err(malformed(number, "a payment's gross is below zero"));
+        }
+        // Refunds and their reversals tell by their sign which way they went; so does their kind.
+        let without_sign = |amount: i64| match kind {
+            StatementKind::Refund | StatementKind::RefundReversal => amount.abs(),
+            _ => amount,
+        };
         let at = wall(cell(self.at), window);
         let line = StatementLine {
             kind,
             our_id: cell(our_id).to_owned(),
             channel_id: cell(channel_id).to_owned(),
-            amount: if kind == StatementKind::Other { gross } else { gross.abs() },
+            amount: without_sign(gross),
             currency: settled_in,
             at: at.ok_or_else(|| malformed(number, "created_utc is no time"))?,
             fee,
@@ -103,7 +112,7 @@ impl Columns {
             return Ok((line, None));
         };
         let paid_in = currency(code, number)?;
-        let amount = major(amount, paid_in, number)?.abs();
+        let amount = without_sign(major(amount, paid_in, number)?);
         if paid_in == settled_in {
             return Ok((StatementLine { amount, ..line }, None));
         }

@@ -2,9 +2,14 @@
 //! for what cannot be done, for a person.
 //!
 //! A letter is acknowledged only after its work is committed: a worker that dies before that leaves it to the next one.
+//! One whose work cannot be done now stays in the hand that has it for a while, and is then given back for others to try: a
+//! quorum queue counts how often it gives a letter out, and sets it aside by itself, behind nobody's back but ours, after 20
+//! times (RabbitMQ 4).
 
+use std::collections::VecDeque;
 use std::fmt;
 use std::sync::Arc;
+use std::time::Duration;
 
 use futures_util::{FutureExt, StreamExt};
 use lapin::message::Delivery;
@@ -14,11 +19,15 @@ use lapin::options::{
 use lapin::types::{AMQPValue, FieldTable};
 use lapin::{Acker, Consumer};
 use tokio::sync::Mutex;
+use tokio::time::Instant;
 
 use super::{ANSWER_WITHIN, Amqp, AmqpDown, Line, Refusal, ladder};
 
 /// Letters in hand at most.
 const IN_HAND: u16 = 1000;
+/// How long one stays there whose work cannot be done: 20 times that is an hour and a half. The broker waits for its
+/// acknowledgement for half an hour.
+const KEPT_FOR: Duration = Duration::from_secs(270);
 
 /// One mailbox, shared by all instances that name it alike. Cheap to clone.
 #[derive(Clone)]
@@ -34,6 +43,8 @@ struct Inside {
 struct Session {
     line: Line,
     consumer: Consumer,
+    /// Letters whose work could not be done yet.
+    kept: VecDeque<Letter>,
 }
 
 impl fmt::Debug for Mailbox {
@@ -47,9 +58,10 @@ impl fmt::Debug for Mailbox {
 pub struct Letter {
     /// What it says.
     pub body: Vec<u8>,
-    /// Whether it was given out before, to somebody who did not say what became of it.
+    /// Whether it was given out before, and nobody could say what became of it.
     pub is_repeat: bool,
     acker: Acker,
+    came_at: Instant,
 }
 
 /// What becomes of a letter.
@@ -59,7 +71,7 @@ pub enum Fate {
     Done,
     /// Its work can never be done: to the queue beside, for a person.
     Dead,
-    /// Its work could not be done now: back to the queue.
+    /// Its work could not be done now: it is given out once more.
     Again,
 }
 
@@ -77,7 +89,7 @@ impl Mailbox {
         self.0.refusal.is_met()
     }
 
-    /// Up to `limit` letters that are there already.
+    /// Up to `limit` letters that are there already, of which those that could not be done yet are half at most.
     ///
     /// # Errors
     /// [`AmqpDown`] when the broker cannot be had; what was in hand then comes again later.
@@ -91,7 +103,9 @@ impl Mailbox {
             self.0.amqp.hang_up_after(opened.as_ref().err()).await;
             *session = Some(opened?);
         }
-        let mut letters = Vec::new();
+        let kept = session.as_mut().map(|session| &mut session.kept);
+        let mut letters: Vec<Letter> =
+            kept.map_or_else(Vec::new, |kept| kept.drain(..kept.len().min(limit / 2)).collect());
         while letters.len() < limit
             && let Some(next) = session.as_mut().and_then(|session| session.consumer.next().now_or_never())
         {
@@ -113,9 +127,20 @@ impl Mailbox {
     /// [`AmqpDown`] when it may not have heard: then they come again.
     pub async fn settle(&self, letters: Vec<(Letter, Fate)>) -> Result<(), AmqpDown> {
         let mut session = self.0.session.lock().await;
-        let Some(line) = session.as_ref().map(|session| session.line.clone()) else { return Ok(()) };
-        let told = letters.iter().map(|(letter, fate)| letter.settle(*fate));
-        let outcome = line.answered(ANSWER_WITHIN, futures_util::future::try_join_all(told)).await;
+        let Some(Session { line, kept, .. }) = session.as_mut() else { return Ok(()) };
+        let line = line.clone();
+        let stays = |(letter, fate): &(Letter, Fate)| *fate == Fate::Again && !letter.is_overdue();
+        let (again, ended): (Vec<_>, Vec<_>) = letters.into_iter().partition(stays);
+        kept.extend(again.into_iter().map(|(letter, _)| Letter { is_repeat: true, ..letter }));
+        let told = async {
+            // Nobody hears of a letter that is set aside to where no queue is: it may have been deleted since.
+            if ended.iter().any(|(_, fate)| *fate == Fate::Dead) {
+                declare_dead(&line, &self.0.queue).await?;
+            }
+            let told = ended.iter().map(|(letter, fate)| letter.settle(*fate));
+            futures_util::future::try_join_all(told).await.map_err(AmqpDown::from)
+        };
+        let outcome = line.answered(ANSWER_WITHIN, told).await;
         if outcome.is_err() {
             *session = None;
         }
@@ -130,23 +155,36 @@ impl Mailbox {
         let (options, arguments) = (BasicConsumeOptions::default(), FieldTable::default());
         let consuming = line.basic_consume(queue.into(), "".into(), options, arguments);
         let consumer = line.answered(ANSWER_WITHIN, consuming).await?;
-        Ok(Session { line, consumer })
+        Ok(Session { line, consumer, kept: VecDeque::new() })
     }
 }
 
 /// The queue and the one beside it; what is rejected moves by the broker itself.
 async fn declare(line: &Line, queue: &str) -> Result<(), AmqpDown> {
-    let dead = format!("{queue}.dead");
+    declare_dead(line, queue).await?;
     let mut arguments = FieldTable::default();
     arguments.insert("x-dead-letter-exchange".into(), AMQPValue::LongString("".into()));
-    arguments.insert("x-dead-letter-routing-key".into(), AMQPValue::LongString(dead.clone().into()));
-    ladder::declare_queue(line, dead, FieldTable::default()).await?;
+    arguments.insert("x-dead-letter-routing-key".into(), AMQPValue::LongString(dead_of(queue).into()));
     ladder::declare_queue(line, queue.to_owned(), arguments).await
+}
+
+async fn declare_dead(line: &Line, queue: &str) -> Result<(), AmqpDown> {
+    ladder::declare_queue(line, dead_of(queue), FieldTable::default()).await
+}
+
+fn dead_of(queue: &str) -> String {
+    format!("{queue}.dead")
 }
 
 impl Letter {
     fn of(delivery: Delivery) -> Self {
-        Self { body: delivery.data, is_repeat: delivery.redelivered, acker: delivery.acker }
+        let Delivery { data, redelivered, acker, .. } = delivery;
+        Self { body: data, is_repeat: redelivered, acker, came_at: Instant::now() }
+    }
+
+    /// Whether it was in hand for so long that others are to try.
+    fn is_overdue(&self) -> bool {
+        self.came_at.elapsed() >= KEPT_FOR
     }
 
     async fn settle(&self, fate: Fate) -> Result<bool, lapin::Error> {

@@ -207,6 +207,35 @@ async fn endpoints_that_hang_or_are_dead_hold_nobody_else_up() {
 }
 
 #[tokio::test]
+async fn endpoints_that_take_everything_late_hold_nobody_else_up() {
+    let (well, late) = (Receiver::start().await, Receiver::start().await);
+    late.always(Manner::Slow(Duration::from_millis(2_500)));
+    let app = TestApp::start_working().await;
+    app.tell_at(Some(&well.url)).await;
+    for number in 0..20 {
+        let name = format!("late-{number}");
+        app.merchant(&name, "hold").await;
+        let body = json!({"notify_url": late.url, "reason": "a story"});
+        app.admin_post(&format!("/admin/merchants/{name}/notify-url"), body).await.expect(200);
+        append_many(&app, &name, &format!("{name}-"), 400, 1).await;
+    }
+    app.eventually("they take the first ones", async || {
+        app.count_where("deliveries", "merchant_id <> 'demo' AND status = 'DELIVERED'").await > 200
+    })
+    .await;
+    append_many(&app, "demo", "free-", 300, 2).await;
+    let since = Instant::now();
+    app.eventually("the others hear all of it", async || {
+        app.count_where("outbox", &format!("{UNTOLD} AND order_no LIKE 'free-%'")).await == 0
+    })
+    .await;
+    println!("600 events beside twenty endpoints that dawdle took {:?}", since.elapsed());
+    assert_in_order(&well, "free-", 300, 2);
+    assert!(since.elapsed() < Duration::from_secs(5), "{:?}", since.elapsed());
+    app.end().await;
+}
+
+#[tokio::test]
 async fn a_delivery_in_the_hands_of_a_dead_sender_is_taken_over_and_nobody_else_s_is() {
     let receiver = Receiver::start().await;
     let app = TestApp::start().await;

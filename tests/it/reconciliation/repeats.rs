@@ -280,3 +280,37 @@ async fn what_has_no_number_of_theirs_is_no_repeat_of_another_that_has_none() {
     }
     app.end().await;
 }
+
+/// As a console numbers what is given back: anew for each trade.
+#[tokio::test]
+async fn what_nobody_here_knows_is_shown_each_time_whatever_its_number_was_before() {
+    let app = start("safe").await;
+    let day = app.wait_for_ten();
+    paid(&app, "A").await;
+    app.post("/refunds", json!({"refund_no": "R", "order_no": "A", "amount": 90})).await.expect(201);
+    app.run_until_idle().await;
+    app.sleep_over();
+    let truth = app.book_lines(day).await;
+    let made = truth.iter().find(|line| line.kind == "REFUND").expect("a refund").clone();
+    let strange = |trade: &str, amount: i64, days: i64| Line {
+        our_id: "1".to_owned(),
+        channel_id: format!("{trade}:1"),
+        amount,
+        at: made.at + time::Duration::days(days),
+        ..made.clone()
+    };
+    let lines = [truth, vec![strange("T1", 1_000, 0), strange("T2", 1_000, 0)]].concat();
+    let run = compare(&app, day, &lines).await;
+    assert_eq!(run["differences"], json!({"MISSING_HERE ESCALATED": 2}), "{run:#}");
+    app.sleep_over();
+    let next = day + time::Duration::days(1);
+    let run = compare(&app, next, &[strange("T3", 1_000, 1)]).await;
+    assert_eq!(run["differences"], json!({"MISSING_HERE ESCALATED": 1}), "{run:#}");
+
+    let_weeks_go_by(&app).await;
+    let run = compare(&app, day + time::Duration::days(20), &[strange("T4", 500_000, 20)]).await;
+    assert_eq!(run["differences"], json!({"MISSING_HERE ESCALATED": 1}), "{run:#}");
+    assert_eq!(app.exceptions("status=OPEN").await.len(), 4);
+    app.run_until_idle().await;
+    app.end().await;
+}

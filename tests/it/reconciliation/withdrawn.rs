@@ -141,6 +141,35 @@ async fn whoever_is_held_up_while_a_day_is_begun_anew_decides_nothing_that_its_l
     app.end().await;
 }
 
+/// The clock of the database goes back between both: a standby that took over is behind.
+#[tokio::test]
+async fn what_only_a_replaced_statement_said_is_gone_whatever_the_clock_said_then() {
+    for policy in ["safe", "off"] {
+        let app = start(policy).await;
+        let day = app.wait_for_ten();
+        Fate::LostCallback.befall(&app, "L").await;
+        app.sleep_over();
+        let right = sandbox_csv(day, &app.book_lines(day).await);
+        let id = app.bring("sandbox", day, right.as_bytes()).await;
+        app.carry_until(&id, "ACTING").await;
+        if policy == "off" {
+            app.carry_on().await;
+        }
+        let stood = difference(&app, &id).await;
+        assert_eq!(stood["status"], if policy == "off" { "WAITING" } else { "PROPOSED" }, "{stood:#}");
+        app.sql("UPDATE reconciliation_items SET updated_at = updated_at + interval '1 hour'").await;
+        app.bring("sandbox", day, sandbox_csv(day, &[]).as_bytes()).await;
+        let run = app.carry_out(&id).await;
+        assert_explained(&run);
+        assert_eq!(run["differences"], json!({"MISSING_HERE RESOLVED": 1}), "{run:#}");
+        assert_eq!((app.status_of("L").await.as_str(), app.count("trades").await), ("PENDING", 0));
+        let run = app.reconcile_file("sandbox", day, right.as_bytes()).await;
+        assert_eq!(run["status"], "DONE", "{run:#}");
+        app.run_until_idle().await;
+        app.end().await;
+    }
+}
+
 #[tokio::test]
 async fn the_same_file_once_more_is_compared_with_what_came_here_since_and_harms_nothing() {
     let app = start("off").await;
