@@ -63,7 +63,7 @@ pub(super) async fn deliver(
     let began = Instant::now();
     let tried = AssertUnwindSafe(try_once(relay, &delivery, recipient.as_deref(), now)).catch_unwind().await;
     let (verdict, attempt) = tried.unwrap_or_else(|_| (Verdict::Poison, failure(now, "sending it panicked")));
-    place.note(matches!(verdict, Verdict::Delivered));
+    place.note(matches!(verdict, Verdict::Delivered), began.elapsed());
     let (kind, verdict_name) = (delivery.kind.as_str(), verdict.name());
     metrics::counter!("payonce_deliveries_total", "kind" => kind, "verdict" => verdict_name).increment(1);
     metrics::histogram!("payonce_delivery_seconds", "kind" => kind).record(began.elapsed().as_secs_f64());

@@ -13,7 +13,6 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use tokio::sync::Notify;
-use tokio::time::Instant;
 
 /// Deliveries at once of a lane that nothing is known of.
 const FIRST: usize = 16;
@@ -188,7 +187,7 @@ impl Lanes {
     fn take(&self, known: &mut Known, name: &str) -> Place {
         known.in_hand += 1;
         known.lanes.entry(name.to_owned()).or_default().in_hand += 1;
-        Place { lanes: self.clone(), name: name.to_owned(), since: Instant::now(), outcome: None }
+        Place { lanes: self.clone(), name: name.to_owned(), outcome: None }
     }
 
     /// From these lanes that was taken where there was that much room: what filled it leaves more behind it.
@@ -210,22 +209,24 @@ impl Lanes {
         note_hungry(&mut self.known(), name);
     }
 
-    fn leave(&self, name: &str, outcome: Option<bool>, is_late: bool) {
+    fn leave(&self, name: &str, outcome: Option<Outcome>) {
         let mut known = self.known();
-        let was_full = known.free() == 0;
+        let (was_full, was_busy) = (known.free() == 0, known.free() < IN_HAND / 2);
         known.in_hand = known.in_hand.saturating_sub(1);
         let Some(lane) = known.lanes.get_mut(name) else { return };
         lane.in_hand = lane.in_hand.saturating_sub(1);
         let width = lane.width.unwrap_or(FIRST);
-        if let Some(is_well) = outcome {
-            lane.lags = !is_well || is_late;
-            lane.width = Some(match is_well {
-                true if is_late => width.min(FIRST),
+        let mut is_inviting = false;
+        if let Some(Outcome { is_well, is_late }) = outcome {
+            let next = match is_well {
+                // Where others want the places, too.
+                true if is_late && was_busy => width.min(FIRST),
                 true => (width + 1 + width / 8).min(MOST),
                 false => (width / 2).max(1),
-            });
+            };
+            (lane.lags, lane.width) = (!is_well || is_late, Some(next));
+            is_inviting = is_well && lane.is_hungry && lane.in_hand <= width.min(next) / 2;
         }
-        let is_inviting = outcome == Some(true) && lane.is_hungry && lane.in_hand <= width / 2;
         if is_inviting {
             lane.is_hungry = false;
         }
@@ -245,25 +246,31 @@ fn count(places: usize) -> i64 {
     i64::try_from(places).unwrap_or(i64::MAX)
 }
 
+/// How an endpoint did.
+#[derive(Clone, Copy, Debug)]
+struct Outcome {
+    is_well: bool,
+    is_late: bool,
+}
+
 /// A place in a lane, given back when it is dropped.
 #[derive(Debug)]
 pub(super) struct Place {
     lanes: Lanes,
     name: String,
-    since: Instant,
-    outcome: Option<bool>,
+    outcome: Option<Outcome>,
 }
 
 impl Place {
-    /// Says how the endpoint did.
-    pub(super) fn note(&mut self, is_well: bool) {
-        self.outcome = Some(is_well);
+    /// Says how the endpoint did, and how long it took.
+    pub(super) fn note(&mut self, is_well: bool, took: Duration) {
+        self.outcome = Some(Outcome { is_well, is_late: took > LATE });
     }
 }
 
 impl Drop for Place {
     fn drop(&mut self) {
-        self.lanes.leave(&self.name, self.outcome, self.since.elapsed() > LATE);
+        self.lanes.leave(&self.name, self.outcome);
     }
 }
 
@@ -288,7 +295,7 @@ mod tests {
         let places = fill(&lanes, "dead");
         assert_eq!(places.len(), FIRST);
         for mut place in places {
-            place.note(false);
+            place.note(false, Duration::ZERO);
         }
         assert_eq!(room_of(&lanes, "dead"), 1);
         assert!(lanes.enter("well").is_some());
@@ -299,11 +306,11 @@ mod tests {
         let lanes = Lanes::default();
         let early: Vec<_> = (0..4).map(|_| lanes.enter_anyway("well")).collect();
         let room = lanes.room();
-        early.into_iter().for_each(|mut place| place.note(true));
+        early.into_iter().for_each(|mut place| place.note(true, Duration::ZERO));
         let names = ["well"; FIRST - 4];
         let mut taken: Vec<_> = names.iter().map(|name| lanes.enter_anyway(name)).collect();
         lanes.note_full(&room, names.iter().copied());
-        taken.iter_mut().for_each(|place| place.note(true));
+        taken.iter_mut().for_each(|place| place.note(true, Duration::ZERO));
         taken.truncate(1);
         let rang = futures_util::FutureExt::now_or_never(lanes.bell().notified()).is_some();
         assert!(rang, "there is room, and there was more than it could hold");
@@ -313,35 +320,36 @@ mod tests {
     fn a_lane_that_does_well_widens_and_rings_when_it_is_half_empty() {
         let lanes = Lanes::default();
         for _ in 0..200 {
-            lanes.enter("well").expect("room").note(true);
+            lanes.enter("well").expect("room").note(true, Duration::ZERO);
         }
         assert_eq!(room_of(&lanes, "well"), count(MOST));
         let mut places = fill(&lanes, "well");
         let rang = || futures_util::FutureExt::now_or_never(lanes.bell().notified()).is_some();
         assert!(!rang());
         for mut place in places.drain(..MOST / 2 + 1) {
-            place.note(true);
+            place.note(true, Duration::ZERO);
         }
         assert!(rang(), "there is room again");
     }
 
     #[test]
-    fn a_lane_whose_deliveries_arrive_late_is_as_narrow_as_a_new_one_and_has_the_room_of_those_that_fail() {
+    fn a_lane_whose_deliveries_arrive_late_has_the_room_of_those_that_fail_and_is_narrow_where_places_are_few()
+     {
         let lanes = Lanes::default();
+        let late = LATE + Duration::from_millis(1);
         for _ in 0..200 {
-            lanes.enter("late").expect("room").note(true);
+            lanes.enter("late").expect("room").note(true, late);
         }
-        let places = fill(&lanes, "late");
-        assert_eq!(places.len(), MOST);
-        for mut place in places {
-            place.since -= LATE + Duration::from_millis(1);
-            place.note(true);
-        }
+        assert_eq!(room_of(&lanes, "late"), count(MOST), "there is room for all");
+        let others: Vec<_> = (0..IN_HAND / 2).map(|number| lanes.enter_anyway(&number.to_string())).collect();
+        fill(&lanes, "late").into_iter().for_each(|mut place| place.note(true, late));
         assert_eq!(room_of(&lanes, "late"), count(FIRST));
+        drop(others);
+
         let lagging: Vec<_> = (0..FOR_LAGGING).map(|_| lanes.enter_anyway("late")).collect();
         assert!(lanes.enter("late").is_none() && lanes.enter("well").is_some());
         drop(lagging);
-        lanes.enter("late").expect("room").note(true);
+        lanes.enter("late").expect("room").note(true, Duration::ZERO);
         assert_eq!(room_of(&lanes, "late"), count(FIRST + 1 + FIRST / 8), "it arrived soon");
     }
 
@@ -350,7 +358,7 @@ mod tests {
         let lanes = Lanes::default();
         for number in 0..2 * IN_HAND {
             for mut place in fill(&lanes, &format!("dead {number}")) {
-                place.note(false);
+                place.note(false, Duration::ZERO);
             }
         }
         let fail = |number: usize| fill(&lanes, &format!("dead {number}"));

@@ -3,8 +3,7 @@
 //!
 //! A letter is acknowledged only after its work is committed: a worker that dies before that leaves it to the next one.
 //! One whose work cannot be done now stays in the hand that has it for a while, and is then given back for others to try: a
-//! quorum queue counts how often it gives a letter out, and sets it aside by itself, behind nobody's back but ours, after 20
-//! times (RabbitMQ 4).
+//! quorum queue counts how often it gives a letter out, and after 20 times sets it aside without a word to us (RabbitMQ 4).
 
 use std::collections::VecDeque;
 use std::fmt;
@@ -25,8 +24,10 @@ use super::{ANSWER_WITHIN, Amqp, AmqpDown, Line, Refusal, ladder};
 
 /// Letters in hand at most.
 const IN_HAND: u16 = 1000;
-/// How long one stays there whose work cannot be done: 20 times that is an hour and a half. The broker waits for its
-/// acknowledgement for half an hour.
+/// How long one stays there whose work cannot be done before others are to try: it may be this process alone that cannot.
+const KEPT_AT_FIRST: Duration = Duration::from_secs(30);
+/// The same of one that was given back before: 20 times that is an hour and a half. The broker waits for its acknowledgement
+/// for half an hour.
 const KEPT_FOR: Duration = Duration::from_secs(270);
 
 /// One mailbox, shared by all instances that name it alike. Cheap to clone.
@@ -61,7 +62,7 @@ pub struct Letter {
     /// Whether it was given out before, and nobody could say what became of it.
     pub is_repeat: bool,
     acker: Acker,
-    came_at: Instant,
+    keep_until: Instant,
 }
 
 /// What becomes of a letter.
@@ -71,7 +72,7 @@ pub enum Fate {
     Done,
     /// Its work can never be done: to the queue beside, for a person.
     Dead,
-    /// Its work could not be done now: it is given out once more.
+    /// Its work could not be done now: it is received once more, here or elsewhere.
     Again,
 }
 
@@ -129,23 +130,25 @@ impl Mailbox {
         let mut session = self.0.session.lock().await;
         let Some(Session { line, kept, .. }) = session.as_mut() else { return Ok(()) };
         let line = line.clone();
-        let stays = |(letter, fate): &(Letter, Fate)| *fate == Fate::Again && !letter.is_overdue();
+        let now = Instant::now();
+        let stays = |(letter, fate): &(Letter, Fate)| *fate == Fate::Again && now < letter.keep_until;
         let (again, ended): (Vec<_>, Vec<_>) = letters.into_iter().partition(stays);
         kept.extend(again.into_iter().map(|(letter, _)| Letter { is_repeat: true, ..letter }));
+        let (dead, others): (Vec<_>, Vec<_>) = ended.into_iter().partition(|(_, fate)| *fate == Fate::Dead);
         let told = async {
-            // Nobody hears of a letter that is set aside to where no queue is: it may have been deleted since.
-            if ended.iter().any(|(_, fate)| *fate == Fate::Dead) {
+            tell(&others).await?;
+            if !dead.is_empty() {
+                // The broker drops in silence what it finds no queue for: it may have been deleted since.
                 declare_dead(&line, &self.0.queue).await?;
             }
-            let told = ended.iter().map(|(letter, fate)| letter.settle(*fate));
-            futures_util::future::try_join_all(told).await.map_err(AmqpDown::from)
+            tell(&dead).await
         };
         let outcome = line.answered(ANSWER_WITHIN, told).await;
         if outcome.is_err() {
             *session = None;
         }
         self.0.amqp.hang_up_after(outcome.as_ref().err()).await;
-        outcome.map(drop)
+        outcome
     }
 
     async fn open(&self) -> Result<Session, AmqpDown> {
@@ -176,15 +179,18 @@ fn dead_of(queue: &str) -> String {
     format!("{queue}.dead")
 }
 
+/// Tells the broker of each.
+async fn tell(letters: &[(Letter, Fate)]) -> Result<(), AmqpDown> {
+    let told = letters.iter().map(|(letter, fate)| letter.settle(*fate));
+    futures_util::future::try_join_all(told).await?;
+    Ok(())
+}
+
 impl Letter {
     fn of(delivery: Delivery) -> Self {
         let Delivery { data, redelivered, acker, .. } = delivery;
-        Self { body: data, is_repeat: redelivered, acker, came_at: Instant::now() }
-    }
-
-    /// Whether it was in hand for so long that others are to try.
-    fn is_overdue(&self) -> bool {
-        self.came_at.elapsed() >= KEPT_FOR
+        let keep_until = Instant::now() + if redelivered { KEPT_FOR } else { KEPT_AT_FIRST };
+        Self { body: data, is_repeat: redelivered, acker, keep_until }
     }
 
     async fn settle(&self, fate: Fate) -> Result<bool, lapin::Error> {

@@ -29,22 +29,22 @@ WITH chunk AS MATERIALIZED (
                    SELECT earlier.reconciliation_id FROM statement_lines AS earlier
                    WHERE earlier.reconciliation_id = ANY($15::text[]) AND earlier.kind = 'PAYMENT'
                      AND earlier.channel_id = chunk.channel_id LIMIT 1) END,
-               -- What was made twice under one number of ours has another number of theirs each time. A stranger's may be any
-               -- number of times on one account.
-               CASE WHEN kind IN ('REFUND', 'REFUND_REVERSAL', 'PAYOUT') AND ours.known_as IS NOT NULL THEN (
+               -- What was made twice under one number of ours has another number of theirs each time. A stranger's may stand beside
+               -- any number of theirs, and tells what has none.
+               CASE WHEN kind IN ('REFUND', 'REFUND_REVERSAL', 'PAYOUT') AND ours.tells THEN (
                    SELECT twin.reconciliation_id FROM statement_lines AS twin
                    WHERE twin.our_id = chunk.our_id AND twin.kind <> 'PAYMENT'
                      -- Found by our number alone: by its day a plan would read all of that day's.
                      AND (twin.kind = chunk.kind AND twin.is_final AND twin.reconciliation_id = ANY($15::text[])) IS TRUE
                    LIMIT 1) END) AS also_listed_by,
            is_second
-           OR CASE WHEN kind IN ('REFUND', 'REFUND_REVERSAL', 'PAYOUT') AND ours.known_as IS NOT NULL THEN (
+           OR CASE WHEN kind IN ('REFUND', 'REFUND_REVERSAL', 'PAYOUT') AND ours.tells THEN (
                SELECT true FROM statement_lines AS twin
                WHERE twin.our_id = chunk.our_id AND twin.kind <> 'PAYMENT'
                  AND (twin.kind = chunk.kind AND twin.is_final AND twin.reconciliation_id = $1
                       AND (twin.channel_id, twin.line_no) < (chunk.channel_id, chunk.line_no)) IS TRUE
                LIMIT 1) IS NOT NULL ELSE false END AS is_listed_again,
-           ours.known_as,
+           ours.known_as, ours.tells,
            coalesce(stray.amount, attempt.amount, refund.amount, payout.amount) AS our_amount,
            coalesce(stray.currency, attempt.currency, refund.currency, payout.currency) AS our_currency,
            coalesce(stray.out_trade_no, attempt.pay_order_id) AS told_of,
@@ -78,11 +78,13 @@ WITH chunk AS MATERIALIZED (
     LEFT JOIN withdrawals AS payout
            ON payout.withdrawal_id = CASE WHEN chunk.kind = 'PAYOUT' THEN chunk.our_id END AND payout.channel = $6
     CROSS JOIN LATERAL (
-        SELECT least(coalesce(stray.paid_at, attempt.paid_at, refund.updated_at, payout.updated_at), trade.created_at),
-               -- Which of ours it is; each look-up is by a unique key.
-               coalesce(trade.transaction_id, payout.withdrawal_id,
-                        CASE WHEN coalesce(paid_out_of.channel, given_back.channel) = $6 THEN refund.refund_id END)
-    ) AS ours (moved_at, known_as)
+        SELECT moved_at, known_as, our_id <> '' AND (known_as IS NOT NULL OR channel_id = '') AS tells
+        FROM (SELECT least(coalesce(stray.paid_at, attempt.paid_at, refund.updated_at, payout.updated_at), trade.created_at),
+                     -- Which of ours it is; each look-up is by a unique key.
+                     coalesce(trade.transaction_id, payout.withdrawal_id,
+                              CASE WHEN coalesce(paid_out_of.channel, given_back.channel) = $6 THEN refund.refund_id END)
+             ) AS known (moved_at, known_as)
+    ) AS ours
 ), classed AS MATERIALIZED (
     SELECT known.*,
            CASE WHEN kind = 'OTHER' THEN NULL
@@ -121,7 +123,7 @@ WITH chunk AS MATERIALIZED (
           AND later.kind = line.kind AND later.channel_id = line.channel_id
         UNION ALL
         SELECT later.* FROM statement_lines AS later
-        WHERE line.kind IN ('REFUND', 'REFUND_REVERSAL', 'PAYOUT') AND line.known_as IS NOT NULL AND line.is_final
+        WHERE line.kind IN ('REFUND', 'REFUND_REVERSAL', 'PAYOUT') AND line.tells AND line.is_final
           AND later.our_id = line.our_id AND later.kind <> 'PAYMENT'
           -- Found by our number alone: by its day a plan would read all of that day's.
           AND (later.kind = line.kind AND later.reconciliation_id = ANY($16::text[])) IS TRUE) AS repeat
@@ -140,7 +142,7 @@ WITH chunk AS MATERIALIZED (
                  -- stand beside many.
                  CASE WHEN differing.kind = 'PAYMENT' OR differing.our_id = '' OR class = 'DUPLICATE' AND differing.channel_id <> ''
                       THEN differing.channel_id
-                      WHEN class = 'MISSING_HERE' THEN concat_ws(' ', differing.our_id, nullif(differing.channel_id, ''))
+                      WHEN class = 'MISSING_HERE' THEN differing.our_id || ' ' || differing.channel_id
                       WHEN class = 'STATUS_DIFFERS'
                       THEN concat_ws(' ', differing.our_id, nullif(differing.channel_id, ''),
                                      (SELECT day FROM reconciliations AS run WHERE run.reconciliation_id = $1))

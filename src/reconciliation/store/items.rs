@@ -223,8 +223,9 @@ pub(in crate::reconciliation) async fn end_of_items(
 
 /// Open differences of a day, from one to another, that this round did not come upon, so many at most: they are none any more.
 /// Locked. What the day does not answer for this time and does not list, what it lists as a day does that was not looked at
-/// beside it, and what somebody carried out meanwhile, stays as it is. What is not carried out yet is none either, nor is what
-/// only a statement said that has been replaced, whatever the clock said by which it was. The states are a parameter, as above.
+/// beside it, and what somebody carried out meanwhile, stays as it is. What was decided and is not carried out yet is none either,
+/// nor is what only a statement said that has been replaced, whatever the clock said by which it was. The states are a parameter,
+/// as above.
 pub(in crate::reconciliation) async fn lock_unseen(
     tx: &mut Tx,
     run: &Claimed,
@@ -242,12 +243,14 @@ pub(in crate::reconciliation) async fn lock_unseen(
                               WHERE line.reconciliation_id = $1 AND line.kind = item.kind
                                 AND line.channel_id = nullif(item.channel_id, '') LIMIT 1),
                              (SELECT true FROM statement_lines AS line
-                              WHERE line.our_id = nullif(item.our_id, '') AND line.kind <> 'PAYMENT'
+                              -- A stranger's number tells nothing beside one of theirs.
+                              WHERE line.our_id = CASE WHEN class = 'MISSING_HERE' AND item.channel_id <> '' THEN NULL
+                                                       ELSE nullif(item.our_id, '') END AND line.kind <> 'PAYMENT'
                                 AND (line.kind = item.kind AND line.reconciliation_id = $1) IS TRUE LIMIT 1),
                              false) AS is_listed) AS day
          WHERE reconciliation_id = $1 AND item_id > $10 AND item_id <= $11 AND seen_round < $2 AND status = ANY($8)
-           AND (updated_at <= $4 OR status IN ('PROPOSED', 'APPLYING')
-                OR class <> 'MISSING_THERE' AND NOT day.is_listed) IS TRUE
+           AND (updated_at <= $4 OR status = 'APPLYING'
+                OR class <> 'MISSING_THERE' AND (status = 'PROPOSED' OR NOT day.is_listed)) IS TRUE
            AND CASE WHEN class = 'MISSING_THERE' AND at >= $5 AND (at < $6 OR at >= $7) THEN day.is_listed
                     -- What both days listed is there twice as long as this one lists it, and nobody looked at the other.
                     WHEN also_listed_by IS NOT NULL AND (
