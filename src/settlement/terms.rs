@@ -101,6 +101,12 @@ impl From<Factor> for Decimal {
     }
 }
 
+impl fmt::Display for Factor {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        Decimal::from(*self).fmt(f)
+    }
+}
+
 numeric!(Rate, Factor);
 
 /// The terms of one order: its lines with their rates, and the factor of who earns.

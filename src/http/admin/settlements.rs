@@ -129,7 +129,8 @@ pub(in crate::http) async fn set_level(
     if level.trim().is_empty() || level.chars().count() > MAX_LEVEL {
         return Err(Problem::invalid("level", format!("expected 1 to {MAX_LEVEL} characters")));
     }
-    let entry = entry(admin, "user_levels.set", format!("{merchant_id}/{user_id} = {level}"), reason);
+    let target = format!("{merchant_id}/{user_id} = {level}, {factor}");
+    let entry = entry(admin, "user_levels.set", target, reason);
     let level = edge.owned(|app| async move {
         settlement::set_level(&app, &merchant_id, &user_id, &level, factor, &entry).await
     });

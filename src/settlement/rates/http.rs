@@ -12,6 +12,7 @@ use tokio::sync::OwnedSemaphorePermit;
 use super::{Question, Quote, RateSource, SourceError};
 use crate::config::RatesConfig;
 use crate::infra::tasks;
+use crate::orders::OrderKey;
 use crate::settlement::terms::{Factor, Rate};
 
 /// Bytes of an answer at most: five hundred orders of a hundred lines have less.
@@ -46,10 +47,21 @@ struct Asked<'a> {
     orders: Vec<AskedOrder<'a>>,
 }
 
+/// Answers come in the order of their questions; one that says of which order it is must be of that one.
 #[derive(Deserialize)]
 struct AnsweredOrder {
+    merchant_id: Option<String>,
+    order_no: Option<String>,
     rates: Vec<Rate>,
     factor: Factor,
+}
+
+impl AnsweredOrder {
+    fn is_of(&self, order: &OrderKey) -> bool {
+        let said =
+            [(&self.merchant_id, order.merchant_id.as_str()), (&self.order_no, order.order_no.as_str())];
+        said.into_iter().all(|(said, asked)| said.as_deref().is_none_or(|said| said == asked))
+    }
 }
 
 #[derive(Deserialize)]
@@ -127,12 +139,15 @@ fn read(bytes: &[u8], questions: &[Question]) -> Result<Vec<Quote>, SourceError>
         return Err(SourceError::Wrong(format!("{orders} orders are answered where {wanted} were asked")));
     }
     let quote = |(order, question): (AnsweredOrder, &Question)| {
-        if order.rates.len() == question.lines.len() {
-            Ok(Quote { rates: order.rates, factor: order.factor })
-        } else {
-            let (rates, lines) = (order.rates.len(), question.lines.len());
-            Err(SourceError::Wrong(format!("{rates} rates for {lines} lines of {}", question.order.member())))
+        let asked = question.order.member();
+        if !order.is_of(&question.order) {
+            return Err(SourceError::Wrong(format!("another order is answered in the place of {asked}")));
         }
+        let (rates, lines) = (order.rates.len(), question.lines.len());
+        if rates != lines {
+            return Err(SourceError::Wrong(format!("{rates} rates for {lines} lines of {asked}")));
+        }
+        Ok(Quote { rates: order.rates, factor: order.factor })
     };
     answered.orders.into_iter().zip(questions).map(quote).collect()
 }
@@ -143,7 +158,6 @@ mod fuzz;
 mod tests {
     use super::super::Line;
     use super::*;
-    use crate::orders::OrderKey;
 
     fn question() -> Question {
         let order = OrderKey { merchant_id: "m".parse().unwrap(), order_no: "A".parse().unwrap() };
@@ -157,6 +171,8 @@ mod tests {
         let right = r#"{"orders":[{"rates":["0.05","1"],"factor":"1.25","note":"more is no harm"}]}"#;
         let quotes = read(right.as_bytes(), &[question()]).unwrap();
         assert_eq!(quotes[0].rates.len(), 2);
+        let named = r#"{"orders":[{"merchant_id":"m","order_no":"A","rates":["0.05","1"],"factor":"1"}]}"#;
+        assert!(read(named.as_bytes(), &[question()]).is_ok());
         for wrong in [
             "",
             "[]",
@@ -170,6 +186,8 @@ mod tests {
             r#"{"orders":[{"rates":[0.05,0.1],"factor":1}]}"#,
             r#"{"orders":[{"rates":["NaN","0.1"],"factor":"1"}]}"#,
             r#"{"orders":[{"rates":["0.05","0.1"]}]}"#,
+            r#"{"orders":[{"order_no":"B","rates":["0.05","0.1"],"factor":"1"}]}"#,
+            r#"{"orders":[{"merchant_id":"other","order_no":"A","rates":["0.05","0.1"],"factor":"1"}]}"#,
         ] {
             assert!(read(wrong.as_bytes(), &[question()]).is_err(), "{wrong}");
         }

@@ -63,6 +63,14 @@ async fn wrong_terms_change_nothing() {
     );
     let levels = app.admin_get("/admin/user-levels?merchant_id=demo").await.expect(200).body["data"].clone();
     assert_eq!((&levels[0]["factor"], &levels[0]["level"]), (&json!("1.2"), &json!("GOLD")));
+    let log = app.admin_get("/admin/admin-log").await.expect(200).body["data"].clone();
+    let targets: Vec<&str> =
+        log.as_array().expect("a page").iter().filter_map(|entry| entry["target"].as_str()).collect();
+    assert_eq!(
+        targets[..3],
+        ["demo/* = 0.00000001", "demo/TEA = 1", "demo/u1 = GOLD, 1.2"],
+        "the last comes first"
+    );
     before.entry("rebate_rules".to_owned()).and_modify(|count| *count += 1);
     before.entry("admin_log".to_owned()).and_modify(|count| *count += 2);
     assert_eq!(app.row_counts().await, before);
