@@ -1,7 +1,7 @@
 //! Bulkheads: each endpoint has a lane of its own, and takes no more of this process than it deserves.
 //!
-//! A lane begins with a few deliveries at once, and is given more as long as they arrive soon; each failure halves that,
-//! down to one. A lane that fails is come to again by the poll and rings no bell. So an endpoint that is dead costs a
+//! A lane begins with a few deliveries at once, and is given more as long as they arrive, where places are few as long as they
+//! arrive soon; each failure halves that, down to one. A lane that fails is come to again by the poll and rings no bell. So an endpoint that is dead costs a
 //! handful of tries a second and one that hangs a handful of waiting connections, whatever waits behind them.
 //!
 //! All lanes together have so many places ([`IN_HAND`]). The fewer are free, the fewer a lane begins with, and lanes that
