@@ -341,6 +341,24 @@ impl From<WithdrawalError> for Problem {
             WithdrawalError::InsufficientBalance => insufficient_balance(),
             WithdrawalError::UnknownChannel(name) => unknown_channel(&name),
             WithdrawalError::Busy(_) => Self::busy("user"),
+            WithdrawalError::Ambiguous => Self::ambiguous_number("a withdrawal"),
+            WithdrawalError::NotSentOut(status) => {
+                let detail = format!(
+                    "the withdrawal is {status}, and its money is not known to have gone out; nothing was changed"
+                );
+                Self::new(StatusCode::CONFLICT, "WITHDRAWAL_NOT_SENT_OUT", detail)
+            }
+            WithdrawalError::IsMade => {
+                let detail =
+                    "its channel says that it made the withdrawal, and that counts; nothing was changed";
+                Self::new(StatusCode::CONFLICT, "WITHDRAWAL_IS_MADE", detail)
+            }
+            WithdrawalError::ChannelSilent(why) => {
+                let detail = format!(
+                    "the channel does not say now what became of the withdrawal: {why}; nothing was changed"
+                );
+                Self::unavailable("CHANNEL_UNAVAILABLE", &detail).retry_after(2)
+            }
             WithdrawalError::Db(error) => Self::from(error),
         }
     }

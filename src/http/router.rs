@@ -69,6 +69,7 @@ fn other_routes() -> OpenApiRouter<Edge> {
         .routes(routes!(admin::refunds::approve))
         .routes(routes!(admin::refunds::reject))
         .routes(routes!(admin::refunds::not_made))
+        .routes(routes!(admin::withdrawals::returned))
         .routes(routes!(admin::receivables::list))
         .routes(routes!(admin::receivables::collect))
         .routes(routes!(admin::receivables::write_off))

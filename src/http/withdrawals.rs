@@ -90,7 +90,7 @@ impl From<Leg> for LegView {
 #[derive(Debug, Serialize, ToSchema)]
 #[schema(example = json!({"withdrawal_no": "W-1", "user_id": "u1", "amount": 500, "currency": "CNY",
     "channel": "sandbox", "account": "u1@example.com", "status": "DEBITED", "failure": null,
-    "channel_payout_id": null, "legs": [
+    "channel_payout_id": null, "returned_at": null, "legs": [
         {"leg": "DEBIT", "status": "SUCCEEDED", "created_at": "2026-11-21T10:00:00Z", "updated_at": "2026-11-21T10:00:00Z"},
         {"leg": "PAYOUT", "status": "PENDING", "created_at": "2026-11-21T10:00:00Z", "updated_at": "2026-11-21T10:00:00Z"}],
     "created_at": "2026-11-21T10:00:00Z"}))]
@@ -114,6 +114,9 @@ pub(super) struct WithdrawalView {
     /// The channel's own number of the payout. Beside `REVERSED`: the channel made it after it had been given back, and it was
     /// taken from its user once more.
     channel_payout_id: Option<String>,
+    /// When the money came back that had gone out: its user has it again.
+    #[serde(with = "time::serde::rfc3339::option")]
+    returned_at: Option<OffsetDateTime>,
     /// Its legs, in their order.
     legs: Vec<LegView>,
     /// When it was asked for.
@@ -134,6 +137,7 @@ impl From<WithdrawalDetails> for WithdrawalView {
             status: withdrawal.status,
             failure: withdrawal.failure,
             channel_payout_id: withdrawal.channel_payout_id,
+            returned_at: withdrawal.returned_at,
             legs: legs.into_iter().map(Into::into).collect(),
             created_at: withdrawal.created_at,
         }

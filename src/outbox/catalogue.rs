@@ -49,7 +49,10 @@ const fn summary(event: &Event) -> &'static str {
         }
         Event::WithdrawalFinished { .. } => "A withdrawal came to its end",
         Event::WithdrawalMadeAfterAll { .. } => {
-            "The channel made a withdrawal after all that had been given back"
+            "The channel made a withdrawal after all that had been given back, or had come back"
+        }
+        Event::WithdrawalReturned { .. } => {
+            "A withdrawal came back that had succeeded, or was made after all; or the latter was never so"
         }
         Event::ReceivableCollected { .. } => "What a user owes was taken from what they have",
         Event::ReceivableWrittenOff { .. } => "What a user owes was written off",
@@ -143,6 +146,12 @@ fn examples_of_what_goes_back_or_out() -> Vec<Event> {
             user_id: user_id(),
             amount: 4000,
             owed: 1500,
+            currency,
+        },
+        Event::WithdrawalReturned {
+            withdrawal_no: "W-1".to_owned(),
+            user_id: user_id(),
+            amount: 4000,
             currency,
         },
     ]

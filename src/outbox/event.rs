@@ -143,7 +143,8 @@ pub enum Event {
         /// Why it was refused.
         failure: Option<String>,
     },
-    /// The channel made a withdrawal after all that had been given back: its money was taken from its user once more.
+    /// The channel made a withdrawal after all that had been given back, or had come back: its money was taken from its user once
+    /// more.
     #[schema(title = "withdrawal.made_after_all")]
     WithdrawalMadeAfterAll {
         /// The withdrawal's number.
@@ -154,6 +155,19 @@ pub enum Event {
         amount: i64,
         /// Minor units of them that the user did not have any more, and owes.
         owed: i64,
+        /// Of what.
+        currency: Currency,
+    },
+    /// The money of a withdrawal came back, after it had succeeded or was made after all; or the latter was never so. Its user has it
+    /// again.
+    #[schema(title = "withdrawal.returned")]
+    WithdrawalReturned {
+        /// The withdrawal's number.
+        withdrawal_no: String,
+        /// Whose money.
+        user_id: String,
+        /// Minor units.
+        amount: i64,
         /// Of what.
         currency: Currency,
     },
@@ -283,6 +297,7 @@ impl Event {
             Self::RefundReversed { .. } => "refund.reversed",
             Self::WithdrawalFinished { .. } => "withdrawal.finished",
             Self::WithdrawalMadeAfterAll { .. } => "withdrawal.made_after_all",
+            Self::WithdrawalReturned { .. } => "withdrawal.returned",
             Self::ReceivableCollected { .. } => "receivable.collected",
             Self::ReceivableWrittenOff { .. } => "receivable.written_off",
             Self::ReceivableRecovered { .. } => "receivable.recovered",

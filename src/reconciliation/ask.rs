@@ -143,7 +143,7 @@ async fn ask_about_refund(app: &App, channel: &dyn Channel, item: &Item) -> Resu
 }
 
 async fn ask_about_payout(app: &App, channel: &dyn Channel, item: &Item) -> Result<Done, DutyError> {
-    let Some(call) = withdrawals::call_of(app, &item.our_id).await? else {
+    let Some((withdrawal, call)) = withdrawals::ask_about(app, &item.our_id).await? else {
         return Ok(still("it is no withdrawal of ours"));
     };
     let state = match channel.query_payout(&call).await {
@@ -153,6 +153,16 @@ async fn ask_about_payout(app: &App, channel: &dyn Channel, item: &Item) -> Resu
     match (item.class, &state) {
         (Class::MissingThere, PayoutState::Succeeded { channel_payout_id }) => {
             Ok(Done::Explained(format!("the channel confirms it as {channel_payout_id}")))
+        }
+        // What was known to have gone out, and is on no statement.
+        (Class::MissingThere, PayoutState::Failed(refusal)) => {
+            let stands = withdrawals::note_returned(app, &withdrawal).await?;
+            let said = format!("the channel says that it came to nothing: {refusal}");
+            Ok(if stands {
+                Done::Applied(said)
+            } else {
+                Done::Later("the channel is asked once more".to_owned())
+            })
         }
         // Of one whose money was given back, whoever notes that shows it to a person.
         (Class::StatusDiffers, PayoutState::Succeeded { channel_payout_id }) => {

@@ -19,9 +19,18 @@ use crate::outbox::{self, Event};
 #[derive(Debug)]
 enum End {
     /// Under this number of the channel's.
-    Made(String),
+    Made(String, Heard),
     /// So whoever has the task was told; somebody who has it after them may have more luck.
     Refused(Refusal, Hold),
+}
+
+/// When the channel said that a payout was made.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Heard {
+    /// When it was asked just now.
+    Now,
+    /// Perhaps long ago: it answered somebody who can write it down only now.
+    Once,
 }
 
 /// What the writing of an end came to.
@@ -73,7 +82,7 @@ pub async fn drive(app: &App, task: &Task) -> Result<Drive, WithdrawalError> {
     };
     match state {
         Ok(PayoutState::Succeeded { channel_payout_id }) => {
-            finish(app, withdrawal_id, &End::Made(channel_payout_id)).await
+            finish(app, withdrawal_id, &End::Made(channel_payout_id, Heard::Once)).await
         }
         Ok(PayoutState::Failed(refusal)) | Err(CallError::Refused(refusal)) => {
             finish(app, withdrawal_id, &End::Refused(refusal, task.hold)).await
@@ -83,16 +92,16 @@ pub async fn drive(app: &App, task: &Task) -> Result<Drive, WithdrawalError> {
     }
 }
 
-/// What a channel is asked about a withdrawal with; `None` for what is none of ours.
+/// A withdrawal as it stands, and what its channel is asked about it with; `None` for what is none of ours.
 ///
 /// # Errors
 /// When the database cannot be reached.
-pub async fn call_of(app: &App, withdrawal_id: &str) -> Result<Option<PayoutCall>, DbError> {
+pub async fn ask_about(app: &App, withdrawal_id: &str) -> Result<Option<(Withdrawal, PayoutCall)>, DbError> {
     let found = store::find(&mut app.db.conn().await?, withdrawal_id).await?;
-    found.as_ref().map(call).transpose()
+    found.map(|withdrawal| call(&withdrawal).map(|call| (withdrawal, call))).transpose()
 }
 
-fn call(withdrawal: &Withdrawal) -> Result<PayoutCall, DbError> {
+pub(super) fn call(withdrawal: &Withdrawal) -> Result<PayoutCall, DbError> {
     Ok(PayoutCall {
         payout_id: withdrawal.withdrawal_id.to_string(),
         money: crate::pay::money_of(withdrawal.amount, withdrawal.currency)?,
@@ -160,7 +169,7 @@ async fn ask_redo_ask(
     channels::ask_redo_ask(ask, redo, |state| *state == PayoutState::Unseen, has_settled).await.1
 }
 
-/// Writes down that a payout was made, as the channel has answered; gives whether our books say so now.
+/// Writes down that a payout was made, as the channel has answered just now; gives whether our books say so by then.
 ///
 /// # Errors
 /// When the database is away: to be tried again.
@@ -169,7 +178,7 @@ pub async fn note_made(
     withdrawal_id: &str,
     channel_payout_id: String,
 ) -> Result<bool, WithdrawalError> {
-    Ok(write_end(app, withdrawal_id, &End::Made(channel_payout_id)).await? == Written::Stands)
+    Ok(write_end(app, withdrawal_id, &End::Made(channel_payout_id, Heard::Now)).await? == Written::Stands)
 }
 
 /// The same, as the channel had answered when it could not be written.
@@ -181,14 +190,14 @@ pub async fn replay(
     withdrawal_id: &str,
     channel_payout_id: String,
 ) -> Result<Drive, WithdrawalError> {
-    Ok(write_end(app, withdrawal_id, &End::Made(channel_payout_id)).await?.drive())
+    Ok(write_end(app, withdrawal_id, &End::Made(channel_payout_id, Heard::Once)).await?.drive())
 }
 
 /// Writes the end; one that is there already stays. One that was made and cannot be written is put aside.
 async fn finish(app: &App, withdrawal_id: &str, end: &End) -> Result<Drive, WithdrawalError> {
     let finished = write_end(app, withdrawal_id, end).await;
     let made = || match end {
-        End::Made(number) => Some(Update::PayoutMade {
+        End::Made(number, _) => Some(Update::PayoutMade {
             withdrawal_id: withdrawal_id.to_owned(),
             channel_payout_id: number.clone(),
         }),
@@ -216,7 +225,7 @@ async fn finish_in_tx(
     now: OffsetDateTime,
 ) -> Result<Written, DbError> {
     let Some(withdrawal) = store::lock(tx, withdrawal_id).await? else {
-        if let End::Made(channel_payout_id) = end {
+        if let End::Made(channel_payout_id, _) = end {
             show_unknown_in_tx(app, tx, withdrawal_id, channel_payout_id, now).await?;
         }
         return Ok(Written::Otherwise);
@@ -224,19 +233,15 @@ async fn finish_in_tx(
     match (withdrawal.status, end) {
         (WithdrawalStatus::Paying, _) => {}
         (WithdrawalStatus::Created | WithdrawalStatus::Debited, _) => return Ok(Written::NotBegun),
-        (WithdrawalStatus::Reversed, End::Made(channel_payout_id)) => {
-            note_after_all_in_tx(app, tx, &withdrawal, channel_payout_id, now).await?;
-            return Ok(Written::Stands);
-        }
-        (WithdrawalStatus::Succeeded, End::Made(channel_payout_id)) => {
-            show_if_made_twice_in_tx(app, tx, &withdrawal, channel_payout_id, now).await?;
+        (WithdrawalStatus::Succeeded | WithdrawalStatus::Reversed, End::Made(channel_payout_id, heard)) => {
+            note_made_in_tx(app, tx, &withdrawal, (channel_payout_id, *heard), now).await?;
             return Ok(Written::Stands);
         }
         (WithdrawalStatus::Reversed, End::Refused(..)) => return Ok(Written::Stands),
         _ => return Ok(Written::Otherwise),
     }
     let (status, failure) = match end {
-        End::Made(channel_payout_id) => {
+        End::Made(channel_payout_id, _) => {
             succeed_in_tx(tx, &withdrawal, channel_payout_id, now).await?;
             (WithdrawalStatus::Succeeded, None)
         }
@@ -289,8 +294,25 @@ async fn give_back_in_tx(
     Ok(())
 }
 
-/// The money went out although the channel had refused to send it, and the user had it again: it is taken from them, once, their
-/// merchant is told, and a person must hear of it.
+/// The channel says of a withdrawal that has ended that it made it.
+async fn note_made_in_tx(
+    app: &App,
+    tx: &mut Tx,
+    withdrawal: &Withdrawal,
+    (channel_payout_id, heard): (&str, Heard),
+    now: OffsetDateTime,
+) -> Result<(), DbError> {
+    let is_known = withdrawal.channel_payout_id.as_deref() == Some(channel_payout_id);
+    match (withdrawal.is_out(), heard) {
+        (true, _) => show_if_made_twice_in_tx(app, tx, withdrawal, channel_payout_id, now).await,
+        // It has come back since, for all that is known.
+        (false, Heard::Once) if is_known => Ok(()),
+        (false, _) => note_after_all_in_tx(app, tx, withdrawal, channel_payout_id, now).await,
+    }
+}
+
+/// The money went out although the channel had refused to send it, or it had come back, and the user had it again: it is taken from
+/// them, once, their merchant is told, and a person must hear of it.
 async fn note_after_all_in_tx(
     app: &App,
     tx: &mut Tx,
@@ -298,14 +320,16 @@ async fn note_after_all_in_tx(
     channel_payout_id: &str,
     now: OffsetDateTime,
 ) -> Result<(), DbError> {
-    if withdrawal.channel_payout_id.is_some() {
-        return show_if_made_twice_in_tx(app, tx, withdrawal, channel_payout_id, now).await;
-    }
     store::set_made_after_all(tx, withdrawal, channel_payout_id, now).await?;
     let Withdrawal { channel, withdrawal_no, user_id, amount, currency, .. } = withdrawal;
+    let what = format!("withdrawal {withdrawal_no} of {amount} {currency} (minor units)");
+    let before = match withdrawal.returned_at {
+        None => format!("{channel} had refused {what}"),
+        Some(returned_at) => format!("{what} came back at {returned_at}, as was said"),
+    };
     let detail = format!(
-        "{channel} had refused withdrawal {withdrawal_no} of {amount} {currency} (minor units) and made it after all as \
-         {channel_payout_id}; user {user_id} had it again: it is taken from what they have, and what that lacks is owed"
+        "{before}, and {channel} made it after all as {channel_payout_id}; user {user_id} had it again: it is taken from what they \
+         have, and what that lacks is owed"
     );
     let exception = NewException {
         kind: ExceptionKind::Contradiction,

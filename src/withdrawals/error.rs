@@ -1,5 +1,6 @@
 //! What can go wrong with a withdrawal, in its own words.
 
+use super::model::WithdrawalStatus;
 use crate::infra::db::{DbError, MaybeTransient};
 use crate::infra::lock::LockBusy;
 
@@ -21,6 +22,18 @@ pub enum WithdrawalError {
     /// Another withdrawal of this user is being made.
     #[error(transparent)]
     Busy(#[from] LockBusy),
+    /// Several merchants have a withdrawal of that number.
+    #[error("several merchants have a withdrawal of that number")]
+    Ambiguous,
+    /// Its money has not gone out, as far as is known.
+    #[error("the withdrawal is {0}, and its money is not known to have gone out")]
+    NotSentOut(WithdrawalStatus),
+    /// Its channel says that it made it.
+    #[error("the channel says that it made the withdrawal")]
+    IsMade,
+    /// Its channel does not say now what became of it.
+    #[error("the channel does not say what became of the withdrawal: {0}")]
+    ChannelSilent(String),
     /// The database.
     #[error(transparent)]
     Db(#[from] DbError),

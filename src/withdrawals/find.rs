@@ -40,3 +40,17 @@ async fn in_tx(
     let legs = store::list_legs(tx, &withdrawal.withdrawal_id).await?;
     Ok(WithdrawalDetails { withdrawal, legs })
 }
+
+/// The id of the only withdrawal of that number, of one merchant or of whichever.
+pub(super) async fn find_id(
+    app: &App,
+    merchant_id: Option<&MerchantId>,
+    withdrawal_no: &WithdrawalNo,
+) -> Result<String, WithdrawalError> {
+    let mut ids = store::list_ids_of_number(&mut app.db.conn().await?, merchant_id, withdrawal_no).await?;
+    match (ids.pop(), ids.is_empty()) {
+        (Some(id), true) => Ok(id),
+        (Some(_), false) => Err(WithdrawalError::Ambiguous),
+        (None, _) => Err(WithdrawalError::NotFound),
+    }
+}

@@ -6,21 +6,24 @@
 //! aside is the user's held balance until the end. Each leg (`DEBIT`, `PAYOUT`, `REVERSAL`) has its own status and its
 //! own booking: `WITHDRAWAL` (available → held), `PAYOUT` (channel → in transit), `PAYOUT_DONE` (in transit → held,
 //! which ends both), or the reversals of the first two; and `PAYOUT_AFTER_ALL` (channel → available, or owed) where the
-//! channel made all the same what was given back. `model::WithdrawalStatus::after` is the whole life.
+//! channel made all the same what was given back. Where the money comes back that had gone out, the reversals of the three, or of
+//! the last one. `model::WithdrawalStatus::after` is the whole life.
 
 mod create;
 mod drive;
 mod error;
 mod find;
 mod model;
+mod returned;
 mod store;
 
 pub use create::{Created, create};
 pub(crate) use drive::drive_on_in_tx;
-pub use drive::{call_of, drive, note_made, replay};
+pub use drive::{ask_about, drive, note_made, replay};
 pub use error::WithdrawalError;
 pub use find::find;
 pub use model::{
     Leg, LegKind, LegStatus, NewWithdrawal, Withdrawal, WithdrawalDetails, WithdrawalEvent, WithdrawalStatus,
 };
+pub use returned::{note_returned, was_returned};
 pub(crate) use store::lock;

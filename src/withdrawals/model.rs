@@ -131,6 +131,10 @@ pub struct Withdrawal {
     pub failure: Option<String>,
     /// The channel's own number of the payout; also of one that was made after it had been given back.
     pub channel_payout_id: Option<String>,
+    /// When its money came back after it had gone out; nothing where it has gone out once more since.
+    pub returned_at: Option<OffsetDateTime>,
+    /// How often it came back.
+    pub returned_times: i32,
     /// When it was asked for.
     pub created_at: OffsetDateTime,
 }
@@ -178,6 +182,8 @@ impl Withdrawal {
             status: WithdrawalStatus::Debited,
             failure: None,
             channel_payout_id: None,
+            returned_at: None,
+            returned_times: 0,
             created_at: now,
         }
     }
@@ -186,6 +192,19 @@ impl Withdrawal {
     pub(super) fn first_legs(&self) -> Vec<Leg> {
         let leg = |leg, status| Leg { leg, status, created_at: self.created_at, updated_at: self.created_at };
         vec![leg(LegKind::Debit, LegStatus::Succeeded), leg(LegKind::Payout, LegStatus::Pending)]
+    }
+
+    /// Whether its money has gone out, as far as is known, and not come back since.
+    pub(super) const fn is_out(&self) -> bool {
+        self.channel_payout_id.is_some() && self.returned_at.is_none()
+    }
+
+    /// The how-manieth payout after all it is that its money is out by, or would be by the next one; none for its own payout.
+    pub(super) const fn times_after_all(&self) -> i32 {
+        match self.status {
+            WithdrawalStatus::Reversed => self.returned_times + 1,
+            _ => self.returned_times,
+        }
     }
 
     /// Whose money it is, and whose debt where that is not there any more.
@@ -210,7 +229,11 @@ impl Withdrawal {
     }
 
     fn booking(&self, kind: PostingKind) -> Posting {
-        Posting::new(kind, self.withdrawal_id.as_str()).of(Some(self.merchant_id.as_str()), None)
+        self.booking_of(kind, self.withdrawal_id.as_str())
+    }
+
+    fn booking_of(&self, kind: PostingKind, subject: &str) -> Posting {
+        Posting::new(kind, subject).of(Some(self.merchant_id.as_str()), None)
     }
 
     /// Sets the money aside.
@@ -233,12 +256,26 @@ impl Withdrawal {
     /// With how much is owed.
     pub(super) fn payout_after_all(&self, has: i64) -> (Posting, i64) {
         let channel = Account::channel(&self.channel, self.currency);
-        self.debtor().charge(self.booking(PostingKind::PayoutAfterAll), &channel, self.amount, has)
+        self.debtor().charge(self.after_all(PostingKind::PayoutAfterAll), &channel, self.amount, has)
+    }
+
+    /// A booking that belongs to a payout after all; each has its own.
+    pub(super) fn after_all(&self, kind: PostingKind) -> Posting {
+        match self.times_after_all() {
+            ..=1 => self.booking(kind),
+            times => self.booking_of(kind, &format!("{}:{times}", self.withdrawal_id)),
+        }
     }
 
     /// What a final refusal takes back.
     pub(super) fn bookings_to_reverse(&self) -> [String; 2] {
         [self.payout().transaction_id(), self.debit().transaction_id()]
+    }
+
+    /// What is taken back where the money had arrived, and came back.
+    pub(super) fn bookings_to_return(&self) -> [String; 3] {
+        let [payout, debit] = self.bookings_to_reverse();
+        [self.payout_done().transaction_id(), payout, debit]
     }
 
     /// The fields in which a repeat differs.

@@ -102,7 +102,7 @@ pub(super) async fn move_locked(
     Ok(Withdrawal { status: to, ..from.clone() })
 }
 
-/// Notes of a locked withdrawal, whose money was given back, by which number the channel made it after all.
+/// Notes of a locked withdrawal, whose money was given back, or came back, by which number the channel made it after all.
 pub(super) async fn set_made_after_all(
     tx: &mut Tx,
     withdrawal: &Withdrawal,
@@ -112,10 +112,39 @@ pub(super) async fn set_made_after_all(
     let conn: &mut Conn = tx;
     expect_one_row(
         &sqlx::query!(
-            "UPDATE withdrawals SET channel_payout_id = $2, updated_at = $3
-             WHERE withdrawal_id = $1 AND status = 'REVERSED' AND channel_payout_id IS NULL",
+            "UPDATE withdrawals SET channel_payout_id = $2, returned_at = NULL, updated_at = $3
+             WHERE withdrawal_id = $1 AND status IN ('SUCCEEDED', 'REVERSED')
+               AND (channel_payout_id IS NULL OR returned_at IS NOT NULL)",
             withdrawal.withdrawal_id.as_str(),
             channel_payout_id,
+            now,
+        )
+        .execute(conn)
+        .await?,
+    )
+}
+
+/// Notes of a locked withdrawal, whose money had gone out, that it came back: its leg back to the user is done. When it last went
+/// out stays, because statements are compared by that.
+pub(super) async fn set_returned(
+    tx: &mut Tx,
+    withdrawal: &Withdrawal,
+    now: OffsetDateTime,
+) -> Result<(), DbError> {
+    let conn: &mut Conn = tx;
+    expect_one_row(
+        &sqlx::query!(
+            "WITH returned AS (
+                 UPDATE withdrawals SET returned_at = $2, returned_times = returned_times + 1
+                 WHERE withdrawal_id = $1
+                   -- Found by its id alone: by when it went out a plan would walk all that did.
+                   AND (status IN ('SUCCEEDED', 'REVERSED') AND channel_payout_id IS NOT NULL AND returned_at IS NULL) IS TRUE
+                 RETURNING withdrawal_id
+             )
+             INSERT INTO withdrawal_legs (withdrawal_id, leg, status, created_at, updated_at)
+             SELECT withdrawal_id, 'REVERSAL', 'SUCCEEDED', $2, $2 FROM returned
+             ON CONFLICT (withdrawal_id, leg) DO UPDATE SET updated_at = excluded.updated_at",
+            withdrawal.withdrawal_id.as_str(),
             now,
         )
         .execute(conn)
@@ -130,7 +159,7 @@ pub(super) async fn find(conn: &mut Conn, withdrawal_id: &str) -> Result<Option<
         r#"SELECT withdrawal_id AS "withdrawal_id: WithdrawalId", merchant_id AS "merchant_id: MerchantId",
                   withdrawal_no AS "withdrawal_no: WithdrawalNo", user_id AS "user_id: UserId", amount,
                   currency AS "currency: Currency", channel, account, status AS "status: WithdrawalStatus",
-                  failure, channel_payout_id, created_at
+                  failure, channel_payout_id, returned_at, returned_times, created_at
            FROM withdrawals WHERE withdrawal_id = $1"#,
         withdrawal_id,
     )
@@ -159,7 +188,7 @@ pub(super) async fn find_by_number(
         r#"SELECT withdrawal_id AS "withdrawal_id: WithdrawalId", merchant_id AS "merchant_id: MerchantId",
                   withdrawal_no AS "withdrawal_no: WithdrawalNo", user_id AS "user_id: UserId", amount,
                   currency AS "currency: Currency", channel, account, status AS "status: WithdrawalStatus",
-                  failure, channel_payout_id, created_at
+                  failure, channel_payout_id, returned_at, returned_times, created_at
            FROM withdrawals WHERE merchant_id = $1 AND withdrawal_no = $2"#,
         merchant_id.as_str(),
         withdrawal_no.as_str(),
@@ -167,6 +196,23 @@ pub(super) async fn find_by_number(
     .fetch_optional(conn)
     .await?;
     Ok(found)
+}
+
+/// The ids of the withdrawals of that number, of one merchant or of whichever; two already say that it is ambiguous.
+pub(super) async fn list_ids_of_number(
+    conn: &mut Conn,
+    merchant_id: Option<&MerchantId>,
+    withdrawal_no: &WithdrawalNo,
+) -> Result<Vec<String>, DbError> {
+    let ids = sqlx::query_scalar!(
+        "SELECT withdrawal_id FROM withdrawals
+         WHERE withdrawal_no = $2 AND merchant_id = coalesce($1, merchant_id) LIMIT 2",
+        merchant_id.map(MerchantId::as_str),
+        withdrawal_no.as_str(),
+    )
+    .fetch_all(conn)
+    .await?;
+    Ok(ids)
 }
 
 /// The legs of a withdrawal, in their order.

@@ -107,6 +107,7 @@ const EFFECTS: &[(Story, &[&str])] = &[
     (Story::Money(Money::RetryOfManyTasks), &["tasks.revive_many"]),
     (Story::Money(Money::DeadTaskOfAPaidOrder), &["tasks.settle"]),
     (Story::Money(Money::WithdrawInSilence), &["withdrawals.repay"]),
+    (Story::Money(Money::WithdrawalThatCameBack), &["withdrawals.return"]),
     (Story::Money(Money::KeyOfAnOldWithdrawal), &["withdrawals.keep"]),
     (Story::Money(Money::CollectADebt), &["receivables.clear"]),
     (Story::Telling(Telling::Endpoint), &["outbox.route", "outbox.notify", "outbox.record"]),

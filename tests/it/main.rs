@@ -85,3 +85,4 @@ mod usage_views;
 mod webhooks;
 mod withdrawal_workers;
 mod withdrawals;
+mod withdrawals_returned;

@@ -90,15 +90,16 @@ pub(super) const CHECKS: &[Definition] = &[
     check!(
         "charge_paid_back",
         Always,
-        "what a user has paid off of a charge, or of a refund that was made after all, is theirs again where that was undone, and \
+        "what a user has paid off of a charge, or of a refund or payout that was made after all, is theirs again where that was undone, and \
          what was written off of it their merchant's, up to what it left owing, and stays so",
         "SELECT format('booking %s: %s on %s, and the charge %s left %s owing', entry.transaction_id, entry.amount,
                        entry.account_id,
                        CASE WHEN reversal.transaction_id IS NULL THEN 'stands and' ELSE 'was given back and had' END,
                        coalesce(owed.account_id || ' ' || owed.amount, 'nobody'))
          FROM (SELECT *, regexp_replace(transaction_id, '^CHARGE_PAID_BACK',
-                                        -- A difference has no number behind it.
-                                        CASE WHEN split_part(transaction_id, ':', 3) = '' THEN 'COMPENSATING_CHARGE'
+                                        -- A difference has no number behind it, nor has the first payout after all.
+                                        CASE WHEN split_part(transaction_id, ':', 2) ^@ 'wd_' THEN 'PAYOUT_AFTER_ALL'
+                                             WHEN split_part(transaction_id, ':', 3) = '' THEN 'COMPENSATING_CHARGE'
                                              ELSE 'REFUND_AFTER_ALL' END) AS charge
                FROM ledger_entries WHERE kind = 'CHARGE_PAID_BACK') AS entry
          LEFT JOIN ledger_transactions AS reversal ON reversal.reverses = entry.charge

@@ -7,10 +7,17 @@ pub(super) const CHECKS: &[Definition] = &[
     check!(
         "withdrawal_booked",
         Always,
-        "a withdrawal's bookings are those of its state: set aside, handed to the channel, arrived, or taken back, and its money \
-         taken once more where it went out after all",
+        "a withdrawal's bookings are those of its state: set aside, handed to the channel, arrived, or taken back; its money taken \
+         once more each time that it went out after all, and back each time that it came back",
         "SELECT format('withdrawal %s: %s, but booked are %s', withdrawal_id, status, coalesce(booked.kinds, 'nothing'))
          FROM withdrawals
+         -- How often it went out after all, be it that it came back since: of what had arrived, only once it had come back.
+         CROSS JOIN LATERAL (
+             SELECT channel_payout_id IS NOT NULL AND returned_at IS NULL AS is_out
+         ) AS how
+         CROSS JOIN LATERAL (
+             SELECT returned_times + (status = 'REVERSED')::int - (NOT is_out)::int AS times
+         ) AS after_all
          LEFT JOIN (
              SELECT split_part(coalesce(reverses, transaction_id), ':', 2) AS withdrawal_id,
                     string_agg(CASE WHEN reverses IS NULL THEN kind ELSE 'no ' || split_part(reverses, ':', 1) END,
@@ -23,10 +30,13 @@ pub(super) const CHECKS: &[Definition] = &[
          WHERE booked.kinds IS DISTINCT FROM
                CASE status WHEN 'DEBITED' THEN 'WITHDRAWAL'
                            WHEN 'PAYING' THEN 'WITHDRAWAL, PAYOUT'
-                           WHEN 'SUCCEEDED' THEN 'WITHDRAWAL, PAYOUT, PAYOUT_DONE'
-                           WHEN 'REVERSED' THEN 'WITHDRAWAL, PAYOUT, '
-                               || CASE WHEN channel_payout_id IS NOT NULL THEN 'PAYOUT_AFTER_ALL, ' ELSE '' END
-                               || 'no PAYOUT, no WITHDRAWAL' END",
+                           WHEN 'SUCCEEDED' THEN 'WITHDRAWAL, PAYOUT, ' || repeat('PAYOUT_AFTER_ALL, ', times) || 'PAYOUT_DONE'
+                               || CASE WHEN returned_times > 0
+                                       THEN ', no PAYOUT' || repeat(', no PAYOUT_AFTER_ALL', times - is_out::int)
+                                            || ', no PAYOUT_DONE, no WITHDRAWAL' ELSE '' END
+                           WHEN 'REVERSED' THEN 'WITHDRAWAL, PAYOUT, ' || repeat('PAYOUT_AFTER_ALL, ', times)
+                               || 'no PAYOUT, ' || repeat('no PAYOUT_AFTER_ALL, ', times - is_out::int)
+                               || 'no WITHDRAWAL' END",
     ),
     check!(
         "withdrawal_booked_right",
@@ -107,6 +117,7 @@ pub(super) const CHECKS: &[Definition] = &[
                    WHEN 'DEBITED' THEN 'DEBIT SUCCEEDED, PAYOUT PENDING'
                    WHEN 'PAYING' THEN 'DEBIT SUCCEEDED, PAYOUT PROCESSING'
                    WHEN 'SUCCEEDED' THEN 'DEBIT SUCCEEDED, PAYOUT SUCCEEDED'
+                       || CASE WHEN returned_times > 0 THEN ', REVERSAL SUCCEEDED' ELSE '' END
                    WHEN 'REVERSED' THEN 'DEBIT SUCCEEDED, PAYOUT FAILED, REVERSAL SUCCEEDED' END",
     ),
     check!(
@@ -131,18 +142,22 @@ pub(super) const CHECKS: &[Definition] = &[
     check!(
         "withdrawal_announced",
         Always,
-        "a withdrawal's end is told once, and that it was made after it had been given back once, and nothing else of it",
+        "a withdrawal's end is told once, and each time that it was made after it had been given back, or came back, in turn; and \
+         nothing else of it",
         "SELECT format('withdrawal %s: %s, announced as %s', coalesce(w.withdrawal_no, told.withdrawal_no),
                        coalesce(w.status, 'not there'), coalesce(tale, 'nothing'))
          FROM withdrawals AS w
          FULL JOIN (SELECT merchant_id, payload ->> 'withdrawal_no' AS withdrawal_no,
                            string_agg(coalesce(payload ->> 'status', event), ' ' ORDER BY id) AS tale
-                    FROM outbox WHERE event IN ('withdrawal.finished', 'withdrawal.made_after_all')
+                    FROM outbox WHERE event IN ('withdrawal.finished', 'withdrawal.made_after_all', 'withdrawal.returned')
                     GROUP BY 1, 2) AS told
                 ON told.merchant_id = w.merchant_id AND told.withdrawal_no = w.withdrawal_no
-         WHERE (CASE WHEN w.status = 'REVERSED' AND w.channel_payout_id IS NOT NULL
-                     THEN tale = 'REVERSED withdrawal.made_after_all'
-                     WHEN w.status IN ('SUCCEEDED', 'REVERSED') THEN tale = w.status
+         WHERE (CASE WHEN w.status IN ('SUCCEEDED', 'REVERSED')
+                     THEN -- What had arrived is told to have come back before it can be told to be made after all.
+                          CASE w.status WHEN 'REVERSED' THEN tale ELSE replace(tale, 'SUCCEEDED', 'SUCCEEDED withdrawal.made_after_all') END
+                          = w.status || repeat(' withdrawal.made_after_all withdrawal.returned', w.returned_times)
+                            || CASE WHEN w.channel_payout_id IS NOT NULL AND w.returned_at IS NULL
+                                    THEN ' withdrawal.made_after_all' ELSE '' END
                      ELSE tale IS NULL AND w.withdrawal_id IS NOT NULL END) IS NOT TRUE",
     ),
     check!(

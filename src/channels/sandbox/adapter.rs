@@ -227,6 +227,7 @@ fn payout_state(answer: PayoutAnswer) -> Result<PayoutState, CallError> {
         PayoutAnswer::Succeeded { number: given } => {
             PayoutState::Succeeded { channel_payout_id: number(&given)? }
         }
+        PayoutAnswer::TakenBack => PayoutState::Failed(taken_back()),
     })
 }
 

@@ -1,4 +1,6 @@
-//! Payouts: money sent out. The sandbox has all the money in the world, so they succeed at once.
+//! Payouts: money sent out. The sandbox has all the money in the world, so they succeed at once; one may come back.
+
+use time::OffsetDateTime;
 
 use crate::money::Currency;
 
@@ -13,11 +15,19 @@ pub(super) struct PayoutRow {
     pub(super) account: String,
     pub(super) amount: i64,
     pub(super) currency: Currency,
+    pub(super) taken_back_at: Option<OffsetDateTime>,
 }
 
 impl PayoutRow {
     fn was_made_by(&self, call: &Payout) -> bool {
         self.account == call.account && self.amount == call.amount.minor() && self.currency == call.currency
+    }
+
+    fn answer(&self, payout_id: &str) -> PayoutAnswer {
+        match self.taken_back_at {
+            None => PayoutAnswer::Succeeded { number: payout_number(payout_id) },
+            Some(_) => PayoutAnswer::TakenBack,
+        }
     }
 }
 
@@ -36,9 +46,7 @@ impl Gateway {
         let mut conn = self.conn().await?;
         store::payouts::insert(&mut conn, call, self.now()).await?;
         match store::payouts::find(&mut conn, &call.payout_id).await? {
-            Some(made) if made.was_made_by(call) => {
-                Ok(PayoutAnswer::Succeeded { number: payout_number(&call.payout_id) })
-            }
+            Some(made) if made.was_made_by(call) => Ok(made.answer(&call.payout_id)),
             _ => Err(Refused::ParamsDiffer.into()),
         }
     }
@@ -50,9 +58,6 @@ impl Call for QueryPayout {
 
     async fn carry_out(self, gateway: &Gateway) -> Result<PayoutAnswer, GatewayError> {
         let payout = store::payouts::find(&mut gateway.conn().await?, &self.payout_id).await?;
-        Ok(match payout {
-            Some(_) => PayoutAnswer::Succeeded { number: payout_number(&self.payout_id) },
-            None => PayoutAnswer::Unseen,
-        })
+        Ok(payout.map_or(PayoutAnswer::Unseen, |made| made.answer(&self.payout_id)))
     }
 }

@@ -155,7 +155,7 @@ pub(super) struct QueryPayout {
     pub(super) payout_id: String,
 }
 
-/// What became of a payout: it succeeds at once or leaves no trace.
+/// What became of a payout: it succeeds at once or leaves no trace, and may come back.
 #[derive(Debug, Serialize, Deserialize)]
 #[serde(tag = "state", rename_all = "snake_case")]
 pub(super) enum PayoutAnswer {
@@ -166,9 +166,11 @@ pub(super) enum PayoutAnswer {
         /// The gateway's own number.
         number: String,
     },
+    /// The money moved, and came back.
+    TakenBack,
 }
 
-/// What became of a refund: the same, and it may have come back.
+/// What became of a refund: the same.
 #[derive(Debug, Serialize, Deserialize)]
 #[serde(tag = "state", rename_all = "snake_case")]
 pub(super) enum RefundAnswer {

@@ -23,6 +23,7 @@ pub(super) mod system;
 pub(super) mod usage;
 pub(super) mod users;
 pub(super) mod webhooks;
+pub(super) mod withdrawals;
 
 /// Characters of a reason at most.
 const MAX_REASON: usize = 500;

@@ -112,7 +112,7 @@ pub(in crate::http) async fn create(
 #[serde(deny_unknown_fields)]
 pub(in crate::http) struct DecisionBody {
     /// Why.
-    reason: Reason,
+    pub(super) reason: Reason,
 }
 
 /// Lets a refund above its merchant's limit go. Not by the one who asked for it. The same operator is given it again as it

@@ -189,7 +189,7 @@ pub(in crate::reconciliation) async fn has_sent_out(
                     AND NOT EXISTS (SELECT 1 FROM listed_elsewhere WHERE our_id = refund.refund_id))
                OR EXISTS (
                   SELECT 1 FROM withdrawals
-                  WHERE channel_payout_id IS NOT NULL AND updated_at >= $2 AND updated_at < $3 AND channel = $1
+                  WHERE channel_payout_id IS NOT NULL AND (status = 'SUCCEEDED' OR returned_at IS NULL) AND updated_at >= $2 AND updated_at < $3 AND channel = $1
                     AND NOT EXISTS (SELECT 1 FROM listed_elsewhere WHERE our_id = withdrawal_id))
                AS "has_some!""#,
         channel,

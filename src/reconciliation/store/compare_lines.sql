@@ -52,7 +52,8 @@ WITH chunk AS MATERIALIZED (
            coalesce(stray.merchant_id, attempt.merchant_id, refund.merchant_id, payout.merchant_id) AS merchant_id,
            coalesce(stray.order_no, attempt.order_no, refund.order_no) AS order_no,
            refund.channel_refund_id IS NOT NULL AS was_made, refund.made_after_all_at IS NOT NULL AS is_made_after_all,
-           payout.channel_payout_id IS NOT NULL AS is_sent_out,
+           -- What had arrived, and came back, was sent out, too.
+           payout.channel_payout_id IS NOT NULL AND (payout.status = 'SUCCEEDED' OR payout.returned_at IS NULL) AS is_sent_out,
            -- What counts here as moved, and whether on this day.
            coalesce(CASE chunk.kind WHEN 'PAYMENT' THEN trade.transaction_id IS NOT NULL
                                     -- Under a number of ours, a channel may list what another one made. What was made after
@@ -60,7 +61,9 @@ WITH chunk AS MATERIALIZED (
                                     WHEN 'REFUND' THEN (refund.status = 'SUCCEEDED' OR refund.made_after_all_at IS NOT NULL)
                                                        AND refund.updated_at < $7
                                                        AND coalesce(paid_out_of.channel, given_back.channel) = $6
-                                    WHEN 'PAYOUT' THEN payout.channel_payout_id IS NOT NULL AND payout.updated_at < $7 END,
+                                    WHEN 'PAYOUT' THEN payout.channel_payout_id IS NOT NULL
+                                                       AND (payout.status = 'SUCCEEDED' OR payout.returned_at IS NULL)
+                                                       AND payout.updated_at < $7 END,
                     false) AS is_counted,
            coalesce(moved_at >= $8::timestamptz AND moved_at < $9::timestamptz
                     AND (trade.created_at IS NULL OR trade.created_at < $10), false) AS is_of_day

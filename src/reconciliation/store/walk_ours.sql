@@ -31,8 +31,8 @@ WITH moved AS MATERIALIZED (
     SELECT 'PAYOUT', coalesce(channel_payout_id, ''), withdrawal_id, amount, currency, updated_at, updated_at, status,
            merchant_id, NULL
     FROM withdrawals
-    -- Also what was made after it had been given back.
-    WHERE channel_payout_id IS NOT NULL AND updated_at >= $4 AND updated_at < $5 AND channel = $3
+    -- Also what was made after it had been given back, but where that was never so.
+    WHERE channel_payout_id IS NOT NULL AND (status = 'SUCCEEDED' OR returned_at IS NULL) AND updated_at >= $4 AND updated_at < $5 AND channel = $3
 ), looked AS MATERIALIZED (
     SELECT moved.*, at >= $6 AND at < $7 AS is_of_day,
            -- One look-up for each, with LIMIT: as EXISTS the planner would read all lines for every stretch. By our number alone:

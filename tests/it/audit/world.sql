@@ -548,6 +548,41 @@ UPDATE accounts SET balance = balance + sense * moved.amount
 FROM (SELECT account_id, sum(amount) AS amount FROM after_all_entry GROUP BY account_id) AS moved
 WHERE accounts.account_id = moved.account_id;
 
+-- Another one had arrived and came back, went out after all, and came back once more: u had paid a part of the rest off.
+INSERT INTO withdrawals (withdrawal_id, merchant_id, withdrawal_no, user_id, amount, currency, channel, account, status,
+                         channel_payout_id, returned_at, returned_times, created_at, updated_at, version)
+VALUES ('wd_b', 'm', 'wd_b', 'u', 35, 'CNY', 'sandbox', 'a', 'SUCCEEDED', 'P-b', '2029-12-31 12:00', 2, '2029-12-31 12:00',
+        '2029-12-31 12:00', 4);
+INSERT INTO withdrawal_legs (withdrawal_id, leg, status, created_at, updated_at)
+SELECT 'wd_b', leg, 'SUCCEEDED', '2029-12-31 12:00', '2029-12-31 12:00' FROM unnest('{DEBIT,PAYOUT,REVERSAL}'::text[]) AS leg;
+INSERT INTO withdrawal_history (withdrawal_id, seq, from_status, to_status, event, created_at)
+SELECT 'wd_b', seq, from_status, to_status, event, created_at FROM withdrawal_history WHERE withdrawal_id = 'wd_s';
+INSERT INTO outbox (merchant_id, order_no, event, event_version, payload, created_at)
+SELECT 'm', NULL, event, 1, '{"withdrawal_no": "wd_b"}'::jsonb || more, '2029-12-31 12:00'
+FROM (VALUES ('withdrawal.finished', '{"status": "SUCCEEDED"}'::jsonb), ('withdrawal.returned', '{}'),
+             ('withdrawal.made_after_all', '{}'), ('withdrawal.returned', '{}')) AS told (event, more);
+CREATE TEMPORARY TABLE returned_entry ON COMMIT DROP AS
+SELECT transaction_id || ':wd_b' AS transaction_id, split_part(transaction_id, ':', 1) AS kind,
+       CASE WHEN starts_with(transaction_id, 'REVERSAL:') THEN substr(transaction_id, 10) || ':wd_b' END AS reverses, account_id, amount
+FROM (VALUES ('WITHDRAWAL', 'USER_AVAILABLE:m:u:CNY', 35), ('WITHDRAWAL', 'USER_HELD:m:u:CNY', -35),
+             ('PAYOUT', 'PAYOUTS_IN_TRANSIT:sandbox:CNY', 35), ('PAYOUT', 'CHANNEL:sandbox:CNY', -35),
+             ('PAYOUT_DONE', 'USER_HELD:m:u:CNY', 35), ('PAYOUT_DONE', 'PAYOUTS_IN_TRANSIT:sandbox:CNY', -35),
+             ('REVERSAL:WITHDRAWAL', 'USER_AVAILABLE:m:u:CNY', -35), ('REVERSAL:WITHDRAWAL', 'USER_HELD:m:u:CNY', 35),
+             ('REVERSAL:PAYOUT', 'PAYOUTS_IN_TRANSIT:sandbox:CNY', -35), ('REVERSAL:PAYOUT', 'CHANNEL:sandbox:CNY', 35),
+             ('REVERSAL:PAYOUT_DONE', 'USER_HELD:m:u:CNY', -35), ('REVERSAL:PAYOUT_DONE', 'PAYOUTS_IN_TRANSIT:sandbox:CNY', 35),
+             ('PAYOUT_AFTER_ALL', 'CHANNEL:sandbox:CNY', -35), ('PAYOUT_AFTER_ALL', 'USER_AVAILABLE:m:u:CNY', 30),
+             ('PAYOUT_AFTER_ALL', 'USER_RECEIVABLE:m:u:CNY', 5),
+             ('CHARGE_PAID_BACK', 'USER_AVAILABLE:m:u:CNY', -2), ('CHARGE_PAID_BACK', 'USER_RECEIVABLE:m:u:CNY', 2),
+             ('REVERSAL:PAYOUT_AFTER_ALL', 'CHANNEL:sandbox:CNY', 35), ('REVERSAL:PAYOUT_AFTER_ALL', 'USER_AVAILABLE:m:u:CNY', -30),
+             ('REVERSAL:PAYOUT_AFTER_ALL', 'USER_RECEIVABLE:m:u:CNY', -5)) AS side (transaction_id, account_id, amount);
+INSERT INTO ledger_transactions (transaction_id, kind, merchant_id, reverses, created_at)
+SELECT DISTINCT transaction_id, kind, 'm', reverses, '2029-12-31 12:00'::timestamptz FROM returned_entry;
+INSERT INTO ledger_entries (transaction_id, account_id, amount)
+SELECT transaction_id, account_id, amount FROM returned_entry;
+UPDATE accounts SET balance = balance + sense * moved.amount
+FROM (SELECT account_id, sum(amount) AS amount FROM returned_entry GROUP BY account_id) AS moved
+WHERE accounts.account_id = moved.account_id;
+
 -- A refund of the top-up T failed, was made after all and taken back, and made once more: its user had paid a part of the rest off.
 INSERT INTO refunds (refund_id, merchant_id, refund_no, order_no, pay_order_id, amount, currency, status, reason, failure,
                      channel_refund_id, made_after_all_at, made_after_all_times, created_at, updated_at)

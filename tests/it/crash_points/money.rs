@@ -25,6 +25,7 @@ pub enum Money {
     Withdraw,
     WithdrawInSilence,
     WithdrawRefused,
+    WithdrawalThatCameBack,
     KeyOfAnOldWithdrawal,
     Settle,
     KeyOfAnOldSettlement,
@@ -57,6 +58,7 @@ impl Money {
             Self::Withdraw
             | Self::WithdrawInSilence
             | Self::WithdrawRefused
+            | Self::WithdrawalThatCameBack
             | Self::RejectionOfATopUpsRefund
             | Self::RefundMadeAfterAll
             | Self::RefundThatWasNotMade
@@ -97,6 +99,7 @@ impl Money {
             Self::WithdrawInSilence => {
                 app.fault(FaultOp::Payout, FaultKind::TimeoutBefore, 1, Some(SILENCE_MS)).await;
             }
+            Self::WithdrawalThatCameBack => come_back(app, number).await,
             Self::KeyOfAnOldWithdrawal => {
                 app.post("/withdrawals", withdrawal(number)).await.expect(201);
             }
@@ -124,9 +127,10 @@ impl Money {
                 let signature = shop.app.sign(&told);
                 assert_eq!(service.webhook(told, &signature).await?.status, 200);
             }
-            Self::RefundAwaitingApproval | Self::RejectionOfATopUpsRefund | Self::RefundThatWasNotMade => {
-                self.decide(service, number).await?;
-            }
+            Self::RefundAwaitingApproval
+            | Self::RejectionOfATopUpsRefund
+            | Self::RefundThatWasNotMade
+            | Self::WithdrawalThatCameBack => self.decide(service, number).await?,
             Self::Withdraw | Self::WithdrawInSilence | Self::WithdrawRefused => {
                 let made = service.post("/withdrawals", &withdrawal(number)).await?;
                 assert!(matches!(made.status, 200 | 201), "{}", made.text);
@@ -144,9 +148,7 @@ impl Money {
             }
             Self::RetryOfManyTasks => {
                 let body = json!({"status": "DEAD", "reason": "the story wants it"});
-                let path = "/admin/compensations/retry";
-                let done = service.ask(Method::POST, path, OPERATOR_OF_PROCESS, Some(&body)).await?;
-                assert_eq!(done.status, 200, "{}", done.text);
+                retry_many(service, &body).await?;
             }
             Self::CollectADebt => clear(service, "collect", number, 100).await?,
             Self::WriteADebtOff => clear(service, "write-off", number, 250).await?,
@@ -184,14 +186,14 @@ impl Money {
         service.until("its end", async || self.has_ended(&shop.app, number).await).await
     }
 
-    /// An operator decides over a refund.
+    /// An operator decides over a refund or a withdrawal.
     async fn decide(self, service: &Service, number: &str) -> Result<(), Gone> {
-        let decision = match self {
-            Self::RefundAwaitingApproval => "approve",
-            Self::RejectionOfATopUpsRefund => "reject",
-            _ => "not-made",
+        let path = match self {
+            Self::RefundAwaitingApproval => format!("/admin/refunds/{number}/approve"),
+            Self::RejectionOfATopUpsRefund => format!("/admin/refunds/{number}/reject"),
+            Self::WithdrawalThatCameBack => format!("/admin/withdrawals/{number}/returned"),
+            _ => format!("/admin/refunds/{number}/not-made"),
         };
-        let path = format!("/admin/refunds/{number}/{decision}");
         let body = json!({"reason": "the story wants it"});
         let done = service.ask(Method::POST, &path, OPERATOR_OF_PROCESS, Some(&body)).await?;
         assert_eq!(done.status, 200, "{}", done.text);
@@ -227,6 +229,7 @@ impl Money {
                     && found.text_of("status") == "REVERSED"
                     && app.cny_of(&user_of(number)).await == (1_000, 0)
             }
+            Self::WithdrawalThatCameBack => app.cny_of(&user_of(number)).await == (1_000, 0),
             Self::Withdraw | Self::WithdrawInSilence | Self::RetryOfADeadTask | Self::RetryOfManyTasks => {
                 let found = app.get(&format!("/withdrawals/{number}")).await;
                 found.status == 200 && found.text_of("status") == "SUCCEEDED"
@@ -277,6 +280,13 @@ async fn owe(app: &TestApp, number: &str) {
     app.top_up(&format!("T-{number}"), &user_id, 1_000).await;
 }
 
+/// A withdrawal that succeeded, and whose money came back to its channel.
+async fn come_back(app: &TestApp, number: &str) {
+    app.post("/withdrawals", withdrawal(number)).await.expect(201);
+    app.run_until_idle().await;
+    app.sql("UPDATE sandbox.payouts SET taken_back_at = paid_out_at").await;
+}
+
 /// Asks for a refund that needs an approval, and does not get it yet.
 async fn ask_for_approval(app: &TestApp, refund: Value) {
     app.sql("UPDATE merchants SET refund_approval_above = 0 WHERE merchant_id = 'demo'").await;
@@ -312,6 +322,13 @@ fn given_up(number: &str) -> String {
          VALUES ('ex_{number}', 'DEAD_TASK', 'demo', '{number}', 'demo:{number}', 'silent', now(), now());
          COMMIT"
     )
+}
+
+async fn retry_many(service: &Service, body: &Value) -> Result<(), Gone> {
+    let path = "/admin/compensations/retry";
+    let done = service.ask(Method::POST, path, OPERATOR_OF_PROCESS, Some(body)).await?;
+    assert_eq!(done.status, 200, "{}", done.text);
+    Ok(())
 }
 
 async fn begin_run(service: &Service) -> Result<(), Gone> {

@@ -61,14 +61,14 @@ const REFUNDS: &str = "
     FULL JOIN (SELECT * FROM sandbox.refunds WHERE taken_back_at IS NULL) AS theirs USING (refund_id)
     WHERE (ours.amount, ours.currency) IS DISTINCT FROM (theirs.amount, theirs.currency)";
 
-/// Payouts that only one of both has made, or that differ: one that was given back did not go out.
+/// Payouts that only one of both has made, or that differ: one that was given back, or came back, is not out.
 const PAYOUTS: &str = "
     SELECT 'payout ' || coalesce(withdrawal_id, payout_id) || ' is '
            || coalesce(theirs.amount || theirs.currency, 'not') || ' there and '
            || coalesce(ours.amount || ours.currency, 'not') || ' here'
     -- One that was refused before, and made after all, stands reversed.
-    FROM (SELECT * FROM withdrawals WHERE status = 'SUCCEEDED' OR channel_payout_id IS NOT NULL) AS ours
-    FULL JOIN sandbox.payouts AS theirs ON payout_id = withdrawal_id
+    FROM (SELECT * FROM withdrawals WHERE channel_payout_id IS NOT NULL AND returned_at IS NULL) AS ours
+    FULL JOIN (SELECT * FROM sandbox.payouts WHERE taken_back_at IS NULL) AS theirs ON payout_id = withdrawal_id
     WHERE (ours.amount, ours.currency, ours.account)
           IS DISTINCT FROM (theirs.amount, theirs.currency, theirs.account)";
 

@@ -101,6 +101,7 @@ pub const ROUTES: &[Route] = &[
     Route::post("/admin/refunds/{refund_no}/approve", Who::Operator, r#"{"reason":"a story"}"#),
     Route::post("/admin/refunds/{refund_no}/reject", Who::Operator, r#"{"reason":"a story"}"#),
     Route::post("/admin/refunds/{refund_no}/not-made", Who::Operator, r#"{"reason":"a story"}"#),
+    Route::post("/admin/withdrawals/{withdrawal_no}/returned", Who::Operator, r#"{"reason":"a story"}"#),
     Route::post(
         "/usage/holds",
         Who::Secret,

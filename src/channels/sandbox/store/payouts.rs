@@ -28,7 +28,7 @@ pub(crate) async fn insert(conn: &mut Conn, payout: &Payout, now: OffsetDateTime
 pub(crate) async fn find(conn: &mut Conn, payout_id: &str) -> Result<Option<PayoutRow>, DbError> {
     Ok(sqlx::query_as!(
         PayoutRow,
-        r#"SELECT account, amount, currency AS "currency: Currency"
+        r#"SELECT account, amount, currency AS "currency: Currency", taken_back_at
            FROM sandbox.payouts
            WHERE payout_id = $1"#,
         payout_id,

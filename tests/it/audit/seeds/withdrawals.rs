@@ -46,6 +46,34 @@ pub(super) const SEEDS: &[Seed] = &[
         &["withdrawal_announced"],
         "UPDATE withdrawals SET channel_payout_id = NULL WHERE withdrawal_id = 'wd_a'",
     ),
+    // It came back, and is its user's again, says nothing; nor that it did once more, or did not.
+    seed_with(
+        "withdrawal_booked",
+        &["withdrawal_announced", "withdrawal_legs"],
+        "UPDATE withdrawals SET returned_at = '2029-12-31 12:00', returned_times = 1 WHERE withdrawal_id = 'wd_s'",
+    ),
+    seed_with(
+        "withdrawal_booked",
+        &["withdrawal_announced"],
+        "UPDATE withdrawals SET returned_at = '2029-12-31 12:00', returned_times = 1 WHERE withdrawal_id = 'wd_a'",
+    ),
+    seed_with(
+        "withdrawal_booked",
+        &["withdrawal_announced"],
+        "UPDATE withdrawals SET returned_at = NULL WHERE withdrawal_id = 'wd_b'",
+    ),
+    seed_with(
+        "withdrawal_booked",
+        &["withdrawal_announced"],
+        "UPDATE withdrawals SET returned_times = 3 WHERE withdrawal_id = 'wd_b'",
+    ),
+    seed_with(
+        "withdrawal_booked",
+        &["held_is_open"],
+        "DELETE FROM ledger_transactions WHERE transaction_id = 'REVERSAL:WITHDRAWAL:wd_b';
+         UPDATE accounts SET balance = balance + 35 WHERE account_id = 'USER_HELD:m:u:CNY';
+         UPDATE accounts SET balance = balance - 35 WHERE account_id = 'USER_AVAILABLE:m:u:CNY'",
+    ),
     seed("withdrawal_booked_right", "UPDATE withdrawals SET channel = 'other' WHERE withdrawal_id = 'wd_s'"),
     seed(
         "withdrawal_booked_right",
@@ -85,6 +113,8 @@ pub(super) const SEEDS: &[Seed] = &[
     seed("withdrawal_legs", "UPDATE withdrawal_legs SET status = 'FAILED' WHERE withdrawal_id = 'wd_d' AND leg = 'PAYOUT'"),
     seed("withdrawal_legs", "UPDATE withdrawal_legs SET status = 'FAILED' WHERE withdrawal_id = 'wd_s' AND leg = 'PAYOUT'"),
     seed("withdrawal_legs", "DELETE FROM withdrawal_legs WHERE withdrawal_id = 'wd_r' AND leg = 'REVERSAL'"),
+    // It came back, and no leg says so.
+    seed("withdrawal_legs", "DELETE FROM withdrawal_legs WHERE withdrawal_id = 'wd_b' AND leg = 'REVERSAL'"),
     // Of a withdrawal that is not there.
     seed(
         "withdrawal_legs",
@@ -124,6 +154,22 @@ pub(super) const SEEDS: &[Seed] = &[
         "INSERT INTO outbox (merchant_id, event, event_version, payload, created_at)
          VALUES ('m', 'withdrawal.finished', 1, '{\"withdrawal_no\": \"wd_p\", \"status\": \"SUCCEEDED\"}', '2029-12-31 12:00')",
     ),
-    seed("withdrawal_announced", "DELETE FROM outbox WHERE event = 'withdrawal.made_after_all'"),
+    seed(
+        "withdrawal_announced",
+        "DELETE FROM outbox WHERE event = 'withdrawal.made_after_all' AND payload ->> 'withdrawal_no' = 'wd_a'",
+    ),
+    // It came back twice, and was told once, or before it had gone out after all.
+    seed(
+        "withdrawal_announced",
+        "DELETE FROM outbox WHERE id = (SELECT max(id) FROM outbox WHERE event = 'withdrawal.returned')",
+    ),
+    seed(
+        "withdrawal_announced",
+        "INSERT INTO outbox (id, merchant_id, order_no, event, event_version, payload, created_at) OVERRIDING SYSTEM VALUE
+         SELECT -1, merchant_id, order_no, event, event_version, payload, created_at FROM outbox
+         WHERE event = 'withdrawal.made_after_all' AND payload ->> 'withdrawal_no' = 'wd_b';
+         DELETE FROM outbox
+         WHERE event = 'withdrawal.made_after_all' AND payload ->> 'withdrawal_no' = 'wd_b' AND id > 0",
+    ),
     seed("withdrawal_unfinished", "DELETE FROM compensations WHERE subject = 'wd_p'"),
 ];
