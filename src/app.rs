@@ -7,7 +7,7 @@ use time::OffsetDateTime;
 use tokio::sync::Notify;
 
 use crate::channels::Channels;
-use crate::compensation::Handover;
+use crate::compensation::{BroughtBack, Handover};
 use crate::config::{Config, DelayQueue};
 use crate::ids::Ids;
 use crate::infra::amqp::{Amqp, Delays, Events, Mailbox};
@@ -87,6 +87,8 @@ pub struct Inside {
     pub compensation_wake: Arc<Notify>,
     /// Where its workers get what is in their hands from its first row on.
     pub handover: Handover,
+    /// Answers that were put aside, were brought back, and that Redis has not let go of yet.
+    pub brought_back: BroughtBack,
     /// The same for those of the lane of the sweep.
     pub sweep_wake: Arc<Notify>,
     /// When the first compensation task that waits is due.
@@ -173,6 +175,7 @@ impl App {
             reconciliation_act_wake: Arc::default(),
             compensation_wake: Arc::default(),
             handover: Handover::default(),
+            brought_back: BroughtBack::default(),
             sweep_wake: Arc::default(),
             compensation_low: LowWater::default(),
             sweep_low: LowWater::default(),

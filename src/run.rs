@@ -139,7 +139,7 @@ pub async fn open(mut config: Config, roles: Roles, ids: Ids) -> Result<Instance
     let public_url = config.http.public_url.get_or_insert_with(|| format!("http://{addr}")).clone();
 
     memory::in_small_pages();
-    let max_connections = descriptors::room_for(config.http.max_connections);
+    config.http.max_connections = descriptors::room_for(config.http.max_connections);
     let (app, gateway) = assemble(config, roles, ids, &public_url)?;
     let (readiness, stopping, duties) = (Readiness::default(), CancellationToken::new(), TaskTracker::new());
     let edge = Edge::new(app.clone(), readiness.clone());
@@ -147,7 +147,7 @@ pub async fn open(mut config: Config, roles: Roles, ids: Ids) -> Result<Instance
     let door = Door::new(http::router(edge.clone(), sandbox, roles.api), edge);
     let elsewhere = (!roles.api).then(|| app.served.enter());
     let closing = stopping.child_token();
-    let served = door.open(listener, max_connections, closing.clone()).await.map_err(StartError::Door)?;
+    let served = door.open(listener, closing.clone()).await.map_err(StartError::Door)?;
     tracing::info!(%addr, ?roles, "listening on {addr}");
     Ok(Instance {
         addr,

@@ -31,7 +31,7 @@ pub use model::{Action, Drive, Hold, Lane, NewTask, Task, TaskFilter, TaskKind, 
 pub use run::{Crew, run_due};
 pub use schedule::retry_after;
 pub(crate) use spill::spill_if_lost;
-pub use spill::{Update, drain};
+pub use spill::{BroughtBack, Update, drain};
 pub(crate) use store::{
     append, append_anew, count, exists, finish_by_subject, finish_dead, is_free, is_held_in_tx,
     is_leased_in_tx, list, make_due, revive, revive_many, set_paused, stand_of_lanes, take,

@@ -2,8 +2,11 @@
 //!
 //! Always true: a task that was written before the call drives the thing in any case, by asking the channel again, so
 //! nothing is lost when Redis goes too; what is kept here only spares the question. An entry is removed after the
-//! commit of the task that applies it, so it may come twice; an update is applied only where it still fits (see
+//! commit of the task that applies it, so it may come twice, once for each instance and each of its lives; an update is applied only where it still fits (see
 //! `drive::replay`), so twice is as good as once.
+
+use std::mem;
+use std::sync::{Mutex, PoisonError};
 
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
@@ -96,13 +99,45 @@ pub(crate) async fn spill_if_lost<T>(
     metrics::counter!("payonce_updates_spilled_total", "outcome" => label).increment(1);
 }
 
+/// What an instance has brought back, and Redis has not let go of yet: a Redis that can be read may not be written, as where its
+/// disk is full, and each entry would come again with every look. The oldest first.
+#[derive(Debug, Default)]
+pub struct BroughtBack(Mutex<Vec<String>>);
+
+impl BroughtBack {
+    fn take(&self) -> Vec<String> {
+        mem::take(&mut *self.0.lock().unwrap_or_else(PoisonError::into_inner))
+    }
+
+    fn keep(&self, ids: Vec<String>) {
+        *self.0.lock().unwrap_or_else(PoisonError::into_inner) = ids;
+    }
+}
+
 /// Brings a batch of what was put aside back into the database, as tasks that apply it.
 ///
 /// # Errors
 /// When the database cannot be reached: it all stays where it is.
-pub async fn drain(redis: &Redis, db: &Db, now: OffsetDateTime) -> Result<Batch, DutyError> {
+pub async fn drain(
+    redis: &Redis,
+    db: &Db,
+    brought_back: &BroughtBack,
+    now: OffsetDateTime,
+) -> Result<Batch, DutyError> {
     let spill = Stream::new(redis, KEY);
-    let entries = match spill.oldest(BATCH).await {
+    let mut brought = brought_back.take();
+    let drained = drain_behind(&spill, db, &mut brought, now).await;
+    brought_back.keep(brought);
+    drained
+}
+
+async fn drain_behind(
+    spill: &Stream<'_>,
+    db: &Db,
+    brought: &mut Vec<String>,
+    now: OffsetDateTime,
+) -> Result<Batch, DutyError> {
+    let entries = match spill.oldest(brought.last().map(String::as_str), BATCH).await {
         Ok(entries) => entries,
         Err(down) => {
             // Readiness says so already.
@@ -110,18 +145,23 @@ pub async fn drain(redis: &Redis, db: &Db, now: OffsetDateTime) -> Result<Batch,
             return Ok(Batch::Done);
         }
     };
-    if entries.is_empty() {
-        return Ok(Batch::Done);
+    if !entries.is_empty() {
+        let updates: Vec<(String, Value)> = entries.iter().map(|(id, text)| read(id, text)).collect();
+        bring_back(db, &updates, now).await?;
     }
-    let updates: Vec<(String, Value)> = entries.iter().map(|(id, text)| read(id, text)).collect();
-    bring_back(db, &updates, now).await?;
-    let ids: Vec<&str> = entries.iter().map(|(id, _)| id.as_str()).collect();
-    if let Err(down) = effect!("spill.done", spill.done(&ids).await) {
-        tracing::debug!(%down, "what was brought back comes again");
-        return Ok(Batch::Done);
+    let batch = Batch::of(entries.len(), BATCH);
+    brought.extend(entries.into_iter().map(|(id, _)| id));
+    while !brought.is_empty() {
+        let ids: Vec<&str> = brought.iter().take(BATCH).map(String::as_str).collect();
+        let removed = ids.len();
+        if let Err(down) = effect!("spill.done", spill.done(&ids).await) {
+            tracing::debug!(%down, "what was brought back is still there");
+            return Ok(Batch::Done);
+        }
+        brought.drain(..removed);
+        metrics::counter!("payonce_updates_drained_total").increment(u64::try_from(removed)?);
     }
-    metrics::counter!("payonce_updates_drained_total").increment(u64::try_from(ids.len())?);
-    Ok(Batch::of(entries.len(), BATCH))
+    Ok(batch)
 }
 
 /// One that the database refuses must not hold the others up: it is logged, and the task of its thing asks the channel.

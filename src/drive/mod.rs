@@ -117,7 +117,7 @@ pub async fn run_due(app: &App, lane: Lane) -> Result<Batch, DutyError> {
 /// # Errors
 /// When the database cannot be reached.
 pub async fn drain_spilled(app: &App) -> Result<Batch, DutyError> {
-    compensation::drain(&app.redis, &app.db, app.now()).await
+    compensation::drain(&app.redis, &app.db, &app.brought_back, app.now()).await
 }
 
 /// What has come to its end is done at once; whatever else must be done takes connections, and finds room or waits.

@@ -8,6 +8,7 @@
 use std::convert::Infallible;
 use std::io;
 use std::net::TcpListener;
+use std::sync::Arc;
 use std::thread;
 use std::time::Instant;
 
@@ -25,6 +26,7 @@ use tower::ServiceExt;
 
 use super::observe::ArrivedAt;
 use super::overload::{self, Asked};
+use super::server::Crowd;
 use super::{Edge, panicked, server};
 
 /// Pieces of an answer that are made ahead of the one that is sent.
@@ -45,14 +47,13 @@ impl Door {
         Self { router, edge, workers: Handle::current() }
     }
 
-    /// Lets so many connections in at once, until `closing`. What is given ends with the last of them.
+    /// Lets connections in, as many at once as their crowd may have, until `closing`. What is given ends with the last of them.
     ///
     /// # Errors
     /// When there is no thread for it.
     pub async fn open(
         self,
         listener: TcpListener,
-        max_connections: usize,
         closing: CancellationToken,
     ) -> io::Result<oneshot::Receiver<Infallible>> {
         let (opened, is_open) = oneshot::channel();
@@ -62,7 +63,7 @@ impl Door {
                 Ok((runtime, listener)) => {
                     // Who asked has gone: then there is nobody to let in for.
                     if opened.send(Ok(())).is_ok() {
-                        runtime.block_on(server::serve(listener, self, max_connections, closing));
+                        runtime.block_on(server::serve(listener, self, closing));
                     }
                 }
                 Err(error) => drop(opened.send(Err(error))),
@@ -71,6 +72,11 @@ impl Door {
         })?;
         is_open.await.map_err(io::Error::other)??;
         Ok(end)
+    }
+
+    /// All whom it lets in.
+    pub(super) fn crowd(&self) -> Arc<Crowd> {
+        Arc::clone(&self.edge.crowd)
     }
 
     /// Answers a request. There is no answer when the workers have gone.

@@ -51,6 +51,7 @@ pub use health::{Looked, Readiness};
 pub use openapi::document;
 pub use overload::Places;
 pub use router::router;
+use server::Crowd;
 pub use server::listen;
 pub use within::{Answer, BadCall, answer_within, read_answer};
 
@@ -78,6 +79,8 @@ pub struct EdgeInside {
     pub audits: Flights<(), Result<AuditReport, Arc<DbError>>>,
     /// The look under way at what others run.
     pub looks: Flights<(), Looked>,
+    /// Who is connected.
+    pub crowd: Arc<Crowd>,
     /// Where requests under way are counted.
     pub places: Places,
     /// Whether this instance takes new work.
@@ -96,6 +99,7 @@ impl Edge {
             audits: Flights::new(tasks.with_deadline(AUDIT_DEADLINE)),
             callbacks: Flights::new(tasks.clone()),
             looks: Flights::new(tasks),
+            crowd: Crowd::of(app.config.http.max_connections),
             places: Places::new(app.config.http.max_requests),
             readiness,
             app,

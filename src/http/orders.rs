@@ -5,7 +5,8 @@ use std::time::Duration;
 use axum::Json;
 use axum::extract::State;
 use axum::http::StatusCode;
-use axum::response::Response;
+use axum::http::header::CONNECTION;
+use axum::response::{IntoResponse, Response};
 use rust_decimal::Decimal;
 use serde::Deserialize;
 use utoipa::ToSchema;
@@ -188,7 +189,8 @@ pub(super) fn check_url(field: &'static str, url: Option<&str>) -> Result<(), Pr
 #[serde(deny_unknown_fields)]
 #[into_params(parameter_in = Query)]
 pub(super) struct WaitParams {
-    /// Seconds to wait for the next change of the order, or of an attempt, a refund or stray money of it; 30 at most.
+    /// Seconds to wait for the next change of the order, or of an attempt, a refund or stray money of it; 30 at most. It is
+    /// answered after 2.5 s, and its connection closed, where more than half of the connections that there may be are open.
     #[param(maximum = 30)]
     pub(super) wait: Option<u64>,
 }
@@ -230,15 +232,22 @@ pub(super) async fn find(
     SecretKey(caller): SecretKey,
     PathId(order_no): PathId<OrderNo>,
     Params(params): Params<WaitParams>,
-) -> Result<Json<OrderView>, Problem> {
+) -> Result<Response, Problem> {
     let key = OrderKey { merchant_id: caller.merchant_id, order_no };
-    if let Some(secs) = params.wait {
-        if secs > MAX_WAIT_SECS {
-            return Err(Problem::invalid("wait", format!("expected at most {MAX_WAIT_SECS} seconds")));
-        }
-        orders::wait_for_change(&edge.app, &key, Duration::from_secs(secs)).await?;
+    let Some(secs) = params.wait else { return Ok(Json(look(&edge, &key).await?).into_response()) };
+    if secs > MAX_WAIT_SECS {
+        return Err(Problem::invalid("wait", format!("expected at most {MAX_WAIT_SECS} seconds")));
     }
-    Ok(Json(orders::details(&edge.app, &key).await?.into()))
+    let patience = || edge.crowd.patience(Duration::from_secs(secs));
+    orders::wait_for_change(&edge.app, &key, patience).await?;
+    let view = Json(look(&edge, &key).await?);
+    // In a large crowd whoever waits once more comes anew, behind those who want to be let in.
+    let leaves = edge.crowd.is_large().then_some([(CONNECTION, "close")]);
+    Ok((leaves, view).into_response())
+}
+
+async fn look(edge: &Edge, key: &OrderKey) -> Result<OrderView, Problem> {
+    Ok(orders::details(&edge.app, key).await?.into())
 }
 
 /// Nothing: the body of an action that needs no words.

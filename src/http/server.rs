@@ -2,8 +2,8 @@
 //!
 //! Always true: a connection that has not sent a whole header in time ([`patience`]), be it silent or dripping, is
 //! closed, one after the other where they are many ([`crowd`]). One that takes in nothing of its answer for
-//! [`UNREAD_DEADLINE`], or next to nothing for longer, is closed, too. One that is idle between requests is kept for long while fewer than half of the
-//! connections that there may be are open. Those above all of them wait in the kernel's queue until one ends, which those
+//! [`UNREAD_DEADLINE`], or next to nothing for longer, is closed, too. One that is idle between requests, or waits for something to
+//! happen, is kept for long while fewer than half of the connections that there may be are open. Those above all of them wait in the kernel's queue until one ends, which those
 //! deadlines make soon. A stop lets the requests under way end.
 
 use std::io;
@@ -28,7 +28,7 @@ use super::door::Door;
 mod crowd;
 mod patience;
 
-use crowd::Crowd;
+pub(super) use crowd::Crowd;
 use patience::{Answer, Noted, Progress};
 
 /// Longest wait for a peer to take in what was sent to it; the kernel closes the connection then.
@@ -61,14 +61,9 @@ pub fn listen(addr: SocketAddr) -> io::Result<std::net::TcpListener> {
     socket.listen(BACKLOG)?.into_std()
 }
 
-/// Serves so many connections at once until `stopping`, then lets each finish the request it is in.
-pub(super) async fn serve(
-    listener: TcpListener,
-    door: Door,
-    max_connections: usize,
-    stopping: CancellationToken,
-) {
-    let (connections, crowd) = (TaskTracker::new(), Crowd::of(max_connections));
+/// Serves as many connections at once as may be in the crowd, until `stopping`, then lets each finish the request it is in.
+pub(super) async fn serve(listener: TcpListener, door: Door, stopping: CancellationToken) {
+    let (connections, crowd) = (TaskTracker::new(), door.crowd());
     while let Some(Some((stream, place))) = stopping.run_until_cancelled(accept(&listener, &crowd)).await {
         let (crowd, door, stopping) = (Arc::clone(&crowd), door.clone(), stopping.clone());
         connections.spawn(serve_connection(stream, place, door, crowd, stopping));

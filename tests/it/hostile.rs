@@ -17,6 +17,7 @@ mod headers;
 mod idle;
 mod signatures;
 mod smuggling;
+mod waiting;
 
 /// A customer's whole way: an order, its link, the channel's callback. It must be right whatever strangers do.
 async fn sell(shop: &Shop, service: &Service, order_no: &str) {

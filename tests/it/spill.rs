@@ -203,3 +203,41 @@ async fn what_cannot_be_read_is_shown_to_a_person_and_holds_nothing_up() {
     assert_eq!(app.count_where("exceptions", "kind = 'DEAD_TASK' AND status = 'OPEN'").await, 6);
     app.end().await;
 }
+
+#[tokio::test]
+async fn a_redis_that_can_be_read_and_not_written_gives_each_answer_back_once() {
+    let app = TestApp::start().await;
+    app.paid("R1").await;
+    app.run_until_idle().await;
+    let refund = app.instance.app.ids.refund();
+    put_aside(&app, &json!({"what": "REFUND_MADE", "refund_id": refund, "channel_refund_id": "R"})).await;
+    for _ in 0..600 {
+        let _: String = app.redis_command(&["XADD", "spill:updates", "*", "entry", "nonsense"]).await;
+    }
+    // As where its disk is full.
+    let writable = async |is_writable: bool| {
+        let wanted = if is_writable { "0" } else { "1" };
+        let _: String = app.redis_command(&["CONFIG", "SET", "min-replicas-to-write", wanted]).await;
+    };
+    let drain = async || payonce::drive::drain_spilled(&app.instance.app).await.expect("drained");
+    let brought_back = async || app.count_where("compensations", "kind = 'REPLAY_UPDATE'").await;
+    writable(false).await;
+    for lap in 0..5 {
+        drain().await;
+        assert_eq!(
+            brought_back().await,
+            if lap == 0 { 500 } else { 601 },
+            "lap {lap}: what is behind comes, too"
+        );
+        work(&app).await;
+    }
+    assert_eq!(spilled(&app).await, 601);
+    writable(true).await;
+    drain().await;
+    assert_eq!((spilled(&app).await, brought_back().await), (0, 601));
+    // What comes from then on is new.
+    put_aside(&app, &json!({"what": "REFUND_MADE", "refund_id": refund, "channel_refund_id": "R"})).await;
+    drain().await;
+    assert_eq!((spilled(&app).await, brought_back().await), (0, 602));
+    app.end().await;
+}

@@ -16,9 +16,13 @@ const EACH: Duration = Duration::from_micros(200);
 /// Longest wait for a turn, so that no crowd keeps its places for long.
 pub(super) const LONGEST: Duration = Duration::from_secs(1);
 
+/// How long anybody may rest where connections are becoming few, be it between two requests or in one that waits. It ends between
+/// the whole seconds after which somebody who was turned away comes again.
+pub(super) const REST: Duration = Duration::from_millis(2_500);
+
 /// The connections of one listener.
 #[derive(Debug)]
-pub(super) struct Crowd {
+pub struct Crowd {
     most: usize,
     places: Arc<Semaphore>,
     /// From one turn to the next.
@@ -28,7 +32,7 @@ pub(super) struct Crowd {
 
 impl Crowd {
     /// Nobody, of at most so many.
-    pub(super) fn of(most: usize) -> Arc<Self> {
+    pub(in crate::http) fn of(most: usize) -> Arc<Self> {
         let (places, next_turn) = (Arc::new(Semaphore::new(most)), Mutex::new(Instant::now()));
         let each = EACH.min(LONGEST.div_f64(most.max(1) as f64));
         Arc::new(Self { most, places, each, next_turn })
@@ -41,8 +45,13 @@ impl Crowd {
     }
 
     /// Whether more than half of the places are taken.
-    pub(super) fn is_large(&self) -> bool {
+    pub(in crate::http) fn is_large(&self) -> bool {
         self.places.available_permits() < self.most / 2
+    }
+
+    /// How long somebody may wait who wants to for so long, as large as it is now.
+    pub(in crate::http) fn patience(&self, wanted: Duration) -> Duration {
+        if self.is_large() { wanted.min(REST) } else { wanted }
     }
 
     /// Takes the next turn to be sent away: now, where nobody waits.

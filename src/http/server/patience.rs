@@ -21,7 +21,7 @@ use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 use tokio::net::TcpStream;
 use tokio::time::{Instant, sleep_until};
 
-use super::crowd::Crowd;
+use super::crowd::{Crowd, REST};
 
 /// Longest wait for a whole request header, from its first byte on, and after the connection was made; who is late then
 /// takes a turn.
@@ -29,9 +29,6 @@ pub(super) const HEADER: Duration = Duration::from_secs(2);
 /// Longest wait for the next request: longer than a balancer or a proxy keeps its own connections (60 s, by their
 /// defaults), so that it is they who close.
 const IDLE: Duration = Duration::from_secs(75);
-/// The same where connections are becoming few. It ends between the whole seconds after which somebody who was turned
-/// away comes again.
-const IDLE_IN_A_CROWD: Duration = Duration::from_millis(2_500);
 /// How long a reader may be behind with an answer, besides what it has bought by taking some of it.
 const BEHIND: Duration = Duration::from_secs(30);
 /// The same where connections are becoming few.
@@ -139,7 +136,7 @@ impl Progress {
         let step = self.step();
         let time = match step.at {
             At::Beginning | At::Header => HEADER,
-            At::Idle if is_crowded => IDLE_IN_A_CROWD,
+            At::Idle if is_crowded => REST,
             At::Idle => IDLE,
             At::Request | At::Blocked => return Some(step.saying.as_ref()?.ends_at(is_crowded)),
         };
@@ -147,7 +144,7 @@ impl Progress {
     }
 
     /// When it is sent away, its time being over: who rests, on time, because the end of that time was chosen
-    /// ([`IDLE_IN_A_CROWD`]); who never came to the point, or to the end, takes a turn.
+    /// ([`REST`]); who never came to the point, or to the end, takes a turn.
     fn take_leave(&self, crowd: &Crowd, now: Instant) -> Instant {
         match self.step().at {
             At::Beginning | At::Header | At::Request | At::Blocked => crowd.take_turn(now),
@@ -187,7 +184,7 @@ impl Progress {
                 }
                 turn = None;
                 // A crowd may come meanwhile.
-                let look_again = now + IDLE_IN_A_CROWD;
+                let look_again = now + REST;
                 alarm.as_mut().reset(ends_at.map_or(look_again, |ends_at| ends_at.min(look_again)));
             }
             Poll::Pending
@@ -339,7 +336,7 @@ mod tests {
         progress.hear();
         assert_eq!(progress.step().at, At::Blocked, "its answer is not taken");
         progress.say(Some(1));
-        assert_eq!((time(false), time(true)), (Some(IDLE), Some(IDLE_IN_A_CROWD)));
+        assert_eq!((time(false), time(true)), (Some(IDLE), Some(REST)));
         second_later();
         let since = progress.step().since;
         progress.say(Some(1));
@@ -397,7 +394,7 @@ mod tests {
         });
         let began = Instant::now();
         assert_eq!(progress.drive(&mut answers, &many).await, None);
-        let least = HEADER + SECOND + IDLE_IN_A_CROWD;
+        let least = HEADER + SECOND + REST;
         assert!((least..2 * least).contains(&began.elapsed()), "{:?}", began.elapsed());
 
         let mut heard = Box::pin(async {

@@ -34,15 +34,22 @@ impl<'a> Stream<'a> {
         self.redis.run::<String>(&add).await.map(drop)
     }
 
-    /// The oldest entries, each with the id that removes it. They stay until they are removed. What is no text of ours
-    /// comes as an empty one.
+    /// The oldest entries, behind one where that is given, each with the id that removes it. They stay until they are removed.
+    /// What is no text of ours comes as an empty one.
     ///
     /// # Errors
     /// [`RedisDown`].
-    pub async fn oldest(&self, limit: usize) -> Result<Vec<(String, String)>, RedisDown> {
+    pub async fn oldest(
+        &self,
+        behind: Option<&str>,
+        limit: usize,
+    ) -> Result<Vec<(String, String)>, RedisDown> {
         let mut range = redis::cmd("XRANGE");
-        range.arg(self.key).arg("-").arg("+").arg("COUNT").arg(limit);
-        let entries: Vec<(String, Vec<Value>)> = self.redis.run(&range).await?;
+        // From that one on: servers before 6.2 leave none out.
+        range.arg(self.key).arg(behind.unwrap_or("-")).arg("+").arg("COUNT").arg(limit + 1);
+        let mut entries: Vec<(String, Vec<Value>)> = self.redis.run(&range).await?;
+        entries.retain(|(id, _)| Some(id.as_str()) != behind);
+        entries.truncate(limit);
         let text = |fields: Vec<Value>| match fields.into_iter().nth(1) {
             Some(Value::BulkString(bytes)) => String::from_utf8(bytes).unwrap_or_default(),
             _ => String::new(),
