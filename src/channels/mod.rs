@@ -229,7 +229,7 @@ pub enum PayoutState {
         /// The channel's own number of the payout.
         channel_payout_id: String,
     },
-    /// Refused for good; no money moved.
+    /// Refused for good, or made and come back: no money is out.
     Failed(Refusal),
 }
 

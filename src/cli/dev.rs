@@ -6,7 +6,7 @@ use std::process::ExitCode;
 
 use super::CliError;
 use super::output::print;
-use crate::config::{Config, DatabaseConfig, Env, Strictness};
+use crate::config::{Config, DatabaseConfig, Env, LogConfig, Strictness};
 use crate::ids::{Ids, MerchantId, Sku};
 use crate::infra::clock::Clock;
 use crate::infra::db::Db;
@@ -26,6 +26,7 @@ const DEMO_SKUS: [(&str, i64); 3] = [("TEA", 1_000), ("CUP", 100), ("LAST-ONE", 
 pub(super) async fn run() -> Result<ExitCode, CliError> {
     let mut env = Env::of_process(Strictness::Dev);
     refuse_strangers(&env)?;
+    telemetry::init_log(&LogConfig::of_command(&env)?);
     let stores = private_stores(&mut env).await?;
     let outcome = serve(&env).await;
     if let Some(stores) = stores {

@@ -1,5 +1,7 @@
 //! Results on standard output, for people or for programs.
 
+use std::io::{self, Write};
+
 use serde::Serialize;
 
 use super::{CliError, Format};
@@ -23,8 +25,8 @@ impl Output {
     }
 }
 
-/// Prints a text and a line's end.
-#[expect(clippy::print_stdout, reason = "the answer to a person or a program at a terminal")]
+/// Prints a text and a line's end. Whoever reads no further has heard enough: what was done is done.
 pub(super) fn print(text: &str) {
-    println!("{text}");
+    let mut out = io::stdout().lock();
+    let _ = writeln!(out, "{text}").and_then(|()| out.flush());
 }

@@ -117,6 +117,10 @@ impl Env {
     pub(super) fn text(&self, name: &'static str) -> Result<Option<String>, ConfigError> {
         let (variable, file) = (variables::find(name), format!("{name}_FILE"));
         if let Some(value) = self.said_by(name, name)? {
+            // Such as an old one in `.env`, and a new one from whoever starts the service.
+            if variable.is_secret && self.said_by(&file, name)?.is_some() {
+                return Err(self.wrong(name, format!("{file} is set, too: leave one of them out")));
+            }
             return Ok(Some(value.to_owned()));
         }
         if variable.is_secret

@@ -99,8 +99,13 @@ fn a_secret_may_come_from_a_file() {
     env.set("SANDBOX_SECRET", "");
     env.set("SANDBOX_SECRET_FILE", file.to_str().unwrap());
     let config = Config::read(&env).unwrap();
+    // By both of them, one may be an old one.
+    env.set("SANDBOX_SECRET", LONG);
+    let error = Config::read(&env).unwrap_err();
     std::fs::remove_file(&file).unwrap();
     assert_eq!(config.channels.sandbox_secret.expose_secret(), LONG);
+    assert_eq!(error.name, "SANDBOX_SECRET");
+    assert!(error.to_string().contains("SANDBOX_SECRET_FILE is set, too"), "{error}");
 }
 
 #[test]

@@ -349,8 +349,7 @@ impl From<WithdrawalError> for Problem {
                 Self::new(StatusCode::CONFLICT, "WITHDRAWAL_NOT_SENT_OUT", detail)
             }
             WithdrawalError::IsMade => {
-                let detail =
-                    "its channel says that it made the withdrawal, and that counts; nothing was changed";
+                let detail = "its channel says that it made the withdrawal, and that counts: its money is known to have gone out";
                 Self::new(StatusCode::CONFLICT, "WITHDRAWAL_IS_MADE", detail)
             }
             WithdrawalError::ChannelSilent(why) => {

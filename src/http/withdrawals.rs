@@ -112,7 +112,7 @@ pub(super) struct WithdrawalView {
     /// Why it was refused, in the channel's words.
     failure: Option<String>,
     /// The channel's own number of the payout. Beside `REVERSED`: the channel made it after it had been given back, and it was
-    /// taken from its user once more.
+    /// taken from its user once more, until `returned_at`.
     channel_payout_id: Option<String>,
     /// When the money came back that had gone out: its user has it again.
     #[serde(with = "time::serde::rfc3339::option")]

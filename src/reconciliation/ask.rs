@@ -151,8 +151,18 @@ async fn ask_about_payout(app: &App, channel: &dyn Channel, item: &Item) -> Resu
         Err(error) => return Ok(unanswered(&error)),
     };
     match (item.class, &state) {
+        // Also of one that came back, as somebody said.
         (Class::MissingThere, PayoutState::Succeeded { channel_payout_id }) => {
-            Ok(Done::Explained(format!("the channel confirms it as {channel_payout_id}")))
+            let is_out = withdrawals::note_made(app, &withdrawal, channel_payout_id.clone()).await?;
+            let said = format!("the channel confirms it as {channel_payout_id}");
+            Ok(if is_out { Done::Explained(said) } else { still(&said) })
+        }
+        // Its line is of when it was made.
+        (Class::StatusDiffers, PayoutState::Failed(refusal))
+            if withdrawal.returned_at.is_some()
+                && withdrawal.channel_payout_id.as_deref() == Some(&item.channel_id) =>
+        {
+            Ok(Done::Explained(format!("it came back, as is known, and the channel says: {refusal}")))
         }
         // What was known to have gone out, and is on no statement.
         (Class::MissingThere, PayoutState::Failed(refusal)) => {
@@ -166,7 +176,7 @@ async fn ask_about_payout(app: &App, channel: &dyn Channel, item: &Item) -> Resu
         }
         // Of one whose money was given back, whoever notes that shows it to a person.
         (Class::StatusDiffers, PayoutState::Succeeded { channel_payout_id }) => {
-            let stands = withdrawals::note_made(app, &item.our_id, channel_payout_id.clone()).await?;
+            let stands = withdrawals::note_made(app, &withdrawal, channel_payout_id.clone()).await?;
             let said = "the channel says that it was made";
             Ok(if stands { Done::Applied(said.to_owned()) } else { still(said) })
         }

@@ -27,8 +27,8 @@ enum End {
 /// When the channel said that a payout was made.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Heard {
-    /// When it was asked just now.
-    Now,
+    /// When it was asked just now, by whoever had seen that it came back so often before.
+    Now(i32),
     /// Perhaps long ago: it answered somebody who can write it down only now.
     Once,
 }
@@ -169,16 +169,18 @@ async fn ask_redo_ask(
     channels::ask_redo_ask(ask, redo, |state| *state == PayoutState::Unseen, has_settled).await.1
 }
 
-/// Writes down that a payout was made, as the channel has answered just now; gives whether our books say so by then.
+/// Writes down that a payout was made, as the channel has answered whoever had seen the withdrawal so; gives whether our books say
+/// so by then.
 ///
 /// # Errors
 /// When the database is away: to be tried again.
 pub async fn note_made(
     app: &App,
-    withdrawal_id: &str,
+    seen: &Withdrawal,
     channel_payout_id: String,
 ) -> Result<bool, WithdrawalError> {
-    Ok(write_end(app, withdrawal_id, &End::Made(channel_payout_id, Heard::Now)).await? == Written::Stands)
+    let end = End::Made(channel_payout_id, Heard::Now(seen.returned_times));
+    Ok(write_end(app, seen.withdrawal_id.as_str(), &end).await? == Written::Stands)
 }
 
 /// The same, as the channel had answered when it could not be written.
@@ -303,11 +305,12 @@ async fn note_made_in_tx(
     now: OffsetDateTime,
 ) -> Result<(), DbError> {
     let is_known = withdrawal.channel_payout_id.as_deref() == Some(channel_payout_id);
-    match (withdrawal.is_out(), heard) {
-        (true, _) => show_if_made_twice_in_tx(app, tx, withdrawal, channel_payout_id, now).await,
+    let is_news = heard == Heard::Now(withdrawal.returned_times);
+    match withdrawal.is_out() {
+        true => show_if_made_twice_in_tx(app, tx, withdrawal, channel_payout_id, now).await,
         // It has come back since, for all that is known.
-        (false, Heard::Once) if is_known => Ok(()),
-        (false, _) => note_after_all_in_tx(app, tx, withdrawal, channel_payout_id, now).await,
+        false if is_known && !is_news => Ok(()),
+        false => note_after_all_in_tx(app, tx, withdrawal, channel_payout_id, now).await,
     }
 }
 

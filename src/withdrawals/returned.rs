@@ -30,23 +30,14 @@ enum Word<'a> {
     Operator(&'a Entry),
 }
 
-impl Word<'_> {
-    /// Who says so, and why.
-    fn by(&self) -> (&str, &str) {
-        match self {
-            Self::Channel => ("payonce", "its channel says that it came to nothing"),
-            Self::Operator(entry) => (&entry.actor, &entry.reason),
-        }
-    }
-}
-
 /// Takes an operator's word that a withdrawal's money came back, or never went out, once its channel was asked; again, it gives the
 /// withdrawal as it stands. What the channel says against it counts instead.
 ///
 /// # Errors
 /// [`WithdrawalError::NotSentOut`] where its money is not known to have gone out; [`WithdrawalError::ChannelSilent`] where its
 /// channel cannot say, or something told more of it in that moment; [`WithdrawalError::Ambiguous`] when two merchants have such a
-/// withdrawal; [`WithdrawalError::IsMade`] where its channel says that it made it: nothing was changed.
+/// withdrawal: nothing was changed. [`WithdrawalError::IsMade`] where its channel says that it made it: then that is known, as by
+/// whatever else tells it.
 pub async fn was_returned(
     app: &App,
     merchant_id: Option<&MerchantId>,
@@ -57,11 +48,15 @@ pub async fn was_returned(
     // Before its channel is asked: what is told behind that the channel knew nothing of.
     let seen = store::find(&mut app.db.conn().await?, &withdrawal_id).await?;
     let seen = seen.ok_or(WithdrawalError::NotFound)?;
-    if seen.is_out() {
-        ask(app, &seen).await?;
-        app.db.retrying(|| take_back(app, &seen, Word::Operator(entry))).await?;
-    } else if seen.returned_at.is_none() {
+    if !seen.is_out() && seen.returned_at.is_none() {
         return Err(WithdrawalError::NotSentOut(seen.status));
+    }
+    match ask(app, &seen).await {
+        // As it stands, whether or not its channel can say more by now.
+        Err(WithdrawalError::ChannelSilent(_)) if !seen.is_out() => {}
+        Ok(()) if !seen.is_out() => {}
+        Ok(()) => app.db.retrying(|| take_back(app, &seen, Word::Operator(entry))).await?,
+        Err(error) => return Err(error),
     }
     find::find(app, &seen.merchant_id, withdrawal_no).await
 }
@@ -87,8 +82,8 @@ pub async fn note_returned(app: &App, seen: &Withdrawal) -> Result<bool, Withdra
 async fn ask(app: &App, seen: &Withdrawal) -> Result<(), WithdrawalError> {
     match query(app, seen).await? {
         Some(Ok(PayoutState::Succeeded { channel_payout_id })) => {
-            // Be it by another number, which nobody else may ever hear.
-            drive::note_made(app, seen.withdrawal_id.as_str(), channel_payout_id).await?;
+            // Be it once more, or by another number: nobody else may ever hear it.
+            drive::note_made(app, seen, channel_payout_id).await?;
             Err(WithdrawalError::IsMade)
         }
         Some(Ok(PayoutState::Processing)) => Err(WithdrawalError::ChannelSilent("it is at it".to_owned())),
@@ -157,9 +152,12 @@ async fn book_in_tx(
     if withdrawal.times_after_all() == 0 {
         return ledger::reverse_in_tx(tx, &withdrawal.bookings_to_return(), now).await;
     }
-    // What a person was shown of the payout after all.
-    let (id, kind) = (withdrawal.withdrawal_id.as_str(), Some(ExceptionKind::Contradiction));
-    exceptions::settle_by_in_tx(tx, id, kind, ExceptionAction::None, word.by(), now).await?;
+    // What was shown of the payout after all, and perhaps of another one, is a person's to see to: whoever says so has.
+    if let Word::Operator(entry) = word {
+        let (id, kind) = (withdrawal.withdrawal_id.as_str(), Some(ExceptionKind::Contradiction));
+        let by = (entry.actor.as_str(), entry.reason.as_str());
+        exceptions::settle_by_in_tx(tx, id, kind, ExceptionAction::None, by, now).await?;
+    }
     let charge = withdrawal.after_all(PostingKind::PayoutAfterAll).transaction_id();
     let paid_back = withdrawal.after_all(PostingKind::ChargePaidBack);
     receivables::undo_in_tx(tx, withdrawal.debtor(), (charge, paid_back), exceptions::BY_ITSELF, now).await

@@ -291,6 +291,48 @@ async fn merchants_are_made_and_audited_from_the_command_line() {
 }
 
 /// Resident memory in KiB.
+#[tokio::test]
+async fn what_was_said_of_a_product_can_be_taken_back_by_a_command() {
+    let url = stores::fresh_database().await;
+    let environment = environment(&url, "redis://127.0.0.1:1");
+    let made = run(&["merchant", "create", "m1", "--name", "First"], &environment).await;
+    assert_eq!(made.status.code(), Some(0), "{}", errors(&made));
+    let product = [
+        "-o",
+        "json",
+        "admin",
+        "set-product",
+        "--merchant-id",
+        "m1",
+        "--product-code",
+        "tokens",
+        "--currency",
+        "CNY",
+        "--unit-price",
+        "1",
+        "--reason",
+        "ticket 4711",
+    ];
+    for (said, charges, quota) in [
+        (&["--allow-compensating-charge", "--cycle-quota", "5"][..], true, serde_json::json!(5)),
+        (&[], true, serde_json::json!(5)),
+        (&["--allow-compensating-charge=false"], false, serde_json::json!(5)),
+        (&["--allow-compensating-charge=true", "--cycle-quota", "null"], true, Value::Null),
+    ] {
+        let set = run(&[&product[..], said].concat(), &environment).await;
+        assert_eq!(set.status.code(), Some(0), "{said:?}: {}", errors(&set));
+        let set = json_of(&set);
+        assert_eq!(
+            (&set["allow_compensating_charge"], &set["cycle_quota"]),
+            (&Value::Bool(charges), &quota),
+            "{said:?}: {set}"
+        );
+    }
+    let wrong = run(&[&product[..], &["--allow-compensating-charge=maybe"]].concat(), &environment).await;
+    assert_eq!(wrong.status.code(), Some(2), "{}", errors(&wrong));
+    stores::drop_database(&url).await;
+}
+
 fn resident_kib(child: &Child) -> u64 {
     Usage::of(child.id().expect("alive")).memory
 }

@@ -171,7 +171,7 @@ async fn however_often_it_goes_out_after_all_and_comes_back_each_time_is_booked_
             assert_eq!(out["channel_payout_id"], format!("out {turn}"), "{begin}");
             assert_eq!(app.open_exception().await["kind"], "CONTRADICTION");
             app.assert_books_agree_both_ways().await;
-            // Heard once more, or by another number, it is not taken again.
+            // Heard once more, it is not taken again.
             withdrawals::replay(&app.instance.app, &id, format!("out {turn}")).await.expect("heard");
             assert_eq!(app.cny_of("u1").await, (400, 0), "{begin} {turn}");
 
@@ -267,11 +267,15 @@ async fn a_payout_that_a_statement_lacks_and_of_which_its_channel_says_that_it_c
     app.run_until_idle().await;
     app.assert_books_agree_both_ways().await;
 
-    // As the channel lists it, nothing differs; nor where it does not.
+    // As the channel lists it, nothing differs.
     let lines = app.book_lines(day).await;
     let run = app.reconcile_file("sandbox", day, sandbox_csv(day, &lines).as_bytes()).await;
     assert_explained(&run);
-    assert_eq!(app.cny_of("u1").await, (1_000, 0));
+    assert_eq!(
+        (&run["differences"], app.cny_of("u1").await),
+        (&json!({"MISSING_THERE APPLIED": 1}), (1_000, 0)),
+        "{run:#}"
+    );
     assert!(app.exceptions("status=OPEN").await.is_empty());
     app.assert_books_agree_both_ways().await;
     app.end().await;
@@ -299,6 +303,108 @@ async fn a_payout_after_all_that_never_was_is_missed_by_no_statement_once_that_i
     let run = app.reconcile(day).await;
     assert_explained(&run);
     assert_eq!(app.cny_of("u1").await, (400, 0), "{run:#}");
+    app.assert_books_agree_both_ways().await;
+    app.end().await;
+}
+
+#[tokio::test]
+async fn what_came_back_and_is_listed_or_confirmed_after_all_is_taken_from_its_user_once_more() {
+    for another in ["listed later", "listed under another number", "confirmed", "said again"] {
+        let app = TestApp::start().await;
+        let day = app.wait_for_ten();
+        let id = sent_out(&app).await;
+        take_back(&app).await;
+        was_returned(&app, "W").await.expect(200);
+        app.sleep_over();
+        let listed =
+            app.book_lines(day).await.into_iter().find(|line| line.kind == "PAYOUT").expect("its line");
+        // Its channel knows by now that it is out.
+        app.sql("UPDATE sandbox.payouts SET taken_back_at = NULL").await;
+        let mut lines = without_payouts(&app, day).await;
+        let expected = match another {
+            "listed later" => {
+                lines.push(Line { at: listed.at + time::Duration::hours(3), ..listed });
+                json!({"STATUS_DIFFERS APPLIED": 1})
+            }
+            "listed under another number" => {
+                lines.push(Line { channel_id: "P2".to_owned(), ..listed });
+                json!({"STATUS_DIFFERS APPLIED": 1})
+            }
+            "confirmed" => json!({"MISSING_THERE RESOLVED": 1}),
+            _ => {
+                assert_eq!(was_returned(&app, "W").await.problem(409), "WITHDRAWAL_IS_MADE");
+                lines.push(listed);
+                json!({})
+            }
+        };
+        let run = app.reconcile_file("sandbox", day, sandbox_csv(day, &lines).as_bytes()).await;
+        assert_explained(&run);
+        assert_eq!(run["differences"], expected, "{another}: {run:#}");
+        assert_eq!(
+            (app.balances_of("u1").await, told(&app, "made_after_all").await),
+            (cny(400, 0), 1),
+            "{another}"
+        );
+        assert_eq!(seen(&app).await["returned_at"], json!(null), "{another}");
+        assert_eq!(app.open_exception().await["kind"], "CONTRADICTION", "{another}");
+        app.assert_books_agree_both_ways().await;
+
+        // It comes back for good; whoever heard before that it was made, and says so only now, is late.
+        let (late, _) =
+            withdrawals::ask_about(&app.instance.app, &id).await.expect("a look").expect("it is there");
+        take_back(&app).await;
+        was_returned(&app, "W").await.expect(200);
+        withdrawals::note_made(&app.instance.app, &late, format!("so_{id}")).await.expect("heard");
+        assert_eq!(app.balances_of("u1").await, cny(1_000, 0), "{another}");
+        app.assert_books_agree_both_ways().await;
+        app.end().await;
+    }
+}
+
+#[tokio::test]
+async fn what_was_made_after_all_listed_and_came_back_is_nobodys_to_see_to() {
+    let app = TestApp::start().await;
+    let day = app.wait_for_ten();
+    let id = refused(&app).await;
+    make_after_all(&app, &id, &format!("so_{id}")).await;
+    app.sleep_over();
+    let run = app.reconcile(day).await;
+    assert_explained(&run);
+    assert_eq!(run["differences"], json!({}), "{run:#}");
+    take_back(&app).await;
+    was_returned(&app, "W").await.expect(200);
+    let run = app.reconcile(day).await;
+    assert_explained(&run);
+    assert_eq!(run["differences"], json!({"STATUS_DIFFERS RESOLVED": 1}), "{run:#}");
+    assert!(app.exceptions("status=OPEN").await.is_empty());
+    assert_eq!(app.cny_of("u1").await, (1_000, 0));
+    app.assert_books_agree_both_ways().await;
+    app.end().await;
+}
+
+#[tokio::test]
+async fn each_time_that_it_goes_out_and_no_statement_lists_it_is_missed_by_itself() {
+    let app = TestApp::start().await;
+    let day = app.wait_for_ten();
+    let id = sent_out(&app).await;
+    take_back(&app).await;
+    app.sleep_over();
+    let run = app
+        .reconcile_file("sandbox", day, sandbox_csv(day, &without_payouts(&app, day).await).as_bytes())
+        .await;
+    assert_eq!(run["differences"], json!({"MISSING_THERE APPLIED": 1}), "{run:#}");
+
+    let later = app.wait_for_ten();
+    app.top_up("T2", "u2", 5).await;
+    make_after_all(&app, &id, "out again").await;
+    assert_eq!(app.cny_of("u1").await, (400, 0));
+    take_back(&app).await;
+    app.sleep_over();
+    let lines = without_payouts(&app, later).await;
+    let run = app.reconcile_file("sandbox", later, sandbox_csv(later, &lines).as_bytes()).await;
+    assert_explained(&run);
+    assert_eq!(run["differences"], json!({"MISSING_THERE APPLIED": 1}), "{run:#}");
+    assert_eq!((app.cny_of("u1").await, told(&app, "returned").await), ((1_000, 0), 2));
     app.assert_books_agree_both_ways().await;
     app.end().await;
 }

@@ -1,6 +1,6 @@
 //! What a command takes: read from the description of its route, so the two cannot differ.
 
-use clap::{Arg, ArgAction, Command};
+use clap::{Arg, Command};
 use serde_json::Value;
 
 use super::table::Deed;
@@ -124,12 +124,27 @@ fn argument(field: Field) -> Arg {
     let arg = Arg::new(field.name.clone()).help(field.help).required(field.is_required);
     match (field.place, field.kind) {
         (Place::Path, _) => arg,
-        (_, Kind::Truth) => arg.long(field.name.replace('_', "-")).required(false).action(ArgAction::SetTrue),
-        (_, Kind::Whole) => {
-            arg.long(field.name.replace('_', "-")).allow_negative_numbers(true).value_parser(|text: &str| {
-                text.parse::<i64>().map(|whole| whole.to_string()).map_err(|e| e.to_string())
-            })
+        // By itself it means yes; `--name=false` says no, which is not the same as nothing.
+        (_, Kind::Truth) => arg
+            .long(field.name.replace('_', "-"))
+            .required(false)
+            .num_args(0..=1)
+            .require_equals(true)
+            .value_parser(["true", "false"])
+            .default_missing_value("true"),
+        (place, Kind::Whole) => {
+            let is_in_body = place == Place::Body;
+            let arg = arg.long(field.name.replace('_', "-")).allow_negative_numbers(true);
+            arg.value_parser(move |text: &str| whole(text, is_in_body))
         }
         _ => arg.long(field.name.replace('_', "-")),
     }
+}
+
+/// A whole number; in a body `null` takes one away.
+fn whole(text: &str, may_be_null: bool) -> Result<String, String> {
+    if may_be_null && text == "null" {
+        return Ok(text.to_owned());
+    }
+    text.parse::<i64>().map(|whole| whole.to_string()).map_err(|error| error.to_string())
 }

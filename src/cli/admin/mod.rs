@@ -12,6 +12,7 @@ use secrecy::SecretString;
 use serde_json::Value;
 use serde_json::value::RawValue;
 
+use super::output::print;
 use super::{CliError, Output, verdict, worker};
 use crate::http;
 use crate::run::Roles;
@@ -22,7 +23,7 @@ mod show;
 mod table;
 mod target;
 
-use description::{Description, Field, Kind};
+use description::{Description, Field};
 use table::Deed;
 
 /// How, and as whom.
@@ -78,13 +79,8 @@ impl FromArgMatches for Given {
         let missing = || clap::Error::new(ErrorKind::MissingSubcommand);
         let (name, matches) = matches.subcommand().ok_or_else(missing)?;
         let deed = table::find(name).ok_or_else(missing)?;
-        let value = |field: Field| {
-            let value = match field.kind {
-                Kind::Truth => matches.get_flag(&field.name).then(|| "true".to_owned()),
-                _ => matches.get_one::<String>(&field.name).cloned(),
-            };
-            value.map(|value| (field, value))
-        };
+        let value =
+            |field: Field| matches.get_one::<String>(&field.name).cloned().map(|value| (field, value));
         Ok(Self { deed, values: Description::new().fields(deed).into_iter().filter_map(value).collect() })
     }
 
@@ -157,7 +153,8 @@ pub(super) async fn carry_out(
     match serde_json::from_slice::<&RawValue>(&body) {
         // As it came, numbers to their last digit.
         Ok(json) => output.show(&json, |_| show::table(&answer))?,
-        Err(_) => output.show(&answer, show::table)?,
+        // No JSON, as a file is: as it came.
+        Err(_) => print(String::from_utf8_lossy(&body).trim_end()),
     }
     let is_violated = answer["ok"] == false;
     Ok(verdict(!is_violated))

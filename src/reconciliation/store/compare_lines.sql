@@ -53,7 +53,11 @@ WITH chunk AS MATERIALIZED (
            coalesce(stray.order_no, attempt.order_no, refund.order_no) AS order_no,
            refund.channel_refund_id IS NOT NULL AS was_made, refund.made_after_all_at IS NOT NULL AS is_made_after_all,
            -- What had arrived, and came back, was sent out, too.
-           payout.channel_payout_id IS NOT NULL AND (payout.status = 'SUCCEEDED' OR payout.returned_at IS NULL) AS is_sent_out,
+           payout.channel_payout_id IS NOT NULL AND (payout.status = 'SUCCEEDED' OR payout.returned_at IS NULL)
+               -- What is listed under another number than had come back, or was booked behind that, has gone out once more.
+               AND NOT (payout.returned_at IS NOT NULL
+                        AND (chunk.at > payout.returned_at OR chunk.channel_id NOT IN ('', payout.channel_payout_id)))
+               AS is_sent_out,
            -- What counts here as moved, and whether on this day.
            coalesce(CASE chunk.kind WHEN 'PAYMENT' THEN trade.transaction_id IS NOT NULL
                                     -- Under a number of ours, a channel may list what another one made. What was made after

@@ -12,7 +12,7 @@ WITH moved AS MATERIALIZED (
            least(coalesce(stray.paid_at, attempt.paid_at), trade.created_at) AS at, trade.created_at AS recorded_at,
            coalesce(stray.status, attempt.status) AS our_status,
            coalesce(stray.merchant_id, attempt.merchant_id) AS merchant_id,
-           coalesce(stray.order_no, attempt.order_no) AS order_no
+           coalesce(stray.order_no, attempt.order_no) AS order_no, NULL::integer AS turn
     FROM trades AS trade
     LEFT JOIN stray_payments AS stray ON stray.stray_id = trade.stray_id
     LEFT JOIN pay_orders AS attempt ON attempt.pay_order_id = trade.pay_order_id
@@ -20,7 +20,7 @@ WITH moved AS MATERIALIZED (
     WHERE (trade.channel = $3) IS TRUE AND trade.created_at >= $4 AND trade.created_at < $5
     UNION ALL
     SELECT 'REFUND', coalesce(refund.channel_refund_id, ''), refund.refund_id, refund.amount, refund.currency,
-           refund.updated_at, refund.updated_at, refund.status, refund.merchant_id, refund.order_no
+           refund.updated_at, refund.updated_at, refund.status, refund.merchant_id, refund.order_no, NULL
     FROM refunds AS refund
     LEFT JOIN pay_orders AS attempt ON attempt.pay_order_id = refund.pay_order_id
     LEFT JOIN stray_payments AS stray ON stray.stray_id = refund.stray_id
@@ -29,7 +29,9 @@ WITH moved AS MATERIALIZED (
       AND coalesce(attempt.channel, stray.channel) = $3
     UNION ALL
     SELECT 'PAYOUT', coalesce(channel_payout_id, ''), withdrawal_id, amount, currency, updated_at, updated_at, status,
-           merchant_id, NULL
+           merchant_id, NULL,
+           -- The how-manieth time it is that it went out, where it had come back before; it stays so when that comes back.
+           nullif(returned_times - (returned_at IS NOT NULL)::integer, 0)
     FROM withdrawals
     -- Also what was made after it had been given back, but where that was never so.
     WHERE channel_payout_id IS NOT NULL AND (status = 'SUCCEEDED' OR returned_at IS NULL) AND updated_at >= $4 AND updated_at < $5 AND channel = $3
@@ -85,7 +87,7 @@ WITH moved AS MATERIALIZED (
                                         'hex'), 1, 26)),
            $3, $1, 'MISSING_THERE', kind, subject, our_id, channel_id, merchant_id, order_no, amount, our_status, currency,
            at, 'ASK', false, $11, $10, $10, $10
-    FROM (SELECT judged.*, CASE kind WHEN 'PAYMENT' THEN channel_id ELSE our_id END AS subject FROM judged) AS judged
+    FROM (SELECT judged.*, CASE kind WHEN 'PAYMENT' THEN channel_id ELSE concat_ws(' ', our_id, turn) END AS subject FROM judged) AS judged
     WHERE is_missing
     -- It follows the statement that is read now, but where it was carried out. What was none any more, and what a person
     -- was shown of other amounts, is decided over anew, by nobody yet; what a person dismissed stays so while the same is said

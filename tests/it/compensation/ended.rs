@@ -38,7 +38,8 @@ async fn waiting(app: &TestApp, tries: u32, silence_ms: u32) -> Made {
 async fn hear(app: &TestApp, made: &Made) {
     app.deliver(&app.refund_notice("made", &made.refund_id, "SUCCEEDED")).await;
     let number = format!("so_{}", made.withdrawal_id);
-    let noted = withdrawals::note_made(&app.instance.app, &made.withdrawal_id, number).await;
+    let seen = withdrawals::ask_about(&app.instance.app, &made.withdrawal_id).await.expect("a look");
+    let noted = withdrawals::note_made(&app.instance.app, &seen.expect("it is there").0, number).await;
     assert!(noted.expect("it is written"), "it is under way");
     assert_eq!(app.refunded("E1").await, ("REFUNDED".to_owned(), 1990));
     assert_eq!(app.cny_of("u1").await, (400, 0));

@@ -222,3 +222,17 @@ async fn who_does_not_reach_a_channel_leaves_its_differences_to_those_who_do() {
     std::fs::remove_file(empty).ok();
     app.end().await;
 }
+
+#[tokio::test]
+async fn differences_are_printed_as_the_file_that_they_are() {
+    let (app, day) = (TestApp::start().await, yesterday());
+    paid_on(&app, day, "LOST", false).await;
+    let run_id = app.reconcile(day).await["reconciliation_id"].as_str().expect("an id").to_owned();
+    let printed =
+        run(&["admin", "differences-csv", &run_id], &environment(&app.database_url, &app.redis_url)).await;
+    assert_eq!(printed.status.code(), Some(0), "{}", errors(&printed));
+    let csv = app.admin_get(&format!("/admin/reconciliations/{run_id}/items.csv")).await.expect(200).text;
+    assert_eq!(String::from_utf8_lossy(&printed.stdout).trim_end(), csv.trim_end());
+    assert_eq!(csv.trim_end().lines().count(), 2, "{csv}");
+    app.end().await;
+}
