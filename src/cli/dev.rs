@@ -26,7 +26,7 @@ const DEMO_SKUS: [(&str, i64); 3] = [("TEA", 1_000), ("CUP", 100), ("LAST-ONE", 
 pub(super) async fn run() -> Result<ExitCode, CliError> {
     let mut env = Env::of_process(Strictness::Dev);
     refuse_strangers(&env)?;
-    telemetry::init_log(&LogConfig::of_command(&env)?);
+    telemetry::init_log(&LogConfig::read(&env)?);
     let stores = private_stores(&mut env).await?;
     let outcome = serve(&env).await;
     if let Some(stores) = stores {
@@ -42,7 +42,7 @@ async fn private_stores(env: &mut Env) -> Result<Option<LocalStores>, CliError> 
         (false, false) => {}
         _ => return Err("set both DATABASE_URL and REDIS_URL to use your own, or neither".into()),
     }
-    print("Starting a private PostgreSQL and Redis (data in .dev/) …");
+    print("Starting a private PostgreSQL and Redis (data in .dev/) …")?;
     let stores = LocalStores::start(Path::new(DATA_DIR), &Options::default()).await?;
     env.set("DATABASE_URL", stores.postgres.socket_url());
     env.set("REDIS_URL", stores.redis.socket_url());
@@ -51,7 +51,6 @@ async fn private_stores(env: &mut Env) -> Result<Option<LocalStores>, CliError> 
 
 async fn serve(env: &Env) -> Result<ExitCode, CliError> {
     let config = Config::read(env)?;
-    telemetry::init_log(&config.log);
     let ids = Ids::random(Clock::system());
     refuse_others(&config.database, ids.clone()).await?;
     Db::migrate(&config.database, ids.clone()).await?;
@@ -60,9 +59,10 @@ async fn serve(env: &Env) -> Result<ExitCode, CliError> {
     let outcome = prepare_demo(&instance).await;
     if outcome.is_ok() {
         let operator = if env.is_set("ADMIN_TOKENS") { "as in ADMIN_TOKENS" } else { "dev-admin-token" };
-        print(&welcome(&format!("http://{}", instance.addr), operator));
+        // It serves, also where nobody can be told so.
+        let _ = print(&welcome(&format!("http://{}", instance.addr), operator));
         stop.received().await;
-        print("Stopping …");
+        let _ = print("Stopping …");
     }
     instance.stop().await;
     outcome.map(|()| ExitCode::SUCCESS)

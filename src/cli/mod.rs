@@ -188,7 +188,7 @@ async fn migrate() -> Result<ExitCode, CliError> {
 }
 
 fn openapi() -> Result<ExitCode, CliError> {
-    output::print(&serde_json::to_string_pretty(&http::document())?);
+    output::print(&serde_json::to_string_pretty(&http::document())?)?;
     Ok(ExitCode::SUCCESS)
 }
 

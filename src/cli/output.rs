@@ -1,6 +1,6 @@
 //! Results on standard output, for people or for programs.
 
-use std::io::{self, Write};
+use std::io::{self, ErrorKind, Write};
 
 use serde::Serialize;
 
@@ -18,15 +18,17 @@ impl Output {
         table: impl FnOnce(&T) -> String,
     ) -> Result<(), CliError> {
         match self.0 {
-            Format::Json => print(&serde_json::to_string_pretty(value)?),
-            Format::Table => print(table(value).trim_end()),
+            Format::Json => print(&serde_json::to_string_pretty(value)?)?,
+            Format::Table => print(table(value).trim_end())?,
         }
         Ok(())
     }
 }
 
-/// Prints a text and a line's end. Whoever reads no further has heard enough: what was done is done.
-pub(super) fn print(text: &str) {
+/// Prints a text and a line's end. Whoever reads no further has heard enough; what else is wrong there must not go unseen, such as
+/// a full disk under a key that is shown once.
+pub(super) fn print(text: &str) -> io::Result<()> {
     let mut out = io::stdout().lock();
-    let _ = writeln!(out, "{text}").and_then(|()| out.flush());
+    let printed = writeln!(out, "{text}").and_then(|()| out.flush());
+    printed.or_else(|error| if error.kind() == ErrorKind::BrokenPipe { Ok(()) } else { Err(error) })
 }

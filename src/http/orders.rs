@@ -9,6 +9,7 @@ use axum::http::header::CONNECTION;
 use axum::response::{IntoResponse, Response};
 use rust_decimal::Decimal;
 use serde::Deserialize;
+use tokio::time::Instant;
 use utoipa::ToSchema;
 
 use super::Edge;
@@ -238,8 +239,8 @@ pub(super) async fn find(
     if secs > MAX_WAIT_SECS {
         return Err(Problem::invalid("wait", format!("expected at most {MAX_WAIT_SECS} seconds")));
     }
-    let patience = || edge.crowd.patience(Duration::from_secs(secs));
-    orders::wait_for_change(&edge.app, &key, patience).await?;
+    let (waits, mut turn) = ((Instant::now(), Duration::from_secs(secs)), None);
+    orders::wait_for_change(&edge.app, &key, || edge.crowd.ends_at(waits, &mut turn)).await?;
     let view = Json(look(&edge, &key).await?);
     // In a large crowd whoever waits once more comes anew, behind those who want to be let in.
     let leaves = edge.crowd.is_large().then_some([(CONNECTION, "close")]);

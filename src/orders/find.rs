@@ -90,24 +90,23 @@ pub(super) async fn details_in_tx(tx: &mut Tx, key: &OrderKey) -> Result<OrderDe
     Ok(OrderDetails { order, items, pay_orders, refunds, stray_payments, settlement })
 }
 
-/// Waits until the order changes, for as long at most as `patience` says by then, and not into the stop of the process. No
-/// connection to the database is held meanwhile.
+/// Waits until the order changes, until `ends_at` at most as that says by then, and not into the stop of the process. No connection
+/// to the database is held meanwhile.
 ///
 /// # Errors
 /// [`OrderError::NotFound`] when this merchant has none of that number.
 pub async fn wait_for_change(
     app: &App,
     key: &OrderKey,
-    patience: impl Fn() -> Duration,
+    mut ends_at: impl FnMut() -> Instant,
 ) -> Result<(), OrderError> {
-    let since = Instant::now();
     let first = fingerprint(app, key).await?;
     // Held, so that each lap finds it as long as it has not rung, and no bells are looked through.
     let _held = app.changes.subscribe(&key.member());
     loop {
         let bell = app.changes.subscribe(&key.member());
         let rings = bell.notified();
-        let give_up_at = since + patience();
+        let give_up_at = ends_at();
         let is_over = app.changes.is_over() || Instant::now() >= give_up_at;
         if fingerprint(app, key).await? != first || is_over {
             return Ok(());

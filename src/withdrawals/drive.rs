@@ -304,14 +304,12 @@ async fn note_made_in_tx(
     (channel_payout_id, heard): (&str, Heard),
     now: OffsetDateTime,
 ) -> Result<(), DbError> {
-    let is_known = withdrawal.channel_payout_id.as_deref() == Some(channel_payout_id);
     let is_news = heard == Heard::Now(withdrawal.returned_times);
-    match withdrawal.is_out() {
-        true => show_if_made_twice_in_tx(app, tx, withdrawal, channel_payout_id, now).await,
-        // It has come back since, for all that is known.
-        false if is_known && !is_news => Ok(()),
-        false => note_after_all_in_tx(app, tx, withdrawal, channel_payout_id, now).await,
+    // What was answered before it came back says nothing against that: under another number a person is shown it.
+    if withdrawal.is_out() || withdrawal.returned_times > 0 && !is_news {
+        return show_if_made_twice_in_tx(app, tx, withdrawal, channel_payout_id, now).await;
     }
+    note_after_all_in_tx(app, tx, withdrawal, channel_payout_id, now).await
 }
 
 /// The money went out although the channel had refused to send it, or it had come back, and the user had it again: it is taken from

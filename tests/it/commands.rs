@@ -149,6 +149,13 @@ async fn openapi_prints_the_document_without_any_environment() {
     let document = json_of(&output);
     assert!(document["openapi"].as_str().is_some_and(|version| version.starts_with("3.1")));
     assert!(document["paths"]["/pay/url"]["post"].is_object());
+    // Who reads no further has heard enough; a disk that is full is told.
+    for (how, code) in [("\"$0\" openapi | true", Some(0)), ("\"$0\" openapi > /dev/full", Some(1))] {
+        let heard = Command::new("sh").args(["-c", how, env!("CARGO_BIN_EXE_payonce")]).output().await;
+        let heard = heard.expect("it runs");
+        assert_eq!(heard.status.code(), code, "{how}: {}", errors(&heard));
+        assert!(!errors(&heard).contains("panicked"), "{how}: {}", errors(&heard));
+    }
 }
 
 /// A database without a single table.
@@ -290,7 +297,6 @@ async fn merchants_are_made_and_audited_from_the_command_line() {
     stores::drop_database(&url).await;
 }
 
-/// Resident memory in KiB.
 #[tokio::test]
 async fn what_was_said_of_a_product_can_be_taken_back_by_a_command() {
     let url = stores::fresh_database().await;
@@ -333,6 +339,7 @@ async fn what_was_said_of_a_product_can_be_taken_back_by_a_command() {
     stores::drop_database(&url).await;
 }
 
+/// Resident memory in KiB.
 fn resident_kib(child: &Child) -> u64 {
     Usage::of(child.id().expect("alive")).memory
 }

@@ -337,15 +337,19 @@ async fn a_refund_told_for_another_account_is_shown_to_a_person() {
 
     let service = &app.instance.app;
     let channel = OtherAccount(service.channels.get("sandbox").expect("the sandbox").clone());
-    let body = serde_json::to_vec(&app.refund_notice("r1", number, "SUCCEEDED")).expect("json");
-    let mut headers = HeaderMap::new();
-    headers.insert(signature::HEADER, app.sign(&body).parse().expect("a header"));
-    for _ in 0..2 {
+    for event in ["r1", "r1", "r2", "r1"] {
+        let body = serde_json::to_vec(&app.refund_notice(event, number, "SUCCEEDED")).expect("json");
+        let mut headers = HeaderMap::new();
+        headers.insert(signature::HEADER, app.sign(&body).parse().expect("a header"));
         let told = webhooks::verify(service, &channel, &headers, &body).expect("believed");
         assert_eq!(webhooks::take_in(service, &told).await, Taken::Rejected);
     }
     let shown = app.open_exception().await;
     assert_eq!((&shown["kind"], &shown["subject"]), (&json!("WRONG_ACCOUNT"), &json!(number)));
+    let detail = shown["detail"].as_str().expect("text");
+    for event in ["(r1)", "(r2)"] {
+        assert_eq!(detail.matches(event).count(), 1, "each is to be replayed: {detail}");
+    }
     assert_eq!(shown["order_no"], "X11");
     assert_eq!(app.find_order_as(&key, "X11").await["refunds"][0]["status"], "PROCESSING");
     app.end().await;

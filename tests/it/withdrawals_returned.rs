@@ -37,15 +37,19 @@ async fn refused(app: &TestApp) -> String {
     id
 }
 
+/// The channel makes W, or makes it once more.
+const MADE: &str =
+    "INSERT INTO sandbox.payouts (payout_id, account, amount, currency, paid_out_at, created_at, updated_at)
+     SELECT withdrawal_id, account, amount, currency, updated_at, updated_at, updated_at FROM withdrawals
+     WHERE withdrawal_no = 'W' ON CONFLICT ON CONSTRAINT sandbox_payouts_pkey DO UPDATE SET taken_back_at = NULL";
+
 /// The channel makes it all the same, or once more, and it is heard of.
 async fn make_after_all(app: &TestApp, id: &str, number: &str) {
-    app.sql(
-        "INSERT INTO sandbox.payouts (payout_id, account, amount, currency, paid_out_at, created_at, updated_at)
-         SELECT withdrawal_id, account, amount, currency, updated_at, updated_at, updated_at FROM withdrawals
-         WHERE withdrawal_no = 'W' ON CONFLICT ON CONSTRAINT sandbox_payouts_pkey DO UPDATE SET taken_back_at = NULL",
-    )
-    .await;
-    withdrawals::replay(&app.instance.app, id, number.to_owned()).await.expect("heard");
+    app.sql(MADE).await;
+    // Its channel was asked just now.
+    let (seen, _) =
+        withdrawals::ask_about(&app.instance.app, id).await.expect("a look").expect("it is there");
+    withdrawals::note_made(&app.instance.app, &seen, number.to_owned()).await.expect("heard");
 }
 
 async fn take_back(app: &TestApp) {
@@ -185,6 +189,11 @@ async fn however_often_it_goes_out_after_all_and_comes_back_each_time_is_booked_
             assert!(app.exceptions("status=OPEN").await.is_empty(), "{begin} {turn}");
             app.assert_books_agree_both_ways().await;
         }
+        // A word from long ago, which nobody has asked for by now, takes nothing: a person is shown it.
+        withdrawals::replay(&app.instance.app, &id, "out 1".to_owned()).await.expect("heard");
+        assert_eq!((app.cny_of("u1").await, told(&app, "made_after_all").await), ((1_000, 0), 3), "{begin}");
+        assert_eq!(app.open_exception().await["kind"], "CONTRADICTION", "{begin}");
+        app.assert_books_agree_both_ways().await;
         app.end().await;
     }
 }
@@ -298,8 +307,9 @@ async fn a_payout_after_all_that_never_was_is_missed_by_no_statement_once_that_i
     assert!(app.exceptions("status=OPEN").await.is_empty());
 
     // The channel's books have it after all, and so it counts.
-    make_after_all(&app, &id, "told").await;
+    withdrawals::replay(&app.instance.app, &id, "told".to_owned()).await.expect("heard");
     assert_eq!(app.cny_of("u1").await, (1_000, 0), "a late word of the same payout is none");
+    app.sql(MADE).await;
     let run = app.reconcile(day).await;
     assert_explained(&run);
     assert_eq!(app.cny_of("u1").await, (400, 0), "{run:#}");
@@ -402,6 +412,32 @@ async fn each_time_that_it_goes_out_and_no_statement_lists_it_is_missed_by_itsel
     app.sleep_over();
     let lines = without_payouts(&app, later).await;
     let run = app.reconcile_file("sandbox", later, sandbox_csv(later, &lines).as_bytes()).await;
+    assert_explained(&run);
+    assert_eq!(run["differences"], json!({"MISSING_THERE APPLIED": 1}), "{run:#}");
+    assert_eq!((app.cny_of("u1").await, told(&app, "returned").await), ((1_000, 0), 2));
+    app.assert_books_agree_both_ways().await;
+    app.end().await;
+}
+
+#[tokio::test]
+async fn what_is_said_to_have_gone_out_once_more_is_missed_although_it_was_listed_the_first_time() {
+    let app = TestApp::start().await;
+    let day = app.wait_for_ten();
+    let id = sent_out(&app).await;
+    app.sleep_over();
+    let run = app.reconcile(day).await;
+    assert_eq!(run["differences"], json!({}), "{run:#}");
+    take_back(&app).await;
+    was_returned(&app, "W").await.expect(200);
+
+    let later = app.wait_for_ten();
+    app.top_up("T2", "u2", 5).await;
+    let (seen, _) =
+        withdrawals::ask_about(&app.instance.app, &id).await.expect("a look").expect("it is there");
+    withdrawals::note_made(&app.instance.app, &seen, "never was".to_owned()).await.expect("heard");
+    assert_eq!(app.cny_of("u1").await, (400, 0));
+    app.sleep_over();
+    let run = app.reconcile(later).await;
     assert_explained(&run);
     assert_eq!(run["differences"], json!({"MISSING_THERE APPLIED": 1}), "{run:#}");
     assert_eq!((app.cny_of("u1").await, told(&app, "returned").await), ((1_000, 0), 2));

@@ -23,7 +23,7 @@ const LONG_PATIENCE: Duration = Duration::from_secs(630);
 
 /// Asks what the command says.
 pub(super) async fn call(options: &Options, given: &Given) -> Result<Answer, CliError> {
-    match options.url.as_deref().filter(|url| !url.is_empty()) {
+    match &options.url {
         Some(url) => call_instance(url, options, given).await,
         None => call_within(options, given).await,
     }

@@ -154,7 +154,7 @@ pub(super) async fn carry_out(
         // As it came, numbers to their last digit.
         Ok(json) => output.show(&json, |_| show::table(&answer))?,
         // No JSON, as a file is: as it came.
-        Err(_) => print(String::from_utf8_lossy(&body).trim_end()),
+        Err(_) => print(String::from_utf8_lossy(&body).trim_end())?,
     }
     let is_violated = answer["ok"] == false;
     Ok(verdict(!is_violated))

@@ -49,9 +49,24 @@ impl Crowd {
         self.places.available_permits() < self.most / 2
     }
 
-    /// How long somebody may wait who wants to for so long, as large as it is now.
-    pub(in crate::http) fn patience(&self, wanted: Duration) -> Duration {
-        if self.is_large() { wanted.min(REST) } else { wanted }
+    /// Until when somebody may wait, as large as it is now, who has since then and wants to for so long. Behind [`REST`] it is
+    /// their turn to make room, one after the other: by then it may be large no more.
+    pub(in crate::http) fn ends_at(
+        &self,
+        (since, wanted): (Instant, Duration),
+        turn: &mut Option<Instant>,
+    ) -> Instant {
+        let (now, wanted) = (Instant::now(), since + wanted);
+        if !self.is_large() {
+            *turn = None;
+            return wanted;
+        }
+        let rested = since + REST;
+        if now < rested {
+            rested.min(wanted)
+        } else {
+            (*turn.get_or_insert_with(|| self.take_turn(now))).min(wanted)
+        }
     }
 
     /// Takes the next turn to be sent away: now, where nobody waits.

@@ -435,7 +435,8 @@ pub(crate) async fn open_wrong_account_in_tx(
         subject,
         detail: &detail,
     };
-    exceptions::open_in_tx(tx, ids, &exception, now).await
+    // Each of them is to be replayed: what is open tells of all.
+    exceptions::tell_in_tx(tx, ids, &exception, now).await
 }
 
 fn pay(matched: &Matched, report: &Report<'_>, payment: &Payment, now: OffsetDateTime) -> Pay {

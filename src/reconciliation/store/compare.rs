@@ -189,8 +189,15 @@ pub(in crate::reconciliation) async fn has_sent_out(
                     AND NOT EXISTS (SELECT 1 FROM listed_elsewhere WHERE our_id = refund.refund_id))
                OR EXISTS (
                   SELECT 1 FROM withdrawals
-                  WHERE channel_payout_id IS NOT NULL AND (status = 'SUCCEEDED' OR returned_at IS NULL) AND updated_at >= $2 AND updated_at < $3 AND channel = $1
+                  WHERE channel_payout_id IS NOT NULL AND (status = 'SUCCEEDED' OR returned_at IS NULL)
+                    AND updated_at >= $2 AND updated_at < $3 AND channel = $1
                     AND NOT EXISTS (SELECT 1 FROM listed_elsewhere WHERE our_id = withdrawal_id))
+               -- What went out once more is listed once more.
+               OR EXISTS (
+                  SELECT 1 FROM withdrawals
+                  WHERE channel_payout_id IS NOT NULL AND (status = 'SUCCEEDED' OR returned_at IS NULL)
+                    AND updated_at >= $2 AND updated_at < $3 AND channel = $1
+                    AND returned_times - (returned_at IS NOT NULL)::integer > 0)
                AS "has_some!""#,
         channel,
         from,

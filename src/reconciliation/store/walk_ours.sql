@@ -12,7 +12,7 @@ WITH moved AS MATERIALIZED (
            least(coalesce(stray.paid_at, attempt.paid_at), trade.created_at) AS at, trade.created_at AS recorded_at,
            coalesce(stray.status, attempt.status) AS our_status,
            coalesce(stray.merchant_id, attempt.merchant_id) AS merchant_id,
-           coalesce(stray.order_no, attempt.order_no) AS order_no, NULL::integer AS turn
+           coalesce(stray.order_no, attempt.order_no) AS order_no, NULL::integer AS turn, NULL::timestamptz AS back_at
     FROM trades AS trade
     LEFT JOIN stray_payments AS stray ON stray.stray_id = trade.stray_id
     LEFT JOIN pay_orders AS attempt ON attempt.pay_order_id = trade.pay_order_id
@@ -20,7 +20,7 @@ WITH moved AS MATERIALIZED (
     WHERE (trade.channel = $3) IS TRUE AND trade.created_at >= $4 AND trade.created_at < $5
     UNION ALL
     SELECT 'REFUND', coalesce(refund.channel_refund_id, ''), refund.refund_id, refund.amount, refund.currency,
-           refund.updated_at, refund.updated_at, refund.status, refund.merchant_id, refund.order_no, NULL
+           refund.updated_at, refund.updated_at, refund.status, refund.merchant_id, refund.order_no, NULL, NULL
     FROM refunds AS refund
     LEFT JOIN pay_orders AS attempt ON attempt.pay_order_id = refund.pay_order_id
     LEFT JOIN stray_payments AS stray ON stray.stray_id = refund.stray_id
@@ -31,10 +31,15 @@ WITH moved AS MATERIALIZED (
     SELECT 'PAYOUT', coalesce(channel_payout_id, ''), withdrawal_id, amount, currency, updated_at, updated_at, status,
            merchant_id, NULL,
            -- The how-manieth time it is that it went out, where it had come back before; it stays so when that comes back.
-           nullif(returned_times - (returned_at IS NOT NULL)::integer, 0)
+           nullif(returned_times - (returned_at IS NOT NULL)::integer, 0),
+           -- Since when its money was back before that: what was listed until then is another time's.
+           CASE WHEN returned_times > 0 AND returned_at IS NULL THEN (
+               SELECT leg.updated_at FROM withdrawal_legs AS leg
+               WHERE leg.withdrawal_id = withdrawals.withdrawal_id AND leg.leg = 'REVERSAL') END
     FROM withdrawals
     -- Also what was made after it had been given back, but where that was never so.
-    WHERE channel_payout_id IS NOT NULL AND (status = 'SUCCEEDED' OR returned_at IS NULL) AND updated_at >= $4 AND updated_at < $5 AND channel = $3
+    WHERE channel_payout_id IS NOT NULL AND (status = 'SUCCEEDED' OR returned_at IS NULL)
+      AND updated_at >= $4 AND updated_at < $5 AND channel = $3
 ), looked AS MATERIALIZED (
     SELECT moved.*, at >= $6 AND at < $7 AS is_of_day,
            -- One look-up for each, with LIMIT: as EXISTS the planner would read all lines for every stretch. By our number alone:
@@ -50,7 +55,10 @@ WITH moved AS MATERIALIZED (
                ELSE (
                    SELECT true FROM statement_lines AS line
                    WHERE line.our_id = moved.our_id AND line.kind <> 'PAYMENT'
-                     AND (line.kind = 'PAYOUT' AND line.reconciliation_id = $1) IS TRUE LIMIT 1) END IS NOT NULL
+                     AND (line.kind = 'PAYOUT' AND line.reconciliation_id = $1
+                          AND (moved.turn IS NULL
+                               OR line.channel_id IN ('', moved.channel_id) AND (back_at IS NULL OR line.at > back_at)))
+                         IS TRUE LIMIT 1) END IS NOT NULL
                AS is_listed
     FROM moved
 ), judged AS MATERIALIZED (
@@ -71,7 +79,10 @@ WITH moved AS MATERIALIZED (
                ELSE (
                    SELECT true FROM statement_lines AS line
                    WHERE line.our_id = looked.our_id AND line.kind <> 'PAYMENT'
-                     AND (line.kind = 'PAYOUT' AND line.reconciliation_id = ANY($2::text[])) IS TRUE LIMIT 1) END IS NULL
+                     AND (line.kind = 'PAYOUT' AND line.reconciliation_id = ANY($2::text[])
+                          AND (looked.turn IS NULL
+                               OR line.channel_id IN ('', looked.channel_id) AND (back_at IS NULL OR line.at > back_at)))
+                         IS TRUE LIMIT 1) END IS NULL
            -- Money that was brought in from the statement of a day whose lines are forgotten was on that one.
            AND CASE kind WHEN 'PAYMENT' THEN (
                SELECT (SELECT run.forgotten_at FROM reconciliations AS run WHERE run.reconciliation_id = item.reconciliation_id)
