@@ -87,14 +87,14 @@ pub struct Inside {
     pub compensation_wake: Arc<Notify>,
     /// Where its workers get what is in their hands from its first row on.
     pub handover: Handover,
-    /// Answers that were put aside, were brought back, and that Redis has not let go of yet.
-    pub brought_back: BroughtBack,
     /// The same for those of the lane of the sweep.
     pub sweep_wake: Arc<Notify>,
     /// When the first compensation task that waits is due.
     pub compensation_low: LowWater<OffsetDateTime>,
     /// The same of the lane of the sweep.
     pub sweep_low: LowWater<OffsetDateTime>,
+    /// Answers that were put aside, were brought back, and that Redis has not let go of yet.
+    pub brought_back: BroughtBack,
 }
 
 /// Why the service cannot be put together.
