@@ -73,6 +73,9 @@ pub enum StartError {
         "RECON_TZ: expected a time zone as PostgreSQL knows it, such as UTC or Asia/Shanghai; it does not know `{0}`"
     )]
     TimeZone(String),
+    /// The database's schema is of an older version, or there is none.
+    #[error("the database lacks migrations of this version, from {0} on; `payonce migrate` applies them")]
+    Schema(String),
     /// The sandbox cannot be put together.
     #[error("the sandbox cannot be set up")]
     Sandbox(#[source] Box<dyn std::error::Error + Send + Sync>),
@@ -110,9 +113,26 @@ pub struct Instance {
 /// [`StartError`] says what cannot be used.
 pub async fn start(config: Config, roles: Roles, ids: Ids) -> Result<Instance, StartError> {
     let instance = open(config, roles, ids).await?;
+    check_schema(&instance.app).await?;
     check_time_zone(&instance.app).await?;
     instance.begin_duties(roles);
     Ok(instance)
+}
+
+/// What lacks a migration would fail at each statement that goes by it. While the database is away, readiness asks.
+///
+/// # Errors
+/// [`StartError::Schema`] where it lacks some.
+pub async fn check_schema(app: &App) -> Result<(), StartError> {
+    match app.db.schema().await {
+        Ok(schema) => {
+            schema.missing.into_iter().next().map_or(Ok(()), |first| Err(StartError::Schema(first)))
+        }
+        Err(error) => {
+            tracing::warn!(%error, "whether the database's schema is current could not be asked");
+            Ok(())
+        }
+    }
 }
 
 /// Only the database knows which time zones there are. While it is away that is left to whoever goes by them.

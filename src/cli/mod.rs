@@ -69,7 +69,8 @@ enum Command {
     Audit,
     /// See and do what operators may: every action of the admin API.
     Admin(admin::Admin),
-    /// Settle all paid orders of some age from here, and show how far it is; exit 3 when some could not be settled.
+    /// Settle all paid orders of some age from here, and show how far it is; exit 3 when some could not be settled, or
+    /// nothing moves any more.
     Settle(settle::SettleArgs),
     /// Compare a channel's day with its statement from here, and show how far it is; exit 3 when something waits for a
     /// person.
@@ -136,12 +137,11 @@ pub async fn run(cli: Cli) -> ExitCode {
 }
 
 /// Says what went wrong, and every reason behind it.
-#[expect(clippy::print_stderr, reason = "the answer to a person at a terminal")]
 pub fn fail(error: &dyn Error) -> ExitCode {
-    eprintln!("payonce: {error}");
+    output::tell(&format!("payonce: {error}"));
     let mut source = error.source();
     while let Some(reason) = source {
-        eprintln!("  because: {reason}");
+        output::tell(&format!("  because: {reason}"));
         source = reason.source();
     }
     ExitCode::from(1)

@@ -32,3 +32,8 @@ pub(super) fn print(text: &str) -> io::Result<()> {
     let printed = writeln!(out, "{text}").and_then(|()| out.flush());
     printed.or_else(|error| if error.kind() == ErrorKind::BrokenPipe { Ok(()) } else { Err(error) })
 }
+
+/// Says a line to the person who waits, on standard error. Whoever does not listen misses no result.
+pub(super) fn tell(line: &str) {
+    let _ = writeln!(io::stderr().lock(), "{line}");
+}

@@ -7,7 +7,8 @@ use std::time::Duration;
 use clap::Args;
 use serde::Serialize;
 
-use super::worker::{Actor, bar, worker};
+use super::output::tell;
+use super::worker::{Actor, Patience, bar, worker};
 use super::{CliError, Output, merchant_id, reason, verdict};
 use crate::app::App;
 use crate::ids::MerchantId;
@@ -30,6 +31,9 @@ pub(super) struct SettleArgs {
     /// Say what there is to settle, and do nothing.
     #[arg(long)]
     dry_run: bool,
+    /// Give up looking on after so many seconds in which nothing moved, and exit 3; the workers go on with it.
+    #[arg(long, default_value_t = 300)]
+    patience: u64,
     /// Why, for the admin log.
     #[arg(long, required_unless_present = "dry_run", value_parser = reason)]
     reason: Option<String>,
@@ -39,7 +43,7 @@ pub(super) struct SettleArgs {
 
 pub(super) async fn run(args: SettleArgs, output: Output) -> Result<ExitCode, CliError> {
     let app = worker(Roles { api: false, workers: true, sandbox: false }).await?;
-    let SettleArgs { older_than_days, merchant_id, dry_run, reason, actor } = args;
+    let SettleArgs { older_than_days, merchant_id, dry_run, patience, reason, actor } = args;
     let new = NewRun { merchant_id, older_than_days };
     let reason = reason.filter(|_| !dry_run);
     let entry = reason.map(|reason| actor.entry(&app, "settlements.run", new.to_string(), reason));
@@ -47,7 +51,8 @@ pub(super) async fn run(args: SettleArgs, output: Output) -> Result<ExitCode, Cl
     let is_fine = match run {
         None => {
             if has_more {
-                tell_of_more();
+                // What is shown is not all.
+                tell("payonce: only the oldest million orders were looked at; there may be more to settle");
             }
             output.show(&waiting, |waiting| {
                 if has_more && waiting.is_empty() {
@@ -58,26 +63,22 @@ pub(super) async fn run(args: SettleArgs, output: Output) -> Result<ExitCode, Cl
             true
         }
         Some(run) => {
-            let run = follow(&app, run).await?;
+            let run = follow(&app, run, patience).await?;
             output.show(&run, |run| lines(std::slice::from_ref(run)))?;
-            run.skipped == 0
+            run.status == RunStatus::Done && run.skipped == 0
         }
     };
     app.db.close().await;
     Ok(verdict(is_fine))
 }
 
-/// What is shown is not all.
-#[expect(clippy::print_stderr, reason = "for the person who asks; the result goes to standard output")]
-fn tell_of_more() {
-    eprintln!("payonce: only the oldest million orders were looked at; there may be more to settle");
-}
-
-/// Works on it, and shows how far it is, until it has come to its end.
-async fn follow(app: &App, mut run: SettlementRun) -> Result<SettlementRun, CliError> {
+/// Works on it, and shows how far it is, until it has come to its end, or nothing moves for as long as the patience lasts.
+async fn follow(app: &App, mut run: SettlementRun, patience: u64) -> Result<SettlementRun, CliError> {
     let expected = run.expected.and_then(|expected| u64::try_from(expected).ok());
+    let seen = |run: &SettlementRun| (run.settled, run.skipped);
     let bar = bar(expected, "{spinner} {pos}/{len} orders {wide_bar} {eta} {msg}");
-    while run.status != RunStatus::Done {
+    let mut patience = Patience::of(patience, seen(&run));
+    while run.status != RunStatus::Done && !patience.is_over(seen(&run)) {
         // What keeps it from going on stands in the run itself.
         let is_idle = !matches!(settlement::run_due(app).await, Ok(Batch::MoreWaiting));
         run = settlement::find_run(app, &run.run_id).await?;

@@ -13,7 +13,7 @@ use crate::admin_log::Entry;
 use crate::app::App;
 use crate::config::{Config, Env, LogConfig, Role, Strictness};
 use crate::infra::telemetry;
-use crate::run::Roles;
+use crate::run::{self, Roles};
 
 /// Who is at it.
 #[derive(Debug, Args)]
@@ -52,6 +52,7 @@ pub(super) async fn worker(roles: Roles) -> Result<App, CliError> {
     telemetry::init_log(&LogConfig::of_command(&env)?);
     let app = insides(Config::read(&env)?, roles)?;
     app.db.know_time().await?;
+    run::check_schema(&app).await?;
     Ok(app)
 }
 

@@ -93,6 +93,18 @@ impl Env {
         self.values.insert(name.to_owned(), value.into());
     }
 
+    /// Has this value, and no other, stand for a variable; none where it is empty.
+    pub fn replace(&mut self, name: &str, value: &str) {
+        let file = format!("{name}_FILE");
+        for place in [name, &file] {
+            self.unreadable.remove(place);
+            self.values.remove(place);
+        }
+        if !value.is_empty() {
+            self.set(name, value);
+        }
+    }
+
     /// The value as it stands, without its default; an empty one counts as missing.
     #[must_use]
     pub fn raw(&self, name: &str) -> Option<&str> {

@@ -16,7 +16,7 @@ const PATIENCE: Duration = Duration::from_secs(10);
 const OLDEST: i32 = 150_000;
 
 /// Every check that needs a connection.
-const NEEDING_IT: [&str; 7] = [
+const NEEDING_IT: [&str; 8] = [
     "database.version",
     "database.primary",
     "database.schema",
@@ -24,14 +24,16 @@ const NEEDING_IT: [&str; 7] = [
     "database.durability",
     "database.connections",
     "database.clock",
+    "database.time_zone",
 ];
 
 pub(super) async fn examine(settings: &Settings, instances: u32) -> Vec<Finding> {
     let Some(config) = settings.with("DATABASE_URL") else {
         return unreachable(Finding::unknown("database.reachable", "DATABASE_URL is wrong"));
     };
-    let looked = tokio::time::timeout(PATIENCE, look(&config.database)).await;
-    let (facts, skew) = match looked {
+    let time_zone = &config.reconciliation.time_zone;
+    let looked = tokio::time::timeout(PATIENCE, look(&config.database, time_zone)).await;
+    let (facts, skew, is_known) = match looked {
         Ok(Ok(looked)) => looked,
         Ok(Err(error)) => return unreachable(not_reached(&error.to_string())),
         Err(_) => return unreachable(not_reached("no answer within ten seconds")),
@@ -46,15 +48,20 @@ pub(super) async fn examine(settings: &Settings, instances: u32) -> Vec<Finding>
         durability(&facts),
         connections(&facts, needed, instances),
         in_step(skew),
+        known(time_zone, is_known),
     ]
 }
 
-async fn look(config: &DatabaseConfig) -> Result<(Facts, time::Duration), sqlx::Error> {
+async fn look(
+    config: &DatabaseConfig,
+    time_zone: &str,
+) -> Result<(Facts, time::Duration, bool), sqlx::Error> {
     let mut probe = Probe::connect(config.url.expose_secret()).await?;
     let facts = probe.facts().await?;
     let skew = probe.skew().await?.abs();
+    let is_known = probe.knows_time_zone(time_zone).await?;
     probe.close().await;
-    Ok((facts, skew))
+    Ok((facts, skew, is_known))
 }
 
 fn not_reached(error: &str) -> Finding {
@@ -87,7 +94,7 @@ fn primary(facts: &Facts) -> Finding {
 }
 
 fn schema(facts: &Facts) -> Finding {
-    match (facts.missing_migrations.as_slice(), facts.unknown_migrations) {
+    match (facts.schema.missing.as_slice(), facts.schema.unknown) {
         ([], 0) => Finding::fine("database.schema", "every migration is applied"),
         ([], newer) => {
             let found = format!("{newer} migrations are of a newer version of payonce");
@@ -121,7 +128,7 @@ fn role(facts: &Facts) -> Finding {
         );
         return Finding::wrong(check, found, as_superuser(&grant));
     }
-    if !facts.missing_migrations.is_empty() {
+    if !facts.schema.missing.is_empty() {
         return Finding::unknown(check, "the schema is not current");
     }
     if !facts.wrong_rights.is_empty() {
@@ -196,6 +203,18 @@ fn in_step(skew: time::Duration) -> Finding {
         return Finding::fine(check, found);
     }
     Finding::wrong(check, found, "apt-get install chrony, on both machines")
+}
+
+/// Only the database knows which there are, and the service does not start by another.
+fn known(time_zone: &str, is_known: bool) -> Finding {
+    let check = "database.time_zone";
+    if is_known {
+        return Finding::fine(check, format!("it knows {time_zone}"));
+    }
+    let found = format!(
+        "it does not know `{time_zone}`; psql \"$DATABASE_URL\" -c 'TABLE pg_timezone_names' has all"
+    );
+    Finding::wrong(check, found, "RECON_TZ=UTC")
 }
 
 #[cfg(test)]

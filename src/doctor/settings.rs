@@ -29,6 +29,8 @@ fn stand_in(variable: &Variable) -> &'static str {
         "REDIS_URL" => "redis://127.0.0.1:1",
         "AMQP_URL" => "amqp://127.0.0.1:1",
         "ADMIN_TOKENS" => "operator:stands-in-for-a-right-value",
+        // Without one RECON_AUTO=all is refused.
+        "RECON_DAILY_CAP" => "CNY:1",
         _ if variable.is_secret => "stands-in-for-a-right-value",
         _ => variable.default,
     }
@@ -55,12 +57,15 @@ pub(super) fn examine(env: &Env) -> (Settings, Vec<Finding>) {
             // Even the stand-in is refused: a defect of ours, which must not go round for ever.
             break None;
         }
-        env.set(error.name, stand_in(variable));
+        env.replace(error.name, stand_in(variable));
     };
     findings.extend(roles(&env));
     let told: BTreeSet<String> = findings.iter().map(|finding| finding.check.clone()).collect();
-    let right = VARIABLES.iter().filter(|variable| !told.contains(&name_of(variable)));
-    findings.extend(right.map(|variable| Finding::fine(name_of(variable), shown(&env, variable))));
+    let others = VARIABLES.iter().filter(|variable| !told.contains(&name_of(variable)));
+    findings.extend(others.map(|variable| match config {
+        Some(_) => Finding::fine(name_of(variable), shown(&env, variable)),
+        None => Finding::unknown(name_of(variable), "not looked at, because of what is wrong before it"),
+    }));
     (Settings { config, wrong }, findings)
 }
 
@@ -70,11 +75,14 @@ fn name_of(variable: &Variable) -> String {
 
 /// The line that mends it. A secret is drawn once and kept: a start script that draws it would have another one each time.
 fn mend(env: &Env, variable: &Variable) -> String {
-    let line = format!("{}={}", variable.name, example(variable));
-    match (line.contains("$("), env.is_set(variable.name)) {
-        (false, _) => line,
-        (true, false) => format!("echo \"{line}\" >> .env"),
-        (true, true) => format!("echo \"{line}\", and that in place of what is there"),
+    let (name, file, example) = (variable.name, format!("{}_FILE", variable.name), example(variable));
+    let line = format!("{name}={example}");
+    match (env.is_set(name), env.raw(&file).filter(|_| variable.is_secret)) {
+        (_, Some(_)) if env.raw(name).is_some() => format!("leave out {name}= or {file}="),
+        (_, Some(path)) => format!("echo \"{example}\" > {path}"),
+        (_, None) if !line.contains("$(") => line,
+        (false, None) => format!("echo \"{line}\" >> .env"),
+        (true, None) => format!("echo \"{line}\", and that in place of what is there"),
     }
 }
 
@@ -86,6 +94,8 @@ fn example(variable: &Variable) -> String {
         "AMQP_URL" => "amqp://user:password@host:5672/%2f".to_owned(),
         "ADMIN_TOKENS" => "operator@NAME:$(openssl rand -hex 24)".to_owned(),
         "PUBLIC_URL" => "https://pay.shop.example".to_owned(),
+        "SSL_CERT_FILE" => "/etc/ssl/certs/ca-certificates.crt".to_owned(),
+        "RECON_DAILY_CAP" => "CNY:500000".to_owned(),
         _ if variable.is_secret => "$(openssl rand -hex 24)".to_owned(),
         _ => variable.default.to_owned(),
     }

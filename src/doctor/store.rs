@@ -3,7 +3,7 @@
 use sqlx::{Connection, PgConnection, Row};
 
 use crate::infra::clock::Clock;
-use crate::infra::db;
+use crate::infra::db::{self, Schema};
 
 /// What is known of a database.
 #[derive(Clone, Debug, Default)]
@@ -17,8 +17,7 @@ pub(super) struct Facts {
     pub(super) reserved_connections: i32,
     /// Settings by name.
     pub(super) durability: Vec<(String, String)>,
-    pub(super) missing_migrations: Vec<String>,
-    pub(super) unknown_migrations: usize,
+    pub(super) schema: Schema,
     pub(super) has_role: bool,
     pub(super) may_take_role: bool,
     /// Tables on which the service's role has other rights than it should.
@@ -42,6 +41,15 @@ impl Probe {
     /// How far the machine's clock is ahead of the database's.
     pub(super) async fn skew(&mut self) -> Result<time::Duration, sqlx::Error> {
         db::follow(&Clock::system(), &mut self.0).await
+    }
+
+    /// Whether it knows this time zone.
+    pub(super) async fn knows_time_zone(&mut self, name: &str) -> Result<bool, sqlx::Error> {
+        match sqlx::query("SELECT now() AT TIME ZONE $1").bind(name).execute(&mut self.0).await {
+            Ok(_) => Ok(true),
+            Err(sqlx::Error::Database(refusal)) if refusal.code().as_deref() == Some("22023") => Ok(false),
+            Err(error) => Err(error),
+        }
     }
 
     /// Everything but the clocks. Not checked at compile time: it must also run on a database without our schema.
@@ -75,10 +83,10 @@ impl Probe {
             may_take_role: row.try_get("may_take_role")?,
             log_guard: row.try_get("log_guard")?,
             durability: self.durability().await?,
+            schema: Schema::look(&mut self.0).await?,
             ..Facts::default()
         };
-        self.migrations(&mut facts).await?;
-        if facts.missing_migrations.is_empty() {
+        if facts.schema.missing.is_empty() {
             let statement = "SELECT table_name FROM service_rights WHERE wanted <> granted ORDER BY 1";
             facts.wrong_rights = sqlx::query_scalar(statement).fetch_all(&mut self.0).await?;
         }
@@ -89,22 +97,5 @@ impl Probe {
         let statement = "SELECT name, setting FROM pg_settings
                          WHERE name IN ('fsync', 'full_page_writes', 'synchronous_commit') ORDER BY name";
         sqlx::query_as(statement).fetch_all(&mut self.0).await
-    }
-
-    async fn migrations(&mut self, facts: &mut Facts) -> Result<(), sqlx::Error> {
-        let statement = "SELECT to_regclass('public._sqlx_migrations') IS NOT NULL";
-        let is_there: bool = sqlx::query_scalar(statement).fetch_one(&mut self.0).await?;
-        let mut applied: Vec<i64> = Vec::new();
-        if is_there {
-            let versions = sqlx::query_scalar("SELECT version FROM _sqlx_migrations WHERE success");
-            applied = versions.fetch_all(&mut self.0).await?;
-        }
-        let ours = sqlx::migrate!();
-        let missing = ours.iter().filter(|migration| !applied.contains(&migration.version));
-        facts.missing_migrations =
-            missing.map(|migration| format!("{:04} {}", migration.version, migration.description)).collect();
-        let known: Vec<i64> = ours.iter().map(|migration| migration.version).collect();
-        facts.unknown_migrations = applied.iter().filter(|version| !known.contains(version)).count();
-        Ok(())
     }
 }

@@ -12,6 +12,7 @@ use serde::Serialize;
 
 use super::Edge;
 use crate::app::App;
+use crate::infra::db::Db;
 use crate::infra::redis::Standing;
 use crate::infra::telemetry;
 
@@ -42,7 +43,7 @@ pub(super) struct Ready {
     /// `ready`, `degraded` (works, without Redis, RabbitMQ or something on it), or `unavailable`.
     #[schema(example = "ready")]
     status: &'static str,
-    /// `up` or `down`.
+    /// `up`, `down`, or `unmigrated` where it lacks migrations of this version.
     database: &'static str,
     /// `up`, or `down` when no lock can be had: of a quorum, the majority must answer, and take writes.
     redis: &'static str,
@@ -83,10 +84,40 @@ pub(super) async fn livez() -> &'static str {
     "ok"
 }
 
+/// How PostgreSQL stands.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+enum Database {
+    Up,
+    Unmigrated,
+    #[default]
+    Down,
+}
+
+impl Database {
+    async fn look(db: &Db) -> Self {
+        if !db.answers().await {
+            return Self::Down;
+        }
+        match db.has_schema().await {
+            Ok(true) => Self::Up,
+            Ok(false) => Self::Unmigrated,
+            Err(_) => Self::Down,
+        }
+    }
+
+    const fn word(self) -> &'static str {
+        match self {
+            Self::Up => "up",
+            Self::Unmigrated => "unmigrated",
+            Self::Down => "down",
+        }
+    }
+}
+
 /// What was found of what others run; of what was not looked at nothing is there.
 #[derive(Clone, Debug, Default)]
 pub struct Looked {
-    database: bool,
+    database: Database,
     redis: Standing,
     broker: Option<bool>,
 }
@@ -95,7 +126,7 @@ pub struct Looked {
 async fn look(app: App) -> Looked {
     const PATIENCE: Duration = Duration::from_millis(800);
     let (database, redis, broker) = tokio::join!(
-        async { tokio::time::timeout(PATIENCE, app.db.answers()).await.unwrap_or(false) },
+        async { tokio::time::timeout(PATIENCE, Database::look(&app.db)).await.unwrap_or_default() },
         app.redis.standing(),
         async {
             let amqp = app.amqp.as_ref()?;
@@ -115,7 +146,7 @@ pub(super) async fn readyz(State(edge): State<Edge>) -> Response {
     let [events, timers, usage_reports] = edge.app.on_broker().map(|(_, is_had)| is_had);
     let stopping = !edge.readiness.is_on();
     let is_whole = redis.is_up() && ![broker, events, timers, usage_reports].contains(&Some(false));
-    let status = match (database && !stopping, is_whole) {
+    let status = match (database == Database::Up && !stopping, is_whole) {
         (false, _) => "unavailable",
         (true, false) => "degraded",
         (true, true) => "ready",
@@ -126,7 +157,7 @@ pub(super) async fn readyz(State(edge): State<Edge>) -> Response {
         redis.nodes.iter().map(|node| RedisNode { node: node.name.clone(), state: word(node.is_up) });
     let ready = Ready {
         status,
-        database: word(database),
+        database: database.word(),
         redis: word(redis.is_up()),
         redis_nodes: redis_nodes.collect(),
         broker: broker.map(word),

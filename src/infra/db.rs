@@ -7,6 +7,7 @@
 
 use std::fmt;
 use std::sync::Arc;
+use std::sync::atomic::AtomicBool;
 use std::time::Duration;
 
 use futures_util::future::BoxFuture;
@@ -27,11 +28,13 @@ pub mod copy;
 mod page;
 mod pool;
 mod role;
+mod schema;
 mod tx;
 pub use clock::follow;
 use connections::{Connections, InUse};
 pub use page::{StatePage, in_state};
 use role::RunAs;
+pub use schema::Schema;
 pub use tx::Tx;
 
 /// Why the database did not do what was asked.
@@ -194,6 +197,8 @@ pub struct Db {
     ids: Ids,
     gatherer: Gatherer,
     bell: Arc<Notify>,
+    /// Whether it was found to be current, see `schema`.
+    has_schema: Arc<AtomicBool>,
 }
 
 /// Whether this failure means that the connection itself is gone, or leads to a server that is not in charge.
@@ -238,7 +243,8 @@ impl Db {
         let connections = Connections::of(pool, config.pool_size);
         let statement_deadline = config.statement_deadline + Duration::from_secs(1);
         let gatherer = Gatherer::new(config.max_batch, config.pool_size);
-        Ok(Self { connections, statement_deadline, ids, gatherer, bell: Arc::default() })
+        let (bell, has_schema) = (Arc::default(), Arc::default());
+        Ok(Self { connections, statement_deadline, ids, gatherer, bell, has_schema })
     }
 
     /// Longest wait for the answer to a statement.

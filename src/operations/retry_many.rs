@@ -36,7 +36,7 @@ pub struct RetriedMany {
 /// # Errors
 /// When the database cannot be reached.
 pub async fn count_retryable(app: &App, filter: &TaskFilter<'_>) -> Result<RetriedMany, DbError> {
-    let matched = compensation::count(&mut app.db.conn().await?, filter, MOST + 1).await?;
+    let matched = compensation::count(&mut app.db.conn().await?, filter, MOST + 1, app.now()).await?;
     Ok(RetriedMany { matched: matched.min(MOST), retried: 0, has_more: matched > MOST })
 }
 

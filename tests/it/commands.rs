@@ -194,6 +194,31 @@ async fn migrate_works_on_an_empty_database_and_again() {
 }
 
 #[tokio::test]
+async fn what_goes_by_a_migration_that_is_not_applied_does_not_start() {
+    let url = empty_database().await;
+    let environment = environment(&url, "redis://127.0.0.1:1");
+    let by_hand = ["sweep", "--dry-run"];
+    for asked in [&["serve", "--no-migrate"][..], &by_hand] {
+        let output = run(asked, &environment).await;
+        let said = errors(&output);
+        assert_eq!(output.status.code(), Some(1), "{asked:?}: {said}");
+        assert!(said.contains("from 0001") && said.contains("`payonce migrate` applies them"), "{said}");
+    }
+    assert_eq!(run(&["migrate"], &environment).await.status.code(), Some(0));
+    let output = run(&by_hand, &environment).await;
+    assert_eq!(output.status.code(), Some(0), "{}", errors(&output));
+    // One of a newer version is no reason.
+    let mut conn = PgConnection::connect(&url).await.expect("connect");
+    let newer = "INSERT INTO _sqlx_migrations (version, description, success, checksum, execution_time)
+                 VALUES (999999, 'of a newer version', true, '\\x00', 0)";
+    sqlx::query(newer).execute(&mut conn).await.expect("written");
+    conn.close().await.expect("closed");
+    let output = run(&by_hand, &environment).await;
+    assert_eq!(output.status.code(), Some(0), "{}", errors(&output));
+    stores::drop_database(&url).await;
+}
+
+#[tokio::test]
 async fn a_migration_waits_for_the_one_under_way_however_long_that_takes() {
     let url = stores::fresh_database().await;
     let mut other = PgConnection::connect(&url).await.expect("connect");

@@ -236,6 +236,42 @@ async fn everything_about_an_order_is_tried_at_once() {
     app.end().await;
 }
 
+/// A caller took it over from its tries, by which their failure was forgotten, and died.
+#[tokio::test]
+async fn what_waits_behind_a_dead_caller_is_tried_again_with_its_order_and_among_many() {
+    let app = TestApp::start().await;
+    for no in ["O1", "O2"] {
+        app.order(no).await;
+        app.fault(FaultOp::Create, FaultKind::TimeoutAfter, 1, Some(1_200)).await;
+        app.pay_url(no).await.expect(503);
+    }
+    let taken_over = async |ago: &str| {
+        app.sql(&format!(
+            "UPDATE compensations SET due_at = now() + interval '6 h', attempts = 11, last_error = NULL,
+                                      updated_at = now() - interval '{ago}'"
+        ))
+        .await;
+    };
+    let matching = async || retry(&app, json!({"status": "READY", "dry_run": true})).await["matched"].clone();
+    let compensate =
+        async || app.admin_post("/admin/orders/O1/compensate", json!({"reason": "the buyer waits"})).await;
+    // Who may be at it still is let go on.
+    taken_over("10 s").await;
+    assert_eq!(compensate().await.expect(200).body, json!({"retried": 0, "written": 0}));
+    assert_eq!(matching().await, 0);
+    taken_over("2 min").await;
+    assert_eq!(matching().await, 2);
+    assert_eq!(compensate().await.expect(200).body, json!({"retried": 1, "written": 0}));
+    let many = json!({"status": "READY", "reason": "the channel is well again"});
+    assert_eq!(retry(&app, many).await["retried"], 2);
+    app.run_until_idle().await;
+    assert_eq!(
+        (app.attempt_statuses("O1").await, app.attempt_statuses("O2").await),
+        (vec!["PAYING".to_owned()], vec!["PAYING".to_owned()])
+    );
+    app.end().await;
+}
+
 #[tokio::test]
 async fn a_sweep_finds_what_was_left_alone() {
     let app = TestApp::start().await;

@@ -3,7 +3,7 @@
 use serde_json::{Value, json};
 use sqlx::{AssertSqlSafe, Connection, Executor, PgConnection};
 
-use crate::commands::{empty_database, environment, errors, json_of, run};
+use crate::commands::{empty_database, environment, errors, fresh_dir, json_of, run};
 use crate::support::fake_broker::{FakeBroker, Manner};
 use crate::support::servers::{Broker, Watched, quorum_of};
 use crate::support::{TestApp, TestOptions, stores};
@@ -73,6 +73,7 @@ async fn nothing_is_wrong_where_nothing_is_wrong() {
         "database.durability",
         "database.connections",
         "database.clock",
+        "database.time_zone",
         "redis.version",
         "redis.eviction",
         "network.port",
@@ -115,6 +116,50 @@ async fn every_wrong_variable_is_named_at_once_and_no_secret_is_shown() {
         examine(&with(&right, &[("DATABASE_URL", "mysql://u:hush-hush@h/x"), ("REDIS_URL", "")]), &[]).await;
     assert_eq!(wrong(&report), ["config.DATABASE_URL", "config.REDIS_URL"], "{report:#}");
     assert_eq!(finding(&report, "database.role")["health"], "UNKNOWN");
+    stores::drop_database(&database).await;
+}
+
+#[tokio::test]
+async fn what_cannot_be_left_empty_hides_nothing_behind_it_and_its_line_mends_it() {
+    let (database, redis) = (stores::fresh_database().await, stores::fresh_redis().await);
+    let right = healthy(&database, &redis.url()).await;
+    let dir = fresh_dir();
+    let (readable, missing) = (dir.join("secret"), dir.join("none"));
+    std::fs::write(&readable, "hush-hush hush-hush hush-hush").expect("written");
+    let [readable, missing] = [&readable, &missing].map(|path| path.to_str().expect("text"));
+    for (changes, check, mend) in [
+        (&[("RECON_AUTO", "all")][..], "config.RECON_DAILY_CAP", "RECON_DAILY_CAP=CNY:500000".to_owned()),
+        (
+            &[("SSL_CERT_FILE", "/dev/null")],
+            "config.SSL_CERT_FILE",
+            "SSL_CERT_FILE=/etc/ssl/certs/ca-certificates.crt".to_owned(),
+        ),
+        (
+            &[("SSL_CERT_FILE", "")],
+            "config.SSL_CERT_FILE",
+            "SSL_CERT_FILE=/etc/ssl/certs/ca-certificates.crt".to_owned(),
+        ),
+        (
+            &[("SANDBOX_SECRET_FILE", readable)],
+            "config.SANDBOX_SECRET",
+            "leave out SANDBOX_SECRET= or SANDBOX_SECRET_FILE=".to_owned(),
+        ),
+        (
+            &[("SANDBOX_SECRET", ""), ("SANDBOX_SECRET_FILE", missing)],
+            "config.SANDBOX_SECRET",
+            format!("echo \"$(openssl rand -hex 24)\" > {missing}"),
+        ),
+    ] {
+        let (code, report) = examine(&with(&right, changes), &[]).await;
+        assert_eq!((code, wrong(&report)), (Some(3), vec![check]), "{report:#}");
+        assert_eq!(finding(&report, check)["mend"], mend, "{report:#}");
+        // What comes behind it was looked at.
+        for fine in ["config.ENCRYPTION_KEY", "database.schema", "database.time_zone", "redis.reachable"] {
+            assert_eq!(finding(&report, fine)["health"], "FINE", "{report:#}");
+        }
+    }
+    let mars = examine(&with(&right, &[("RECON_TZ", "Mars/Olympus")]), &[]).await;
+    expect_wrong(&mars, "database.time_zone", "RECON_TZ=UTC");
     stores::drop_database(&database).await;
 }
 

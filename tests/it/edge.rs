@@ -121,6 +121,18 @@ async fn health_says_how_things_stand() {
 }
 
 #[tokio::test]
+async fn an_instance_whose_database_lacks_a_migration_is_not_ready_until_it_has_it() {
+    let app = TestApp::start().await;
+    let ready = async || app.call(Method::GET, "/readyz", "", None).await;
+    app.sql("UPDATE _sqlx_migrations SET success = false WHERE version = 1").await;
+    let not_yet = ready().await.expect(503).body;
+    assert_eq!((&not_yet["status"], &not_yet["database"]), (&json!("unavailable"), &json!("unmigrated")));
+    app.sql("UPDATE _sqlx_migrations SET success = true WHERE version = 1").await;
+    assert_eq!(ready().await.expect(200).body["database"], "up");
+    app.end().await;
+}
+
+#[tokio::test]
 async fn the_document_lists_every_route_and_its_reader_needs_nothing_from_outside() {
     let app = TestApp::start().await;
     let document = app.call(Method::GET, "/openapi.json", "", None).await.expect(200).body;

@@ -5,6 +5,8 @@ use std::time::Duration;
 
 use indicatif::{ProgressBar, ProgressStyle};
 
+use crate::cli::output::tell;
+
 /// Shows what is being played.
 pub(super) struct Progress {
     bar: Option<ProgressBar>,
@@ -25,11 +27,10 @@ impl Progress {
     }
 
     /// The next act begins.
-    #[expect(clippy::print_stderr, reason = "for the person who waits; the result goes to standard output")]
     pub(super) fn begin(&self, promise: &str) {
         match &self.bar {
             Some(bar) => bar.set_message(promise.to_owned()),
-            None if self.is_told => eprintln!("… {promise}"),
+            None if self.is_told => tell(&format!("… {promise}")),
             None => {}
         }
     }

@@ -113,20 +113,33 @@ fn push_filter(query: &mut QueryBuilder<Postgres>, filter: &TaskFilter<'_>) {
     }
 }
 
+/// That a task has failed and waits: it says why, or was taken over from its tries by somebody who is dead by now. What waits
+/// without a failure guards a call that may be under way, or is due by itself.
+fn push_failed(query: &mut QueryBuilder<Postgres>, now: OffsetDateTime) {
+    query.push("status = 'READY' AND (last_error IS NOT NULL OR attempts > 0 AND updated_at < ");
+    query.push_bind(now).push("::timestamptz - interval '1 min')");
+}
+
 /// Those of a filter that can be tried again: they failed and wait, or were given up last of all that drove the same
-/// thing. What waits without a failure guards a call that is under way, or is due by itself. Those of one thing or one order
-/// are found by it; others by the indexes of the living and of the dead, past any number of tasks that are done.
-fn push_retryable(query: &mut QueryBuilder<Postgres>, filter: &TaskFilter<'_>, after: i64) {
+/// thing. Those of one thing or one order are found by it; others by the indexes of the living and of the dead, past any number
+/// of tasks that are done.
+fn push_retryable(
+    query: &mut QueryBuilder<Postgres>,
+    filter: &TaskFilter<'_>,
+    after: i64,
+    now: OffsetDateTime,
+) {
     if filter.subject.is_some() || filter.order_no.is_some() {
         push_source(query, filter);
-        query.push(
-            "SELECT id FROM task WHERE (status = 'READY' AND last_error IS NOT NULL OR status = 'DEAD')",
-        );
+        query.push("SELECT id FROM task WHERE (status = 'DEAD' OR ");
+        push_failed(query, now);
+        query.push(")");
     } else {
+        query.push("SELECT id FROM (SELECT * FROM compensations WHERE ");
+        push_failed(query, now);
         query.push(
-            "SELECT id FROM (SELECT * FROM compensations WHERE status = 'READY' AND last_error IS NOT NULL
-                             UNION ALL
-                             SELECT * FROM compensations WHERE coalesce(status, 'id') = 'DEAD') AS task
+            " UNION ALL
+              SELECT * FROM compensations WHERE coalesce(status, 'id') = 'DEAD') AS task
              WHERE true",
         );
     }
@@ -144,9 +157,14 @@ fn push_retryable(query: &mut QueryBuilder<Postgres>, filter: &TaskFilter<'_>, a
 }
 
 /// How many tasks of a filter can be tried again; counting stops at `most`.
-pub(crate) async fn count(conn: &mut Conn, filter: &TaskFilter<'_>, most: i64) -> Result<i64, DbError> {
+pub(crate) async fn count(
+    conn: &mut Conn,
+    filter: &TaskFilter<'_>,
+    most: i64,
+    now: OffsetDateTime,
+) -> Result<i64, DbError> {
     let mut query = QueryBuilder::<Postgres>::new("SELECT count(*) FROM (");
-    push_retryable(&mut query, filter, 0);
+    push_retryable(&mut query, filter, 0, now);
     query.push(" LIMIT ").push_bind(most).push(") AS retryable");
     Ok(query.build_query_scalar::<i64>().fetch_one(conn).await?)
 }
@@ -164,7 +182,7 @@ pub(crate) async fn revive_many(
 ) -> Result<Vec<(i64, Option<String>)>, DbError> {
     let conn: &mut Conn = tx;
     let mut query = QueryBuilder::<Postgres>::new("WITH chosen AS MATERIALIZED (");
-    push_retryable(&mut query, filter, after);
+    push_retryable(&mut query, filter, after, now);
     query.push(" ORDER BY id LIMIT ").push_bind(limit);
     query.push(
         "), again AS (
@@ -175,10 +193,10 @@ pub(crate) async fn revive_many(
     query.push_bind(lane == Lane::Realtime).push(" THEN ").push_bind(lane.as_str());
     query.push(" ELSE revived.lane END, due_at = ").push_bind(now);
     // One that a worker took meanwhile stays in its hands.
+    query.push(" FROM chosen WHERE revived.id = chosen.id AND (revived.status = 'DEAD' OR ");
+    push_failed(&mut query, now);
     query.push(
-        " FROM chosen WHERE revived.id = chosen.id
-             AND (revived.status = 'DEAD' OR revived.status = 'READY' AND revived.last_error IS NOT NULL)
-           RETURNING revived.id, revived.subject
+        ") RETURNING revived.id, revived.subject
          )
          SELECT chosen.id, again.subject FROM chosen LEFT JOIN again ON again.id = chosen.id",
     );
@@ -194,22 +212,17 @@ pub(crate) async fn revive(
     id: i64,
     now: OffsetDateTime,
 ) -> Result<Option<TaskView>, DbError> {
-    let task = sqlx::query_as!(
-        TaskView,
-        r#"UPDATE compensations
-           SET status = 'READY', attempts = CASE status WHEN 'DEAD' THEN 0 ELSE attempts END, due_at = $2,
-               lane = 'REALTIME'
-           WHERE id = $1
-             AND (status = 'DEAD'
-                  OR status = 'READY' AND (last_error IS NOT NULL OR attempts > 0 AND updated_at < $2::timestamptz - interval '1 min'))
-           RETURNING id AS task_id, kind AS "kind: TaskKind", action, subject, merchant_id, order_no,
-                     lane AS "lane: Lane", status AS "status: TaskStatus", attempts, due_at, last_error, created_at"#,
-        id,
-        now,
-    )
-    .fetch_optional(conn)
-    .await?;
-    Ok(task)
+    let mut query = QueryBuilder::<Postgres>::new(
+        "UPDATE compensations
+         SET status = 'READY', attempts = CASE status WHEN 'DEAD' THEN 0 ELSE attempts END, lane = 'REALTIME', due_at = ",
+    );
+    query.push_bind(now).push(" WHERE id = ").push_bind(id).push(" AND (status = 'DEAD' OR ");
+    push_failed(&mut query, now);
+    query.push(
+        ") RETURNING id AS task_id, kind, action, subject, merchant_id, order_no, lane, status, attempts, due_at,
+                     last_error, created_at",
+    );
+    Ok(query.build_query_as::<TaskView>().fetch_optional(conn).await?)
 }
 
 /// Whether there is such a task.

@@ -35,41 +35,6 @@ impl Db {
     pub fn of_owner(config: &DatabaseConfig, ids: Ids) -> Result<Self, DbError> {
         Self::running_as(RunAs::Owner, config, ids)
     }
-
-    /// Brings the schema up to date, as its owner. Instances that start together wait for one another.
-    ///
-    /// # Errors
-    /// When the database cannot be reached, or was migrated by a newer version.
-    pub async fn migrate(config: &DatabaseConfig, ids: Ids) -> Result<(), sqlx::migrate::MigrateError> {
-        let owner = Self::of_owner(config, ids).map_err(|error| {
-            sqlx::migrate::MigrateError::Execute(sqlx::Error::Configuration(Box::new(error)))
-        })?;
-        let outcome = async {
-            let mut conn = owner.pool().acquire().await?;
-            take_turn(&mut conn).await?;
-            sqlx::migrate!().run(&mut *conn).await?;
-            // Tables that are new, and a role that was made since.
-            conn.execute("SELECT grant_service_rights()").await?;
-            Ok(())
-        }
-        .await;
-        owner.close().await;
-        outcome
-    }
-}
-
-/// Waits until nobody else brings the schema up to date, however long that takes; the turn ends with the connection. The
-/// migrator's own turn is waited for no longer than for any lock.
-async fn take_turn(conn: &mut PgConnection) -> Result<(), sqlx::Error> {
-    let taken =
-        conn.execute("SELECT WHERE pg_try_advisory_lock(hashtextextended('payonce.migrate', 0))").await?;
-    if taken.rows_affected() == 0 {
-        tracing::info!("another process brings the schema up to date, and is waited for");
-        conn.execute("SET lock_timeout = 0").await?;
-        conn.execute("SELECT pg_advisory_lock(hashtextextended('payonce.migrate', 0))").await?;
-        conn.execute("RESET lock_timeout").await?;
-    }
-    Ok(())
 }
 
 /// Takes the service's role, once for the life of a connection. A database where that cannot be is served all the

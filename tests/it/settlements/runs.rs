@@ -485,5 +485,11 @@ async fn a_command_settles_by_itself() {
          DELETE FROM ledger_transactions WHERE transaction_id = 'SETTLEMENT:demo:Y1'",
     )
     .await;
+    let away = [environment, vec![("RATES_URL", "http://127.0.0.1:1/rates".to_owned())]].concat();
+    app.seed_paid_orders("Z", 1, 40, 3).await;
+    let done = commands::run(&[&asked[..], &of_one, &["--patience", "1"]].concat(), &away).await;
+    let run = commands::json_of(&done);
+    assert_eq!((done.status.code(), &run["settled"]), (Some(3), &json!(0)), "{}", commands::errors(&done));
+    assert!(run["status"] != "DONE" && run["last_error"].is_string(), "{run}");
     app.end().await;
 }
