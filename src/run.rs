@@ -113,7 +113,7 @@ pub struct Instance {
 /// [`StartError`] says what cannot be used.
 pub async fn start(config: Config, roles: Roles, ids: Ids) -> Result<Instance, StartError> {
     let instance = open(config, roles, ids).await?;
-    check_schema(&instance.app).await?;
+    check_schema(&instance.app.db).await?;
     check_time_zone(&instance.app).await?;
     instance.begin_duties(roles);
     Ok(instance)
@@ -123,8 +123,8 @@ pub async fn start(config: Config, roles: Roles, ids: Ids) -> Result<Instance, S
 ///
 /// # Errors
 /// [`StartError::Schema`] where it lacks some.
-pub async fn check_schema(app: &App) -> Result<(), StartError> {
-    match app.db.schema().await {
+pub async fn check_schema(db: &Db) -> Result<(), StartError> {
+    match db.schema().await {
         Ok(schema) => {
             schema.missing.into_iter().next().map_or(Ok(()), |first| Err(StartError::Schema(first)))
         }

@@ -251,7 +251,7 @@ pub struct StatementLine {
     pub our_id: String,
     /// The channel's own number.
     pub channel_id: String,
-    /// Minor units that moved: positive, but for [`StatementKind::Other`].
+    /// Minor units that moved: below zero for [`StatementKind::Other`] alone.
     pub amount: i64,
     /// Of what.
     pub currency: Currency,
@@ -313,7 +313,7 @@ pub struct RawCallback<'a> {
 pub struct Callback {
     /// The channel's id of the event, the same on every repeat.
     pub event_id: String,
-    /// The account at the channel that it speaks for, where it names one; must be the configured one.
+    /// Whether the account at the channel that it speaks for is the configured one; so it is where it names none.
     pub account_matches: bool,
     /// What happened.
     pub event: CallbackEvent,
@@ -342,7 +342,7 @@ pub enum CallbackEvent {
     Other,
 }
 
-/// Why a callback is not believed. Nothing is kept of it but a counter.
+/// Why a callback is not believed. Nothing is kept of it but a counter; of `Malformed` a person is shown the body, too.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum CallbackError {
     /// No signature, or none that fits any configured key.

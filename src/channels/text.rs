@@ -7,7 +7,7 @@ use super::Refusal;
 use crate::infra::text::cut;
 
 /// Longest number of a trade, a refund, a payout or an event, in bytes.
-const MAX_NUMBER: usize = 128;
+pub(super) const MAX_NUMBER: usize = 128;
 /// Longest link, in bytes: what browsers and QR codes take.
 const MAX_LINK: usize = 2_048;
 /// The first year in which a channel can have taken money.

@@ -169,6 +169,7 @@ async fn database() -> Result<(Db, Clock), CliError> {
     let clock = Clock::system();
     let db = Db::new(&config, Ids::random(clock.clone()))?;
     db.know_time().await?;
+    run::check_schema(&db).await?;
     Ok((db, clock))
 }
 

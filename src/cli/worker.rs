@@ -52,7 +52,7 @@ pub(super) async fn worker(roles: Roles) -> Result<App, CliError> {
     telemetry::init_log(&LogConfig::of_command(&env)?);
     let app = insides(Config::read(&env)?, roles)?;
     app.db.know_time().await?;
-    run::check_schema(&app).await?;
+    run::check_schema(&app.db).await?;
     Ok(app)
 }
 

@@ -18,7 +18,7 @@ pub struct ReconConfig {
     pub time_zone: String,
     /// What is done without a person. Env: `RECON_AUTO`.
     pub auto: ReconAuto,
-    /// Minor units that may go back, or be charged to users, in a day without a person. Env: `RECON_DAILY_CAP`.
+    /// Minor units that may go back, or be charged to users, in a day of UTC without a person. Env: `RECON_DAILY_CAP`.
     pub daily_cap: BTreeMap<Currency, i64>,
 }
 

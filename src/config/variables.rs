@@ -221,7 +221,7 @@ pub const VARIABLES: &[Variable] = &[
         "RECON_DAILY_CAP",
         "",
         "minor units by currency, such as CNY:500000,USD:80000",
-        "With RECON_AUTO=all, how much may go back, or be charged to users, in a day without a person; a currency that is not named: nothing.",
+        "With RECON_AUTO=all, how much may go back, or be charged to users, in a day of UTC without a person; a currency that is not named: nothing.",
     ),
     plain(
         "TASK_LEASE_MS",

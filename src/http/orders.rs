@@ -79,9 +79,10 @@ pub(super) struct NewOrderBody {
     amount: Option<Amount>,
     /// What is sold; reserved until the order is paid or closed.
     #[serde(default)]
+    #[schema(max_items = 100)]
     items: Vec<NewItemBody>,
-    /// Seconds until the order times out, 1 to 604800.
-    #[schema(minimum = 1, maximum = 604_800, default = 1800)]
+    /// Seconds until the order times out, 1 to 604800; by default `ORDER_TIMEOUT_SECONDS`.
+    #[schema(minimum = 1, maximum = 604_800)]
     expires_in: Option<i64>,
     /// What it is for: a `TOPUP`, which has neither items nor rebate, is paid into the balance of `user_id`.
     kind: Option<OrderKind>,
@@ -91,6 +92,7 @@ pub(super) struct NewOrderBody {
     #[schema(min_length = 1, max_length = 256)]
     subject: Option<String>,
     /// Where its events go, where it is not the merchant's own URL.
+    #[schema(max_length = 2000)]
     notify_url: Option<String>,
     /// Your own notes: any JSON object. Their values come back as they are written, numbers of up to 1000 characters to the
     /// last digit; not so the order of keys, what a key said before it was said again, and how a number is written (`1e5`).
@@ -168,9 +170,10 @@ impl NewOrderBody {
 /// Checks what a buyer reads.
 pub(super) fn check_subject(subject: Option<&str>) -> Result<(), Problem> {
     match subject {
-        Some(text) if text.is_empty() || text.chars().count() > MAX_SUBJECT => {
-            Err(Problem::invalid("subject", format!("expected 1 to {MAX_SUBJECT} characters")))
-        }
+        Some(text) if text.trim().is_empty() || text.chars().count() > MAX_SUBJECT => Err(Problem::invalid(
+            "subject",
+            format!("expected 1 to {MAX_SUBJECT} characters, not only spaces"),
+        )),
         _ => Ok(()),
     }
 }

@@ -44,6 +44,7 @@ pub(super) struct PayUrlBody {
     subject: Option<String>,
     /// Where the cashier page leads back to. With a publishable key it counts only where that is a page of an origin in
     /// `CORS_ORIGINS`.
+    #[schema(max_length = 2048)]
     return_url: Option<String>,
 }
 

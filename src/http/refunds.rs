@@ -8,6 +8,7 @@ use serde::Deserialize;
 use utoipa::ToSchema;
 
 use super::Edge;
+use super::admin::MAX_REASON;
 use super::auth::SecretKey;
 use super::error::{Problem, insufficient_balance};
 use super::extract::PathId;
@@ -18,8 +19,6 @@ use crate::ids::{OrderNo, RefundNo};
 use crate::money::Amount;
 use crate::refunds::{self, AskedBy, Created, NewRefund, RefundError};
 
-/// Characters of a reason at most.
-const MAX_REASON: usize = 256;
 /// The reason of a refund that names none.
 const NO_REASON: &str = "requested";
 
@@ -34,8 +33,8 @@ pub(super) struct NewRefundBody {
     order_no: OrderNo,
     /// Minor units; by default what is left of the payment.
     amount: Option<Amount>,
-    /// Why, in 1 to 256 characters; the buyer may read it.
-    #[schema(min_length = 1, max_length = 256)]
+    /// Why, in 1 to 500 characters; the buyer may read it.
+    #[schema(min_length = 1, max_length = 500)]
     reason: Option<String>,
     /// Whether the order's stock comes back, once all of its money has gone back.
     #[serde(default)]
@@ -46,7 +45,10 @@ impl NewRefundBody {
     fn check(self) -> Result<NewRefund, Problem> {
         let reason = self.reason.unwrap_or_else(|| NO_REASON.to_owned());
         if reason.trim().is_empty() || reason.chars().count() > MAX_REASON {
-            return Err(Problem::invalid("reason", format!("expected 1 to {MAX_REASON} characters")));
+            return Err(Problem::invalid(
+                "reason",
+                format!("expected 1 to {MAX_REASON} characters, not only spaces"),
+            ));
         }
         Ok(NewRefund {
             refund_no: self.refund_no,

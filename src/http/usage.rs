@@ -314,6 +314,7 @@ pub(super) struct HoldParams {
     #[param(value_type = Option<String>)]
     status: Option<HoldStatus>,
     /// Entries at most, 1 to 100; 20 by default.
+    #[param(minimum = 1, maximum = 100)]
     limit: Option<u8>,
     /// The last hold of the page before.
     starting_after: Option<String>,

@@ -48,6 +48,7 @@ pub(super) struct EntryParams {
     #[param(value_type = Option<String>)]
     currency: Option<Currency>,
     /// Entries at most, 1 to 100; 20 by default.
+    #[param(minimum = 1, maximum = 100)]
     limit: Option<u8>,
     /// The last entry of the page before.
     starting_after: Option<i64>,

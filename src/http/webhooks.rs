@@ -20,7 +20,7 @@ use crate::webhooks::{self, Taken};
     responses(
         (status = 200, description = "Taken in, in the channel's own words",
          body = String, content_type = "text/plain", example = json!("SUCCESS")),
-        (status = 400, description = "Not believed, or of a wrong amount: in the channel's own words",
+        (status = 400, description = "Not believed, or of a wrong amount or account: in the channel's own words",
          body = String, content_type = "text/plain", example = json!("FAIL")),
         (status = 404, body = Problem, description = "No such channel"),
         (status = 500, description = "Not taken in, in the channel's own words: send it again",

@@ -147,6 +147,7 @@ impl LocalStores {
     /// # Errors
     ///
     /// [`LocalError::AlreadyRunning`] when somebody uses them.
+    #[cfg(test)]
     pub async fn stop_idle(dir: &Path) -> Result<(), LocalError> {
         let _lock = shared::own(dir).await?;
         shared::unwatch(dir);

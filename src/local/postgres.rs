@@ -83,6 +83,7 @@ impl PostgresServer {
     }
 
     /// Stops a server that was left running in `dir`, if one was.
+    #[cfg(test)]
     pub(crate) async fn stop_leftover(dir: &Path) -> Result<(), LocalError> {
         let home = Home::prepare(dir).await?;
         if let Some((mut leftover, _)) = running(&home) {

@@ -21,7 +21,7 @@ const MOST: i64 = 10_000;
 /// What a call came to, or would come to.
 #[derive(Clone, Copy, Debug, Serialize, utoipa::ToSchema)]
 pub struct RetriedMany {
-    /// Tasks that can be tried again: those that wait, and those that were given up; counting stops at 10000.
+    /// Tasks that can be tried again: those that failed and wait, and those that were given up; counting stops at 10000.
     #[schema(example = 120)]
     pub matched: i64,
     /// Those that were made due by this call.
@@ -40,7 +40,7 @@ pub async fn count_retryable(app: &App, filter: &TaskFilter<'_>) -> Result<Retri
     Ok(RetriedMany { matched: matched.min(MOST), retried: 0, has_more: matched > MOST })
 }
 
-/// Makes the waiting and the dead tasks of a filter due at once, in the lane of the sweep, so that a hundred thousand of
+/// Makes the tasks of a filter that failed and wait, and the dead ones, due at once, in the lane of the sweep, so that a hundred thousand of
 /// them delay nothing fresh. What was shown to a person because of them is resolved, where nothing else about the same thing was
 /// given up.
 ///

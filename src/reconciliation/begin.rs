@@ -1,5 +1,7 @@
 //! A channel's day is begun: by an operator, by an upload, or by itself once a day.
 
+use std::sync::OnceLock;
+
 use time::{Date, Duration, OffsetDateTime, UtcOffset};
 
 use super::compare::RECORDED_FOR;
@@ -259,9 +261,10 @@ pub(super) async fn begin_day(
         source: if file.is_some() { Source::Upload } else { Source::Channel },
         file,
     };
+    let round = OnceLock::new();
     let begun = app.db.retrying(|| async {
         let mut tx = app.db.begin().await?;
-        let written = begin_in_tx(&mut tx, &new, wish, entry.as_ref(), app.now()).await;
+        let written = begin_in_tx(&mut tx, &new, wish, &round, entry.as_ref(), app.now()).await;
         effect!("reconciliation.begin", tx.finish(written).await)
     });
     let begun = match begun.await {
@@ -283,10 +286,12 @@ pub(super) async fn begin_day(
     }
 }
 
+/// `round` is that in which the first try of a call found the day.
 async fn begin_in_tx(
     tx: &mut Tx,
     new: &NewRun<'_>,
     wish: Wish<'_>,
+    round: &OnceLock<i32>,
     entry: Option<&Entry>,
     now: OffsetDateTime,
 ) -> Result<Begun, ReconciliationError> {
@@ -303,6 +308,10 @@ async fn begin_in_tx(
             let (Wish::ByFile { is_checked, .. } | Wish::ByChannel { is_checked }) = wish else {
                 return Ok(Begun::Day(known.reconciliation_id));
             };
+            // The same of one that was there.
+            if known.round == round.get_or_init(|| known.round) + 1 && known.is_by(new) {
+                return Ok(Begun::Day(known.reconciliation_id));
+            }
             if known.status.is_fetched() && !is_checked {
                 return Ok(Begun::NotChecked);
             }

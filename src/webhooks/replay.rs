@@ -69,10 +69,11 @@ pub async fn replay(app: &App, id: &InboxId, entry: Option<Entry>) -> Result<Rep
         CallbackEvent::Other => nothing(kept.verdict),
     };
     let earlier = kept.verdict;
-    let kept = if outcome.moves && !is_dry {
-        store::find(&mut app.db.conn().await?, id).await?.ok_or(ReplayError::NotFound)?
-    } else {
+    // Also where nothing was left to do: by a first try whose answer was lost, or by somebody else meanwhile.
+    let kept = if is_dry {
         kept
+    } else {
+        store::find(&mut app.db.conn().await?, id).await?.ok_or(ReplayError::NotFound)?
     };
     Ok(Replayed { kept, earlier, outcome })
 }

@@ -12,7 +12,7 @@ use crate::receivables::Debtor;
 words! {
     /// The life of a withdrawal.
     pub enum WithdrawalStatus {
-        /// Written down.
+        /// Written down. Never what is read: the transaction that writes it sets the money aside, too.
         Created = "CREATED",
         /// The money is set aside.
         Debited = "DEBITED",
@@ -20,7 +20,7 @@ words! {
         Paying = "PAYING",
         /// The money has gone out.
         Succeeded = "SUCCEEDED",
-        /// Refused for good; the money is being given back.
+        /// Refused for good. Never what is read: the transaction that writes it gives the money back, too.
         Reversing = "REVERSING",
         /// The money is available again.
         Reversed = "REVERSED",

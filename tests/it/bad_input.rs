@@ -201,7 +201,7 @@ const BAD_FIELDS: &[(&str, &str, &str, &[&str], &str)] = &[
     ("/orders", ORDER, "user_id", &["\"\"", "\"a:b\"", "null", "5", LONG_ID], "user_id"),
     ("/orders", ORDER, "expires_in", &["0", "-1", "604801", "1.5", "\"60\"", "1e400"], "expires_in"),
     ("/orders", ORDER, "kind", &["\"sale\"", "\"GIFT\"", "1"], "kind"),
-    ("/orders", ORDER, "subject", &["\"\"", "5"], "subject"),
+    ("/orders", ORDER, "subject", &["\"\"", "\"  \"", "5"], "subject"),
     (
         "/orders",
         ORDER,

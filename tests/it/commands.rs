@@ -198,7 +198,7 @@ async fn what_goes_by_a_migration_that_is_not_applied_does_not_start() {
     let url = empty_database().await;
     let environment = environment(&url, "redis://127.0.0.1:1");
     let by_hand = ["sweep", "--dry-run"];
-    for asked in [&["serve", "--no-migrate"][..], &by_hand] {
+    for asked in [&["serve", "--no-migrate"][..], &by_hand, &["audit"], &["admin", "overview"]] {
         let output = run(asked, &environment).await;
         let said = errors(&output);
         assert_eq!(output.status.code(), Some(1), "{asked:?}: {said}");

@@ -63,7 +63,7 @@ const WALL: &[BorrowedFormatItem<'_>] = format_description!("[year]-[month]-[day
 
 /// A wall clock of the channel's, such as `2026-06-05 16:01:38`.
 pub(super) fn wall(text: &str, window: Window) -> Option<OffsetDateTime> {
-    PrimitiveDateTime::parse(text.trim(), WALL).ok().map(|wall| window.instant(wall))
+    PrimitiveDateTime::parse(text.trim(), WALL).ok().and_then(|wall| window.instant(wall))
 }
 
 #[cfg(test)]

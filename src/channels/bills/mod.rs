@@ -16,7 +16,7 @@ use std::ops::ControlFlow;
 
 use time::{Date, Duration, OffsetDateTime, PrimitiveDateTime, UtcOffset};
 
-use super::text::MAX_MESSAGE;
+use super::text::{MAX_MESSAGE, MAX_NUMBER};
 use super::{StatementKind, StatementLine};
 use crate::infra::text::cut;
 use crate::infra::words::words;
@@ -185,9 +185,6 @@ pub fn read_file<R: Seekable>(
     })
 }
 
-/// Characters of a number of theirs or ours at most.
-const MAX_ID: usize = 128;
-
 /// What no line may have, wherever it comes from: it could not be kept, or not be added up.
 ///
 /// # Errors
@@ -198,8 +195,8 @@ pub fn check_line(line: &StatementLine) -> Result<(), BadStatement> {
         let detail = format!("the line of {:?} (ours {:?}): {what}", short(channel_id), short(our_id));
         Err(BadStatement::new(Fault::Malformed, detail))
     };
-    if [our_id, channel_id].iter().any(|id| id.chars().count() > MAX_ID || id.contains(char::is_control)) {
-        return wrong("expected numbers of at most 128 characters that can be shown");
+    if [our_id, channel_id].iter().any(|id| id.len() > MAX_NUMBER || id.contains(char::is_control)) {
+        return wrong("expected numbers of at most 128 bytes that can be shown");
     }
     if *kind == StatementKind::Payment && channel_id.is_empty() {
         return wrong("expected the channel's number of the payment");
@@ -213,7 +210,7 @@ pub fn check_line(line: &StatementLine) -> Result<(), BadStatement> {
 }
 
 fn short(id: &str) -> String {
-    id.chars().take(MAX_ID).filter(|letter| !letter.is_control()).collect()
+    id.chars().take(MAX_NUMBER).filter(|letter| !letter.is_control()).collect()
 }
 
 /// Takes a line that is of the right day.
@@ -235,9 +232,9 @@ impl Window {
         Err(BadStatement::new(Fault::OtherDay, format!("a line of {at}; expected the day {}", self.day)))
     }
 
-    /// The instant of a wall clock of the channel's.
-    fn instant(self, wall: PrimitiveDateTime) -> OffsetDateTime {
-        wall.assume_offset(self.offset).to_offset(UtcOffset::UTC)
+    /// The instant of a wall clock of the channel's, if there is one: the first and the last hours of all years have none.
+    fn instant(self, wall: PrimitiveDateTime) -> Option<OffsetDateTime> {
+        wall.assume_offset(self.offset).checked_to_offset(UtcOffset::UTC)
     }
 }
 

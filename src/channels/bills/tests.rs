@@ -207,6 +207,11 @@ fn a_title_with_times_of_its_own_moves_no_column_and_one_that_is_a_whole_line_is
     {
         assert_eq!(read_with(&title), Ok(plain.clone()), "{title}");
     }
+    // Nor do those that no calendar has.
+    for year in ["-9999", "9999", "-2026", "+2026"] {
+        let title = format!("茶,{year}-01-01 00:00:00,{year}-12-31 23:59:59");
+        assert_eq!(read_with(&title), Ok(plain.clone()), "{title}");
+    }
     // The amounts that would count are the customer's own words.
     let whole = format!("茶,{times},,,,,x,0.01,0.01,0.00,0.00,0.00,0.00,0.00,,0.00,0.00,,0.00,0.00");
     assert_eq!(read_with(&whole), Err(Fault::Malformed));

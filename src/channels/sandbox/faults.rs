@@ -136,7 +136,7 @@ pub(super) struct ClaimedFault {
 }
 
 impl ClaimedFault {
-    /// From the books' columns, whose CHECK keeps `ms` positive.
+    /// From the books' columns, whose CHECK keeps `ms` from going below zero.
     pub(super) fn new(kind: FaultKind, ms: i32) -> Self {
         Self { kind, pause: Duration::from_millis(u64::try_from(ms).unwrap_or(0)) }
     }

@@ -15,6 +15,7 @@ use crate::http::{self, Answer};
 use crate::ids::Ids;
 use crate::infra::clock::Clock;
 use crate::infra::http_client;
+use crate::run;
 
 /// Longest wait for an instance: it gives up its own work after as long.
 const PATIENCE: Duration = Duration::from_secs(30);
@@ -62,6 +63,7 @@ async fn call_within(options: &Options, given: &Given) -> Result<Answer, CliErro
     let own = AdminToken { role: Role::Operator, name: options.actor(), token: token.clone().into() };
     config.admin.tokens = vec![own];
     let app = insides(config, options.roles)?;
+    run::check_schema(&app.db).await?;
     let target = target("http://within", given)?;
     let path = target.query().map_or(target.path().to_owned(), |query| format!("{}?{query}", target.path()));
     let answer = http::answer_within(&app, given.deed.method, &path, &token, body(given)?).await;

@@ -5,7 +5,7 @@ use sqlx::{Postgres, QueryBuilder};
 use time::OffsetDateTime;
 
 use crate::compensation::lanes::LaneStand;
-use crate::compensation::model::{Lane, TaskFilter, TaskKind, TaskStatus, TaskView};
+use crate::compensation::model::{Lane, TaskFilter, TaskStatus, TaskView};
 use crate::infra::db::{Conn, DbError, Tx, expect_one_row};
 
 /// A page of tasks, newest first: those before `before`.

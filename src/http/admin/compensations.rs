@@ -39,6 +39,7 @@ pub(in crate::http) struct TaskParams {
     /// Of one thing.
     subject: Option<String>,
     /// Entries at most, 1 to 100; 20 by default.
+    #[param(minimum = 1, maximum = 100)]
     limit: Option<u8>,
     /// The last entry of the page before.
     starting_after: Option<i64>,
@@ -86,8 +87,8 @@ impl From<RetryError> for Problem {
         match error {
             RetryError::NotFound => Self::not_found(),
             RetryError::NotRetryable => {
-                let detail =
-                    "it is under way or done, or a living task drives the same thing; nothing was changed";
+                let detail = "it is under way or done, guards a call that may be under way, or a living task drives the same thing; nothing \
+                     was changed";
                 Self::new(StatusCode::CONFLICT, "TASK_NOT_RETRYABLE", detail)
             }
             RetryError::Db(error) => Self::from(error),
@@ -190,7 +191,7 @@ impl RetryManyBody {
     }
 }
 
-/// Makes waiting tasks due at once, and dead ones alive with all their tries, ten thousand at most in a call; the
+/// Makes tasks that failed and wait due at once, and dead ones alive with all their tries, ten thousand at most in a call; the
 /// exceptions that said so are resolved. They are worked in the lane of the sweep.
 #[utoipa::path(post, path = "/admin/compensations/retry", tag = "admin",
     request_body(content = RetryManyBody, example = json!({"status": "DEAD", "dry_run": true})),

@@ -24,6 +24,7 @@ pub(in crate::http) struct ExceptionParams {
     /// In one state.
     status: Option<ExceptionStatus>,
     /// Entries at most, 1 to 100; 20 by default.
+    #[param(minimum = 1, maximum = 100)]
     limit: Option<u8>,
     /// The last entry of the page before.
     starting_after: Option<String>,
@@ -139,6 +140,7 @@ pub(in crate::http) struct StrayParams {
     /// In one state.
     status: Option<StrayStatus>,
     /// Entries at most, 1 to 100; 20 by default.
+    #[param(minimum = 1, maximum = 100)]
     limit: Option<u8>,
     /// The last entry of the page before.
     starting_after: Option<String>,

@@ -33,13 +33,15 @@ pub(in crate::http) struct NewMerchantBody {
     /// Its id.
     merchant_id: MerchantId,
     /// Its name.
+    #[schema(min_length = 1, max_length = 200)]
     name: String,
     /// What it wants done with stray money.
     stray_money: Option<StrayPolicy>,
     /// Where its events go.
+    #[schema(max_length = 2000)]
     notify_url: Option<String>,
     /// Refunds above this many minor units wait for approval.
-    #[schema(minimum = 0)]
+    #[schema(minimum = 0, maximum = 1_000_000_000_000_i64)]
     refund_approval_above: Option<i64>,
     /// Why.
     reason: Option<Reason>,
@@ -134,7 +136,10 @@ pub(in crate::http) async fn create(
     extract::Json(body): extract::Json<NewMerchantBody>,
 ) -> Result<(StatusCode, Json<SecretsView>), Problem> {
     if body.name.trim().is_empty() || body.name.chars().count() > MAX_NAME {
-        return Err(Problem::invalid("name", format!("expected 1 to {MAX_NAME} characters")));
+        return Err(Problem::invalid(
+            "name",
+            format!("expected 1 to {MAX_NAME} characters, not only spaces"),
+        ));
     }
     if body.refund_approval_above.is_some_and(|above| !(0..=MAX_MINOR).contains(&above)) {
         return Err(Problem::invalid(

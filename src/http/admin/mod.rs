@@ -26,7 +26,7 @@ pub(super) mod webhooks;
 pub(super) mod withdrawals;
 
 /// Characters of a reason at most.
-const MAX_REASON: usize = 500;
+pub(in crate::http) const MAX_REASON: usize = 500;
 
 /// Why an operator does what they do.
 #[derive(Clone, Debug, Deserialize, utoipa::ToSchema)]
@@ -38,7 +38,7 @@ impl TryFrom<String> for Reason {
     type Error = &'static str;
     fn try_from(text: String) -> Result<Self, Self::Error> {
         if text.trim().is_empty() || text.chars().count() > MAX_REASON {
-            Err("expected why, in 1 to 500 characters")
+            Err("expected why, in 1 to 500 characters, not only spaces")
         } else {
             Ok(Self(text))
         }

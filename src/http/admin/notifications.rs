@@ -25,7 +25,7 @@ use crate::outbox::{self, EventFilter, EventStatus, EventView, SendAgain, parse_
 #[serde(deny_unknown_fields)]
 pub(in crate::http) struct NotifyUrlBody {
     /// An https URL; left out, they go nowhere.
-    #[schema(example = "https://shop.example/payonce")]
+    #[schema(max_length = 2000, example = "https://shop.example/payonce")]
     notify_url: Option<String>,
     /// Why.
     reason: Reason,
@@ -120,6 +120,7 @@ pub(in crate::http) struct EventParams {
     /// Of one order number.
     order_no: Option<OrderNo>,
     /// Entries at most, 1 to 100; 20 by default.
+    #[param(minimum = 1, maximum = 100)]
     limit: Option<u8>,
     /// The last entry of the page before.
     starting_after: Option<String>,

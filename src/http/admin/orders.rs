@@ -24,6 +24,7 @@ pub(in crate::http) struct OrderParams {
     /// In one state.
     status: Option<OrderStatus>,
     /// Entries at most, 1 to 100; 20 by default.
+    #[param(minimum = 1, maximum = 100)]
     limit: Option<u8>,
     /// The last entry of the page before, as `merchant_id:order_no`.
     starting_after: Option<String>,

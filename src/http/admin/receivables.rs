@@ -27,6 +27,7 @@ pub(in crate::http) struct ReceivableParams {
     #[param(value_type = Option<String>)]
     merchant_id: Option<MerchantId>,
     /// Entries at most, 1 to 100; 20 by default.
+    #[param(minimum = 1, maximum = 100)]
     limit: Option<u8>,
     /// The last entry of the page before, as `merchant_id:user_id:currency`.
     starting_after: Option<String>,

@@ -229,6 +229,7 @@ pub(in crate::http) struct RunParams {
     /// Of one channel.
     channel: Option<String>,
     /// Entries at most, 1 to 100; 20 by default.
+    #[param(minimum = 1, maximum = 100)]
     limit: Option<u8>,
     /// The last entry of the page before.
     starting_after: Option<String>,
@@ -272,6 +273,7 @@ pub(in crate::http) struct ItemParams {
     /// Of one class.
     class: Option<Class>,
     /// Entries at most, 1 to 100; 20 by default.
+    #[param(minimum = 1, maximum = 100)]
     limit: Option<u8>,
     /// The last entry of the page before.
     starting_after: Option<String>,

@@ -67,6 +67,7 @@ pub(in crate::http) struct OfMerchant {
     #[param(value_type = String)]
     merchant_id: MerchantId,
     /// Entries at most, 1 to 100; 20 by default.
+    #[param(minimum = 1, maximum = 100)]
     limit: Option<u8>,
     /// The last entry of the page before: its sku, or its user.
     starting_after: Option<String>,

@@ -61,6 +61,7 @@ pub(in crate::http) async fn overview(
 #[into_params(parameter_in = Query)]
 pub(in crate::http) struct QueueParams {
     /// Timers at most, 1 to 100; 20 by default.
+    #[param(minimum = 1, maximum = 100)]
     limit: Option<u8>,
 }
 
@@ -148,6 +149,7 @@ pub(in crate::http) struct LogParams {
     /// Of one operator.
     actor: Option<String>,
     /// Entries at most, 1 to 100; 20 by default.
+    #[param(minimum = 1, maximum = 100)]
     limit: Option<u8>,
     /// The last entry of the page before.
     starting_after: Option<i64>,

@@ -119,6 +119,7 @@ pub(in crate::http) struct ProductParams {
     #[param(value_type = String)]
     merchant_id: MerchantId,
     /// Entries at most, 1 to 100; 20 by default.
+    #[param(minimum = 1, maximum = 100)]
     limit: Option<u8>,
     /// The last entry of the page before, as `product_code:currency:fx_version`.
     starting_after: Option<String>,
@@ -162,6 +163,7 @@ pub(in crate::http) struct HoldParams {
     #[param(value_type = Option<String>)]
     status: Option<HoldStatus>,
     /// Entries at most, 1 to 100; 20 by default.
+    #[param(minimum = 1, maximum = 100)]
     limit: Option<u8>,
     /// The last hold of the page before.
     starting_after: Option<String>,

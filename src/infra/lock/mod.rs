@@ -285,7 +285,7 @@ impl LockGuard {
         if self.lost.is_cancelled() { Err(Overtaken) } else { Ok(()) }
     }
 
-    /// Whether the backend granted it, or the work goes on with this process's queue alone.
+    /// Whether the work goes on with this process's queue alone, because no backend granted it.
     #[must_use]
     pub fn is_degraded(&self) -> bool {
         self.held.is_none()

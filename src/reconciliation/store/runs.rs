@@ -143,6 +143,17 @@ pub(in crate::reconciliation) async fn begin_again(
 pub(in crate::reconciliation) struct Known {
     pub(in crate::reconciliation) reconciliation_id: String,
     pub(in crate::reconciliation) status: DayStatus,
+    /// How often it was begun.
+    pub(in crate::reconciliation) round: i32,
+    pub(in crate::reconciliation) source: Source,
+    pub(in crate::reconciliation) file_id: Option<String>,
+}
+
+impl Known {
+    /// Whether that is how this began it.
+    pub(in crate::reconciliation) fn is_by(&self, new: &NewRun<'_>) -> bool {
+        self.source == new.source && self.file_id.as_deref() == new.file.map(|file| file.file_id)
+    }
 }
 
 /// The day of a channel, locked.
@@ -154,7 +165,7 @@ pub(in crate::reconciliation) async fn find_of_day(
     let conn: &mut Conn = tx;
     let known = sqlx::query_as!(
         Known,
-        r#"SELECT reconciliation_id, status AS "status: DayStatus"
+        r#"SELECT reconciliation_id, status AS "status: DayStatus", round, source AS "source: Source", file_id
            FROM reconciliations WHERE channel = $1 AND day = $2 FOR UPDATE"#,
         channel,
         day,

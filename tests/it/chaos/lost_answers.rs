@@ -329,3 +329,58 @@ async fn an_operator_who_cleared_a_debt_is_told_so_although_the_answer_to_the_co
     app.end().await;
     stores::drop_database(&url).await;
 }
+
+#[tokio::test]
+async fn a_day_is_begun_again_once_although_the_answer_to_its_commit_was_lost() {
+    let (app, wire, url) = behind_a_wire().await;
+    let day = app.wait_for_ten();
+    app.paid("A").await;
+    app.sleep_over();
+    let run = app.reconcile(day).await;
+    assert_eq!((&run["status"], app.count_where("reconciliations", "round = 1").await), (&json!("DONE"), 1));
+    for (lost, round) in [(1, 2), (2, 3)] {
+        wire.lose_answers(1);
+        assert_eq!(app.reconcile(day).await["status"], "DONE");
+        assert_eq!(wire.met().lost, lost);
+        assert_eq!(app.count_where("reconciliations", &format!("round = {round}")).await, 1, "once");
+    }
+    assert_eq!(app.count_where("admin_log", "action = 'reconciliations.begin'").await, 3, "each once");
+    assert_eq!(app.count_where("reconciliation_history", "event = 'BEGUN_AGAIN'").await, 2, "each once");
+    app.end().await;
+    stores::drop_database(&url).await;
+}
+
+#[tokio::test]
+async fn a_replay_says_how_its_callback_stands_although_the_answer_to_its_commit_was_lost() {
+    let (app, wire, url) = behind_a_wire().await;
+    let pay_order = app.order_to_pay("A").await;
+    let body = app.success("e1", &pay_order, "t1", 1_990).to_string();
+    app.sql(&format!(
+        "INSERT INTO webhook_inbox (channel, event_id, subject, verdict, body, received_at, updated_at)
+         VALUES ('sandbox', 'e1', '{pay_order}', 'WRONG_ACCOUNT', convert_to('{body}', 'UTF8'), now(), now())"
+    ))
+    .await;
+    app.sql(
+        "CREATE FUNCTION story_waits() RETURNS trigger LANGUAGE plpgsql AS
+         'BEGIN PERFORM pg_sleep(0.5); RETURN NEW; END';
+         CREATE TRIGGER story_waits BEFORE UPDATE ON orders FOR EACH ROW EXECUTE FUNCTION story_waits()",
+    )
+    .await;
+    let lose_the_next = async {
+        app.eventually("it was logged", async || app.count("admin_log").await == 1).await;
+        wire.lose_answers(1);
+    };
+    let replay =
+        app.admin_post("/admin/webhooks/sandbox:e1/replay", json!({"reason": "the account is right now"}));
+    let (replayed, ()) = tokio::join!(replay, lose_the_next);
+    let replayed = replayed.expect(200).body;
+    assert_eq!((wire.met().lost, app.status_of("A").await.as_str()), (1, "PAID"));
+    // That it was this very replay which did it nobody can tell any more.
+    assert_eq!(
+        (&replayed["earlier_verdict"], &replayed["remedy"]),
+        (&json!("WRONG_ACCOUNT"), &json!("NOTHING"))
+    );
+    assert_eq!(replayed["webhook"]["verdict"], "APPLIED");
+    app.end().await;
+    stores::drop_database(&url).await;
+}
