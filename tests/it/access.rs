@@ -320,3 +320,34 @@ async fn changes_of_faults_stand_in_the_admin_log() {
     assert_eq!(told, expected);
     app.end().await;
 }
+
+#[tokio::test]
+async fn a_refunds_number_of_two_merchants_is_nobodys_and_each_is_decided_over_by_itself() {
+    let app = TestApp::start().await;
+    let key = app.merchant("second", "hold").await;
+    app.sql("UPDATE merchants SET refund_approval_above = 500").await;
+    app.paid("A").await;
+    let id = app.order_to_pay_as(&key, "B").await;
+    app.sandbox_pay(&id, json!({})).await.expect(200);
+    app.run_until_idle().await;
+    let body = |order_no| json!({"refund_no": "R1", "order_no": order_no, "amount": 600});
+    for (key, order_no) in [(SECRET_KEY, "A"), (key.as_str(), "B")] {
+        let asked = app.call(Method::POST, "/refunds", key, Some(&body(order_no))).await.expect(201);
+        assert_eq!(asked.text_of("status"), "AWAITING_APPROVAL");
+    }
+    let decide =
+        async |path: &str| app.admin_post(&format!("/admin/refunds/R1/{path}"), json!({"reason": "r"})).await;
+    for verb in ["approve", "reject", "not-made"] {
+        assert_eq!(decide(verb).await.problem(409), "AMBIGUOUS_NUMBER", "{verb}");
+        assert_eq!(decide(&format!("{verb}?merchant_id=nobody")).await.problem(404), "NOT_FOUND", "{verb}");
+    }
+    let approved = decide("approve?merchant_id=second").await.expect(200);
+    assert_eq!((approved.text_of("merchant_id"), approved.text_of("order_no")), ("second", "B"));
+    app.run_until_idle().await;
+    for (key, status) in [(SECRET_KEY, "AWAITING_APPROVAL"), (key.as_str(), "SUCCEEDED")] {
+        let refund = app.call(Method::GET, "/refunds/R1", key, None).await.expect(200);
+        assert_eq!(refund.text_of("status"), status);
+    }
+    assert_eq!(decide("reject?merchant_id=demo").await.expect(200).text_of("status"), "FAILED");
+    app.end().await;
+}

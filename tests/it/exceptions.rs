@@ -2,19 +2,13 @@
 
 use std::time::Duration;
 
-use async_trait::async_trait;
-use payonce::channels::sandbox::{FaultKind, FaultOp, signature};
-use payonce::channels::{
-    Acknowledgement, CallError, Callback, CallbackError, Channel, Closing, CreatedTrade, LinkLife, NewTrade,
-    PayoutCall, PayoutState, RawCallback, Reception, RefundCall, RefundState, StatementPage, TradeRef,
-    TradeState,
-};
-use payonce::webhooks::{self, Taken};
+use payonce::channels::sandbox::{FaultKind, FaultOp};
+use payonce::webhooks::Taken;
 use reqwest::Method;
-use reqwest::header::HeaderMap;
 use serde_json::{Value, json};
 use sqlx::Connection;
 
+use crate::support::twin::Twin;
 use crate::support::{OPERATOR, Reply, TestApp, TestOptions, minutes, until_waiting};
 
 const VERA: &str = "dev-viewer-token-of-vera";
@@ -277,52 +271,6 @@ async fn a_given_up_refund_that_comes_to_its_end_waits_for_nobody() {
     app.end().await;
 }
 
-/// The sandbox, as if its callbacks spoke for another account than the configured one.
-struct OtherAccount(std::sync::Arc<dyn Channel>);
-
-#[async_trait]
-impl Channel for OtherAccount {
-    fn name(&self) -> &'static str {
-        self.0.name()
-    }
-    fn link_life(&self) -> LinkLife {
-        self.0.link_life()
-    }
-    async fn create(&self, trade: &NewTrade) -> Result<CreatedTrade, CallError> {
-        self.0.create(trade).await
-    }
-    async fn query(&self, trade: &TradeRef) -> Result<TradeState, CallError> {
-        self.0.query(trade).await
-    }
-    async fn close(&self, trade: &TradeRef) -> Result<Closing, CallError> {
-        self.0.close(trade).await
-    }
-    async fn refund(&self, refund: &RefundCall) -> Result<RefundState, CallError> {
-        self.0.refund(refund).await
-    }
-    async fn query_refund(&self, refund: &RefundCall) -> Result<RefundState, CallError> {
-        self.0.query_refund(refund).await
-    }
-    async fn payout(&self, payout: &PayoutCall) -> Result<PayoutState, CallError> {
-        self.0.payout(payout).await
-    }
-    async fn query_payout(&self, payout: &PayoutCall) -> Result<PayoutState, CallError> {
-        self.0.query_payout(payout).await
-    }
-    async fn statement(&self, day: time::Date, from: Option<&str>) -> Result<StatementPage, CallError> {
-        self.0.statement(day, from).await
-    }
-    fn verify(&self, callback: &RawCallback<'_>) -> Result<(), CallbackError> {
-        self.0.verify(callback)
-    }
-    fn read(&self, body: &[u8], received_at: time::OffsetDateTime) -> Result<Callback, CallbackError> {
-        Ok(Callback { account_matches: false, ..self.0.read(body, received_at)? })
-    }
-    fn acknowledge(&self, reception: Reception) -> Acknowledgement {
-        self.0.acknowledge(reception)
-    }
-}
-
 #[tokio::test]
 async fn a_refund_told_for_another_account_is_shown_to_a_person() {
     let (app, key) = staffed().await;
@@ -335,14 +283,9 @@ async fn a_refund_told_for_another_account_is_shown_to_a_person() {
     let order = app.find_order_as(&key, "X11").await;
     let number = order["refunds"][0]["refund_no"].as_str().expect("a number");
 
-    let service = &app.instance.app;
-    let channel = OtherAccount(service.channels.get("sandbox").expect("the sandbox").clone());
+    let other = Twin::of_another_account(&app);
     for event in ["r1", "r1", "r2", "r1"] {
-        let body = serde_json::to_vec(&app.refund_notice(event, number, "SUCCEEDED")).expect("json");
-        let mut headers = HeaderMap::new();
-        headers.insert(signature::HEADER, app.sign(&body).parse().expect("a header"));
-        let told = webhooks::verify(service, &channel, &headers, &body).expect("believed");
-        assert_eq!(webhooks::take_in(service, &told).await, Taken::Rejected);
+        assert_eq!(other.told(&app, &app.refund_notice(event, number, "SUCCEEDED")).await, Taken::Rejected);
     }
     let shown = app.open_exception().await;
     assert_eq!((&shown["kind"], &shown["subject"]), (&json!("WRONG_ACCOUNT"), &json!(number)));
@@ -351,6 +294,9 @@ async fn a_refund_told_for_another_account_is_shown_to_a_person() {
         assert_eq!(detail.matches(event).count(), 1, "each is to be replayed: {detail}");
     }
     assert_eq!(shown["order_no"], "X11");
+    // Nor does its replay, as long as the account is another one.
+    let replayed = other.replay(&app, "r1").await;
+    assert_eq!((&replayed["verdict"], &replayed["changes"]), (&json!("WRONG_ACCOUNT"), &json!(false)));
     assert_eq!(app.find_order_as(&key, "X11").await["refunds"][0]["status"], "PROCESSING");
     app.end().await;
 }

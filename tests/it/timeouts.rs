@@ -9,6 +9,8 @@ use serde_json::{Value, json};
 
 use crate::support::{Cluster, TestApp, TestOptions, minutes, seconds};
 
+mod early;
+
 /// Variables that say which delay queue a story is told over.
 type Vars = Vec<(&'static str, String)>;
 

@@ -11,7 +11,7 @@ use serde_json::{Value, json};
 
 use crate::support::metering::hold_with;
 use crate::support::servers::{Broker, send_letter};
-use crate::support::{TestApp, TestOptions, metric, stores};
+use crate::support::{TestApp, TestOptions, metric, minutes, stores};
 
 async fn start(broker: &Broker) -> TestApp {
     start_with(broker, TestOptions::default()).await
@@ -455,5 +455,23 @@ async fn a_queue_of_another_kind_is_said_aloud_and_read_from_once_it_is_gone() {
     tell(&broker, &final_message(&id, "m1", 250)).await;
     until(&app, "it is charged", async || app.standing(&id).await.0 == "CONFIRMED").await;
     broker.clear().await;
+    app.end().await;
+}
+
+#[tokio::test]
+async fn a_message_is_known_for_fourteen_days() {
+    let app = TestApp::start().await;
+    app.top_up("T", "u1", 1_000).await;
+    app.tokens("1").await;
+    let id = app.held("k1", "u1", 300).await;
+    app.report(&id, "m1", 10).await.expect(200);
+    app.confirm(&id, Some(10)).await.expect(200);
+    let marks = app.count("usage_messages").await;
+    assert!(marks > 0);
+    for (days, kept) in [(13, marks), (2, 0)] {
+        app.clock.advance(minutes(60 * 24 * days));
+        usage::forget_old(&app.instance.app).await.expect("forgotten");
+        assert_eq!(app.count("usage_messages").await, kept);
+    }
     app.end().await;
 }

@@ -89,6 +89,27 @@ async fn who_overslept_ends_nothing_of_who_took_the_task_after_a_person_revived_
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn who_overslept_its_last_try_gives_nothing_up_of_who_took_the_task_since() {
+    let app = patient().await;
+    waiting_refund(&app, "K5").await;
+    app.sql("UPDATE compensations SET attempts = 12, last_error = 'silent' WHERE action = 'DRIVE_REFUND'")
+        .await;
+    app.fault(FaultOp::Refund, FaultKind::TimeoutBefore, 1, Some(6_500)).await;
+    let overslept = worker(&app);
+    app.eventually("the first one has it", async || tries(&app).await == 13).await;
+    app.admin_post("/admin/lanes/REALTIME/pause", json!({"reason": "for the other one"})).await.expect(200);
+    let heir = app.take_revived(Action::DriveRefund).await;
+    overslept.await.expect("no panic");
+    assert_eq!(app.count_where("compensations", "action = 'DRIVE_REFUND' AND status = 'RUNNING'").await, 1);
+    assert!(app.exceptions("status=OPEN").await.is_empty(), "nothing was given up");
+    app.put_back(&heir).await;
+    app.admin_post("/admin/lanes/REALTIME/resume", json!({"reason": "it is done"})).await.expect(200);
+    app.run_until_idle().await;
+    assert_eq!(app.refunded("K5").await.0, "REFUNDED");
+    app.end().await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_lease_is_kept_while_another_ones_row_is_locked_for_long() {
     let app = patient().await;
     app.paid("K5").await;

@@ -67,3 +67,18 @@ async fn what_is_sent_again_is_as_old_as_the_wish() {
     until_measured(&app, "it waits for its endpoint", 1_000.0..1_400.0).await;
     app.end().await;
 }
+
+#[tokio::test]
+async fn what_was_delivered_can_be_looked_at_for_ninety_days() {
+    let receiver = Receiver::start().await;
+    let app = telling(&receiver).await;
+    app.closed_order("A1").await;
+    app.run_until_idle().await;
+    assert_eq!(app.count_where("deliveries", "status = 'DELIVERED'").await, 1);
+    for (days, kept) in [(89, 1), (2, 0)] {
+        app.clock.advance(seconds(86_400 * days));
+        outbox::forget_old(&app.instance.app.db, app.clock.now()).await.expect("forgotten");
+        assert_eq!(app.count("deliveries").await, kept);
+    }
+    app.end().await;
+}

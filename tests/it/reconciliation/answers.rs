@@ -1,11 +1,12 @@
 //! Money that we had not heard of, and that a statement has otherwise than it was asked for: what the channel itself says of it
 //! is applied, and nothing that only the statement says.
 
+use payonce::reconciliation;
 use serde_json::{Value, json};
 
 use super::{Fate, start};
 use crate::support::statements::{Line, assert_explained, sandbox_csv};
-use crate::support::{TestApp, TestOptions};
+use crate::support::{Cluster, TestApp, TestOptions};
 
 /// An order whose customer pays that much, of which nobody is told.
 async fn pays_otherwise(app: &TestApp, number: &str, minor: i64) {
@@ -177,4 +178,62 @@ async fn money_that_only_the_statement_has_is_nobodys() {
     assert_eq!((says("the channel says of it"), says(&truth[0].channel_id)), (2, 1), "{outcomes:?}");
     app.run_until_idle().await;
     app.end().await;
+}
+
+/// Has the day compared, and nothing decided.
+async fn compared(app: &TestApp, day: time::Date) -> String {
+    let body = json!({"channel": "sandbox", "day": day.to_string(), "reason": "the story wants it"});
+    let id = app.admin_post("/admin/reconciliations", body).await.expect(200);
+    app.carry_until(id.text_of("reconciliation_id"), "ACTING").await;
+    id.text_of("reconciliation_id").to_owned()
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn two_instances_that_decide_over_two_days_find_room_under_the_cap_once() {
+    let vars = vec![("RECON_AUTO", "all".to_owned()), ("RECON_DAILY_CAP", "CNY:2000".to_owned())];
+    let cluster = Cluster::start(2, TestOptions { vars, ..TestOptions::default() }).await;
+    let app = cluster.first();
+    let mut days = Vec::new();
+    for number in ["A", "B"] {
+        days.push(app.wait_for_ten());
+        pays_otherwise(app, number, 1_991).await;
+    }
+    app.sleep_over();
+    let (_, other) = (compared(app, days[0]).await, compared(app, days[1]).await);
+    let of_other = format!("WHERE reconciliation_id = '{other}'");
+    app.sql(&format!("UPDATE reconciliation_items SET due_at = due_at + interval '1 h' {of_other}")).await;
+    app.sql(
+        "CREATE FUNCTION story_waits() RETURNS trigger LANGUAGE plpgsql AS
+         'BEGIN PERFORM pg_sleep(1); RETURN NEW; END';
+         CREATE TRIGGER story_waits BEFORE UPDATE ON reconciliation_items FOR EACH ROW
+         WHEN (NEW.status = 'APPLYING' AND NEW.moves_money AND NOT OLD.moves_money) EXECUTE FUNCTION story_waits()",
+    )
+    .await;
+    let act = |index| {
+        let app = cluster.turn(index).instance.app.clone();
+        tokio::spawn(async move { reconciliation::act_due(&app).await.expect("acted") })
+    };
+    let first = act(0);
+    let asleep =
+        "SELECT count(*) FROM pg_stat_activity WHERE wait_event = 'PgSleep' AND datname = current_database()";
+    let decides = async || {
+        // The service's role is not shown what others wait for.
+        sqlx::query_scalar::<_, i64>(asleep)
+            .fetch_one(&mut app.direct_connection().await)
+            .await
+            .expect("a count")
+            == 1
+    };
+    app.eventually("one decides", decides).await;
+    app.sql(&format!("UPDATE reconciliation_items SET due_at = due_at - interval '1 h' {of_other}")).await;
+    let second = act(1);
+    first.await.expect("no panic");
+    second.await.expect("no panic");
+    let ends =
+        async |status: &str| app.count_where("reconciliation_items", &format!("status = '{status}'")).await;
+    assert_eq!((ends("APPLIED").await, ends("WAITING").await), (1, 1), "for two there is no room");
+    assert_eq!(app.count("stray_payments").await, 1);
+    app.sql("DROP TRIGGER story_waits ON reconciliation_items").await;
+    app.run_until_idle().await;
+    cluster.end().await;
 }

@@ -340,3 +340,24 @@ async fn however_many_charges_a_statement_lists_each_is_shown() {
     .await;
     app.end().await;
 }
+
+#[tokio::test]
+async fn whoever_used_something_before_money_came_that_never_did_is_not_charged_for_it() {
+    let app = start("all").await;
+    let day = app.wait_for_ten();
+    product(&app, "willing", true).await;
+    paid(&app, "FINE").await;
+    app.top_up("GENUINE", "u1", 1_990).await;
+    used(&app, "willing", "u1", 500).await;
+    invented_top_up(&app, "INVENTED", "u1").await;
+    app.sleep_over();
+    let run = app.reconcile(day).await;
+    assert_explained(&run);
+    let items = app.differences(&run).await;
+    let item = of_order(&items, "INVENTED");
+    let outcome = item["outcome"].as_str().expect("text");
+    assert!(item["status"] == "ESCALATED" && outcome.contains("used nothing"), "{item:#}");
+    assert_eq!(has_and_owes(&app, "u1").await, (1_490 + 1_990, 0));
+    assert_eq!(app.count_where("ledger_transactions", "kind = 'COMPENSATING_CHARGE'").await, 0);
+    app.end().await;
+}

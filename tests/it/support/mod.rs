@@ -28,6 +28,7 @@ pub mod settling;
 pub mod silent;
 pub mod statements;
 pub mod stores;
+pub mod twin;
 pub mod unfinished;
 pub mod usage;
 mod worker;
