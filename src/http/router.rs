@@ -45,7 +45,7 @@ fn other_routes() -> OpenApiRouter<Edge> {
         .routes(routes!(usage::list))
         .routes(routes!(webhooks::receive))
         .routes(routes!(admin::merchants::create, admin::merchants::list))
-        .routes(routes!(admin::merchants::rotate))
+        .routes(routes!(admin::merchants::rotate, admin::merchants::list_keys))
         .routes(routes!(admin::notifications::set_url))
         .routes(routes!(admin::notifications::rotate_secret))
         .routes(routes!(admin::notifications::list))

@@ -3,7 +3,7 @@
 use secrecy::{ExposeSecret, SecretString};
 use time::{Duration, OffsetDateTime};
 
-use super::model::{KeyKind, Merchant, NewMerchant};
+use super::model::{ApiKey, KeyKind, Merchant, NewMerchant};
 use super::{keys, store};
 use crate::admin_log::{self, Entry};
 use crate::app::App;
@@ -215,6 +215,23 @@ pub async fn ensure_demo(app: &App, merchant_id: &MerchantId) -> Result<(), Merc
         Ok(_) | Err(MerchantError::Exists) => Ok(()),
         Err(error) => Err(error),
     }
+}
+
+/// A page of a merchant's keys, those that have ended too, newest first: those before `before`.
+///
+/// # Errors
+/// [`MerchantError::NotFound`] when there is no such merchant.
+pub async fn list_keys(
+    app: &App,
+    merchant_id: &MerchantId,
+    before: Option<i64>,
+    limit: usize,
+) -> Result<Vec<ApiKey>, MerchantError> {
+    let (mut conn, limit) = (app.db.conn().await?, i64::try_from(limit).unwrap_or(i64::MAX));
+    if !store::exists(&mut conn, merchant_id).await? {
+        return Err(MerchantError::NotFound);
+    }
+    Ok(store::list_keys(&mut conn, merchant_id, before, limit, app.now()).await?)
 }
 
 /// A page of merchants, by id.

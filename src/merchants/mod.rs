@@ -11,8 +11,8 @@ mod notify;
 mod skus;
 mod store;
 
-pub use create::{MerchantError, NewKeys, create, ensure_demo, find_other, list, rotate_keys};
+pub use create::{MerchantError, NewKeys, create, ensure_demo, find_other, list, list_keys, rotate_keys};
 pub use keys::{Caller, KeyCache, Recalled, look_up, recall};
-pub use model::{KeyKind, Merchant, NewMerchant, SkuStock};
+pub use model::{ApiKey, KeyKind, Merchant, NewMerchant, SkuStock};
 pub use notify::{rotate_notify_secret, set_notify_url};
 pub use skus::{NewStock, list_skus, set_stock};

@@ -48,6 +48,27 @@ pub struct Merchant {
     pub created_at: OffsetDateTime,
 }
 
+/// A key of a merchant's, as far as it can be told after it was shown.
+#[derive(Clone, Debug, serde::Serialize, utoipa::ToSchema)]
+pub struct ApiKey {
+    /// Its number; a page starts after one.
+    #[schema(example = 7)]
+    pub key_id: i64,
+    /// What it allows.
+    pub kind: KeyKind,
+    /// Its first characters, to tell it from others.
+    #[schema(example = "sk_8QJ2")]
+    pub hint: String,
+    /// When it was made.
+    #[serde(with = "time::serde::rfc3339")]
+    pub created_at: OffsetDateTime,
+    /// When it ends, or has ended, since it was replaced.
+    #[serde(with = "time::serde::rfc3339::option")]
+    pub expires_at: Option<OffsetDateTime>,
+    /// Whether it works now.
+    pub works: bool,
+}
+
 /// A thing on sale and how many there are.
 #[derive(Clone, Debug, serde::Serialize, utoipa::ToSchema)]
 pub struct SkuStock {

@@ -3,7 +3,7 @@
 use time::OffsetDateTime;
 
 use super::keys::Known;
-use super::model::{KeyKind, Merchant, NewMerchant, SkuStock};
+use super::model::{ApiKey, KeyKind, Merchant, NewMerchant, SkuStock};
 use super::skus::NewStock;
 use crate::ids::{MerchantId, Sku};
 use crate::infra::db::{Conn, DbError, Tx};
@@ -112,6 +112,36 @@ pub(super) async fn find_key(
     .fetch_optional(conn)
     .await?;
     Ok(known)
+}
+
+/// A page of a merchant's keys, newest first: those before `before`.
+pub(super) async fn list_keys(
+    conn: &mut Conn,
+    merchant_id: &MerchantId,
+    before: Option<i64>,
+    limit: i64,
+    now: OffsetDateTime,
+) -> Result<Vec<ApiKey>, DbError> {
+    let keys = sqlx::query_as!(
+        ApiKey,
+        r#"SELECT key_id, kind AS "kind: KeyKind", hint, created_at, expires_at,
+                  coalesce(expires_at > $4, true) AS "works!"
+           -- All of the merchant's, which are few: no plan goes through the keys of others until it has enough.
+           FROM (SELECT * FROM api_keys WHERE merchant_id = $1 OFFSET 0) AS own
+           WHERE $2::bigint IS NULL OR key_id < $2
+           ORDER BY key_id DESC LIMIT $3"#,
+        merchant_id.as_str(),
+        before,
+        limit,
+        now,
+    );
+    Ok(keys.fetch_all(conn).await?)
+}
+
+/// Whether there is such a merchant.
+pub(super) async fn exists(conn: &mut Conn, merchant_id: &MerchantId) -> Result<bool, DbError> {
+    let found = sqlx::query!("SELECT FROM merchants WHERE merchant_id = $1", merchant_id.as_str());
+    Ok(found.fetch_optional(conn).await?.is_some())
 }
 
 /// Another merchant than this one. The schema may be of an older version, or not be there.

@@ -1,5 +1,7 @@
 //! Who may do what: no credential, a bad one, one of another kind, one of another merchant.
 
+use std::time::Duration;
+
 use futures_util::future::join_all;
 use reqwest::Method;
 use serde_json::{Value, json};
@@ -145,8 +147,8 @@ async fn a_viewer_sees_everything_and_changes_nothing() {
         }
         let expected = match route.who {
             Who::Operator => 403,
-            // Of nothing that is there.
-            _ if route.path.contains('{') => 404,
+            // Of nothing that is there, but for the merchant.
+            _ if route.path.contains('{') && !route.path.contains("{merchant_id}") => 404,
             _ => 200,
         };
         assert_eq!(reply.status, expected, "{} {}: {}", route.method, route.path, reply.text);
@@ -349,5 +351,38 @@ async fn a_refunds_number_of_two_merchants_is_nobodys_and_each_is_decided_over_b
         assert_eq!(refund.text_of("status"), status);
     }
     assert_eq!(decide("reject?merchant_id=demo").await.expect(200).text_of("status"), "FAILED");
+    app.end().await;
+}
+
+#[tokio::test]
+async fn which_keys_of_a_merchant_work_can_be_seen_and_the_keys_cannot() {
+    let app = TestApp::start().await;
+    let key = app.merchant("second", "hold").await;
+    let keys = async |query: &str| {
+        let page = app.admin_get(&format!("/admin/merchants/second/keys{query}")).await.expect(200);
+        assert!(!page.text.contains(&key), "a key: {}", page.text);
+        page.body
+    };
+    let first = keys("").await;
+    assert_eq!((first["data"].as_array().map(Vec::len), &first["has_more"]), (Some(2), &json!(false)));
+    let rotation = json!({"kind": "SECRET", "overlap_seconds": 600, "reason": "the yearly rotation"});
+    let rotated = app.admin_post("/admin/merchants/second/keys", rotation).await.expect(201);
+    let new = rotated.text_of("secret_key");
+    let newest = keys("?limit=1").await;
+    assert_eq!(newest["has_more"], true);
+    let newest = &newest["data"][0];
+    assert!(new.starts_with(newest["hint"].as_str().expect("text")) && !newest.to_string().contains(new));
+    assert_eq!((&newest["kind"], &newest["works"]), (&json!("SECRET"), &json!(true)));
+    let older = keys(&format!("?starting_after={}", newest["key_id"])).await["data"].clone();
+    assert_eq!(older, keys("").await["data"].as_array().map(|all| json!(all[1..])).expect("a list"));
+    let of_kind = |of: &str| older.as_array().expect("a list").iter().find(|key| key["kind"] == of).cloned();
+    let old = of_kind("SECRET").expect("the old one");
+    assert_eq!((&old["works"], &old["expires_at"]), (&json!(true), &rotated.body["old_keys_end_at"]));
+    assert!(of_kind("PUBLISHABLE").is_some_and(|other| other["expires_at"].is_null()));
+    app.clock.advance(Duration::from_secs(600));
+    let works: Vec<_> =
+        keys("").await["data"].as_array().expect("a list").iter().map(|key| key["works"].clone()).collect();
+    assert_eq!(works.iter().filter(|works| **works == true).count(), 2, "{works:?}");
+    assert_eq!(app.admin_get("/admin/merchants/nobody/keys").await.problem(404), "NOT_FOUND");
     app.end().await;
 }

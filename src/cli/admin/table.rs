@@ -52,6 +52,7 @@ pub(super) const DEEDS: &[Deed] = &[
     get("log", "/admin/admin-log"),
     get("merchants", "/admin/merchants"),
     post("create-merchant", "/admin/merchants"),
+    get("keys", "/admin/merchants/{merchant_id}/keys"),
     post("rotate-keys", "/admin/merchants/{merchant_id}/keys"),
     post("set-notify-url", "/admin/merchants/{merchant_id}/notify-url"),
     post("rotate-notify-secret", "/admin/merchants/{merchant_id}/notify-secret"),

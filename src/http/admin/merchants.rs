@@ -15,7 +15,7 @@ use super::super::extract::{self, Params, PathId};
 use super::super::views::{Page, PageParams};
 use super::{Reason, entry};
 use crate::ids::MerchantId;
-use crate::merchants::{self, KeyKind, Merchant, NewKeys, NewMerchant};
+use crate::merchants::{self, ApiKey, KeyKind, Merchant, NewKeys, NewMerchant};
 use crate::money::MAX_MINOR;
 use crate::refunds::StrayPolicy;
 
@@ -175,6 +175,39 @@ pub(in crate::http) async fn list(
     let limit = page.limit()?;
     let rows = merchants::list(&edge.app, page.starting_after.as_deref(), limit + 1).await?;
     Ok(Json(Page::of(rows, limit, Into::into)))
+}
+
+/// Which part of a merchant's keys.
+#[derive(Debug, Deserialize, utoipa::IntoParams)]
+#[serde(deny_unknown_fields)]
+#[into_params(parameter_in = Query)]
+pub(in crate::http) struct KeyParams {
+    /// Entries at most, 1 to 100; 20 by default.
+    #[param(minimum = 1, maximum = 100)]
+    limit: Option<u8>,
+    /// The last entry of the page before.
+    starting_after: Option<i64>,
+}
+
+/// A page of a merchant's keys, newest first, those that have ended too: which of them work, and until when. What they are
+/// nobody knows any more.
+#[utoipa::path(get, path = "/admin/merchants/{merchant_id}/keys", tag = "admin",
+    params(("merchant_id" = MerchantId, Path, description = "The merchant"), KeyParams),
+    security(("admin_token" = [])),
+    responses(
+        (status = 200, body = Page<ApiKey>),
+        (status = 404, body = Problem, description = "`NOT_FOUND`"),
+        (status = 422, body = Problem, description = "`VALIDATION_FAILED`"),
+    ))]
+pub(in crate::http) async fn list_keys(
+    State(edge): State<Edge>,
+    _viewer: Viewer,
+    PathId(merchant_id): PathId<MerchantId>,
+    Params(params): Params<KeyParams>,
+) -> Result<Json<Page<ApiKey>>, Problem> {
+    let limit = PageParams { limit: params.limit, starting_after: None }.limit()?;
+    let rows = merchants::list_keys(&edge.app, &merchant_id, params.starting_after, limit + 1).await?;
+    Ok(Json(Page::of(rows, limit, |row| row)))
 }
 
 /// Which keys are replaced, and how long the old ones go on working.

@@ -129,6 +129,7 @@ pub const ROUTES: &[Route] = &[
     Route::post("/webhooks/{channel}", Who::Channel, "{}"),
     Route::post("/admin/merchants", Who::Operator, r#"{"merchant_id":"r2","name":"Second"}"#),
     Route::get("/admin/merchants", Who::Viewer),
+    Route::get("/admin/merchants/{merchant_id}/keys", Who::Viewer),
     Route::post(
         "/admin/merchants/{merchant_id}/keys",
         Who::Operator,
