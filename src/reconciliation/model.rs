@@ -269,6 +269,8 @@ pub struct Reconciliation {
     pub source: Source,
     /// Of an upload, what it looks like.
     pub format: Option<Format>,
+    /// And its fingerprint, as whoever brought it was told.
+    pub file_sha256: Option<String>,
     /// Lines that are here.
     pub lines: i64,
     /// Ours against theirs.

@@ -47,6 +47,8 @@ pub struct Report {
     pub source: Source,
     /// Of an upload, what it looks like.
     pub format: Option<Format>,
+    /// And its fingerprint, as whoever brought it was told.
+    pub file_sha256: Option<String>,
     /// Lines that are here.
     pub lines: i64,
     /// Ours against theirs when they were compared.
@@ -86,6 +88,7 @@ impl From<Reconciliation> for Report {
             round: run.round,
             source: run.source,
             format: run.format,
+            file_sha256: run.file_sha256,
             lines: run.lines,
             // What passes between the channel and its customer alone has no side of ours.
             totals: run.totals.0.into_iter().map(line).collect(),

@@ -422,7 +422,7 @@ pub(in crate::reconciliation) async fn list(
 ) -> Result<Vec<Reconciliation>, DbError> {
     let rows = sqlx::query!(
         r#"SELECT reconciliation_id, channel, day, status AS "status: DayStatus", round, source AS "source: Source",
-                  format AS "format: Format", lines, totals AS "totals: Json<Totals>", fault AS "fault: Fault", detail,
+                  format AS "format: Format", file_sha256, lines, totals AS "totals: Json<Totals>", fault AS "fault: Fault", detail,
                   created_at, finished_at,
                   coalesce((SELECT jsonb_object_agg(word, count)
                             FROM (SELECT class || ' ' || item.status AS word, count(*) AS count
@@ -450,6 +450,7 @@ pub(in crate::reconciliation) async fn list(
             round: row.round,
             source: row.source,
             format: row.format,
+            file_sha256: row.file_sha256,
             lines: row.lines,
             totals: row.totals.0,
             fault: row.fault,

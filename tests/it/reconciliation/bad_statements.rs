@@ -231,6 +231,7 @@ async fn a_file_is_compared_with_its_checksum_and_an_upload_must_be_of_something
     assert_eq!(wrong.problem(422), "CHECKSUM_MISMATCH");
     let fits = app.upload("sandbox", day, file.as_bytes(), &format!("&checksum={sha256}")).await.expect(200);
     assert_eq!(fits.body["sha256"], json!(sha256.to_lowercase()));
+    assert_eq!(fits.body["reconciliation"]["file_sha256"], fits.body["sha256"]);
     assert_eq!(app.upload("nobody", day, b"", "").await.problem(422), "UNKNOWN_CHANNEL");
     assert_eq!(app.upload("sandbox", day, b"", "&format=pdf").await.problem(422), "VALIDATION_FAILED");
     let today = app.clock.now().date();
