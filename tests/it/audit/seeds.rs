@@ -312,7 +312,11 @@ const SEEDS: &[Seed] = &[
         "callback_unmatched",
         "UPDATE webhook_inbox SET received_at = '2029-12-31 23:40' WHERE event_id = 'e5'",
     ),
-    seed("callback_unmatched", "DELETE FROM compensations WHERE subject = 'sandbox/e5'"),
+    seed(
+        "callback_unmatched",
+        "UPDATE webhook_inbox SET received_at = '2029-12-31 23:58' WHERE event_id = 'e5';
+         DELETE FROM compensations WHERE subject = 'sandbox/e5'",
+    ),
     seed("task_lease", "UPDATE compensations SET due_at = '2029-12-31 23:58:59' WHERE subject = 'rf_d'"),
     seed("task_late", "UPDATE compensations SET due_at = '2029-12-31 23:54' WHERE subject = 'rf_r'"),
     // An order's in the lane that makes way while nobody works there; a refund's there, and an order's elsewhere, although

@@ -35,7 +35,7 @@ pub(super) const SEEDS: &[Seed] = &[
         "INSERT INTO resting_lanes VALUES ('m', 'm', '2029-12-31 12:30');
          INSERT INTO deliveries (event_id, kind, event, merchant_id, order_no, lane, body, status, due_at, last_error,
                                  log, created_at, updated_at)
-         SELECT id, 'REPLAY_CALLBACK', event, 'm', order_no, 'm', '{}', 'PENDING', '2029-12-31 12:30', 'no',
+         SELECT id, 'REPLAY_CALLBACK', event, 'm', order_no, 'm', '{}', 'PENDING', '2029-12-31 12:00', 'no',
                 '[{\"at\": \"2029-12-31T12:00:00Z\"}]', '2029-12-31 12:00', '2029-12-31 12:00'
          FROM outbox WHERE order_no = 'D' AND event = 'order.paid'",
     ),
