@@ -148,6 +148,10 @@ pub(super) const SEEDS: &[Seed] = &[
     ),
     seed(
         "request_effect",
+        "UPDATE idempotency_keys SET body = '{\"withdrawal_no\": \"wd_s\", \"amount\": 7}' WHERE key = 'sent wd_s'",
+    ),
+    seed(
+        "request_effect",
         "INSERT INTO idempotency_keys
          SELECT merchant_id, 'other', request_hash, order_no, 201, body, created_at
          FROM idempotency_keys WHERE key = 'sent wd_s';

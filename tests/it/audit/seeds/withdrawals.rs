@@ -172,4 +172,5 @@ pub(super) const SEEDS: &[Seed] = &[
          WHERE event = 'withdrawal.made_after_all' AND payload ->> 'withdrawal_no' = 'wd_b' AND id > 0",
     ),
     seed("withdrawal_unfinished", "DELETE FROM compensations WHERE subject = 'wd_p'"),
+    seed("withdrawal_unfinished", "DELETE FROM compensations WHERE subject = 'wd_d'"),
 ];
