@@ -3,13 +3,14 @@
 use std::str::FromStr;
 use std::time::{Duration, Instant};
 
-use futures_util::future::join_all;
+use futures_util::future::{join_all, select_all};
 use payonce::ids::{HoldId, MerchantId, MessageId};
 use payonce::usage::{self, Report, Units};
 use serde_json::{Value, json};
+use sqlx::Executor;
 
 use crate::support::metering::hold;
-use crate::support::{Chance, TestApp, TestOptions, seconds};
+use crate::support::{Chance, TestApp, TestOptions, hang_up_once, seconds, until_waiting};
 
 mod crowds;
 mod ends;
@@ -333,6 +334,14 @@ async fn a_thousand_reports_a_second_of_one_hold_pile_up_no_waiting() {
     app.end_without_deadlocks().await;
 }
 
+/// They hang up when all that they asked for waits for these rows: under way, and at its end for none of them.
+async fn hang_up_in_the_middle<F: Future + Unpin>(app: &TestApp, rows: &str, asking: Vec<F>) {
+    let sessions = i64::try_from(asking.len()).expect("small");
+    let mut other = reads::begin(app, &format!("SELECT 1 FROM {rows} FOR UPDATE")).await;
+    hang_up_once(until_waiting(app, sessions), select_all(asking)).await;
+    other.execute("ROLLBACK").await.expect("free");
+}
+
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn reports_shuffled_repeated_and_cut_at_random_charge_their_maximum() {
     let app = start(None).await;
@@ -350,24 +359,21 @@ async fn reports_shuffled_repeated_and_cut_at_random_charge_their_maximum() {
         }
         // Some are lost, some come more than once, and none in its place.
         let sent: Vec<(String, i64)> = (0..60).map(|_| said[chance.one_of(said.len())].clone()).collect();
-        let maximum = sent.iter().map(|(_, units)| *units).max().expect("some");
+        let most = |sent: &[(String, i64)]| sent.iter().map(|(_, units)| *units).max().expect("some");
         let (app, id) = (&app, id.as_str());
-        let hasty = sent.iter().map(|(message, units)| async move {
-            let report = app.report(id, message, *units);
-            // Some clients hang up before they hear the answer.
-            if units % 7 == 0 {
-                tokio::time::timeout(Duration::from_millis(1), report).await.ok();
-            } else {
-                report.await.expect(200);
-            }
-        });
-        join_all(hasty).await;
-        for (message, units) in &sent {
-            app.report(id, message, *units).await.expect(200);
+        let report = async |(message, units): &(String, i64)| app.report(id, message, *units).await;
+        // Some clients hang up before they hear the answer, and never ask again.
+        let (cut, heard) = sent.split_at(3);
+        hang_up_in_the_middle(app, "usage_holds", cut.iter().map(|said| Box::pin(report(said))).collect())
+            .await;
+        let counted = async || app.standing(id).await.3 == Some(most(cut));
+        app.eventually("what nobody waits for is counted", counted).await;
+        for answer in join_all(heard.iter().chain(heard).map(report)).await {
+            answer.expect(200);
         }
         let done = app.confirm(id, None).await.expect(200);
-        assert_eq!(minor(&done.body["charged"]), maximum);
-        expected += maximum;
+        assert_eq!(minor(&done.body["charged"]), most(&sent));
+        expected += most(&sent);
     }
     assert_eq!(app.cny_of("u1").await, (1_000_000 - expected, 0));
     app.end().await;
@@ -378,17 +384,15 @@ async fn a_client_that_hangs_up_leaves_no_hold_behind() {
     let app = start(None).await;
     app.top_up("T", "u1", 10_000).await;
     app.tokens("1").await;
-    let hasty = (0..40).map(|n| {
-        let app = &app;
-        async move {
-            let asking = app.post("/usage/holds", hold(&format!("k{n}"), "u1", 10));
-            tokio::time::timeout(Duration::from_millis(n % 5), asking).await.is_ok()
-        }
-    });
-    join_all(hasty).await;
-    // Whatever was made without being heard of is found by its key, behind which none is made any more, and frees itself.
-    let again = join_all((0..40).map(|n| app.post("/usage/holds", hold(&format!("k{n}"), "u1", 10)))).await;
-    assert!(again.iter().all(|answer| answer.status < 202), "{again:?}");
+    let take = |n| app.post("/usage/holds", hold(&format!("k{n}"), "u1", 10));
+    hang_up_in_the_middle(&app, "accounts", (0..3).map(|n| Box::pin(take(n))).collect()).await;
+    let are_made = async || app.cny_of("u1").await == (10_000 - 3 * 10, 3 * 10);
+    app.eventually("the work goes on without them", are_made).await;
+    // Whatever was made without being heard of is found by its key, behind which none is made any more.
+    let again = join_all((0..3).map(take)).await;
+    assert!(again.iter().all(|answer| answer.status == 200), "{again:?}");
+    assert_eq!(app.count("usage_holds").await, 3);
+    // Nobody confirms them.
     app.clock.advance(seconds(901));
     app.run_until_idle().await;
     assert_eq!(app.cny_of("u1").await, (10_000, 0));
@@ -400,33 +404,22 @@ async fn a_client_that_hangs_up_at_the_end_is_charged_once_all_the_same() {
     let app = start(None).await;
     app.top_up("T", "u1", 10_000).await;
     app.tokens("1").await;
-    let ids = join_all((0..40).map(|n| {
-        let app = &app;
-        async move { app.held(&format!("k{n}"), "u1", 100).await }
-    }))
-    .await;
-    let hasty = ids.iter().enumerate().map(|(n, id)| {
-        let app = &app;
-        async move {
-            let patience = Duration::from_millis(u64::try_from(n % 5).expect("small"));
-            let ending = async {
-                match n % 2 {
-                    0 => app.confirm(id, Some(60)).await,
-                    _ => app.release(id).await,
-                }
-            };
-            tokio::time::timeout(patience, ending).await.is_ok()
-        }
-    });
-    join_all(hasty).await;
-    // Who asks once more is told what became of it, and nothing becomes of it twice.
-    for (n, id) in ids.iter().enumerate() {
-        match n % 2 {
-            0 => drop(app.confirm(id, Some(60)).await.expect(200)),
-            _ => drop(app.release(id).await.expect(200)),
-        }
+    let mut ids = Vec::new();
+    for n in 0..3 {
+        ids.push(app.held(&format!("k{n}"), "u1", 100).await);
     }
-    assert_eq!(app.cny_of("u1").await, (10_000 - 20 * 60, 0));
-    assert_eq!(app.told("usage.charged").await, 20);
+    let end = async |n: usize| match n {
+        0 => app.release(&ids[n]).await,
+        _ => app.confirm(&ids[n], Some(60)).await,
+    };
+    hang_up_in_the_middle(&app, "usage_holds", (0..3).map(|n| Box::pin(end(n))).collect()).await;
+    let are_over = async || app.cny_of("u1").await == (10_000 - 2 * 60, 0);
+    app.eventually("the work goes on without them", are_over).await;
+    // Who asks once more is told what became of it, and nothing becomes of it twice.
+    for n in 0..3 {
+        end(n).await.expect(200);
+    }
+    assert_eq!(app.cny_of("u1").await, (10_000 - 2 * 60, 0));
+    assert_eq!(app.told("usage.charged").await, 2);
     app.end().await;
 }
