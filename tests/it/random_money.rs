@@ -2,7 +2,8 @@
 //! the middle of them, and whose channel is silent or refuses: after every step every invariant holds, and in the end
 //! nothing is in the middle.
 //!
-//! 120 steps by default, 3,000 with `PAYONCE_FULL=1`; `SEED=…` plays one again.
+//! 120 steps by default, 3,000 with `PAYONCE_FULL=1`, and as many more as it takes until money moved in every way; `SEED=…`
+//! plays one again.
 
 use std::collections::BTreeMap;
 use std::time::Duration;
@@ -19,6 +20,11 @@ use crate::support::{Chance, Reply};
 const USERS: [&str; 3] = ["u1", "u2", "u3"];
 /// Requests that move money, of each of which some must have died.
 const DEADLY: [&str; 3] = ["/refunds", "/settlements", "/withdrawals"];
+/// Ways in which money must have moved.
+const MOVED: &str = "SELECT (SELECT count(*) FROM refund_history WHERE to_status = 'SUCCEEDED'),
+                            (SELECT count(*) FROM refund_history WHERE from_status = 'SUCCEEDED'),
+                            (SELECT count(*) FROM withdrawals WHERE status = 'SUCCEEDED'),
+                            (SELECT count(*) FROM settlements WHERE commission > 0)";
 
 /// What a step does. Weights: the more often a step stands in [`STEPS`], the more often it is taken.
 #[derive(Clone, Copy, Debug)]
@@ -211,6 +217,14 @@ impl World {
         assert!(asked.status < 202 || refused.contains(&code), "{}", asked.text);
     }
 
+    /// How many refunds were made, how many taken back, and how many withdrawals and commissions there are.
+    async fn moved(&self) -> [i64; 4] {
+        let pool = self.shop.app.instance.app.db.pool();
+        let (made, taken_back, withdrawn, settled) =
+            sqlx::query_as(MOVED).fetch_one(pool).await.expect("figures");
+        [made, taken_back, withdrawn, settled]
+    }
+
     /// What must hold at every moment does.
     async fn look(&self, what: &str) {
         let app = &self.shop.app.instance.app;
@@ -251,7 +265,8 @@ async fn whatever_becomes_of_money_the_books_are_right_after_every_step() {
     let mut world = World::open().await;
     let steps = if is_full() { 3_000 } else { 120 };
     let mut told = Vec::new();
-    for _ in 0..steps {
+    while told.len() < steps || world.moved().await.contains(&0) {
+        assert!(told.len() < 4 * steps, "some money never moves: {:?}", world.moved().await);
         let step = STEPS[world.chance.one_of(STEPS.len())];
         told.push(step);
         world.take(step).await;
@@ -264,11 +279,14 @@ async fn whatever_becomes_of_money_the_books_are_right_after_every_step() {
     if let Some(service) = world.service.take() {
         service.kill().await;
     }
+    let [made, taken_back, withdrawn, settled] = world.moved().await;
     println!(
-        "{} orders, {} refunds, {} numbers in {steps} steps; died with {:?}",
+        "{} orders, {} refunds, {} numbers in {} steps; {made} refunds made, {taken_back} taken back, {withdrawn} withdrawals, \
+         {settled} commissions; died with {:?}",
         world.paid.len(),
         world.refunds,
         world.numbers,
+        told.len(),
         world.deaths
     );
     for path in DEADLY {
