@@ -5,13 +5,13 @@ use std::collections::{BTreeMap, BTreeSet};
 /// Users of a story; each begins with [`BEGINNING`].
 pub const USERS: usize = 3;
 /// Minor units that each user begins with.
-pub const BEGINNING: i64 = 3_000;
+pub const BEGINNING: i64 = 600;
 /// Names of products, what their prices are for, prices in hundredths of a minor unit, and quotas.
 pub const PRODUCTS: [(&str, &str, i64, Option<i64>); 4] = [
     ("tokens", "PER_UNIT", 37, None),
-    ("metered", "PER_UNIT", 150, Some(900)),
-    ("calls", "PER_CALL", 1_250, Some(25)),
-    ("monthly", "PER_CYCLE", 30_000, Some(1_500)),
+    ("metered", "PER_UNIT", 150, Some(600)),
+    ("calls", "PER_CALL", 1_250, Some(4)),
+    ("monthly", "PER_CYCLE", 30_000, Some(900)),
 ];
 
 /// What is done.
