@@ -107,30 +107,33 @@ pub struct Instance {
     _elsewhere: Option<Serving>,
 }
 
-/// Starts an instance with its duties. It is ready when this returns.
+/// Starts an instance with its duties. It is ready when this returns, and answers nobody before the database was asked whether
+/// it fits.
 ///
 /// # Errors
 /// [`StartError`] says what cannot be used.
 pub async fn start(config: Config, roles: Roles, ids: Ids) -> Result<Instance, StartError> {
-    let instance = open(config, roles, ids).await?;
-    check_schema(&instance.app.db).await?;
-    check_time_zone(&instance.app).await?;
+    let prepared = prepare(config, roles, ids)?;
+    if check_schema(&prepared.app.db).await? {
+        check_time_zone(&prepared.app).await?;
+    }
+    let instance = prepared.open(roles).await?;
     instance.begin_duties(roles);
     Ok(instance)
 }
 
-/// What lacks a migration would fail at each statement that goes by it. While the database is away, readiness asks.
+/// What lacks a migration would fail at each statement that goes by it. `false` while the database is away: then readiness asks.
 ///
 /// # Errors
 /// [`StartError::Schema`] where it lacks some.
-pub async fn check_schema(db: &Db) -> Result<(), StartError> {
+pub async fn check_schema(db: &Db) -> Result<bool, StartError> {
     match db.schema().await {
         Ok(schema) => {
-            schema.missing.into_iter().next().map_or(Ok(()), |first| Err(StartError::Schema(first)))
+            schema.missing.into_iter().next().map_or(Ok(true), |first| Err(StartError::Schema(first)))
         }
         Err(error) => {
             tracing::warn!(%error, "whether the database's schema is current could not be asked");
-            Ok(())
+            Ok(!error.is_away())
         }
     }
 }
@@ -151,7 +154,19 @@ async fn check_time_zone(app: &App) -> Result<(), StartError> {
 ///
 /// # Errors
 /// [`StartError`] says what cannot be used.
-pub async fn open(mut config: Config, roles: Roles, ids: Ids) -> Result<Instance, StartError> {
+pub async fn open(config: Config, roles: Roles, ids: Ids) -> Result<Instance, StartError> {
+    prepare(config, roles, ids)?.open(roles).await
+}
+
+/// An instance that has its address, and lets nobody in yet.
+struct Prepared {
+    listener: std::net::TcpListener,
+    addr: SocketAddr,
+    app: App,
+    gateway: Option<Gateway>,
+}
+
+fn prepare(mut config: Config, roles: Roles, ids: Ids) -> Result<Prepared, StartError> {
     telemetry::metrics();
     let bind = config.http.bind;
     let listener = http::listen(bind).map_err(|error| StartError::Bind(bind, error))?;
@@ -161,25 +176,34 @@ pub async fn open(mut config: Config, roles: Roles, ids: Ids) -> Result<Instance
     memory::in_small_pages();
     config.http.max_connections = descriptors::room_for(config.http.max_connections);
     let (app, gateway) = assemble(config, roles, ids, &public_url)?;
-    let (readiness, stopping, duties) = (Readiness::default(), CancellationToken::new(), TaskTracker::new());
-    let edge = Edge::new(app.clone(), readiness.clone());
-    let sandbox = gateway.as_ref().map(|gateway| sandbox::routes(gateway.clone(), Arc::new(edge.clone())));
-    let door = Door::new(http::router(edge.clone(), sandbox, roles.api), edge);
-    let elsewhere = (!roles.api).then(|| app.served.enter());
-    let closing = stopping.child_token();
-    let served = door.open(listener, closing.clone()).await.map_err(StartError::Door)?;
-    tracing::info!(%addr, ?roles, "listening on {addr}");
-    Ok(Instance {
-        addr,
-        app,
-        gateway,
-        readiness,
-        stopping,
-        duties,
-        served,
-        _closes_with_it: closing.drop_guard(),
-        _elsewhere: elsewhere,
-    })
+    Ok(Prepared { listener, addr, app, gateway })
+}
+
+impl Prepared {
+    async fn open(self, roles: Roles) -> Result<Instance, StartError> {
+        let Self { listener, addr, app, gateway } = self;
+        let (readiness, stopping, duties) =
+            (Readiness::default(), CancellationToken::new(), TaskTracker::new());
+        let edge = Edge::new(app.clone(), readiness.clone());
+        let sandbox =
+            gateway.as_ref().map(|gateway| sandbox::routes(gateway.clone(), Arc::new(edge.clone())));
+        let door = Door::new(http::router(edge.clone(), sandbox, roles.api), edge);
+        let elsewhere = (!roles.api).then(|| app.served.enter());
+        let closing = stopping.child_token();
+        let served = door.open(listener, closing.clone()).await.map_err(StartError::Door)?;
+        tracing::info!(%addr, ?roles, "listening on {addr}");
+        Ok(Instance {
+            addr,
+            app,
+            gateway,
+            readiness,
+            stopping,
+            duties,
+            served,
+            _closes_with_it: closing.drop_guard(),
+            _elsewhere: elsewhere,
+        })
+    }
 }
 
 /// Puts the insides together without listening: also for a command that works on the database itself.

@@ -75,15 +75,22 @@ pub(super) async fn run(args: SettleArgs, output: Output) -> Result<ExitCode, Cl
 /// Works on it, and shows how far it is, until it has come to its end, or nothing moves for as long as the patience lasts.
 async fn follow(app: &App, mut run: SettlementRun, patience: u64) -> Result<SettlementRun, CliError> {
     let expected = run.expected.and_then(|expected| u64::try_from(expected).ok());
-    let seen = |run: &SettlementRun| (run.settled, run.skipped);
+    let seen = |run: &SettlementRun, batches| (run.settled, run.skipped, batches);
+    let mut batches = 0_u64;
     let bar = bar(expected, "{spinner} {pos}/{len} orders {wide_bar} {eta} {msg}");
-    let mut patience = Patience::of(patience, seen(&run));
-    while run.status != RunStatus::Done && !patience.is_over(seen(&run)) {
+    let mut patience = Patience::of(patience, seen(&run, batches));
+    while run.status != RunStatus::Done {
         // What keeps it from going on stands in the run itself.
         let is_idle = !matches!(settlement::run_due(app).await, Ok(Batch::MoreWaiting));
         run = settlement::find_run(app, &run.run_id).await?;
         bar.set_position(u64::try_from(run.settled + run.skipped).unwrap_or(0));
         bar.set_message(run.last_error.clone().unwrap_or_else(|| run.commissions.to_string()));
+        // Past others' orders it moves, too.
+        batches += u64::from(!is_idle);
+        if patience.is_over(seen(&run, batches)) {
+            tell("payonce: nothing moves any more; the workers go on with it");
+            break;
+        }
         if is_idle && run.status != RunStatus::Done {
             tokio::time::sleep(LOOK_EVERY).await;
         }

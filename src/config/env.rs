@@ -114,8 +114,13 @@ impl Env {
     /// Whether a value is given, be it in a file.
     #[must_use]
     pub fn is_set(&self, name: &str) -> bool {
-        let is_there = |name: &str| self.raw(name).is_some() || self.unreadable.contains(name);
-        is_there(name) || is_there(&format!("{name}_FILE"))
+        self.stands(name) || self.stands(&format!("{name}_FILE"))
+    }
+
+    /// Whether anything is given in this very place, be it no text.
+    #[must_use]
+    pub fn stands(&self, place: &str) -> bool {
+        self.raw(place).is_some() || self.unreadable.contains(place)
     }
 
     /// What stands in `place`, which says what `name` is; an empty one counts as missing.

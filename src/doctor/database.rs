@@ -48,7 +48,10 @@ pub(super) async fn examine(settings: &Settings, instances: u32) -> Vec<Finding>
         durability(&facts),
         connections(&facts, needed, instances),
         in_step(skew),
-        known(time_zone, is_known),
+        match settings.with("RECON_TZ") {
+            Some(_) => known(time_zone, is_known),
+            None => Finding::unknown("database.time_zone", "RECON_TZ is wrong"),
+        },
     ]
 }
 

@@ -77,9 +77,13 @@ fn name_of(variable: &Variable) -> String {
 fn mend(env: &Env, variable: &Variable) -> String {
     let (name, file, example) = (variable.name, format!("{}_FILE", variable.name), example(variable));
     let line = format!("{name}={example}");
-    match (env.is_set(name), env.raw(&file).filter(|_| variable.is_secret)) {
-        (_, Some(_)) if env.raw(name).is_some() => format!("leave out {name}= or {file}="),
-        (_, Some(path)) => format!("echo \"{example}\" > {path}"),
+    match (env.stands(name), env.raw(&file).filter(|_| variable.is_secret)) {
+        (true, Some(_)) => format!("leave out {name}= or {file}="),
+        // What stands in it may be all that there is of a key.
+        (false, Some(path)) if std::fs::metadata(path).is_ok_and(|file| file.len() > 0) => {
+            format!("put {path} right, or let this user read it")
+        }
+        (false, Some(path)) => format!("echo \"{example}\" > \"{path}\""),
         (_, None) if !line.contains("$(") => line,
         (false, None) => format!("echo \"{line}\" >> .env"),
         (true, None) => format!("echo \"{line}\", and that in place of what is there"),

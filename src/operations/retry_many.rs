@@ -40,8 +40,8 @@ pub async fn count_retryable(app: &App, filter: &TaskFilter<'_>) -> Result<Retri
     Ok(RetriedMany { matched: matched.min(MOST), retried: 0, has_more: matched > MOST })
 }
 
-/// Makes the tasks of a filter that failed and wait, and the dead ones, due at once, in the lane of the sweep, so that a hundred thousand of
-/// them delay nothing fresh. What was shown to a person because of them is resolved, where nothing else about the same thing was
+/// Makes the tasks of a filter that failed and wait, and the dead ones, due at once, in the lane of the sweep, so that a hundred
+/// thousand of them delay nothing fresh. What was shown to a person because of them is resolved, where nothing else about the same thing was
 /// given up.
 ///
 /// # Errors

@@ -9,6 +9,7 @@ use sqlx::{AssertSqlSafe, Connection, PgConnection};
 use tokio::io::AsyncReadExt;
 use tokio::process::{Child, Command};
 
+use crate::doctor::sql;
 use crate::support::stores;
 use crate::support::usage::Usage;
 
@@ -208,13 +209,25 @@ async fn what_goes_by_a_migration_that_is_not_applied_does_not_start() {
     let output = run(&by_hand, &environment).await;
     assert_eq!(output.status.code(), Some(0), "{}", errors(&output));
     // One of a newer version is no reason.
-    let mut conn = PgConnection::connect(&url).await.expect("connect");
     let newer = "INSERT INTO _sqlx_migrations (version, description, success, checksum, execution_time)
                  VALUES (999999, 'of a newer version', true, '\\x00', 0)";
-    sqlx::query(newer).execute(&mut conn).await.expect("written");
-    conn.close().await.expect("closed");
+    sql(&url, newer).await;
     let output = run(&by_hand, &environment).await;
     assert_eq!(output.status.code(), Some(0), "{}", errors(&output));
+    stores::drop_database(&url).await;
+}
+
+#[tokio::test]
+async fn a_schema_of_another_name_serves_as_well() {
+    let url = empty_database().await;
+    let elsewhere = "CREATE SCHEMA shop;
+                     DO $$ BEGIN EXECUTE format('ALTER DATABASE %I SET search_path = shop', current_database()); END $$";
+    sql(&url, elsewhere).await;
+    let environment = environment(&url, "redis://127.0.0.1:1");
+    for asked in [&["migrate"][..], &["sweep", "--dry-run"], &["audit"]] {
+        let output = run(asked, &environment).await;
+        assert_eq!(output.status.code(), Some(0), "{asked:?}: {}", errors(&output));
+    }
     stores::drop_database(&url).await;
 }
 

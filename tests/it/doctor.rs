@@ -52,7 +52,7 @@ fn expect_wrong(seen: &(Option<i32>, Value), check: &str, mend: &str) {
     assert!(line.contains(mend), "{check}: {line}");
 }
 
-async fn sql(url: &str, statement: &str) {
+pub async fn sql(url: &str, statement: &str) {
     let mut conn = PgConnection::connect(url).await.expect("connect");
     conn.execute(AssertSqlSafe(statement.to_owned())).await.expect(statement);
     conn.close().await.expect("closed");
@@ -124,9 +124,10 @@ async fn what_cannot_be_left_empty_hides_nothing_behind_it_and_its_line_mends_it
     let (database, redis) = (stores::fresh_database().await, stores::fresh_redis().await);
     let right = healthy(&database, &redis.url()).await;
     let dir = fresh_dir();
-    let (readable, missing) = (dir.join("secret"), dir.join("none"));
+    let (readable, short, missing) = (dir.join("secret"), dir.join("short"), dir.join("none"));
     std::fs::write(&readable, "hush-hush hush-hush hush-hush").expect("written");
-    let [readable, missing] = [&readable, &missing].map(|path| path.to_str().expect("text"));
+    std::fs::write(&short, "hush-hush").expect("written");
+    let [readable, short, missing] = [&readable, &short, &missing].map(|path| path.to_str().expect("text"));
     for (changes, check, mend) in [
         (&[("RECON_AUTO", "all")][..], "config.RECON_DAILY_CAP", "RECON_DAILY_CAP=CNY:500000".to_owned()),
         (
@@ -147,14 +148,19 @@ async fn what_cannot_be_left_empty_hides_nothing_behind_it_and_its_line_mends_it
         (
             &[("SANDBOX_SECRET", ""), ("SANDBOX_SECRET_FILE", missing)],
             "config.SANDBOX_SECRET",
-            format!("echo \"$(openssl rand -hex 24)\" > {missing}"),
+            format!("echo \"$(openssl rand -hex 24)\" > \"{missing}\""),
+        ),
+        (
+            &[("ENCRYPTION_KEY", ""), ("ENCRYPTION_KEY_FILE", short)],
+            "config.ENCRYPTION_KEY",
+            format!("put {short} right, or let this user read it"),
         ),
     ] {
         let (code, report) = examine(&with(&right, changes), &[]).await;
         assert_eq!((code, wrong(&report)), (Some(3), vec![check]), "{report:#}");
         assert_eq!(finding(&report, check)["mend"], mend, "{report:#}");
         // What comes behind it was looked at.
-        for fine in ["config.ENCRYPTION_KEY", "database.schema", "database.time_zone", "redis.reachable"] {
+        for fine in ["config.RUST_LOG", "database.schema", "database.time_zone", "redis.reachable"] {
             assert_eq!(finding(&report, fine)["health"], "FINE", "{report:#}");
         }
     }

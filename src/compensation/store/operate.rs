@@ -135,7 +135,11 @@ fn push_retryable(
         push_failed(query, now);
         query.push(")");
     } else {
-        query.push("SELECT id FROM (SELECT * FROM compensations WHERE ");
+        // Those that are due already are tried anyhow, and whoever goes on with the same call has had them.
+        query
+            .push("SELECT id FROM (SELECT * FROM compensations WHERE due_at > ")
+            .push_bind(now)
+            .push(" AND ");
         push_failed(query, now);
         query.push(
             " UNION ALL
@@ -212,6 +216,7 @@ pub(crate) async fn revive(
     id: i64,
     now: OffsetDateTime,
 ) -> Result<Option<TaskView>, DbError> {
+    // Put together like the others, so that what has failed is said once.
     let mut query = QueryBuilder::<Postgres>::new(
         "UPDATE compensations
          SET status = 'READY', attempts = CASE status WHEN 'DEAD' THEN 0 ELSE attempts END, lane = 'REALTIME', due_at = ",

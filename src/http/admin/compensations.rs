@@ -87,8 +87,8 @@ impl From<RetryError> for Problem {
         match error {
             RetryError::NotFound => Self::not_found(),
             RetryError::NotRetryable => {
-                let detail = "it is under way or done, guards a call that may be under way, or a living task drives the same thing; nothing \
-                     was changed";
+                let detail = "it is under way or done, guards a call that may be under way, or a living task drives the \
+                              same thing; nothing was changed";
                 Self::new(StatusCode::CONFLICT, "TASK_NOT_RETRYABLE", detail)
             }
             RetryError::Db(error) => Self::from(error),

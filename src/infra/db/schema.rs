@@ -30,7 +30,7 @@ impl Schema {
     where
         for<'c> &'c mut C: Executor<'c, Database = Postgres>,
     {
-        let is_there: bool = sqlx::query_scalar("SELECT to_regclass('public._sqlx_migrations') IS NOT NULL")
+        let is_there: bool = sqlx::query_scalar("SELECT to_regclass('_sqlx_migrations') IS NOT NULL")
             .fetch_one(&mut *conn)
             .await?;
         let mut applied: Vec<i64> = Vec::new();
@@ -57,12 +57,24 @@ impl Db {
         Ok(schema)
     }
 
-    /// Whether the schema has all that this version wants. Asked until it has: nobody takes a migration back.
+    /// Whether the schema has all that this version wants. Asked until it has: nobody takes a migration back. Who may not ask is
+    /// served all the same.
     ///
     /// # Errors
     /// When the database cannot be reached.
     pub async fn has_schema(&self) -> Result<bool, DbError> {
-        Ok(self.has_schema.load(Ordering::Relaxed) || self.schema().await?.missing.is_empty())
+        if self.has_schema.load(Ordering::Relaxed) {
+            return Ok(true);
+        }
+        match self.schema().await {
+            Ok(schema) => Ok(schema.missing.is_empty()),
+            Err(DbError::Other(sqlx::Error::Database(refusal)))
+                if refusal.code().as_deref() == Some("42501") =>
+            {
+                Ok(true)
+            }
+            Err(error) => Err(error),
+        }
     }
 
     /// Brings the schema up to date, as its owner. Instances that start together wait for one another.
