@@ -87,7 +87,7 @@ async fn follow(app: &App, mut run: SettlementRun, patience: u64) -> Result<Sett
         bar.set_message(run.last_error.clone().unwrap_or_else(|| run.commissions.to_string()));
         // Past others' orders it moves, too.
         batches += u64::from(!is_idle);
-        if patience.is_over(seen(&run, batches)) {
+        if run.status != RunStatus::Done && patience.is_over(seen(&run, batches)) {
             tell("payonce: nothing moves any more; the workers go on with it");
             break;
         }

@@ -1,6 +1,7 @@
 //! The configuration, variable by variable.
 
 use std::collections::BTreeSet;
+use std::io::ErrorKind;
 
 use reqwest::Url;
 
@@ -80,13 +81,21 @@ fn mend(env: &Env, variable: &Variable) -> String {
     match (env.stands(name), env.raw(&file).filter(|_| variable.is_secret)) {
         (true, Some(_)) => format!("leave out {name}= or {file}="),
         // What stands in it may be all that there is of a key.
-        (false, Some(path)) if std::fs::metadata(path).is_ok_and(|file| file.len() > 0) => {
+        (false, Some(path)) if may_hold_something(path) => {
             format!("put {path} right, or let this user read it")
         }
         (false, Some(path)) => format!("echo \"{example}\" > \"{path}\""),
         (_, None) if !line.contains("$(") => line,
         (false, None) => format!("echo \"{line}\" >> .env"),
         (true, None) => format!("echo \"{line}\", and that in place of what is there"),
+    }
+}
+
+/// Whether something may stand in a file, as far as can be seen from here.
+fn may_hold_something(path: &str) -> bool {
+    match std::fs::metadata(path) {
+        Ok(file) => file.len() > 0,
+        Err(error) => error.kind() != ErrorKind::NotFound,
     }
 }
 

@@ -171,7 +171,7 @@ async fn killed_again_and_again_under_load_the_service_keeps_what_it_acknowledge
 
     let mut killed = 0;
     // A slow machine may need more for one of each.
-    while killed < kills || load.counts().contains(&0) && killed < 3 * kills {
+    while killed < kills || !is_enough(load.counts()) && killed < 3 * kills {
         sleep(chance.pause(1_200_000)).await;
         service.kill().await;
         service = shop.serve("").await;
@@ -197,6 +197,11 @@ async fn killed_again_and_again_under_load_the_service_keeps_what_it_acknowledge
     Arc::into_inner(shop).expect("nobody else has it").end().await;
 }
 
+/// Whether so many orders that were made, linked, closed and paid are a load.
+fn is_enough([made, linked, closed, paid]: [usize; 4]) -> bool {
+    made >= kills() && linked >= kills() / 2 && closed > 0 && paid > 0
+}
+
 async fn assert_acknowledged_is_there(shop: &Shop, service: &Service, load: &Load) {
     let all = load.told.lock().expect("no panic").clone();
     let [made, linked, closed, paid] = load.counts();
@@ -204,7 +209,7 @@ async fn assert_acknowledged_is_there(shop: &Shop, service: &Service, load: &Loa
         "{} orders were spoken of: {made} made, {linked} linked, {closed} closed, {paid} paid",
         all.len()
     );
-    assert!(made >= kills() && linked >= kills() / 2 && closed > 0 && paid > 0, "there was a load");
+    assert!(is_enough([made, linked, closed, paid]), "there was a load");
     assert!(load.losses.load(Ordering::Relaxed) > 0, "somebody was cut off");
     for (order_no, told) in all {
         let found = service.ask(Method::GET, &format!("/orders/{order_no}"), SECRET_KEY, None).await;

@@ -38,17 +38,6 @@ async fn leave<const N: usize>(instances: [TestApp; N]) {
     }
 }
 
-/// Returns when somebody stands at the gate of a story, with all in hand that they have written.
-async fn until_at_the_gate(app: &TestApp) {
-    let mut watcher = app.direct_connection().await;
-    let at_it = "SELECT count(*) FROM pg_stat_activity
-                 WHERE datname = current_database() AND wait_event = 'PgSleep'";
-    let since = Instant::now();
-    while sqlx::query_scalar::<_, i64>(at_it).fetch_one(&mut watcher).await.expect("a count") == 0 {
-        assert!(since.elapsed() < seconds(10), "nobody comes to the gate");
-    }
-}
-
 fn minor(value: &Value) -> i64 {
     value.as_i64().expect("minor units")
 }

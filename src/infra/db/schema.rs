@@ -71,6 +71,7 @@ impl Db {
             Err(DbError::Other(sqlx::Error::Database(refusal)))
                 if refusal.code().as_deref() == Some("42501") =>
             {
+                self.has_schema.store(true, Ordering::Relaxed);
                 Ok(true)
             }
             Err(error) => Err(error),

@@ -3,10 +3,11 @@
 
 use payonce::reconciliation;
 use serde_json::{Value, json};
+use sqlx::Executor;
 
 use super::{Fate, start};
 use crate::support::statements::{Line, assert_explained, sandbox_csv};
-use crate::support::{Cluster, TestApp, TestOptions};
+use crate::support::{Cluster, TestApp, TestOptions, until_at_the_gate, until_waiting};
 
 /// An order whose customer pays that much, of which nobody is told.
 async fn pays_otherwise(app: &TestApp, number: &str, minor: i64) {
@@ -202,38 +203,34 @@ async fn two_instances_that_decide_over_two_days_find_room_under_the_cap_once() 
     let (_, other) = (compared(app, days[0]).await, compared(app, days[1]).await);
     let of_other = format!("WHERE reconciliation_id = '{other}'");
     app.sql(&format!("UPDATE reconciliation_items SET due_at = due_at + interval '1 h' {of_other}")).await;
+    // Whoever lets money go has it in hand for as long as the gate is shut.
     app.sql(
-        "CREATE FUNCTION story_waits() RETURNS trigger LANGUAGE plpgsql AS
-         'BEGIN PERFORM pg_sleep(1); RETURN NEW; END';
-         CREATE TRIGGER story_waits BEFORE UPDATE ON reconciliation_items FOR EACH ROW
-         WHEN (NEW.status = 'APPLYING' AND NEW.moves_money AND NOT OLD.moves_money) EXECUTE FUNCTION story_waits()",
+        "CREATE FUNCTION gate() RETURNS trigger LANGUAGE plpgsql AS
+         'BEGIN WHILE NOT pg_try_advisory_xact_lock(1) LOOP PERFORM pg_sleep(0.005); END LOOP; RETURN NEW; END';
+         CREATE TRIGGER gate BEFORE UPDATE ON reconciliation_items FOR EACH ROW
+         WHEN (NEW.status = 'APPLYING' AND NEW.moves_money AND NOT OLD.moves_money) EXECUTE FUNCTION gate()",
     )
     .await;
+    let mut gate = app.direct_connection().await;
+    gate.execute("SELECT pg_advisory_lock(1)").await.expect("shut");
     let act = |index| {
         let app = cluster.turn(index).instance.app.clone();
         tokio::spawn(async move { reconciliation::act_due(&app).await.expect("acted") })
     };
     let first = act(0);
-    let asleep =
-        "SELECT count(*) FROM pg_stat_activity WHERE wait_event = 'PgSleep' AND datname = current_database()";
-    let decides = async || {
-        // The service's role is not shown what others wait for.
-        sqlx::query_scalar::<_, i64>(asleep)
-            .fetch_one(&mut app.direct_connection().await)
-            .await
-            .expect("a count")
-            == 1
-    };
-    app.eventually("one decides", decides).await;
+    until_at_the_gate(app).await;
     app.sql(&format!("UPDATE reconciliation_items SET due_at = due_at - interval '1 h' {of_other}")).await;
     let second = act(1);
+    // It waits for what is left of the cap.
+    until_waiting(app, 1).await;
+    gate.execute("SELECT pg_advisory_unlock(1)").await.expect("open");
     first.await.expect("no panic");
     second.await.expect("no panic");
     let ends =
         async |status: &str| app.count_where("reconciliation_items", &format!("status = '{status}'")).await;
     assert_eq!((ends("APPLIED").await, ends("WAITING").await), (1, 1), "for two there is no room");
     assert_eq!(app.count("stray_payments").await, 1);
-    app.sql("DROP TRIGGER story_waits ON reconciliation_items").await;
+    app.sql("DROP TRIGGER gate ON reconciliation_items").await;
     app.run_until_idle().await;
     cluster.end().await;
 }

@@ -381,6 +381,17 @@ pub async fn until_waiting_there(watcher: &mut sqlx::PgConnection, sessions: i64
     }
 }
 
+/// Returns when somebody stands at the gate of a story, with all in hand that they have written.
+pub async fn until_at_the_gate(app: &TestApp) {
+    let mut watcher = app.direct_connection().await;
+    let at_it = "SELECT count(*) FROM pg_stat_activity
+                 WHERE datname = current_database() AND wait_event = 'PgSleep'";
+    let since = Instant::now();
+    while sqlx::query_scalar::<_, i64>(at_it).fetch_one(&mut watcher).await.expect("a count") == 0 {
+        assert!(since.elapsed() < PATIENCE, "nobody comes to the gate");
+    }
+}
+
 /// Asks, and hangs up as soon as something of it is seen; gives that.
 pub async fn hang_up_once<T>(seen: impl Future<Output = T>, asking: impl Future) -> T {
     tokio::select! {

@@ -35,7 +35,7 @@ mod worker;
 
 pub use app::{
     OPERATOR, PUBLISHABLE_KEY, SANDBOX_SECRET, SECRET_KEY, TestApp, TestOptions, hang_up_once, metric,
-    until_waiting, until_waiting_there,
+    until_at_the_gate, until_waiting, until_waiting_there,
 };
 pub use chance::Chance;
 pub use cluster::Cluster;

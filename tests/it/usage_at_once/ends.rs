@@ -8,9 +8,9 @@ use payonce::usage;
 use serde_json::json;
 use sqlx::{AssertSqlSafe, Executor, raw_sql};
 
-use super::{beside, leave, start, until_at_the_gate};
+use super::{beside, leave, start};
 use crate::support::metering::hold_with;
-use crate::support::{Chance, TestApp, seconds, until_waiting};
+use crate::support::{Chance, TestApp, seconds, until_at_the_gate, until_waiting};
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_confirm_and_an_expiry_in_the_same_instant_charge_exactly_once() {

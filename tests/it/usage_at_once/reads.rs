@@ -5,9 +5,8 @@ use std::time::{Duration, Instant};
 use serde_json::json;
 use sqlx::{AssertSqlSafe, Executor, PgConnection, raw_sql};
 
-use super::until_at_the_gate;
 use crate::support::metering::hold;
-use crate::support::{TestApp, until_waiting};
+use crate::support::{TestApp, until_at_the_gate, until_waiting};
 
 /// Does that in a transaction that stays open.
 pub(super) async fn begin(app: &TestApp, what: &str) -> PgConnection {

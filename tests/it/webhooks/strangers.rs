@@ -52,7 +52,7 @@ async fn a_channel_moves_nothing_of_another_channels() {
     assert_eq!(app.attempt_statuses("W41").await, ["PAYING"]);
 
     app.paid("W42").await;
-    app.fault(FaultOp::Refund, FaultKind::TimeoutBefore, 1, Some(1_500)).await;
+    app.fault(FaultOp::Refund, FaultKind::TimeoutBefore, 9, Some(1_500)).await;
     app.post("/refunds", json!({"refund_no": "R1", "order_no": "W42"})).await.expect(201);
     app.run_until_idle().await;
     let number: String = sqlx::query_scalar("SELECT refund_id FROM refunds")
