@@ -12,7 +12,7 @@ use crate::infra::clock::Clock;
 use crate::infra::db::Db;
 use crate::infra::telemetry;
 use crate::local::{LocalStores, Options};
-use crate::merchants::{self, NewStock};
+use crate::merchants::{self, DEMO_NOTIFY_SECRET, NewStock};
 use crate::run::{self, Roles, StopSignals};
 
 /// Where the private stores keep their data.
@@ -118,6 +118,7 @@ Payonce is ready.
   Health               {url}/readyz
   Figures              {url}/metrics
   Merchant             demo, keys sk_test_demo and pk_test_demo
+  Signs events with    {DEMO_NOTIFY_SECRET}
   Operator             {operator}
 
 Order, open the pay_url of the answer in a browser, press Pay, look again:

@@ -131,7 +131,8 @@ pub(super) struct OrderView {
     amount: i64,
     /// Of what.
     currency: Currency,
-    /// Minor units that went back.
+    /// Minor units of what paid it that went back. Stray money's refunds do not count here, nor those that failed and were made
+    /// after all.
     refunded_amount: i64,
     /// Its lines.
     items: Vec<ItemView>,

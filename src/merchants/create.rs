@@ -193,7 +193,7 @@ pub async fn find_other(db: &Db, merchant_id: &MerchantId) -> Result<Option<Stri
 }
 
 /// The merchant `demo` signs with it: well known, like its keys.
-const DEMO_NOTIFY_SECRET: &str = "whsec_ZGVtby1zZWNyZXQtb2YtMjQtYnl0ZXMh";
+pub const DEMO_NOTIFY_SECRET: &str = "whsec_ZGVtby1zZWNyZXQtb2YtMjQtYnl0ZXMh";
 
 /// Makes sure that the merchant `demo` exists, with the well-known keys of a developer's machine.
 ///

@@ -11,7 +11,9 @@ mod notify;
 mod skus;
 mod store;
 
-pub use create::{MerchantError, NewKeys, create, ensure_demo, find_other, list, list_keys, rotate_keys};
+pub use create::{
+    DEMO_NOTIFY_SECRET, MerchantError, NewKeys, create, ensure_demo, find_other, list, list_keys, rotate_keys,
+};
 pub use keys::{Caller, KeyCache, Recalled, look_up, recall};
 pub use model::{ApiKey, KeyKind, Merchant, NewMerchant, SkuStock};
 pub use notify::{rotate_notify_secret, set_notify_url};
