@@ -17,13 +17,12 @@ use crate::config::Config;
 use crate::http::{self, Door, Edge, Readiness};
 use crate::ids::Ids;
 use crate::infra::clock::Clock;
-use crate::infra::db::{Db, DbError};
+use crate::infra::db::{self, Db, DbError};
 use crate::infra::duty::Duty;
 use crate::infra::http_client;
 use crate::infra::served::Serving;
 use crate::infra::telemetry;
 use crate::infra::{descriptors, memory};
-use crate::reconciliation;
 use crate::workers;
 
 /// Which parts of the service an instance runs.
@@ -140,9 +139,11 @@ pub async fn check_schema(db: &Db) -> Result<bool, StartError> {
 
 /// Only the database knows which time zones there are. While it is away that is left to whoever goes by them.
 async fn check_time_zone(app: &App) -> Result<(), StartError> {
-    match reconciliation::knows_time_zone(app).await {
+    let time_zone = &app.config.reconciliation.time_zone;
+    let known = async { Ok::<_, DbError>(db::knows_time_zone(&mut app.db.conn().await?, time_zone).await?) };
+    match known.await {
         Ok(true) => Ok(()),
-        Ok(false) => Err(StartError::TimeZone(app.config.reconciliation.time_zone.clone())),
+        Ok(false) => Err(StartError::TimeZone(time_zone.clone())),
         Err(error) => {
             tracing::warn!(%error, "whether the database knows RECON_TZ could not be asked");
             Ok(())

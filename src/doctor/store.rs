@@ -45,11 +45,7 @@ impl Probe {
 
     /// Whether it knows this time zone.
     pub(super) async fn knows_time_zone(&mut self, name: &str) -> Result<bool, sqlx::Error> {
-        match sqlx::query("SELECT now() AT TIME ZONE $1").bind(name).execute(&mut self.0).await {
-            Ok(_) => Ok(true),
-            Err(sqlx::Error::Database(refusal)) if refusal.code().as_deref() == Some("22023") => Ok(false),
-            Err(error) => Err(error),
-        }
+        db::knows_time_zone(&mut self.0, name).await
     }
 
     /// Everything but the clocks. Not checked at compile time: it must also run on a database without our schema.

@@ -30,7 +30,7 @@ mod pool;
 mod role;
 mod schema;
 mod tx;
-pub use clock::follow;
+pub use clock::{follow, knows_time_zone};
 use connections::{Connections, InUse};
 pub use page::{StatePage, in_state};
 use role::RunAs;

@@ -330,15 +330,6 @@ async fn begin_in_tx(
     Ok(Begun::Day(id))
 }
 
-/// Whether the database knows the time zone by which days are begun.
-///
-/// # Errors
-/// When it cannot be reached.
-pub async fn knows_time_zone(app: &App) -> Result<bool, DbError> {
-    let time_zone = &app.config.reconciliation.time_zone;
-    store::knows_time_zone(&mut app.db.conn().await?, time_zone, app.now()).await
-}
-
 /// Begins each channel's day at the first `RECON_AT` behind its end, and what was missed of the last days. Never one that
 /// somebody began already, another instance or a person.
 ///

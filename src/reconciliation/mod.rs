@@ -35,7 +35,7 @@ mod store;
 mod upload;
 
 pub use act::act_due;
-pub use begin::{NewReconciliation, begin, begin_daily, knows_time_zone};
+pub use begin::{NewReconciliation, begin, begin_daily};
 pub use decide::{Decision, decide};
 pub use error::ReconciliationError;
 pub use find::{csv, find, list, list_items};

@@ -45,6 +45,22 @@ pub async fn follow<'c>(
     Ok(clock.follow(asked, conn.fetch_one(question).await?.try_get(0)?))
 }
 
+/// Whether the database knows a time zone, which it says when it is to tell its time.
+///
+/// # Errors
+/// When the database cannot be asked.
+pub async fn knows_time_zone<'c>(
+    conn: impl Executor<'c, Database = Postgres>,
+    time_zone: &str,
+) -> Result<bool, sqlx::Error> {
+    match sqlx::query("SELECT now() AT TIME ZONE $1").bind(time_zone).execute(conn).await {
+        Ok(_) => Ok(true),
+        // What it was given cannot be.
+        Err(sqlx::Error::Database(refusal)) if refusal.code().as_deref() == Some("22023") => Ok(false),
+        Err(error) => Err(error),
+    }
+}
+
 /// Says so when the machine's clock is another one: either of them may be wrong.
 pub(super) fn tell(ahead: time::Duration) {
     static IS_OFF: AtomicBool = AtomicBool::new(false);

@@ -28,5 +28,5 @@ pub(super) use lines::{
 };
 pub(super) use runs::{
     Claimed, Daily, NewFile, NewRun, Progress, begin_again, begun_at, claim, count_refused, due_days,
-    find_of_day, insert, knows_time_zone, list, list_progress, note_place, rest, set_status,
+    find_of_day, insert, list, list_progress, note_place, rest, set_status,
 };

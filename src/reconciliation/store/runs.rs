@@ -396,22 +396,6 @@ pub(in crate::reconciliation) async fn due_days(
     Ok(due.fetch_all(conn).await?)
 }
 
-/// Whether the database knows a time zone, which it says when it is to tell its time.
-pub(in crate::reconciliation) async fn knows_time_zone(
-    conn: &mut Conn,
-    time_zone: &str,
-    now: OffsetDateTime,
-) -> Result<bool, DbError> {
-    let told =
-        sqlx::query_scalar!(r#"SELECT $1::timestamptz AT TIME ZONE $2::text AS "there!""#, now, time_zone,);
-    match told.fetch_one(conn).await {
-        Ok(_) => Ok(true),
-        // What it was given cannot be, and of both only the zone can be wrong.
-        Err(sqlx::Error::Database(refusal)) if refusal.code().as_deref() == Some("22023") => Ok(false),
-        Err(error) => Err(error.into()),
-    }
-}
-
 /// A page of days, newest first; or the one of that id.
 pub(in crate::reconciliation) async fn list(
     conn: &mut Conn,
