@@ -16,6 +16,7 @@ use super::terms::Terms;
 use crate::app::App;
 use crate::idempotency::{self, Keep};
 use crate::infra::crash::effect;
+use crate::infra::gather::Unheard;
 use crate::infra::lock::{LockBusy, LockGuard, Scene};
 use crate::orders::{OrderKey, OrderKind, OrderStatus};
 
@@ -37,9 +38,11 @@ struct Asked<'a> {
     key: &'a OrderKey,
     /// Where the answer is to be kept.
     keep: Option<&'a Keep<Settled>>,
-    /// How this call dates what it writes: where a commit's answer was lost, to it or to the batch that it shared, what stands
-    /// with that date is its own.
+    /// How this call dates what it writes.
     dated: &'a OnceLock<OffsetDateTime>,
+    /// Whether what it wrote may stand although it did not hear so: only then does the date say whose a settlement is, as two
+    /// calls may come in the same microsecond.
+    unheard: &'a Unheard,
 }
 
 /// Settles an order, or gives back its settlement; keeps the answer where that is asked.
@@ -53,8 +56,8 @@ pub async fn settle(
     key: &OrderKey,
     keep: Option<&Keep<Settled>>,
 ) -> Result<Settled, SettlementError> {
-    let dated = OnceLock::new();
-    let asked = Asked { key, keep, dated: &dated };
+    let (dated, unheard) = (OnceLock::new(), Unheard::default());
+    let asked = Asked { key, keep, dated: &dated, unheard: &unheard };
     app.db.retrying(|| look_then_settle(app, asked)).await
 }
 
@@ -99,7 +102,7 @@ async fn last_look(app: &App, asked: Asked<'_>, busy: LockBusy) -> Result<Settle
 /// Answers with a settlement that stands already: made by somebody else, or by this call, whose commit's answer was lost.
 /// There is no effect to keep that answer with.
 async fn give(app: &App, asked: Asked<'_>, settlement: Settlement) -> Result<Settled, SettlementError> {
-    let is_new = asked.dated.get() == Some(&settlement.created_at);
+    let is_new = asked.unheard.is_noted() && asked.dated.get() == Some(&settlement.created_at);
     let settled = Settled { settlement, is_new };
     if let Some(keep) = asked.keep {
         let row = keep.row(settled.clone());
@@ -143,6 +146,7 @@ async fn settle_once(
     let mut settle = compute(facts, quote, rates::is_outside(app), now);
     let settled = Settled { settlement: settle.settlement.clone(), is_new: true };
     settle.kept = asked.keep.map(|keep| keep.row(settled.clone()));
+    settle.unheard = asked.unheard.clone();
     let is_ours = effect!("settlement.settle", app.db.gather(settle).await)?;
     metrics::counter!("payonce_orders_settled_total", "source" => "request").increment(u64::from(is_ours));
     Ok(is_ours.then_some(settled))
@@ -180,5 +184,12 @@ pub(super) fn compute(facts: &Facts, quote: Quote, is_asked_for: bool, now: Offs
         status: SettlementStatus::Settled,
         created_at: now,
     };
-    Settle { settlement, line_rates, refunded_seen: facts.refunded_amount, is_asked_for, kept: None }
+    Settle {
+        settlement,
+        line_rates,
+        refunded_seen: facts.refunded_amount,
+        is_asked_for,
+        kept: None,
+        unheard: Unheard::default(),
+    }
 }

@@ -142,6 +142,37 @@ async fn a_repeat_gets_the_same_settlement_and_a_key_the_same_bytes() {
 }
 
 #[tokio::test]
+async fn of_two_that_ask_in_the_same_microsecond_one_has_settled_the_order() {
+    let app = TestApp::start().await;
+    app.plain_paid_order("A1").await;
+    app.sql(
+        "CREATE FUNCTION somebody_else() RETURNS trigger LANGUAGE plpgsql SECURITY DEFINER AS $$ BEGIN
+             INSERT INTO public.settlements (merchant_id, order_no, user_id, base_amount, rate, line_rates, factor, commission,
+                                             currency, created_at, updated_at)
+             VALUES (NEW.merchant_id, NEW.order_no, NEW.user_id, NEW.amount, 0, '{0}', 1, 0, NEW.currency, NEW.updated_at,
+                     NEW.updated_at);
+             UPDATE public.orders SET settle_status = 'SETTLED', updated_at = NEW.updated_at
+             WHERE merchant_id = NEW.merchant_id AND order_no = NEW.order_no;
+             INSERT INTO public.outbox (merchant_id, order_no, event, event_version, payload, created_at)
+             VALUES (NEW.merchant_id, NEW.order_no, 'order.settled', 1, '{\"order_no\": \"A1\", \"commission\": 0}', NEW.updated_at);
+             INSERT INTO told VALUES (NEW.updated_at);
+             RETURN NULL; END $$;
+         CREATE TABLE told (at timestamptz);
+         GRANT SELECT ON told TO PUBLIC;
+         CREATE TRIGGER somebody_else BEFORE UPDATE ON orders FOR EACH ROW
+             WHEN (pg_trigger_depth() = 0 AND NEW.settle_status = 'SETTLED' AND OLD.settle_status <> 'SETTLED')
+             EXECUTE FUNCTION somebody_else()",
+    )
+    .await;
+    let settled = app.post_keyed("/settlements", "k-1", &json!({"order_no": "A1"})).await.expect(200);
+    assert_eq!(app.count("told").await, 1, "it was settled while this one was about to do so");
+    assert_eq!(app.count_where("settlements", "created_at = (SELECT at FROM told)").await, 1, "dated alike");
+    assert_eq!(settled.body["commission"], 0);
+    app.sql("DROP TRIGGER somebody_else ON orders; DROP TABLE told; DROP FUNCTION somebody_else").await;
+    app.end().await;
+}
+
+#[tokio::test]
 async fn what_cannot_be_settled_says_why_and_nothing_moves() {
     let app = TestApp::start().await;
     app.rebate_rule(None, "0.05").await;

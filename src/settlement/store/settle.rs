@@ -2,7 +2,7 @@
 
 use crate::idempotency::Kept;
 use crate::infra::db::{Conn, DbError};
-use crate::infra::gather::{Command, Patience, array_text, column, met};
+use crate::infra::gather::{Command, Patience, Unheard, array_text, column, met};
 use crate::ledger::Account;
 use crate::orders::{OrderKey, OrderStatus, SettleStatus};
 use crate::outbox::Event;
@@ -25,6 +25,7 @@ pub(in crate::settlement) struct Settle {
     /// Whether a source outside was asked for its rates: whatever may have gone meanwhile is looked for once more.
     pub(in crate::settlement) is_asked_for: bool,
     pub(in crate::settlement) kept: Option<Kept>,
+    pub(in crate::settlement) unheard: Unheard,
 }
 
 impl Settle {
@@ -65,6 +66,10 @@ impl Command for Settle {
 
     fn order(&self) -> Option<String> {
         Some(self.key().lock_rank())
+    }
+
+    fn went_unheard(&self) {
+        self.unheard.note();
     }
 
     async fn carry_out(batch: &[Self], patience: Patience, conn: &mut Conn) -> Result<Vec<bool>, DbError> {
