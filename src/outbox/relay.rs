@@ -1,9 +1,9 @@
 //! The relay: from the outbox to the endpoints of merchants, and to the broker.
 //!
 //! Round trips of a turn: 1 to claim what is due, 1 for the merchants that it goes to, 1 to see whether there is anything
-//! new, and 4 for the new events (BEGIN, take, hand out, COMMIT), 3 where nobody is to be told of them, 5 while some lane
-//! rests; none of them for a single event. What came of each try is gathered ([`crate::infra::gather`]), so that many share
-//! a statement and its commit.
+//! new, 1 for new events that nobody is to be told of, where the first one is such, and 4 for the others (BEGIN, take, hand
+//! out, COMMIT), 5 while some lane rests; none of them for a single event. What came of each try is gathered
+//! ([`crate::infra::gather`]), so that many share a statement and its commit.
 
 use std::collections::{BTreeSet, HashMap};
 use std::sync::Arc;
@@ -166,10 +166,11 @@ impl Relay {
         let look = self.first_new.look();
         let waiting = store::what_waits(&mut conn, look.from.unwrap_or(i64::MIN), now).await?;
         self.first_new.found(&look, waiting.first_new);
+        let (first_new, has_more) = self.discard_unaddressed(&mut conn, &waiting).await?;
         drop(conn);
         // Behind the lanes of this turn there are others; where no place is left, the next one that is free rings.
-        let mut is_half_way = self.lanes.has_room() && !self.lanes.turn().is_empty();
-        for (queue, first) in [(Queue::New, waiting.first_new), (Queue::Again, waiting.first_again)] {
+        let mut is_half_way = has_more || self.lanes.has_room() && !self.lanes.turn().is_empty();
+        for (queue, first) in [(Queue::New, first_new), (Queue::Again, waiting.first_again)] {
             if let Some(first) = first {
                 let turn = Turn { now, leased_until, has_rests: waiting.has_rests, first };
                 let (is_full, begun) = self.route(queue, turn).await?;

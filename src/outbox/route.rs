@@ -10,13 +10,15 @@ use super::lanes::Place;
 use super::message;
 use super::model::{Delivery, DeliveryKind, EventDeliveryStatus, NewDelivery, NewEvent, Queue};
 use super::relay::Relay;
-use super::store;
+use super::store::{self, Waiting};
 use crate::infra::crash::effect;
-use crate::infra::db::{DbError, Tx};
+use crate::infra::db::{Conn, DbError, Tx};
 use crate::infra::outside::{Outside, read_url};
 
 /// Events that are looked at in one turn, when they are looked at one by one.
 const SINGLY_AT_ONCE: usize = 64;
+/// New events among which those that nobody is to be told of are looked for in one turn.
+const DISCARDED_AT_ONCE: i64 = 1024;
 
 impl Queue {
     /// Events that are looked at in one turn: of those that are sent again so few that new ones hardly wait for them.
@@ -43,6 +45,22 @@ pub(super) struct Turn {
 type Routed = (bool, Vec<(Place, Delivery)>);
 
 impl Relay {
+    /// Takes new events that nobody is to be told of from the queue, where the first one is such: there is nothing to look at
+    /// each of them for. Gives where the others begin, if there are any, and whether there may be more such ones.
+    pub(super) async fn discard_unaddressed(
+        &self,
+        conn: &mut Conn,
+        waiting: &Waiting,
+    ) -> Result<(Option<i64>, bool), DbError> {
+        let first = match waiting.first_new {
+            Some(first) if waiting.is_first_unaddressed && self.broker.is_none() => first,
+            first => return Ok((first, false)),
+        };
+        let discarded =
+            effect!("outbox.discard", store::discard_unaddressed(conn, first, DISCARDED_AT_ONCE).await)?;
+        Ok((discarded.leaves_some.then_some(first), discarded.has_more))
+    }
+
     /// Looks where the events of a queue go.
     pub(super) async fn route(&self, queue: Queue, turn: Turn) -> Result<Routed, DbError> {
         match self.route_all(queue, turn, false).await {
@@ -181,6 +199,9 @@ impl Relay {
         let has_endpoint = event.order_url.is_some() || event.merchant_url.is_some();
         let callback = has_endpoint.then_some(DeliveryKind::ReplayCallback);
         let message = self.broker.is_some().then_some(DeliveryKind::ResendEvent);
+        if callback.is_none() && message.is_none() {
+            return Vec::new();
+        }
         // Told by a defect of ours it must not keep the events behind it from being told.
         let body = catch_unwind(AssertUnwindSafe(|| message::body(event)))
             .unwrap_or_else(|_| Err("it cannot be told: putting it into words panicked".to_owned()));

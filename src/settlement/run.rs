@@ -12,7 +12,9 @@
 //! A page may take as long as the source of rates does: whoever carries it out keeps its lease meanwhile, so that it is
 //! not begun anew by another before it comes to its end. A dead one renews nothing.
 
-use futures_util::future::join_all;
+use std::sync::atomic::{AtomicBool, Ordering};
+
+use futures_util::{StreamExt, stream};
 
 use super::model::{RunEvent, RunStatus};
 use super::rates::{self, Question, Quote};
@@ -31,8 +33,8 @@ use crate::orders::OrderKey;
 const BATCH: usize = 500;
 /// Batches side by side.
 const SIDE_BY_SIDE: usize = 4;
-/// Orders of a page.
-const PAGE: usize = BATCH * SIDE_BY_SIDE;
+/// Orders of a page: twice as many, because at its end they wait for the last one.
+const PAGE: usize = 2 * BATCH * SIDE_BY_SIDE;
 /// Orders of everybody that are looked at for a page at most: one merchant's may be few among many. An entry of the index
 /// each, so that a look stays far below the time of a statement.
 const LOOK: i64 = 20_000;
@@ -94,8 +96,12 @@ async fn carry_out_page(app: &App, run: &Position) -> Result<(), DutyError> {
     let event = if has_more { RunEvent::PageSettled } else { RunEvent::Finished };
     let Some(to) = run.status.after(event) else { return Ok(()) };
     orders.sort_by_cached_key(OrderKey::lock_rank);
-    let batches = join_all(orders.chunks(BATCH).map(|keys| settle_all(app, run, keys))).await;
-    let skipped = batches.into_iter().sum::<Result<usize, DutyError>>()?;
+    let has_failed = AtomicBool::new(false);
+    let batches: Vec<_> =
+        orders.chunks(BATCH).map(|keys| settle_unless(&has_failed, app, run, keys)).collect();
+    // Those under way come to their ends.
+    let left: Vec<_> = stream::iter(batches).buffer_unordered(SIDE_BY_SIDE).collect().await;
+    let skipped = left.into_iter().sum::<Result<usize, DutyError>>()?;
 
     let (now, skipped, mut conn) = (app.now(), i64::try_from(skipped)?, app.db.conn().await?);
     let is_ours =
@@ -104,6 +110,23 @@ async fn carry_out_page(app: &App, run: &Position) -> Result<(), DutyError> {
         tracing::info!(run.id = %run.run_id, "the settlement run {} has come to its end", run.run_id);
     }
     Ok(())
+}
+
+/// Settles these orders, unless another batch of the page has failed: the whole page is then taken up again.
+async fn settle_unless(
+    has_failed: &AtomicBool,
+    app: &App,
+    run: &Position,
+    keys: &[OrderKey],
+) -> Result<usize, DutyError> {
+    if has_failed.load(Ordering::Relaxed) {
+        return Ok(0);
+    }
+    let left = settle_all(app, run, keys).await;
+    if left.is_err() {
+        has_failed.store(true, Ordering::Relaxed);
+    }
+    left
 }
 
 /// Settles these orders, those that were not as they had been read once more. Gives how many were left as they are.

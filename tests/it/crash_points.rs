@@ -111,6 +111,7 @@ const EFFECTS: &[(Story, &[&str])] = &[
     (Story::Money(Money::KeyOfAnOldWithdrawal), &["withdrawals.keep"]),
     (Story::Money(Money::CollectADebt), &["receivables.clear"]),
     (Story::Telling(Telling::Endpoint), &["outbox.route", "outbox.notify", "outbox.record"]),
+    (Story::Telling(Telling::Unaddressed), &["outbox.discard"]),
     (Story::Telling(Telling::Broker), &["outbox.publish"]),
     (Story::Telling(Telling::Waiting), &["outbox.claim"]),
     (Story::Telling(Telling::LastTry), &["outbox.record_alone"]),

@@ -4,10 +4,12 @@ use std::io::Write;
 use std::process::{Command, Stdio};
 use std::time::Duration;
 
+use payonce::infra::duty::Batch;
 use serde_json::{Value, json};
+use sqlx::Executor;
 
 use crate::support::receiver::{Call, Manner, Receiver};
-use crate::support::{TestApp, TestOptions, UNTOLD, minutes, seconds};
+use crate::support::{Cluster, TestApp, TestOptions, UNTOLD, minutes, seconds};
 
 mod ages;
 mod catalogue;
@@ -130,6 +132,77 @@ async fn without_an_endpoint_and_a_broker_an_event_is_published_at_once_and_cost
     for (table, rows) in [("outbox", 1), ("outbox_queue", 0), ("deliveries", 0)] {
         assert_eq!(app.count(table).await, rows, "{table}");
     }
+    app.end().await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn what_nobody_is_to_be_told_of_takes_nothing_along_that_somebody_is_to_be_told_of() {
+    let (shops, own) = (Receiver::start().await, Receiver::start().await);
+    let cluster = Cluster::start(2, TestOptions { workers: true, ..TestOptions::default() }).await;
+    let app = cluster.first();
+    app.merchant("told", "hold").await;
+    let url = json!({"notify_url": shops.url, "reason": "the story wants it"});
+    app.admin_post("/admin/merchants/told/notify-url", url).await.expect(200);
+    for number in 1..=20 {
+        let order = json!({"order_no": format!("own-{number}"), "user_id": "u1", "currency": "CNY", "amount": 5,
+                           "notify_url": own.url});
+        app.post("/orders", order).await.expect(201);
+    }
+    // More than is looked at in one turn, those of nobody before, between and behind the others.
+    app.sql(&format!(
+        "INSERT INTO outbox (merchant_id, order_no, event, event_version, payload, created_at)
+         SELECT CASE whose WHEN 2 THEN 'told' ELSE 'demo' END, name || o, 'story.told', 1,
+                jsonb_build_object('order_no', name || o, 'seq', s), '{}'
+         FROM generate_series(1, 4) AS s, generate_series(1, 400) AS o,
+              (VALUES (1, 'plain-'), (2, 'shop-'), (3, 'own-'), (4, 'late-')) AS asked (whose, name)
+         WHERE whose IN (1, 4) OR o <= 20
+         ORDER BY s, o, whose",
+        app.clock.now()
+    ))
+    .await;
+    app.eventually("nothing waits", async || app.count_where("outbox", UNTOLD).await == 0).await;
+    assert_eq!(app.count_where("deliveries", "status = 'DELIVERED'").await, 160);
+    for (receiver, name) in [(&shops, "shop-"), (&own, "own-")] {
+        relays::assert_in_order(receiver, name, 20, 4);
+    }
+
+    // Whoever has an endpoint from now on hears of what comes from now on.
+    app.tell_at(Some(&shops.url)).await;
+    app.closed_order("later").await;
+    app.eventually("it is told", async || shops.told_of("later") == ["order.closed"]).await;
+    assert_eq!(app.count("deliveries").await, 161);
+    cluster.end().await;
+}
+
+#[tokio::test]
+async fn a_turn_says_whether_another_one_finds_more_that_nobody_is_to_be_told_of() {
+    let receiver = Receiver::start().await;
+    let app = TestApp::start().await;
+    app.merchant("told", "hold").await;
+    let url = json!({"notify_url": receiver.url, "reason": "the story wants it"});
+    app.admin_post("/admin/merchants/told/notify-url", url).await.expect(200);
+    let turn = async || app.instance.app.relay.run_once().await.expect("a turn");
+
+    relays::append_many(&app, "demo", "plain-", 1_025, 1).await;
+    for (outcome, left) in [(Batch::MoreWaiting, 1), (Batch::Done, 0), (Batch::Empty, 0)] {
+        assert_eq!((turn().await, app.count("outbox_queue").await), (outcome, left));
+    }
+    // What has an endpoint waits for no other turn behind one that has none.
+    relays::append_many(&app, "demo", "head-", 1, 1).await;
+    relays::append_many(&app, "told", "one-", 1, 1).await;
+    assert_eq!((turn().await, app.count("deliveries").await), (Batch::Done, 1));
+
+    // Whoever holds them is waited for, and not asked for again and again.
+    relays::append_many(&app, "demo", "head-", 1, 1).await;
+    relays::append_many(&app, "told", "many-", 1, 1_100).await;
+    let mut other = app.direct_connection().await;
+    let first = "BEGIN; SELECT event_id FROM outbox_queue ORDER BY event_id LIMIT 2 FOR UPDATE";
+    other.execute(first).await.expect("in hand");
+    assert_eq!((turn().await, app.count("outbox_queue").await), (Batch::Done, 1_101));
+    other.execute("ROLLBACK").await.expect("free");
+    app.sql("UPDATE merchants SET notify_url = NULL").await;
+    app.run_until_idle().await;
+    assert_eq!((app.count("outbox_queue").await, receiver.calls().len()), (0, 1));
     app.end().await;
 }
 

@@ -336,6 +336,8 @@ async fn a_claim_walks_no_queue_that_was_empty_when_its_plan_was_made() {
         "compensation_lanes AS resting",
         "`claim_due`: takes what is due",
         "`take_waiting`: takes events",
+        "`discard_unaddressed`: takes new events",
+        "AS \"is_first_unaddressed!\"",
         "UPDATE sandbox.deliveries\n         SET attempts",
     ];
     let claims = claims.map(|begin| statements(|text| text.contains(begin)));

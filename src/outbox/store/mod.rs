@@ -21,7 +21,9 @@ pub(super) use look::{delete_old, find, list, measure};
 pub(super) use record::{Ending, Record};
 pub(super) use resend::{lock, lock_all, lock_ways, make_due, send_again};
 pub(super) use rest::{delete_over, find_resting};
-pub(super) use route::{back_to_save_point, hand_out, save_point, take_waiting, what_waits};
+pub(super) use route::{
+    Waiting, back_to_save_point, discard_unaddressed, hand_out, save_point, take_waiting, what_waits,
+};
 
 /// Appends an event to the transaction of its fact.
 pub(crate) async fn append_in_tx(

@@ -13,6 +13,8 @@ use crate::outbox::model::{DeliveryKind, NewDelivery, NewEvent, Queue};
 pub(in crate::outbox) struct Waiting {
     /// The first event that nobody has looked at yet.
     pub(in crate::outbox) first_new: Option<i64>,
+    /// Whether neither the order nor the merchant of that one has an endpoint.
+    pub(in crate::outbox) is_first_unaddressed: bool,
     /// The first that is to be sent again.
     pub(in crate::outbox) first_again: Option<i64>,
     /// Whether some lane is left alone.
@@ -27,14 +29,44 @@ pub(in crate::outbox) async fn what_waits(
 ) -> Result<Waiting, DbError> {
     let waiting = sqlx::query_as!(
         Waiting,
-        r#"SELECT (SELECT event_id FROM outbox_queue WHERE NOT is_again AND event_id >= $2
-                   ORDER BY event_id LIMIT 1) AS first_new,
+        r#"SELECT first.event_id AS "first_new?",
+                  first.event_id IS NOT NULL
+                  AND (SELECT notify_url FROM merchants
+                       WHERE merchants.merchant_id = first.merchant_id LIMIT 1) IS NULL
+                  AND (SELECT notify_url FROM orders
+                       WHERE orders.merchant_id = first.merchant_id AND orders.order_no = first.order_no
+                         AND orders.notify_url IS NOT NULL
+                       LIMIT 1) IS NULL AS "is_first_unaddressed!",
                   (SELECT event_id FROM outbox_queue WHERE is_again ORDER BY event_id LIMIT 1) AS first_again,
-                  EXISTS (SELECT FROM resting_lanes WHERE rests_until > $1) AS "has_rests!""#,
+                  EXISTS (SELECT FROM resting_lanes WHERE rests_until > $1) AS "has_rests!"
+           FROM (VALUES (1)) AS one
+           LEFT JOIN LATERAL (SELECT event_id, merchant_id, order_no FROM outbox_queue
+                              WHERE NOT is_again AND event_id >= $2
+                              ORDER BY event_id LIMIT 1) AS first ON true"#,
         now,
         from,
     );
     Ok(waiting.fetch_one(conn).await?)
+}
+
+/// What became of new events that nobody is to be told of.
+#[derive(Clone, Copy, Debug)]
+pub(in crate::outbox) struct Discarded {
+    /// Whether some went, and there may be more behind those that were looked at.
+    pub(in crate::outbox) has_more: bool,
+    /// Whether some of those have an endpoint.
+    pub(in crate::outbox) leaves_some: bool,
+}
+
+/// Takes from the queue, of up to `limit` new events from this one on, those whose merchants and orders have no endpoint:
+/// they count as published. What another relay holds is passed over.
+pub(in crate::outbox) async fn discard_unaddressed(
+    conn: &mut Conn,
+    from: i64,
+    limit: i64,
+) -> Result<Discarded, DbError> {
+    let discarded = sqlx::query_file_as!(Discarded, "src/outbox/store/discard_unaddressed.sql", limit, from);
+    Ok(discarded.fetch_one(conn).await?)
 }
 
 /// Takes up to `limit` events from a queue, the oldest first, from this one on; of an order only the first, because the

@@ -15,6 +15,7 @@ use crate::support::service::{Gone, OPERATOR_OF_PROCESS, Service, Shop};
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Telling {
     Endpoint,
+    Unaddressed,
     Broker,
     Waiting,
     LastTry,
@@ -118,11 +119,12 @@ impl Telling {
     pub async fn prepare(self, shop: &Shop, number: &str) {
         let app = &shop.app;
         let url = match self {
-            Self::LastTry => &refusing().await.url,
+            Self::LastTry => format!("'{}'", refusing().await.url),
             Self::Broker => return listen(shop, number).await,
-            _ => &receiver().await.url,
+            Self::Unaddressed => "NULL".to_owned(),
+            _ => format!("'{}'", receiver().await.url),
         };
-        app.sql(&format!("UPDATE merchants SET notify_url = '{url}'")).await;
+        app.sql(&format!("UPDATE merchants SET notify_url = {url}")).await;
         let (status, attempts, born) = match self {
             Self::Waiting => ("PENDING", 3, "now()"),
             Self::LastTry => ("PENDING", 9, "now()"),
@@ -151,7 +153,7 @@ impl Telling {
     pub async fn tell(self, shop: &Shop, service: &Service, number: &str) -> Result<(), Gone> {
         let reason = json!({"reason": "the story wants it"});
         let (path, body) = match self {
-            Self::Endpoint | Self::Broker => {
+            Self::Endpoint | Self::Unaddressed | Self::Broker => {
                 make_and_close(service, number).await?;
                 (None, Value::Null)
             }
@@ -194,6 +196,10 @@ impl Telling {
         match self {
             Self::Endpoint | Self::Waiting | Self::Again | Self::AllAgain => {
                 is_published && !receiver().await.told_of(number).is_empty()
+            }
+            Self::Unaddressed => {
+                let closed = format!("event = 'order.closed' AND order_no = '{number}'");
+                is_published && app.count_where("outbox", &closed).await == 1
             }
             Self::Broker => {
                 let arrived =

@@ -25,7 +25,7 @@ pub async fn append_many(app: &TestApp, merchant: &str, prefix: &str, orders: us
 }
 
 /// What was told of each order, in order of first arrival, is 1, 2, 3 …
-fn assert_in_order(receiver: &Receiver, prefix: &str, orders: usize, each: usize) {
+pub fn assert_in_order(receiver: &Receiver, prefix: &str, orders: usize, each: usize) {
     let mut told: HashMap<String, Vec<u64>> = HashMap::new();
     for call in receiver.calls().iter().filter(|call| call.order_no().starts_with(prefix)) {
         let seq = call.json()["data"]["seq"].as_u64().expect("a number");

@@ -53,7 +53,7 @@ async fn entries_read_by<T>(app: &TestApp, work: impl AsyncFnOnce(&TestApp) -> T
 async fn a_run_settles_all_that_is_old_enough_and_nothing_else() {
     let app = TestApp::start().await;
     app.rebate_rule(None, "0.05").await;
-    app.seed_paid_orders("OLD", 2_300, 40, 50).await;
+    app.seed_paid_orders("OLD", 4_300, 40, 50).await;
     app.seed_paid_orders("NEW", 10, 20, 50).await;
     app.paid_order("TOP", json!({"user_id": "u1", "currency": "CNY", "amount": 100, "kind": "TOPUP"})).await;
     app.order("OPEN").await;
@@ -62,24 +62,24 @@ async fn a_run_settles_all_that_is_old_enough_and_nothing_else() {
     let asked =
         app.admin_post("/admin/settlements/run", json!({"older_than_days": 30, "dry_run": true})).await;
     let asked = asked.expect(200).body;
-    assert_eq!(asked["waiting"], json!([{"currency": "CNY", "orders": 2_299, "amount": 2_299 * 1990}]));
+    assert_eq!(asked["waiting"], json!([{"currency": "CNY", "orders": 4_299, "amount": 4_299 * 1990}]));
     assert_eq!(asked["has_more"], false);
     assert_eq!((&asked["run"], app.count("settlement_runs").await), (&Value::Null, 0));
 
     let run_id = app.begin_settling(30).await;
     let begun = app.settlement_run(&run_id).await;
-    assert_eq!((&begun["status"], &begun["expected"]), (&json!("RUNNING"), &json!(2_299)));
+    assert_eq!((&begun["status"], &begun["expected"]), (&json!("RUNNING"), &json!(4_299)));
     // A page, and what progress shows.
     assert_eq!(settlement::run_due(&app.instance.app).await.expect("a page"), Batch::MoreWaiting);
     let half = app.settlement_run(&run_id).await;
-    assert_eq!((&half["status"], &half["settled"]), (&json!("RUNNING"), &json!(2_000)));
+    assert_eq!((&half["status"], &half["settled"]), (&json!("RUNNING"), &json!(4_000)));
     app.run_until_idle().await;
     let done = app.settlement_run(&run_id).await;
     assert_eq!(
         (&done["status"], &done["settled"], &done["skipped"], &done["commissions"]),
-        (&json!("DONE"), &json!(2_299), &json!(0), &json!({"CNY": 2_299 * 99}))
+        (&json!("DONE"), &json!(4_299), &json!(0), &json!({"CNY": 4_299 * 99}))
     );
-    assert_eq!(app.count("settlements").await, 2_300);
+    assert_eq!(app.count("settlements").await, 4_300);
     assert_eq!(app.find_order("NEW1").await["settle_status"], "UNSETTLED");
 
     // Everything is settled by now: the next one has nothing to do, but for what is younger.
@@ -171,7 +171,7 @@ async fn a_run_of_one_merchant_passes_over_those_of_others_one_bounded_look_afte
     app.rebate_rule(None, "0.05").await;
     app.merchant("second", "hold").await;
     crowd(&app, "BEFORE", 50).await;
-    app.seed_paid_orders("A", 2_300, 40, 50).await;
+    app.seed_paid_orders("A", 4_300, 40, 50).await;
     crowd(&app, "BETWEEN", 39).await;
     app.seed_paid_orders("B", 10, 38, 5).await;
 
@@ -180,20 +180,20 @@ async fn a_run_of_one_merchant_passes_over_those_of_others_one_bounded_look_afte
                           "reason": "the story wants it"});
         one.admin_post("/admin/settlements/run", body).await.expect(200).body
     };
-    let waiting = json!([{"currency": "CNY", "orders": 2_310, "amount": 2_310 * 1990}]);
+    let waiting = json!([{"currency": "CNY", "orders": 4_310, "amount": 4_310 * 1990}]);
     let asked = begin(&app, true).await;
     assert_eq!((&asked["waiting"], &asked["has_more"]), (&waiting, &json!(false)));
     let begun = begin(&app, false).await;
     let run_id = begun["run"]["run_id"].as_str().expect("a run");
-    assert_eq!(begun["run"]["expected"], 2_310);
+    assert_eq!(begun["run"]["expected"], 4_310);
 
     for (status, settled, most) in [
         // Nothing of the first look is its own: it goes on behind it.
         ("RUNNING", 0, 20_000),
         // A page that is full ends its look, one entry behind its last.
-        ("RUNNING", 2_000, 7_001),
-        ("RUNNING", 2_300, 20_000),
-        ("DONE", 2_310, 5_310),
+        ("RUNNING", 4_000, 9_001),
+        ("RUNNING", 4_300, 20_000),
+        ("DONE", 4_310, 5_310),
     ] {
         let page = async |one: &TestApp| settlement::run_due(&one.instance.app).await.expect("a page");
         let (page, read) = entries_read_by(&app, page).await;
@@ -205,7 +205,7 @@ async fn a_run_of_one_merchant_passes_over_those_of_others_one_bounded_look_afte
     assert_eq!(app.settlement_run(run_id).await["skipped"], 0);
     let is_left_alone = "merchant_id = 'second' AND settle_status = 'UNSETTLED'";
     assert_eq!(app.count_where("orders", is_left_alone).await, 2 * CROWD);
-    assert_eq!(app.count("settlements").await, 2_310);
+    assert_eq!(app.count("settlements").await, 4_310);
     app.sql("SET session_replication_role = replica; DELETE FROM orders WHERE merchant_id = 'second'").await;
     app.end().await;
 }
@@ -317,13 +317,15 @@ async fn an_order_that_cannot_be_settled_keeps_no_other_from_it() {
 async fn a_run_waits_for_a_source_that_is_silent_or_refuses_us() {
     let rates = RatesServer::start().await;
     let app = TestApp::start_with(TestOptions { vars: rates.vars(), ..TestOptions::default() }).await;
-    app.seed_paid_orders("W", 700, 40, 3).await;
+    app.seed_paid_orders("W", 2_100, 40, 3).await;
     let run_id = app.begin_settling(30).await;
     // Away, a token that has expired, no such place, too late, moved elsewhere.
     for status in [500_u16, 401, 403, 404, 408, 429, 302] {
         rates.says(Some((status, "{}")));
         app.clock.advance(Duration::from_secs(6));
+        let asked = rates.calls();
         assert!(settlement::run_due(&app.instance.app).await.is_err(), "{status}");
+        assert!(status != 401 || rates.calls() - asked == 4, "the fifth batch is not begun");
         let run = app.settlement_run(&run_id).await;
         assert_eq!(
             (&run["status"], &run["settled"], &run["skipped"]),
@@ -346,9 +348,9 @@ async fn a_run_waits_for_a_source_that_is_silent_or_refuses_us() {
     let run = app.settlement_run(&run_id).await;
     assert_eq!(
         (&run["status"], &run["settled"], &run["last_error"]),
-        (&json!("DONE"), &json!(700), &Value::Null)
+        (&json!("DONE"), &json!(2_100), &Value::Null)
     );
-    assert_eq!(run["commissions"], json!({"CNY": 700 * 398}));
+    assert_eq!(run["commissions"], json!({"CNY": 2_100 * 398}));
     app.end().await;
 }
 
