@@ -2,7 +2,7 @@
 
 use crate::compensation::{Action, Task};
 use crate::infra::db::{Conn, DbError};
-use crate::infra::gather::{Command, Patience, column, in_places};
+use crate::infra::gather::{Command, Patience, column, in_places, places};
 use crate::orders::{OrderKey, OrderStatus};
 use crate::pay::PayStatus;
 use crate::pay::report::Verdict;
@@ -96,9 +96,11 @@ impl Command for FindFacts {
                           THEN (SELECT withdrawals.channel FROM withdrawals
                                 WHERE withdrawals.withdrawal_id = asked.withdrawal_id)
                       END AS of_channel
-               FROM unnest($1::text[], $2::text[], $3::text[], $4::text[], $5::text[], $6::text[], $7::text[])
-                    WITH ORDINALITY
-                    AS asked (pay_order_id, merchant_id, order_no, refund_id, withdrawal_id, channel, event_id, place)"#,
+               FROM (SELECT unnest($1::text[]) AS pay_order_id, unnest($2::text[]) AS merchant_id,
+                            unnest($3::text[]) AS order_no, unnest($4::text[]) AS refund_id,
+                            unnest($5::text[]) AS withdrawal_id, unnest($6::text[]) AS channel,
+                            unnest($7::text[]) AS event_id,
+                            unnest($8::bigint[]) AS place) AS asked"#,
             &column(batch, |asked| asked.pay_order_id.as_deref()) as &[Option<&str>],
             &order(|key| key.merchant_id.as_str()) as &[Option<&str>],
             &order(|key| key.order_no.as_str()) as &[Option<&str>],
@@ -106,6 +108,7 @@ impl Command for FindFacts {
             &column(batch, |asked| asked.withdrawal_id.as_deref()) as &[Option<&str>],
             &callback(|(channel, _)| channel.as_str()) as &[Option<&str>],
             &callback(|(_, event)| event.as_str()) as &[Option<&str>],
+            &places(batch.len()),
         )
         .fetch_all(conn)
         .await?;

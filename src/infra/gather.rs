@@ -25,7 +25,7 @@ use super::db::{Conn, Db, DbError};
 
 mod rows;
 
-pub use rows::{array_text, column, in_places, met};
+pub use rows::{array_text, column, in_places, met, places};
 
 /// Something to read or to write that many callers ask for at once.
 pub trait Command: Sized + Send + Sync + 'static {

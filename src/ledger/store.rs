@@ -9,7 +9,7 @@ use super::books::{Booking, BookingEntry, TrialRow};
 use super::model::{Account, AccountKind, Columns, PostingKind, Wallet};
 use crate::ids::{MerchantId, UserId};
 use crate::infra::db::{Conn, DbError, Tx};
-use crate::infra::gather::{column, met};
+use crate::infra::gather::{column, met, places};
 use crate::money::Currency;
 
 /// Books all of them in one statement. The trigger on `ledger_transactions` checks the sums and moves the balances.
@@ -27,8 +27,9 @@ pub(super) async fn insert(tx: &mut Tx, new: &Columns<'_>, now: OffsetDateTime) 
          INSERT INTO ledger_transactions
              (transaction_id, kind, merchant_id, order_no, account_ids, amounts, created_at)
          SELECT transaction_id, kind, merchant_id, order_no, account_ids::text[], amounts::bigint[], $8
-         FROM unnest($1::text[], $2::text[], $3::text[], $4::text[], $5::text[], $6::text[])
-              AS new (transaction_id, kind, merchant_id, order_no, account_ids, amounts)
+         FROM (SELECT unnest($1::text[]) AS transaction_id, unnest($2::text[]) AS kind,
+                      unnest($3::text[]) AS merchant_id, unnest($4::text[]) AS order_no,
+                      unnest($5::text[]) AS account_ids, unnest($6::text[]) AS amounts) AS new
          WHERE (SELECT count(*) FROM opened) >= 0",
         &new.ids,
         &new.kinds as &[&str],
@@ -60,7 +61,7 @@ pub(super) async fn lock_available(
         "WITH opened AS (
              INSERT INTO accounts (account_id, created_at, updated_at)
              SELECT held, $3::timestamptz, $3
-             FROM unnest($1::text[], $2::text[]) AS wallet (available, held)
+             FROM (SELECT unnest($1::text[]) AS available, unnest($2::text[]) AS held) AS wallet
              WHERE (SELECT account_id FROM accounts WHERE accounts.account_id = wallet.held) IS NULL
                AND (SELECT account_id FROM accounts WHERE accounts.account_id = wallet.available) IS NOT NULL
              ORDER BY held
@@ -237,7 +238,8 @@ pub(super) async fn are_charged(tx: &mut Tx, orders: &[(&str, &str)]) -> Result<
     let conn: &mut Conn = tx;
     let charged = sqlx::query_scalar!(
         r#"SELECT of_order.place AS "place!"
-           FROM unnest($1::text[], $2::text[]) WITH ORDINALITY AS of_order (merchant_id, order_no, place)
+           FROM (SELECT unnest($1::text[]) AS merchant_id, unnest($2::text[]) AS order_no,
+                        unnest($3::bigint[]) AS place) AS of_order
            -- The limit makes it a look-up each.
            CROSS JOIN LATERAL (
                SELECT 1 FROM ledger_transactions AS charge
@@ -248,6 +250,7 @@ pub(super) async fn are_charged(tx: &mut Tx, orders: &[(&str, &str)]) -> Result<
                LIMIT 1) AS standing"#,
         &column(orders, |(merchant_id, _)| *merchant_id) as &[&str],
         &column(orders, |(_, order_no)| *order_no) as &[&str],
+        &places(orders.len()),
     )
     .fetch_all(conn)
     .await?;

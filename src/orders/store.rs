@@ -144,7 +144,7 @@ pub(super) async fn lock_due(
     let (merchants, numbers) = split(keys);
     let rows = sqlx::query!(
         r#"SELECT orders.merchant_id AS "merchant_id: MerchantId", orders.order_no AS "order_no: OrderNo", user_id
-           FROM orders JOIN unnest($1::text[], $2::text[]) AS due (merchant_id, order_no)
+           FROM orders JOIN (SELECT unnest($1::text[]) AS merchant_id, unnest($2::text[]) AS order_no) AS due
                        USING (merchant_id, order_no)
            WHERE orders.status = $4 AND orders.expires_at <= $3
            ORDER BY orders.merchant_id, orders.order_no
@@ -193,7 +193,8 @@ pub(super) async fn close_locked(
         r#"WITH closed AS (
              UPDATE orders
              SET status = 'CLOSED', close_reason = $4, version = orders.version + 1, updated_at = $5
-             FROM unnest($1::text[], $2::text[], $3::jsonb[]) AS due (merchant_id, order_no, payload)
+             FROM (SELECT unnest($1::text[]) AS merchant_id, unnest($2::text[]) AS order_no,
+                          unnest($3::jsonb[]) AS payload) AS due
              WHERE orders.merchant_id = due.merchant_id AND orders.order_no = due.order_no
                AND orders.status = $7
                AND NOT EXISTS (
@@ -273,7 +274,7 @@ pub(super) async fn leave_to_tasks(
                              WHERE orders.merchant_id = due.merchant_id AND orders.order_no = due.order_no)
                             < $3::timestamptz - interval '1 minute' THEN 'SWEEP' ELSE 'REALTIME' END,
                   due.merchant_id || ':' || due.order_no, due.merchant_id, due.order_no, $3, $3, $3
-           FROM unnest($1::text[], $2::text[]) AS due (merchant_id, order_no)
+           FROM (SELECT unnest($1::text[]) AS merchant_id, unnest($2::text[]) AS order_no) AS due
            -- In the order of their subjects, as by whoever adopts what is left alone, so that no two can deadlock.
            ORDER BY (due.merchant_id || ':' || due.order_no) COLLATE "C"
            ON CONFLICT (action, subject) WHERE status IN ('READY', 'RUNNING') DO NOTHING"#,

@@ -125,7 +125,7 @@ pub(in crate::compensation) async fn renew(
         Hold,
         r#"WITH held AS MATERIALIZED (
              SELECT held.id, held.claim, task.id IS NOT NULL AS is_ours
-             FROM unnest($1::bigint[], $2::bigint[]) AS held (id, claim)
+             FROM (SELECT unnest($1::bigint[]) AS id, unnest($2::bigint[]) AS claim) AS held
              -- A parameter, because the word would let the plan walk the index of all living tasks.
              LEFT JOIN compensations AS task
                ON task.id = held.id AND task.claims = held.claim AND task.status = $5 AND task.due_at > $4
@@ -225,8 +225,9 @@ pub(in crate::compensation) async fn finish(
              due_at = coalesce(tried.due_at, task.due_at), last_error = tried.error,
              attempts = task.attempts - (tried.untried_since IS NOT NULL)::integer,
              lane = coalesce(tried.lane, task.lane), updated_at = coalesce(tried.untried_since, $6)
-         FROM unnest($1::bigint[], $2::bigint[], $3::timestamptz[], $4::text[], $5::text[], $8::timestamptz[])
-              AS tried (id, claim, due_at, error, lane, untried_since)
+         FROM (SELECT unnest($1::bigint[]) AS id, unnest($2::bigint[]) AS claim, unnest($3::timestamptz[]) AS due_at,
+                      unnest($4::text[]) AS error, unnest($5::text[]) AS lane,
+                      unnest($8::timestamptz[]) AS untried_since) AS tried
          -- A parameter: see above.
          WHERE task.id = tried.id AND task.claims = tried.claim AND task.status = $7",
         &ends.iter().map(|end| end.hold.id).collect::<Vec<_>>(),
@@ -284,7 +285,7 @@ pub(in crate::compensation) async fn replay_all(
                 coalesce((SELECT order_no FROM pay_orders WHERE pay_order_id = payload->>'pay_order_id'),
                          (SELECT order_no FROM refunds WHERE refund_id = payload->>'refund_id')),
                 payload, $5, $5, $5
-         FROM unnest($1::text[], $2::jsonb[]) AS spilled (subject, payload)
+         FROM (SELECT unnest($1::text[]) AS subject, unnest($2::jsonb[]) AS payload) AS spilled
          ON CONFLICT (action, subject) WHERE status IN ('READY', 'RUNNING') DO NOTHING",
         &subjects,
         &payloads,

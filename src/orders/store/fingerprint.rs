@@ -1,7 +1,7 @@
 //! What of an order tells that it changed.
 
 use crate::infra::db::{Conn, DbError};
-use crate::infra::gather::{Command, Patience, column, in_places};
+use crate::infra::gather::{Command, Patience, column, in_places, places};
 use crate::orders::{OrderKey, SettleStatus};
 
 /// Differs between any two states of an order and of what is shown with it. Its version alone counts changes of its status: a
@@ -43,10 +43,12 @@ impl Command for FindFingerprint {
                          WHERE merchant_id = orders.merchant_id AND order_no = orders.order_no) AS "parts!",
                       (SELECT string_agg(status, ',' ORDER BY stray_id) FROM stray_payments
                        WHERE merchant_id = orders.merchant_id AND order_no = orders.order_no) AS stray_states
-               FROM unnest($1::text[], $2::text[]) WITH ORDINALITY AS asked (merchant_id, order_no, place)
+               FROM (SELECT unnest($1::text[]) AS merchant_id, unnest($2::text[]) AS order_no,
+                            unnest($3::bigint[]) AS place) AS asked
                JOIN orders ON orders.merchant_id = asked.merchant_id AND orders.order_no = asked.order_no"#,
             &column(batch, |FindFingerprint(key)| key.merchant_id.as_str()) as &[&str],
             &column(batch, |FindFingerprint(key)| key.order_no.as_str()) as &[&str],
+            &places(batch.len()),
         )
         .fetch_all(conn)
         .await?;

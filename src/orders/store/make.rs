@@ -5,7 +5,7 @@ use time::OffsetDateTime;
 use crate::idempotency::Kept;
 use crate::ids::UserId;
 use crate::infra::db::{Conn, DbError};
-use crate::infra::gather::{Command, Patience, Unheard, column, met};
+use crate::infra::gather::{Command, Patience, Unheard, column, met, places};
 use crate::orders::metadata::Metadata;
 use crate::orders::model::{Order, OrderItem};
 
@@ -71,22 +71,26 @@ impl Command for Make {
                  SELECT set_config('lock_timeout', $26, true)
                ), new AS MATERIALIZED (
                  SELECT new.*
-                 FROM unnest($1::text[], $2::text[], $3::text[], $4::text[], $5::bigint[], $6::text[], $7::text[],
-                             $8::numeric[], $9::text[], $10::text[], $11::jsonb[], $12::timestamptz[],
-                             $13::timestamptz[], $14::text[], $15::bytea[], $16::smallint[], $17::bytea[])
-                      WITH ORDINALITY
-                      AS new (merchant_id, order_no, user_id, kind, amount, currency, rebate_user_id, rebate_rate,
-                              subject, notify_url, metadata, expires_at, now, key, request_hash, answer_status,
-                              answer_body, place),
+                 FROM (SELECT unnest($1::text[]) AS merchant_id, unnest($2::text[]) AS order_no,
+                              unnest($3::text[]) AS user_id, unnest($4::text[]) AS kind,
+                              unnest($5::bigint[]) AS amount, unnest($6::text[]) AS currency,
+                              unnest($7::text[]) AS rebate_user_id, unnest($8::numeric[]) AS rebate_rate,
+                              unnest($9::text[]) AS subject, unnest($10::text[]) AS notify_url,
+                              unnest($11::jsonb[]) AS metadata, unnest($12::timestamptz[]) AS expires_at,
+                              unnest($13::timestamptz[]) AS now, unnest($14::text[]) AS key,
+                              unnest($15::bytea[]) AS request_hash, unnest($16::smallint[]) AS answer_status,
+                              unnest($17::bytea[]) AS answer_body,
+                              unnest($27::bigint[]) AS place) AS new,
                       patient
                ), repeated AS MATERIALIZED (
                  SELECT new.place
                  FROM new JOIN orders
                           ON orders.merchant_id = new.merchant_id AND orders.order_no = new.order_no
                ), line AS MATERIALIZED (
-                 SELECT * FROM unnest($18::bigint[], $19::text[], $20::text[], $21::timestamptz[], $22::smallint[],
-                                      $23::text[], $24::bigint[], $25::bigint[])
-                               AS line (place, merchant_id, order_no, now, line_no, sku, quantity, unit_price)
+                 SELECT * FROM (SELECT unnest($18::bigint[]) AS place, unnest($19::text[]) AS merchant_id,
+                                       unnest($20::text[]) AS order_no, unnest($21::timestamptz[]) AS now,
+                                       unnest($22::smallint[]) AS line_no, unnest($23::text[]) AS sku,
+                                       unnest($24::bigint[]) AS quantity, unnest($25::bigint[]) AS unit_price) AS line
                  WHERE place NOT IN (SELECT place FROM repeated)
                ), wanted AS MATERIALIZED (
                  SELECT place, merchant_id, sku, sum(quantity)::bigint AS quantity, max(now) AS now
@@ -173,6 +177,7 @@ impl Command for Make {
             &column(&lines, |line| line.item.quantity),
             &column(&lines, |line| line.item.unit_price),
             patience.millis(),
+            &places(batch.len()),
         )
         .fetch_all(conn)
         .await?;

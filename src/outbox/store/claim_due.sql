@@ -24,7 +24,7 @@ WITH RECURSIVE lane (name, first_due_at, place, mark) AS (
 ), due AS MATERIALIZED (
   SELECT one.place_of_row
   FROM lane
-  LEFT JOIN unnest($3::text[], $4::bigint[]) AS known (name, room) ON known.name = lane.name
+  LEFT JOIN (SELECT unnest($3::text[]) AS name, unnest($4::bigint[]) AS room) AS known ON known.name = lane.name
   CROSS JOIN LATERAL (
       SELECT delivery.ctid AS place_of_row
       FROM deliveries AS delivery

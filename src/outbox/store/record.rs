@@ -4,7 +4,7 @@ use serde_json::Value;
 use time::OffsetDateTime;
 
 use crate::infra::db::{Conn, DbError};
-use crate::infra::gather::{Command, Patience, column, met};
+use crate::infra::gather::{Command, Patience, column, met, places};
 use crate::outbox::model::{Delivery, EventDeliveryStatus};
 
 /// How a try leaves its delivery.
@@ -54,9 +54,12 @@ impl Command for Record {
                      log = CASE WHEN jsonb_array_length(delivery.log) < 20 THEN delivery.log
                                 ELSE delivery.log - 0 END || new.attempt,
                      updated_at = new.now
-                 FROM unnest($1::bigint[], $2::text[], $3::timestamptz[], $4::text[], $5::timestamptz[], $6::text[],
-                             $7::integer[], $8::jsonb[], $9::timestamptz[]) WITH ORDINALITY
-                      AS new (event_id, kind, lease, status, due_at, error, counts, attempt, now, place),
+                 FROM (SELECT unnest($1::bigint[]) AS event_id, unnest($2::text[]) AS kind,
+                              unnest($3::timestamptz[]) AS lease, unnest($4::text[]) AS status,
+                              unnest($5::timestamptz[]) AS due_at, unnest($6::text[]) AS error,
+                              unnest($7::integer[]) AS counts, unnest($8::jsonb[]) AS attempt,
+                              unnest($9::timestamptz[]) AS now,
+                              unnest($11::bigint[]) AS place) AS new,
                       patient,
                       -- A look-up for each: as a join its plan could walk.
                       LATERAL (SELECT held.event_id, held.kind FROM deliveries AS held
@@ -80,6 +83,7 @@ impl Command for Record {
             &column(batch, |new| new.attempt.clone()),
             &column(batch, |new| new.now),
             patience.millis(),
+            &places(batch.len()),
         )
         .fetch_all(&mut *conn)
         .await?;
@@ -100,8 +104,8 @@ async fn hold_back(batch: &[Record], met: &[bool], conn: &mut Conn) -> Result<()
     }
     sqlx::query!(
         "UPDATE deliveries AS later SET due_at = failed.due_at
-         FROM unnest($1::text[], $2::text[], $3::text[], $4::bigint[], $5::timestamptz[])
-              AS failed (merchant_id, order_no, kind, event_id, due_at),
+         FROM (SELECT unnest($1::text[]) AS merchant_id, unnest($2::text[]) AS order_no, unnest($3::text[]) AS kind,
+                      unnest($4::bigint[]) AS event_id, unnest($5::timestamptz[]) AS due_at) AS failed,
               -- The limit keeps it a look-up for each: as a join its plan could walk. What moved meanwhile is left.
               LATERAL (SELECT held.event_id FROM deliveries AS held
                        WHERE held.event_id = failed.event_id AND held.kind = failed.kind AND held.status = 'PENDING'

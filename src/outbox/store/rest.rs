@@ -18,7 +18,8 @@ pub(super) async fn rest(batch: &[Record], conn: &mut Conn) -> Result<(), DbErro
     sqlx::query!(
         "INSERT INTO resting_lanes (lane, merchant_id, rests_until)
          SELECT lane, coalesce(merchant_id, ''), max(until)
-         FROM unnest($1::text[], $2::text[], $3::timestamptz[]) AS asked (lane, merchant_id, until)
+         FROM (SELECT unnest($1::text[]) AS lane, unnest($2::text[]) AS merchant_id,
+                      unnest($3::timestamptz[]) AS until) AS asked
          GROUP BY 1, 2 ORDER BY 1
          ON CONFLICT (lane) DO UPDATE SET rests_until = greatest(resting_lanes.rests_until, excluded.rests_until)",
         &column(&asked, |(lane, ..)| lane.as_str()) as &[&str],

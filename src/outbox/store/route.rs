@@ -107,10 +107,11 @@ pub(in crate::outbox) async fn hand_out(
                                      leased_until, last_error, created_at, updated_at)
              SELECT event_id, kind, event, merchant_id, order_no, lane, url, body, status, due_at, leased_until,
                     last_error, $13, $13
-             FROM unnest($1::bigint[], $2::text[], $3::text[], $4::text[], $5::text[], $6::text[], $7::text[],
-                         $8::text[], $9::text[], $10::timestamptz[], $11::timestamptz[], $12::text[])
-                  AS new (event_id, kind, event, merchant_id, order_no, lane, url, body, status, due_at, leased_until,
-                          last_error)
+             FROM (SELECT unnest($1::bigint[]) AS event_id, unnest($2::text[]) AS kind, unnest($3::text[]) AS event,
+                          unnest($4::text[]) AS merchant_id, unnest($5::text[]) AS order_no,
+                          unnest($6::text[]) AS lane, unnest($7::text[]) AS url, unnest($8::text[]) AS body,
+                          unnest($9::text[]) AS status, unnest($10::timestamptz[]) AS due_at,
+                          unnest($11::timestamptz[]) AS leased_until, unnest($12::text[]) AS last_error) AS new
              -- Sent once more: to where it goes now, with the bytes of the first time.
              ON CONFLICT (event_id, kind) DO UPDATE
              SET lane = excluded.lane, url = excluded.url, status = excluded.status, attempts = 0,

@@ -3,7 +3,7 @@
 use time::OffsetDateTime;
 
 use crate::infra::db::{Conn, DbError};
-use crate::infra::gather::{Command, Patience, column, met};
+use crate::infra::gather::{Command, Patience, column, met, places};
 use crate::orders::OrderStatus;
 use crate::pay::model::Attempt;
 
@@ -34,11 +34,14 @@ impl Command for Begin {
                  SELECT set_config('synchronous_commit', 'off', true), set_config('lock_timeout', $14, true)
                ), begun AS (
                  UPDATE orders SET attempts = orders.attempts + 1
-                 FROM unnest($1::text[], $2::text[], $3::text[], $4::text[], $5::text[], $6::bigint[], $7::text[],
-                             $8::text[], $9::text[], $10::timestamptz[], $11::timestamptz[], $12::integer[],
-                             $13::timestamptz[]) WITH ORDINALITY
-                      AS new (pay_order_id, merchant_id, order_no, payer_id, channel, amount, currency, subject,
-                              return_url, expires_at, now, attempts_seen, guard_until, place),
+                 FROM (SELECT unnest($1::text[]) AS pay_order_id, unnest($2::text[]) AS merchant_id,
+                              unnest($3::text[]) AS order_no, unnest($4::text[]) AS payer_id,
+                              unnest($5::text[]) AS channel, unnest($6::bigint[]) AS amount,
+                              unnest($7::text[]) AS currency, unnest($8::text[]) AS subject,
+                              unnest($9::text[]) AS return_url, unnest($10::timestamptz[]) AS expires_at,
+                              unnest($11::timestamptz[]) AS now, unnest($12::integer[]) AS attempts_seen,
+                              unnest($13::timestamptz[]) AS guard_until,
+                              unnest($16::bigint[]) AS place) AS new,
                       relaxed
                  WHERE orders.merchant_id = new.merchant_id AND orders.order_no = new.order_no
                    AND orders.status = $15 AND orders.expires_at > new.now
@@ -76,6 +79,7 @@ impl Command for Begin {
             &column(batch, |new| new.guard_until),
             patience.millis(),
             OrderStatus::Pending.as_str(),
+            &places(batch.len()),
         )
         .fetch_all(conn)
         .await?;

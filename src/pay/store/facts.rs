@@ -5,7 +5,7 @@ use time::OffsetDateTime;
 use crate::compensation::Action;
 use crate::ids::PayOrderId;
 use crate::infra::db::{Conn, DbError};
-use crate::infra::gather::{Command, Patience, column, in_places};
+use crate::infra::gather::{Command, Patience, column, in_places, places};
 use crate::money::Currency;
 use crate::orders::{OrderKey, OrderStatus};
 use crate::pay::model::PayStatus;
@@ -64,7 +64,8 @@ impl Command for FindFacts {
                       (SELECT true FROM compensations AS closing
                        WHERE closing.subject = live.pay_order_id AND closing.action = $3
                          AND closing.status NOT IN ('DONE', 'DEAD')) AS live_is_being_closed
-               FROM unnest($1::text[], $2::text[]) WITH ORDINALITY AS asked (merchant_id, order_no, place)
+               FROM (SELECT unnest($1::text[]) AS merchant_id, unnest($2::text[]) AS order_no,
+                            unnest($4::bigint[]) AS place) AS asked
                JOIN orders ON orders.merchant_id = asked.merchant_id AND orders.order_no = asked.order_no
                LEFT JOIN pay_orders AS live
                       ON live.merchant_id = orders.merchant_id AND live.order_no = orders.order_no
@@ -72,6 +73,7 @@ impl Command for FindFacts {
             &column(batch, |FindFacts(key)| key.merchant_id.as_str()) as &[&str],
             &column(batch, |FindFacts(key)| key.order_no.as_str()) as &[&str],
             Action::ClosePayOrder.as_str(),
+            &places(batch.len()),
         )
         .fetch_all(conn)
         .await?;

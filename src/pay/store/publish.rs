@@ -7,7 +7,7 @@ use crate::compensation::TaskStatus;
 use crate::idempotency::Kept;
 use crate::ids::PayOrderId;
 use crate::infra::db::{Conn, DbError};
-use crate::infra::gather::{Command, Patience, column, met};
+use crate::infra::gather::{Command, Patience, column, met, places};
 use crate::orders::{OrderKey, OrderStatus};
 
 /// `INIT → PAYING` with the link, if the order still waits for money; ends the guarding task, and keeps the answer
@@ -37,11 +37,13 @@ impl Command for Publish {
                  UPDATE pay_orders
                  SET status = 'PAYING', pay_url = new.pay_url, channel_ref = new.channel_ref,
                      expires_at = new.expires_at, version = pay_orders.version + 1, updated_at = new.now
-                 FROM unnest($1::text[], $2::text[], $3::text[], $4::text[], $5::text[], $6::timestamptz[],
-                             $7::timestamptz[], $8::text[], $9::bytea[], $10::smallint[], $11::bytea[])
-                      WITH ORDINALITY
-                      AS new (pay_order_id, merchant_id, order_no, pay_url, channel_ref, expires_at, now, key,
-                              request_hash, status, body, place),
+                 FROM (SELECT unnest($1::text[]) AS pay_order_id, unnest($2::text[]) AS merchant_id,
+                              unnest($3::text[]) AS order_no, unnest($4::text[]) AS pay_url,
+                              unnest($5::text[]) AS channel_ref, unnest($6::timestamptz[]) AS expires_at,
+                              unnest($7::timestamptz[]) AS now, unnest($8::text[]) AS key,
+                              unnest($9::bytea[]) AS request_hash, unnest($10::smallint[]) AS status,
+                              unnest($11::bytea[]) AS body,
+                              unnest($15::bigint[]) AS place) AS new,
                       patient
                  WHERE pay_orders.pay_order_id = new.pay_order_id AND pay_orders.status = 'INIT'
                    AND EXISTS (SELECT 1 FROM orders
@@ -84,6 +86,7 @@ impl Command for Publish {
             patience.millis(),
             OrderStatus::Pending.as_str(),
             &TaskStatus::ALIVE.map(TaskStatus::as_str) as &[&str],
+            &places(batch.len()),
         )
         .fetch_all(conn)
         .await?;

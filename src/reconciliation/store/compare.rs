@@ -223,7 +223,7 @@ pub(in crate::reconciliation) async fn knows_any(
     payments: &[ListedPayment],
 ) -> Result<bool, DbError> {
     let knows_any = sqlx::query_scalar!(
-        r#"SELECT (SELECT true FROM unnest($2::text[], $3::text[]) AS line (channel_id, our_id)
+        r#"SELECT (SELECT true FROM (SELECT unnest($2::text[]) AS channel_id, unnest($3::text[]) AS our_id) AS line
                    -- A look-up for each, with LIMIT: otherwise the planner would read all trades.
                    WHERE (SELECT true FROM trades WHERE channel = $1 AND transaction_id = line.channel_id LIMIT 1)
                       OR (SELECT true FROM pay_orders WHERE pay_order_id = line.our_id AND channel = $1 LIMIT 1)
@@ -252,7 +252,7 @@ pub(in crate::reconciliation) async fn find_other_currencies(
     let other = sqlx::query_as!(
         OtherCurrencies,
         r#"SELECT string_agg(DISTINCT attempt.currency, ', ') AS "ours!", string_agg(DISTINCT line.currency, ', ') AS "theirs!"
-           FROM unnest($2::text[], $3::text[]) AS line (channel_id, currency)
+           FROM (SELECT unnest($2::text[]) AS channel_id, unnest($3::text[]) AS currency) AS line
            -- A look-up for each, with LIMIT: otherwise the planner would read all trades. What is stray may be told wrong here.
            CROSS JOIN LATERAL (SELECT pay_order_id FROM trades
                                WHERE channel = $1 AND transaction_id = line.channel_id AND stray_id IS NULL LIMIT 1) AS trade

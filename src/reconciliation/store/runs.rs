@@ -377,7 +377,7 @@ pub(in crate::reconciliation) async fn due_days(
     let due = sqlx::query_scalar!(
         r#"SELECT day AS "day!"
            FROM (SELECT day, ends_at AT TIME ZONE $4 AS ended_at
-                 FROM unnest($2::date[], $3::timestamptz[]) AS past (day, ends_at)) AS past
+                 FROM (SELECT unnest($2::date[]) AS day, unnest($3::timestamptz[]) AS ends_at) AS past) AS past
            WHERE NOT EXISTS (SELECT 1 FROM reconciliations AS begun
                              WHERE begun.channel = $1 AND begun.day = past.day)
              AND day >= coalesce((SELECT min(begun.day) FROM reconciliations AS begun WHERE begun.channel = $1),

@@ -120,7 +120,8 @@ async fn lock_orders(tx: &mut Tx, batch: &[Ask]) -> Result<HashMap<OrderKey, Ter
                   orders.amount, orders.currency AS "currency: Currency", orders.paid_by,
                   (SELECT refund_approval_above FROM merchants
                    WHERE merchants.merchant_id = orders.merchant_id) AS approval_above
-           FROM unnest($1::text[], $2::text[], $3::text[]) AS new (merchant_id, order_no, refund_no)
+           FROM (SELECT unnest($1::text[]) AS merchant_id, unnest($2::text[]) AS order_no,
+                        unnest($3::text[]) AS refund_no) AS new
            JOIN orders ON orders.merchant_id = new.merchant_id AND orders.order_no = new.order_no
            -- No join: its plan could walk.
            WHERE (SELECT refund_id FROM refunds
@@ -167,7 +168,8 @@ async fn count_asked(
                   sums.asked AS "asked!", sums.gone AS "gone!",
                   NOT EXISTS (SELECT 1 FROM compensation_lanes
                               WHERE lane = $4 AND paused_at IS NOT NULL) AS "may_begin!"
-           FROM unnest($1::text[], $2::text[], $3::text[]) AS asked (merchant_id, order_no, refund_no)
+           FROM (SELECT unnest($1::text[]) AS merchant_id, unnest($2::text[]) AS order_no,
+                        unnest($3::text[]) AS refund_no) AS asked
            CROSS JOIN LATERAL (
                -- Refunds are looked up by their order: there is no index over attempts.
                SELECT coalesce(sum(refunds.amount), 0)::bigint AS asked,

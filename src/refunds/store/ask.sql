@@ -1,10 +1,10 @@
 -- `Ask`: new refunds, a task for each that need not wait for an operator, taken where the refund has begun, and the kept
 -- answers. Gives the tasks that are taken.
 WITH new AS MATERIALIZED (
-    SELECT * FROM unnest($1::text[], $2::text[], $3::text[], $4::text[], $5::text[], $6::bigint[], $7::text[], $8::text[],
-                         $9::text[], $10::boolean[], $11::text[])
-                  AS new (refund_id, merchant_id, refund_no, order_no, pay_order_id, amount, currency, status, reason,
-                          return_stock, asked_by)
+    SELECT unnest($1::text[]) AS refund_id, unnest($2::text[]) AS merchant_id, unnest($3::text[]) AS refund_no,
+           unnest($4::text[]) AS order_no, unnest($5::text[]) AS pay_order_id, unnest($6::bigint[]) AS amount,
+           unnest($7::text[]) AS currency, unnest($8::text[]) AS status, unnest($9::text[]) AS reason,
+           unnest($10::boolean[]) AS return_stock, unnest($11::text[]) AS asked_by
   ), made AS (
     INSERT INTO refunds (refund_id, merchant_id, refund_no, order_no, pay_order_id, amount, currency, status, reason,
                          return_stock, asked_by, created_at, updated_at)
@@ -19,6 +19,7 @@ WITH new AS MATERIALIZED (
     RETURNING id, subject, status
   ), kept AS (
     INSERT INTO idempotency_keys (merchant_id, key, request_hash, order_no, status, body, created_at)
-    SELECT *, $18::timestamptz FROM unnest($12::text[], $13::text[], $14::bytea[], $15::text[], $16::smallint[], $17::bytea[])
+    SELECT unnest($12::text[]), unnest($13::text[]), unnest($14::bytea[]), unnest($15::text[]),
+           unnest($16::smallint[]), unnest($17::bytea[]), $18::timestamptz
   )
 SELECT id, subject FROM driven WHERE status = 'RUNNING'

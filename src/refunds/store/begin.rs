@@ -6,7 +6,7 @@ use super::facts::{Facts, Row, facts_of};
 use crate::compensation::{Hold, TaskStatus};
 use crate::ids::RefundId;
 use crate::infra::db::{Conn, DbError};
-use crate::infra::gather::{Command, Patience, column, in_places};
+use crate::infra::gather::{Command, Patience, column, in_places, places};
 use crate::money::Currency;
 use crate::refunds::model::RefundStatus;
 
@@ -30,8 +30,9 @@ impl Command for FindHeld {
         let rows = facts_of!(
             r#"WITH asked AS (
                  SELECT named.place, refunds.*
-                 FROM unnest($1::text[], $2::bigint[], $3::bigint[], $4::timestamptz[]) WITH ORDINALITY
-                      AS named (refund_id, task_id, claim, until, place)
+                 FROM (SELECT unnest($1::text[]) AS refund_id, unnest($2::bigint[]) AS task_id,
+                              unnest($3::bigint[]) AS claim, unnest($4::timestamptz[]) AS until,
+                              unnest($6::bigint[]) AS place) AS named
                  JOIN refunds ON refunds.refund_id = named.refund_id
                  -- As below.
                  WHERE (SELECT id FROM compensations AS task
@@ -43,6 +44,7 @@ impl Command for FindHeld {
             &column(batch, |held| held.hold.claim),
             &column(batch, |held| held.until),
             TaskStatus::Running.as_str(),
+            &places(batch.len()),
         );
         Ok(in_places(batch.len(), rows.fetch_all(conn).await?, Row::in_its_place))
     }
@@ -73,8 +75,9 @@ impl Command for Begin {
         let rows = facts_of!(
             r#"WITH patient AS MATERIALIZED (SELECT set_config('lock_timeout', $3, true)), asked AS (
                  UPDATE refunds SET status = $5, version = refunds.version + 1, updated_at = new.now
-                 FROM unnest($1::text[], $2::timestamptz[], $6::bigint[], $7::bigint[]) WITH ORDINALITY
-                      AS new (refund_id, now, task_id, claim, place), patient
+                 FROM (SELECT unnest($1::text[]) AS refund_id, unnest($2::timestamptz[]) AS now,
+                              unnest($6::bigint[]) AS task_id, unnest($7::bigint[]) AS claim,
+                              unnest($9::bigint[]) AS place) AS new, patient
                  -- A parameter, because the word would let the plan walk the index of all unfinished refunds.
                  WHERE refunds.refund_id = new.refund_id AND refunds.status = $4
                    -- Look-ups, and none that a plan could walk. That of the task is as old as the wait for the refund's row:
@@ -95,6 +98,7 @@ impl Command for Begin {
             &column(batch, |new| new.hold.id),
             &column(batch, |new| new.hold.claim),
             TaskStatus::Running.as_str(),
+            &places(batch.len()),
         );
         Ok(in_places(batch.len(), rows.fetch_all(conn).await?, Row::in_its_place))
     }

@@ -4,7 +4,7 @@ use time::OffsetDateTime;
 
 use crate::ids::RefundId;
 use crate::infra::db::{Conn, DbError};
-use crate::infra::gather::{Command, Patience, column, in_places};
+use crate::infra::gather::{Command, Patience, column, in_places, places};
 use crate::money::Currency;
 use crate::refunds::model::RefundStatus;
 
@@ -105,10 +105,12 @@ impl Command for FindFacts {
         let rows = facts_of!(
             r#"WITH asked AS (
                  SELECT named.place, refunds.*
-                 FROM unnest($1::text[]) WITH ORDINALITY AS named (refund_id, place)
+                 FROM (SELECT unnest($1::text[]) AS refund_id,
+                              unnest($2::bigint[]) AS place) AS named
                  JOIN refunds ON refunds.refund_id = named.refund_id
                )"#,
             &column(batch, |FindFacts(refund_id)| refund_id.as_str()) as &[&str],
+            &places(batch.len()),
         );
         Ok(in_places(batch.len(), rows.fetch_all(conn).await?, Row::in_its_place))
     }

@@ -3,18 +3,20 @@
 WITH ended AS (
     UPDATE refunds SET status = $21, channel_refund_id = new.channel_refund_id, version = refunds.version + 1,
                        updated_at = $20
-    FROM unnest($1::text[], $2::text[]) AS new (refund_id, channel_refund_id)
+    FROM (SELECT unnest($1::text[]) AS refund_id, unnest($2::text[]) AS channel_refund_id) AS new
     WHERE refunds.refund_id = new.refund_id
     RETURNING 1
   ), moved AS (
     UPDATE orders SET refunded_amount = new.refunded_amount, status = new.status, version = new.version, updated_at = $20
-    FROM unnest($3::text[], $4::text[], $5::bigint[], $6::text[], $7::integer[], $8::boolean[])
-         AS new (merchant_id, order_no, refunded_amount, status, version, wants_stock)
+    FROM (SELECT unnest($3::text[]) AS merchant_id, unnest($4::text[]) AS order_no,
+                 unnest($5::bigint[]) AS refunded_amount, unnest($6::text[]) AS status,
+                 unnest($7::integer[]) AS version, unnest($8::boolean[]) AS wants_stock) AS new
     WHERE orders.merchant_id = new.merchant_id AND orders.order_no = new.order_no
     RETURNING orders.merchant_id, orders.order_no, orders.status, new.wants_stock
   ), changed AS (
     INSERT INTO order_history (merchant_id, order_no, seq, from_status, to_status, event, created_at)
-    SELECT *, $20::timestamptz FROM unnest($9::text[], $10::text[], $11::integer[], $12::text[], $13::text[], $14::text[])
+    SELECT unnest($9::text[]), unnest($10::text[]), unnest($11::integer[]), unnest($12::text[]), unnest($13::text[]),
+           unnest($14::text[]), $20::timestamptz
   ), returned AS (
     -- The stock comes back with the last of the money, where a refund asked for that.
     UPDATE stock_reservations AS reservation SET status = 'RETURNED', updated_at = $20
@@ -39,7 +41,8 @@ WITH ended AS (
     FROM given_back WHERE skus.merchant_id = given_back.merchant_id AND skus.sku = given_back.sku
   ), announced AS (
     INSERT INTO outbox (merchant_id, order_no, event, event_version, payload, created_at)
-    SELECT *, $20::timestamptz FROM unnest($15::text[], $16::text[], $17::text[], $18::smallint[], $19::jsonb[])
+    SELECT unnest($15::text[]), unnest($16::text[]), unnest($17::text[]), unnest($18::smallint[]),
+           unnest($19::jsonb[]), $20::timestamptz
   )
 SELECT (SELECT count(*) FROM ended) AS "ended!", (SELECT count(*) FROM moved) AS "moved!",
        -- Their tasks may have been given up before.

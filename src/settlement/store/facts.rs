@@ -2,7 +2,7 @@
 
 use crate::ids::{MerchantId, OrderNo, UserId};
 use crate::infra::db::{Conn, DbError};
-use crate::infra::gather::{Command, Patience, column, in_places};
+use crate::infra::gather::{Command, Patience, column, in_places, places};
 use crate::money::Currency;
 use crate::orders::{OrderKey, OrderKind, OrderStatus};
 use crate::settlement::model::{Settlement, SettlementStatus};
@@ -63,7 +63,8 @@ impl Command for FindFacts {
                          AND refunds.stray_id IS NULL AND refunds.status IN ('AWAITING_APPROVAL', 'FAILED')
                          AND may_have_gone(refunds.refund_id, refunds.made_after_all_at)
                        LIMIT 1) IS NOT NULL AS "may_be_gone!"
-               FROM unnest($1::text[], $2::text[]) WITH ORDINALITY AS asked (merchant_id, order_no, place)
+               FROM (SELECT unnest($1::text[]) AS merchant_id, unnest($2::text[]) AS order_no,
+                            unnest($3::bigint[]) AS place) AS asked
                JOIN orders ON orders.merchant_id = asked.merchant_id AND orders.order_no = asked.order_no
                LEFT JOIN settlements AS settled
                       ON settled.merchant_id = asked.merchant_id AND settled.order_no = asked.order_no
@@ -86,6 +87,7 @@ impl Command for FindFacts {
                ) AS line ON true"#,
             &column(batch, |FindFacts(key)| key.merchant_id.as_str()) as &[&str],
             &column(batch, |FindFacts(key)| key.order_no.as_str()) as &[&str],
+            &places(batch.len()),
         )
         .fetch_all(conn)
         .await?;

@@ -2,7 +2,7 @@
 
 use crate::idempotency::Kept;
 use crate::infra::db::{Conn, DbError};
-use crate::infra::gather::{Command, Patience, Unheard, array_text, column, met};
+use crate::infra::gather::{Command, Patience, Unheard, array_text, column, met, places};
 use crate::ledger::Account;
 use crate::orders::{OrderKey, OrderStatus, SettleStatus};
 use crate::outbox::Event;
@@ -102,6 +102,7 @@ impl Command for Settle {
             "order.settled",
             1_i16,
             batch.iter().any(|new| new.is_asked_for),
+            &places(batch.len()),
         )
         .fetch_all(conn)
         .await?;

@@ -3,13 +3,14 @@ WITH patient AS MATERIALIZED (
     SELECT set_config('lock_timeout', $19, true)
   ), settled AS (
     UPDATE orders SET settle_status = 'SETTLED', updated_at = new.now
-    FROM unnest($1::text[], $2::text[], $3::text[], $4::bigint[], $5::numeric[], $6::text[],
-                $7::numeric[], $8::bigint[], $9::text[], $10::timestamptz[], $11::bigint[],
-                $12::jsonb[], $13::text[], $14::text[], $15::text[], $16::bytea[], $17::smallint[],
-                $18::bytea[]) WITH ORDINALITY
-         AS new (merchant_id, order_no, user_id, base_amount, rate, line_rates, factor, commission,
-                 currency, now, refunded_seen, payload, expense, earnings, key, request_hash,
-                 answer_status, body, place),
+    FROM (SELECT unnest($1::text[]) AS merchant_id, unnest($2::text[]) AS order_no, unnest($3::text[]) AS user_id,
+                 unnest($4::bigint[]) AS base_amount, unnest($5::numeric[]) AS rate, unnest($6::text[]) AS line_rates,
+                 unnest($7::numeric[]) AS factor, unnest($8::bigint[]) AS commission, unnest($9::text[]) AS currency,
+                 unnest($10::timestamptz[]) AS now, unnest($11::bigint[]) AS refunded_seen,
+                 unnest($12::jsonb[]) AS payload, unnest($13::text[]) AS expense, unnest($14::text[]) AS earnings,
+                 unnest($15::text[]) AS key, unnest($16::bytea[]) AS request_hash,
+                 unnest($17::smallint[]) AS answer_status, unnest($18::bytea[]) AS body,
+                 unnest($25::bigint[]) AS place) AS new,
          patient
     WHERE orders.merchant_id = new.merchant_id AND orders.order_no = new.order_no
       AND orders.status = ANY($20) AND orders.settle_status = $21

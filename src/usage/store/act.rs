@@ -315,7 +315,7 @@ async fn find_heard(conn: &mut Conn, batch: &[Act]) -> Result<BTreeMap<(String, 
     }
     let rows = sqlx::query!(
         "SELECT heard.hold_id, heard.message_id, heard.units
-         FROM unnest($1::text[], $2::text[]) AS said (hold_id, message_id)
+         FROM (SELECT unnest($1::text[]) AS hold_id, unnest($2::text[]) AS message_id) AS said
          JOIN usage_messages AS heard ON heard.hold_id = said.hold_id AND heard.message_id = said.message_id",
         &hold_ids as &[&str],
         &message_ids as &[&str],

@@ -50,7 +50,7 @@ pub(super) async fn lock(
 async fn open(conn: &mut Conn, columns: &Columns) -> Result<(), DbError> {
     sqlx::query!(
         "INSERT INTO usage_cycles (merchant_id, user_id, product_code, cycle)
-         SELECT * FROM unnest($1::text[], $2::text[], $3::text[], $4::text[])
+         SELECT unnest($1::text[]), unnest($2::text[]), unnest($3::text[]), unnest($4::text[])
          ON CONFLICT (merchant_id, user_id, product_code, cycle) DO NOTHING",
         &columns.merchant_ids,
         &columns.user_ids,
@@ -69,14 +69,14 @@ async fn lock_if_all_known(
 ) -> Result<BTreeMap<CycleKey, CycleUse>, DbError> {
     let rows = sqlx::query!(
         "SELECT taken.merchant_id, taken.user_id, taken.product_code, taken.cycle, used_units, fee_hold_id
-         FROM unnest($1::text[], $2::text[], $3::text[], $4::text[])
-              AS wanted (merchant_id, user_id, product_code, cycle)
+         FROM (SELECT unnest($1::text[]) AS merchant_id, unnest($2::text[]) AS user_id,
+                      unnest($3::text[]) AS product_code, unnest($4::text[]) AS cycle) AS wanted
          JOIN usage_cycles AS taken
            ON taken.merchant_id = wanted.merchant_id AND taken.user_id = wanted.user_id
           AND taken.product_code = wanted.product_code AND taken.cycle = wanted.cycle
          -- Asked once, before any is locked.
-         WHERE (SELECT 1 FROM unnest($1::text[], $2::text[], $3::text[], $4::text[])
-                              AS asked (merchant_id, user_id, product_code, cycle)
+         WHERE (SELECT 1 FROM (SELECT unnest($1::text[]) AS merchant_id, unnest($2::text[]) AS user_id,
+                                      unnest($3::text[]) AS product_code, unnest($4::text[]) AS cycle) AS asked
                 WHERE (SELECT 1 FROM usage_cycles AS known
                        WHERE known.merchant_id = asked.merchant_id AND known.user_id = asked.user_id
                          AND known.product_code = asked.product_code AND known.cycle = asked.cycle

@@ -49,7 +49,7 @@ pub(super) async fn find_named(
     let hold_ids: Vec<&str> = named.iter().map(|(hold_id, _)| hold_id.as_str()).collect();
     let merchant_ids: Vec<&str> = named.iter().map(|(_, merchant_id)| merchant_id.as_str()).collect();
     let found = holds!(
-        "FROM unnest($1::text[], $2::text[]) AS named (hold, merchant), usage_holds
+        "FROM (SELECT unnest($1::text[]) AS hold, unnest($2::text[]) AS merchant) AS named, usage_holds
          WHERE hold_id = named.hold AND merchant_id = named.merchant
            -- Said once more, so that they are looked up whatever the planner believes of the table.
            AND hold_id = ANY($1)",
@@ -67,7 +67,7 @@ pub(super) async fn lock_all(
     let hold_ids: Vec<&str> = named.iter().map(|(hold_id, _)| hold_id.as_str()).collect();
     let merchant_ids: Vec<&str> = named.iter().map(|(_, merchant_id)| merchant_id.as_str()).collect();
     let locked = holds!(
-        "FROM unnest($1::text[], $2::text[]) AS named (hold, merchant), usage_holds
+        "FROM (SELECT unnest($1::text[]) AS hold, unnest($2::text[]) AS merchant) AS named, usage_holds
          WHERE hold_id = named.hold AND merchant_id = named.merchant
            -- Said once more, so that they are looked up whatever the planner believes of the table.
            AND hold_id = ANY($1)

@@ -3,13 +3,14 @@
 WITH patient AS MATERIALIZED (
     SELECT set_config('lock_timeout', $23, true)
   ), new AS MATERIALIZED (
-    SELECT * FROM unnest($1::text[], $2::text[], $3::text[], $4::text[], $5::text[], $6::text[], $7::text[], $8::text[],
-                         $9::text[], $10::text[], $11::text[], $12::text[], $13::numeric[], $14::bigint[], $15::bigint[],
-                         $16::bigint[], $17::boolean[], $18::bigint[], $19::bigint[], $20::timestamptz[],
-                         $21::timestamptz[])
-                  AS new (hold_id, merchant_id, request_id, user_id, product_code, idempotency_key, key_currency,
-                          key_fx_version, currency, fx_version, cycle, pricing, unit_price, cycle_quota, estimated_units,
-                          counted_units, carries_fee, held, charged, expires_at, created_at)
+    SELECT unnest($1::text[]) AS hold_id, unnest($2::text[]) AS merchant_id, unnest($3::text[]) AS request_id,
+           unnest($4::text[]) AS user_id, unnest($5::text[]) AS product_code, unnest($6::text[]) AS idempotency_key,
+           unnest($7::text[]) AS key_currency, unnest($8::text[]) AS key_fx_version, unnest($9::text[]) AS currency,
+           unnest($10::text[]) AS fx_version, unnest($11::text[]) AS cycle, unnest($12::text[]) AS pricing,
+           unnest($13::numeric[]) AS unit_price, unnest($14::bigint[]) AS cycle_quota,
+           unnest($15::bigint[]) AS estimated_units, unnest($16::bigint[]) AS counted_units,
+           unnest($17::boolean[]) AS carries_fee, unnest($18::bigint[]) AS held, unnest($19::bigint[]) AS charged,
+           unnest($20::timestamptz[]) AS expires_at, unnest($21::timestamptz[]) AS created_at
   ), opened AS MATERIALIZED (
     SELECT open_accounts(array_agg(account_id ORDER BY account_id), $22)
     FROM unnest($36::text[]) AS named (account_id)
@@ -35,12 +36,13 @@ WITH patient AS MATERIALIZED (
     SELECT hold_id, 1, 'HELD', 'TAKEN', created_at FROM new
   ), kept AS (
     INSERT INTO idempotency_keys (merchant_id, key, request_hash, status, body, created_at)
-    SELECT *, $22::timestamptz FROM unnest($25::text[], $26::text[], $27::bytea[], $28::smallint[], $29::bytea[])
+    SELECT unnest($25::text[]), unnest($26::text[]), unnest($27::bytea[]), unnest($28::smallint[]),
+           unnest($29::bytea[]), $22::timestamptz
     WHERE (SELECT count(*) FROM patient) = 1
   )
 INSERT INTO ledger_transactions (transaction_id, kind, merchant_id, order_no, account_ids, amounts, created_at)
 -- After the holds: it is their key that says that one was made before.
 SELECT transaction_id, kind, new.merchant_id, order_no, account_ids::text[], amounts::bigint[], $22
-FROM unnest($30::text[], $31::text[], $32::text[], $33::text[], $34::text[], $35::text[])
-          AS new (transaction_id, kind, merchant_id, order_no, account_ids, amounts)
+FROM (SELECT unnest($30::text[]) AS transaction_id, unnest($31::text[]) AS kind, unnest($32::text[]) AS merchant_id,
+             unnest($33::text[]) AS order_no, unnest($34::text[]) AS account_ids, unnest($35::text[]) AS amounts) AS new
 WHERE (SELECT count(*) FROM made) >= 0

@@ -8,7 +8,7 @@ use super::write::{self, NewRow};
 use super::{cycles, find};
 use crate::idempotency::Keep;
 use crate::infra::db::{Conn, DbError, Tx};
-use crate::infra::gather::{Command, Patience, column, in_places};
+use crate::infra::gather::{Command, Patience, column, in_places, places};
 use crate::ledger::{self, Wallet};
 use crate::usage::Done;
 use crate::usage::desk::{Desk, Wanted, key_parts};
@@ -283,8 +283,10 @@ async fn find_facts(conn: &mut Conn, batch: &[Take]) -> Result<Vec<Facts>, DbErr
                   product.cycle_quota AS "cycle_quota?", price.unit_price AS "unit_price?: Price",
                   hold.hold_id AS "hold_id?",
                   (SELECT balance FROM accounts WHERE account_id = new.available) AS available
-           FROM unnest($1::text[], $2::text[], $3::text[], $4::text[], $5::text[], $6::text[], $7::text[]) WITH ORDINALITY
-                AS new (merchant_id, user_id, product_code, idempotency_key, currency, fx_version, available, place)
+           FROM (SELECT unnest($1::text[]) AS merchant_id, unnest($2::text[]) AS user_id,
+                        unnest($3::text[]) AS product_code, unnest($4::text[]) AS idempotency_key,
+                        unnest($5::text[]) AS currency, unnest($6::text[]) AS fx_version,
+                        unnest($7::text[]) AS available, unnest($8::bigint[]) AS place) AS new
            LEFT JOIN products AS product
                   ON product.merchant_id = new.merchant_id AND product.product_code = new.product_code
            LEFT JOIN product_prices AS price
@@ -307,6 +309,7 @@ async fn find_facts(conn: &mut Conn, batch: &[Take]) -> Result<Vec<Facts>, DbErr
         &column(batch, |take| take.wanted.new.currency.as_str()) as &[&str],
         &column(batch, fx_version),
         &column(batch, |take| take.wallet().available.to_string()),
+        &places(batch.len()),
     )
     .fetch_all(conn)
     .await?;

@@ -161,8 +161,9 @@ pub(super) async fn write_cycles(conn: &mut Conn, desk: &Desk) -> Result<(), DbE
     let written = sqlx::query!(
         "UPDATE usage_cycles AS taken
          SET used_units = new.used_units, fee_hold_id = new.fee_hold_id
-         FROM unnest($1::text[], $2::text[], $3::text[], $4::text[], $5::bigint[], $6::text[])
-              AS new (merchant_id, user_id, product_code, cycle, used_units, fee_hold_id)
+         FROM (SELECT unnest($1::text[]) AS merchant_id, unnest($2::text[]) AS user_id,
+                      unnest($3::text[]) AS product_code, unnest($4::text[]) AS cycle,
+                      unnest($5::bigint[]) AS used_units, unnest($6::text[]) AS fee_hold_id) AS new
          WHERE taken.merchant_id = new.merchant_id AND taken.user_id = new.user_id
            AND taken.product_code = new.product_code AND taken.cycle = new.cycle",
         &column(&cycles, |(key, _)| key.merchant_id.as_str()) as &[&str],
@@ -188,7 +189,7 @@ pub(super) async fn announce(tx: &mut Tx, notes: &Notes, now: OffsetDateTime) ->
     let conn: &mut Conn = tx;
     sqlx::query!(
         "INSERT INTO outbox (merchant_id, event, event_version, payload, created_at)
-         SELECT *, $5::timestamptz FROM unnest($1::text[], $2::text[], $3::smallint[], $4::jsonb[])",
+         SELECT unnest($1::text[]), unnest($2::text[]), unnest($3::smallint[]), unnest($4::jsonb[]), $5::timestamptz",
         &column(events, |(merchant_id, _)| merchant_id.as_str()) as &[&str],
         &column(events, |(_, event)| event.name()) as &[&str],
         &column(events, |(_, event)| event.version()),

@@ -69,8 +69,8 @@ async fn insert(
          INSERT INTO webhook_inbox
              (channel, event_id, subject, merchant_id, order_no, verdict, body, received_at, updated_at)
          SELECT channel, event_id, subject, refund.merchant_id, refund.order_no, verdict, body, now, now
-         FROM unnest($1::text[], $2::text[], $3::text[], $4::text[], $5::bytea[], $6::timestamptz[])
-              AS new (channel, event_id, subject, verdict, body, now)
+         FROM (SELECT unnest($1::text[]) AS channel, unnest($2::text[]) AS event_id, unnest($3::text[]) AS subject,
+                      unnest($4::text[]) AS verdict, unnest($5::bytea[]) AS body, unnest($6::timestamptz[]) AS now) AS new
          -- One that somebody else is keeping under the same name is waited for.
          CROSS JOIN patient
          -- The limit makes it a look-up each.

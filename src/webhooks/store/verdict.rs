@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use crate::infra::db::{Conn, DbError};
-use crate::infra::gather::{Command, Patience, column, in_places};
+use crate::infra::gather::{Command, Patience, column, in_places, places};
 use crate::pay::report::Verdict;
 
 /// Looks up the verdict of a callback that came before, under its name and to the letter.
@@ -29,8 +29,8 @@ impl Command for FindVerdict {
     ) -> Result<Vec<Option<Verdict>>, DbError> {
         let rows = sqlx::query!(
             r#"SELECT came.place AS "place!", kept.verdict AS "verdict!: Verdict"
-               FROM unnest($1::text[], $2::text[], $3::bytea[]) WITH ORDINALITY
-                    AS came (channel, event_id, body, place)
+               FROM (SELECT unnest($1::text[]) AS channel, unnest($2::text[]) AS event_id,
+                            unnest($3::bytea[]) AS body, unnest($4::bigint[]) AS place) AS came
                -- The limit makes it a look-up each.
                CROSS JOIN LATERAL (SELECT verdict FROM webhook_inbox AS inbox
                                    WHERE inbox.channel = came.channel AND inbox.event_id = came.event_id
@@ -39,6 +39,7 @@ impl Command for FindVerdict {
             &column(batch, |came| came.channel) as &[&str],
             &column(batch, |came| came.event_id.as_str()) as &[&str],
             &column(batch, |came| &*came.body) as &[&[u8]],
+            &places(batch.len()),
         )
         .fetch_all(conn)
         .await?;

@@ -7,7 +7,7 @@ use crate::channels::sandbox::deliver::Delivery;
 use crate::channels::sandbox::webhooks::{DeliveryStatus, NewDelivery};
 use crate::ids::PayOrderId;
 use crate::infra::db::{Conn, DbError};
-use crate::infra::gather::{Command, Patience, column, met};
+use crate::infra::gather::{Command, Patience, column, met, places};
 
 /// Writes an event down to be sent, as many times over as it has copies.
 pub(crate) async fn insert(
@@ -88,8 +88,9 @@ impl Command for SetDelivered {
                ), done AS (
                  UPDATE sandbox.deliveries AS delivery
                  SET status = 'DELIVERED', last_result = 'acknowledged', updated_at = new.now
-                 FROM unnest($1::bigint[], $2::integer[], $3::timestamptz[]) WITH ORDINALITY
-                      AS new (id, attempts, now, place), patient
+                 FROM (SELECT unnest($1::bigint[]) AS id, unnest($2::integer[]) AS attempts,
+                              unnest($3::timestamptz[]) AS now,
+                              unnest($6::bigint[]) AS place) AS new, patient
                  -- Somebody whose lease ran out does not speak for the one who came after. The state is a parameter,
                  -- because the word would let the plan walk the index of all that is due.
                  WHERE delivery.id = new.id AND delivery.attempts = new.attempts AND delivery.status = $5
@@ -106,6 +107,7 @@ impl Command for SetDelivered {
             &column(batch, |done| done.now),
             patience.millis(),
             DeliveryStatus::Pending.as_str(),
+            &places(batch.len()),
         )
         .fetch_all(conn)
         .await?;

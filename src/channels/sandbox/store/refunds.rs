@@ -6,7 +6,7 @@ use crate::channels::sandbox::books::RefundView;
 use crate::channels::sandbox::protocol::Refund;
 use crate::ids::{PayOrderId, RefundId};
 use crate::infra::db::{Conn, DbError, expect_one_row};
-use crate::infra::gather::{Command, Patience, column, met};
+use crate::infra::gather::{Command, Patience, column, met, places};
 use crate::money::Currency;
 
 /// Gives money back out of a payment and writes down who is to be told; `false`, and nothing is written, when a fault
@@ -40,10 +40,12 @@ impl Command for Give {
                ), given AS (
                  UPDATE sandbox.payments AS payment
                  SET refunded_amount = payment.refunded_amount + new.amount, updated_at = new.now
-                 FROM unnest($1::text[], $2::text[], $3::text[], $4::bigint[], $5::text[], $6::text[], $7::text[],
-                             $8::text[], $9::timestamptz[]) WITH ORDINALITY
-                      AS new (refund_id, pay_order_id, transaction_id, amount, currency, reason, event_id, body, now,
-                              place), patient, fault
+                 FROM (SELECT unnest($1::text[]) AS refund_id, unnest($2::text[]) AS pay_order_id,
+                              unnest($3::text[]) AS transaction_id, unnest($4::bigint[]) AS amount,
+                              unnest($5::text[]) AS currency, unnest($6::text[]) AS reason,
+                              unnest($7::text[]) AS event_id, unnest($8::text[]) AS body,
+                              unnest($9::timestamptz[]) AS now,
+                              unnest($11::bigint[]) AS place) AS new, patient, fault
                  WHERE NOT fault.waits AND payment.transaction_id = new.transaction_id
                    AND payment.pay_order_id = new.pay_order_id AND payment.currency = new.currency
                    -- Decided here, on the row as it is now.
@@ -71,6 +73,7 @@ impl Command for Give {
             &column(batch, |new| new.body.as_str()) as &[&str],
             &column(batch, |new| new.now),
             patience.millis(),
+            &places(batch.len()),
         )
         .fetch_all(conn)
         .await?;

@@ -56,10 +56,11 @@ impl Command for Open {
                                              notify_url, status, expires_at, created_at, updated_at)
                  SELECT new.pay_order_id, amount, currency, subject, payer_id, return_url, notify_url, 'OPEN',
                         expires_at, now, now
-                 FROM unnest($1::text[], $2::bigint[], $3::text[], $4::text[], $5::text[], $6::text[], $7::text[],
-                             $8::timestamptz[], $9::timestamptz[])
-                      AS new (pay_order_id, amount, currency, subject, payer_id, return_url, notify_url, expires_at,
-                              now), relaxed, fault
+                 FROM (SELECT unnest($1::text[]) AS pay_order_id, unnest($2::bigint[]) AS amount,
+                              unnest($3::text[]) AS currency, unnest($4::text[]) AS subject,
+                              unnest($5::text[]) AS payer_id, unnest($6::text[]) AS return_url,
+                              unnest($7::text[]) AS notify_url, unnest($8::timestamptz[]) AS expires_at,
+                              unnest($9::timestamptz[]) AS now) AS new, relaxed, fault
                  WHERE NOT fault.waits
                  ON CONFLICT ON CONSTRAINT sandbox_trades_pkey DO NOTHING
                  RETURNING pay_order_id

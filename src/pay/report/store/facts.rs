@@ -4,7 +4,7 @@ use time::OffsetDateTime;
 
 use crate::ids::{MerchantId, OrderNo};
 use crate::infra::db::{Conn, DbError};
-use crate::infra::gather::{Command, Patience, column, in_places};
+use crate::infra::gather::{Command, Patience, column, in_places, places};
 use crate::money::Currency;
 use crate::orders::{OrderKey, OrderKind, OrderStatus};
 use crate::pay::model::PayStatus;
@@ -85,8 +85,10 @@ impl Command for FindFacts {
                       orders.status AS "order_status?: OrderStatus", orders.amount AS "order_amount?",
                       orders.currency AS "order_currency?: Currency", orders.attempts AS "order_attempts?",
                       orders.created_at AS "order_made_at?", merchants.stray_money AS "stray_money?: StrayPolicy"
-               FROM unnest($1::text[], $2::text[], $3::text[], $4::text[], $5::text[], $6::boolean[]) WITH ORDINALITY
-                    AS report (channel, pay_order_id, transaction_id, event_id, own_event_id, asks_all, place)
+               FROM (SELECT unnest($1::text[]) AS channel, unnest($2::text[]) AS pay_order_id,
+                            unnest($3::text[]) AS transaction_id, unnest($4::text[]) AS event_id,
+                            unnest($5::text[]) AS own_event_id, unnest($6::boolean[]) AS asks_all,
+                            unnest($8::bigint[]) AS place) AS report
                LEFT JOIN pay_orders AS attempt
                       ON attempt.pay_order_id = report.pay_order_id AND attempt.channel = report.channel
                LEFT JOIN orders
@@ -116,6 +118,7 @@ impl Command for FindFacts {
             &column(batch, |asked| asked.own_event_id.as_deref()) as &[Option<&str>],
             &column(batch, |asked| asked.asks_all),
             OrderStatus::Pending.as_str(),
+            &places(batch.len()),
         )
         .fetch_all(conn)
         .await?;

@@ -5,7 +5,7 @@ use time::OffsetDateTime;
 use super::Matched;
 use crate::channels::Payment;
 use crate::infra::db::{Conn, DbError};
-use crate::infra::gather::{Command, Patience, column, met};
+use crate::infra::gather::{Command, Patience, column, met, places};
 use crate::ledger::Account;
 use crate::orders::OrderStatus;
 use crate::outbox::Event;
@@ -56,14 +56,16 @@ impl Command for Pay {
                  UPDATE orders
                  SET status = 'PAID', paid_by = new.pay_order_id, paid_at = new.order_paid_at,
                      version = orders.version + 1, updated_at = new.now
-                 FROM unnest($1::text[], $2::text[], $3::text[], $4::timestamptz[], $5::timestamptz[],
-                             $6::bigint[], $7::text[], $8::integer[], $9::text[], $10::text[], $11::smallint[],
-                             $12::jsonb[], $13::text[], $14::text[], $15::bytea[], $18::text[], $19::text[],
-                             $20::timestamptz[])
-                      WITH ORDINALITY
-                      AS new (merchant_id, order_no, pay_order_id, paid_at, now, amount, currency, attempts_seen,
-                              transaction_id, event, event_version, payload, channel, event_id, body, debit, credit,
-                              order_paid_at, place),
+                 FROM (SELECT unnest($1::text[]) AS merchant_id, unnest($2::text[]) AS order_no,
+                              unnest($3::text[]) AS pay_order_id, unnest($4::timestamptz[]) AS paid_at,
+                              unnest($5::timestamptz[]) AS now, unnest($6::bigint[]) AS amount,
+                              unnest($7::text[]) AS currency, unnest($8::integer[]) AS attempts_seen,
+                              unnest($9::text[]) AS transaction_id, unnest($10::text[]) AS event,
+                              unnest($11::smallint[]) AS event_version, unnest($12::jsonb[]) AS payload,
+                              unnest($13::text[]) AS channel, unnest($14::text[]) AS event_id,
+                              unnest($15::bytea[]) AS body, unnest($18::text[]) AS debit,
+                              unnest($19::text[]) AS credit, unnest($20::timestamptz[]) AS order_paid_at,
+                              unnest($21::bigint[]) AS place) AS new,
                       patient
                  WHERE orders.merchant_id = new.merchant_id AND orders.order_no = new.order_no
                    AND orders.status = $17 AND orders.amount = new.amount
@@ -172,6 +174,7 @@ impl Command for Pay {
             &column(batch, |new| new.debit.as_str()) as &[&str],
             &column(batch, |new| new.credit.as_str()) as &[&str],
             &column(batch, |new| new.paid_at),
+            &places(batch.len()),
         )
         .fetch_all(conn)
         .await?;
