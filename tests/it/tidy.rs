@@ -198,6 +198,25 @@ fn sql_lives_in_stores() {
     expect_none(faults);
 }
 
+/// As `src/infra/gather/rows.rs` says.
+#[test]
+fn statements_read_columns_side_by_side_in_their_select_lists() {
+    let mut faults = Faults::new();
+    for path in source::files("src") {
+        let text = read(&path);
+        for (at, call) in text.match_indices("unnest($") {
+            let (arrays, rest) = text[at + call.len()..].split_once(')').unwrap_or_default();
+            if arrays.contains(',') && !rest.starts_with(" WITH ORDINALITY") {
+                let line = line_of(&text, at);
+                faults.push(format!(
+                    "{path}:{line} unnests several arrays by one call: unnest each in the select list"
+                ));
+            }
+        }
+    }
+    expect_none(faults);
+}
+
 #[test]
 fn nobody_reads_the_clock_but_the_clock() {
     let mut faults = Faults::new();

@@ -79,8 +79,7 @@ impl Command for Make {
                               unnest($11::jsonb[]) AS metadata, unnest($12::timestamptz[]) AS expires_at,
                               unnest($13::timestamptz[]) AS now, unnest($14::text[]) AS key,
                               unnest($15::bytea[]) AS request_hash, unnest($16::smallint[]) AS answer_status,
-                              unnest($17::bytea[]) AS answer_body,
-                              unnest($27::bigint[]) AS place) AS new,
+                              unnest($17::bytea[]) AS answer_body, unnest($27::bigint[]) AS place) AS new,
                       patient
                ), repeated AS MATERIALIZED (
                  SELECT new.place

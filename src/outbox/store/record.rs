@@ -58,8 +58,7 @@ impl Command for Record {
                               unnest($3::timestamptz[]) AS lease, unnest($4::text[]) AS status,
                               unnest($5::timestamptz[]) AS due_at, unnest($6::text[]) AS error,
                               unnest($7::integer[]) AS counts, unnest($8::jsonb[]) AS attempt,
-                              unnest($9::timestamptz[]) AS now,
-                              unnest($11::bigint[]) AS place) AS new,
+                              unnest($9::timestamptz[]) AS now, unnest($11::bigint[]) AS place) AS new,
                       patient,
                       -- A look-up for each: as a join its plan could walk.
                       LATERAL (SELECT held.event_id, held.kind FROM deliveries AS held

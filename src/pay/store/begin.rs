@@ -40,8 +40,7 @@ impl Command for Begin {
                               unnest($7::text[]) AS currency, unnest($8::text[]) AS subject,
                               unnest($9::text[]) AS return_url, unnest($10::timestamptz[]) AS expires_at,
                               unnest($11::timestamptz[]) AS now, unnest($12::integer[]) AS attempts_seen,
-                              unnest($13::timestamptz[]) AS guard_until,
-                              unnest($16::bigint[]) AS place) AS new,
+                              unnest($13::timestamptz[]) AS guard_until, unnest($16::bigint[]) AS place) AS new,
                       relaxed
                  WHERE orders.merchant_id = new.merchant_id AND orders.order_no = new.order_no
                    AND orders.status = $15 AND orders.expires_at > new.now

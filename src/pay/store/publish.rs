@@ -42,8 +42,7 @@ impl Command for Publish {
                               unnest($5::text[]) AS channel_ref, unnest($6::timestamptz[]) AS expires_at,
                               unnest($7::timestamptz[]) AS now, unnest($8::text[]) AS key,
                               unnest($9::bytea[]) AS request_hash, unnest($10::smallint[]) AS status,
-                              unnest($11::bytea[]) AS body,
-                              unnest($15::bigint[]) AS place) AS new,
+                              unnest($11::bytea[]) AS body, unnest($15::bigint[]) AS place) AS new,
                       patient
                  WHERE pay_orders.pay_order_id = new.pay_order_id AND pay_orders.status = 'INIT'
                    AND EXISTS (SELECT 1 FROM orders

@@ -7,7 +7,7 @@ use super::runs::Claimed;
 use crate::channels::bills::EDGE;
 use crate::channels::{StatementKind, TO_OTHERS};
 use crate::infra::db::{Conn, DbError, Tx};
-use crate::infra::gather::{column, places};
+use crate::infra::gather::column;
 use crate::money::Currency;
 use crate::reconciliation::model::{Class, Item, ItemAction, ItemEvent, ItemStatus};
 
@@ -42,7 +42,8 @@ pub(in crate::reconciliation) async fn claim_items(
          SET due_at = $3, version = version + 1
          WHERE item_id = ANY(ARRAY(
              SELECT due.item_id
-             FROM (SELECT unnest($4::text[]) AS action, unnest($6::boolean[]) AS asks, unnest($8::bigint[]) AS place) AS kind
+             -- A plan knows the order of these rows, and so stops where it has enough: what is behind is not locked.
+             FROM unnest($4::text[], $6::boolean[]) WITH ORDINALITY AS kind (action, asks, place)
              CROSS JOIN LATERAL (
                  -- What was decided is carried out.
                  SELECT * FROM (SELECT item_id, due_at FROM reconciliation_items AS item
@@ -72,7 +73,6 @@ pub(in crate::reconciliation) async fn claim_items(
         elsewhere as &[&str],
         &column(&in_turn, |action| action.asks()),
         now - TO_OTHERS,
-        &places(in_turn.len()),
     );
     Ok(items.fetch_all(conn).await?)
 }

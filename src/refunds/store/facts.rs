@@ -105,8 +105,7 @@ impl Command for FindFacts {
         let rows = facts_of!(
             r#"WITH asked AS (
                  SELECT named.place, refunds.*
-                 FROM (SELECT unnest($1::text[]) AS refund_id,
-                              unnest($2::bigint[]) AS place) AS named
+                 FROM (SELECT unnest($1::text[]) AS refund_id, unnest($2::bigint[]) AS place) AS named
                  JOIN refunds ON refunds.refund_id = named.refund_id
                )"#,
             &column(batch, |FindFacts(refund_id)| refund_id.as_str()) as &[&str],

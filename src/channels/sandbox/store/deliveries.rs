@@ -89,8 +89,7 @@ impl Command for SetDelivered {
                  UPDATE sandbox.deliveries AS delivery
                  SET status = 'DELIVERED', last_result = 'acknowledged', updated_at = new.now
                  FROM (SELECT unnest($1::bigint[]) AS id, unnest($2::integer[]) AS attempts,
-                              unnest($3::timestamptz[]) AS now,
-                              unnest($6::bigint[]) AS place) AS new, patient
+                              unnest($3::timestamptz[]) AS now, unnest($6::bigint[]) AS place) AS new, patient
                  -- Somebody whose lease ran out does not speak for the one who came after. The state is a parameter,
                  -- because the word would let the plan walk the index of all that is due.
                  WHERE delivery.id = new.id AND delivery.attempts = new.attempts AND delivery.status = $5

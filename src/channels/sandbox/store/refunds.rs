@@ -44,8 +44,7 @@ impl Command for Give {
                               unnest($3::text[]) AS transaction_id, unnest($4::bigint[]) AS amount,
                               unnest($5::text[]) AS currency, unnest($6::text[]) AS reason,
                               unnest($7::text[]) AS event_id, unnest($8::text[]) AS body,
-                              unnest($9::timestamptz[]) AS now,
-                              unnest($11::bigint[]) AS place) AS new, patient, fault
+                              unnest($9::timestamptz[]) AS now, unnest($11::bigint[]) AS place) AS new, patient, fault
                  WHERE NOT fault.waits AND payment.transaction_id = new.transaction_id
                    AND payment.pay_order_id = new.pay_order_id AND payment.currency = new.currency
                    -- Decided here, on the row as it is now.

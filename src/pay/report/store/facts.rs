@@ -85,14 +85,11 @@ impl Command for FindFacts {
                       orders.status AS "order_status?: OrderStatus", orders.amount AS "order_amount?",
                       orders.currency AS "order_currency?: Currency", orders.attempts AS "order_attempts?",
                       orders.created_at AS "order_made_at?", merchants.stray_money AS "stray_money?: StrayPolicy"
-               FROM (SELECT unnest($1::text[]) AS channel, unnest($2::text[]) AS pay_order_id,
-                            unnest($3::text[]) AS transaction_id, unnest($4::text[]) AS event_id,
-                            unnest($5::text[]) AS own_event_id, unnest($6::boolean[]) AS asks_all,
-                            unnest($8::bigint[]) AS place) AS report
-               LEFT JOIN pay_orders AS attempt
-                      ON attempt.pay_order_id = report.pay_order_id AND attempt.channel = report.channel
-               LEFT JOIN orders
-                      ON orders.merchant_id = attempt.merchant_id AND orders.order_no = attempt.order_no
+               FROM (SELECT unnest($1::text[]) AS channel, unnest($2::text[]) AS pay_order_id, unnest($3::text[]) AS transaction_id,
+                            unnest($4::text[]) AS event_id, unnest($5::text[]) AS own_event_id,
+                            unnest($6::boolean[]) AS asks_all, unnest($8::bigint[]) AS place) AS report
+               LEFT JOIN pay_orders AS attempt ON attempt.pay_order_id = report.pay_order_id AND attempt.channel = report.channel
+               LEFT JOIN orders ON orders.merchant_id = attempt.merchant_id AND orders.order_no = attempt.order_no
                LEFT JOIN merchants ON merchants.merchant_id = attempt.merchant_id
                CROSS JOIN LATERAL (SELECT report.asks_all OR orders.status IS DISTINCT FROM $7 AS is_whole) AS asked
                -- The limits make look-ups of the joins: on a shop's first days a plan would walk these.
