@@ -314,12 +314,17 @@ impl From<Attempt> for PayOrderView {
 /// Money that went back, or is on its way.
 #[derive(Debug, Serialize, ToSchema)]
 pub(super) struct RefundView {
+    /// Its id, as channels know it and claw-backs name it; a page of operators starts after one.
+    #[schema(example = "rf_06H8K2M4N6P8R0T2V4X6Z8B0D2")]
+    refund_id: String,
     /// Its number.
     refund_no: String,
     /// Its order.
     order_no: Option<String>,
     /// The paying attempt that it takes from; none when it gives a stray payment back.
     pay_order_id: Option<String>,
+    /// The stray payment that it gives back, where it is one's.
+    stray_id: Option<String>,
     /// Minor units.
     amount: i64,
     /// Of what.
@@ -339,9 +344,11 @@ pub(super) struct RefundView {
 impl From<Refund> for RefundView {
     fn from(refund: Refund) -> Self {
         Self {
+            refund_id: refund.refund_id,
             refund_no: refund.refund_no,
             order_no: refund.order_no,
             pay_order_id: refund.pay_order_id,
+            stray_id: refund.stray_id,
             amount: refund.amount,
             currency: refund.currency,
             status: refund.status,
@@ -355,13 +362,8 @@ impl From<Refund> for RefundView {
 /// A refund as operators see it.
 #[derive(Debug, Serialize, ToSchema)]
 pub(super) struct MerchantRefundView {
-    /// Its id, as channels know it; a page starts after one.
-    #[schema(example = "rf_06H8K2M4N6P8R0T2V4X6Z8B0D2")]
-    refund_id: String,
     /// Whose, where it is known.
     merchant_id: Option<String>,
-    /// The stray payment that it gives back, where it is one's.
-    stray_id: Option<String>,
     /// Whether the order's stock comes back, once all of its money has gone back.
     return_stock: bool,
     /// The operator who asked for it, where one did.
@@ -374,9 +376,7 @@ pub(super) struct MerchantRefundView {
 impl From<Refund> for MerchantRefundView {
     fn from(refund: Refund) -> Self {
         Self {
-            refund_id: refund.refund_id.clone(),
             merchant_id: refund.merchant_id.clone(),
-            stray_id: refund.stray_id.clone(),
             return_stock: refund.return_stock,
             asked_by: refund.asked_by.clone(),
             refund: refund.into(),

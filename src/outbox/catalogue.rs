@@ -112,6 +112,8 @@ fn examples() -> Vec<Event> {
 fn examples_of_what_goes_back_or_out() -> Vec<Event> {
     let Ok(currency) = "CNY".parse() else { return Vec::new() };
     let (order_no, user_id) = (|| "A-1".to_owned(), || "u1".to_owned());
+    let refund_id = || "rf_06H8K2M4N6P8R0T2V4X6Z8B0D2".to_owned();
+    let pay_order_id = || "po_06H8K2M4N6P8R0T2V4X6Z8B0D2".to_owned();
     vec![
         Event::RefundFinished {
             order_no: Some(order_no()),
@@ -119,6 +121,11 @@ fn examples_of_what_goes_back_or_out() -> Vec<Event> {
             status: "SUCCEEDED",
             amount: 990,
             currency,
+            refund_id: refund_id(),
+            pay_order_id: Some(pay_order_id()),
+            stray_id: None,
+            reason: "a cup was broken".to_owned(),
+            failure: None,
         },
         Event::RefundMadeAfterAll {
             order_no: Some(order_no()),
@@ -126,12 +133,21 @@ fn examples_of_what_goes_back_or_out() -> Vec<Event> {
             amount: 990,
             owed: 0,
             currency,
+            refund_id: refund_id(),
+            pay_order_id: Some(pay_order_id()),
+            stray_id: None,
+            reason: "a cup was broken".to_owned(),
         },
         Event::RefundReversed {
             order_no: Some(order_no()),
             refund_no: "R-1".to_owned(),
             amount: 990,
             currency,
+            was: "SUCCEEDED",
+            refund_id: refund_id(),
+            pay_order_id: Some(pay_order_id()),
+            stray_id: None,
+            reason: "a cup was broken".to_owned(),
         },
         Event::WithdrawalFinished {
             withdrawal_no: "W-1".to_owned(),

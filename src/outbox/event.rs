@@ -70,7 +70,7 @@ pub enum Event {
         commission: i64,
         /// Of what.
         currency: Currency,
-        /// The refund.
+        /// The refund, by its id.
         reference: String,
     },
     /// A channel took money that the order does not accept.
@@ -100,6 +100,16 @@ pub enum Event {
         amount: i64,
         /// Of what.
         currency: Currency,
+        /// Its id here, by which claw-backs name it.
+        refund_id: String,
+        /// The attempt whose money goes back; none where it is a stray payment's.
+        pay_order_id: Option<String>,
+        /// The stray payment that goes back: then what its order paid is untouched. None of any other.
+        stray_id: Option<String>,
+        /// Why it is made.
+        reason: String,
+        /// Why it failed.
+        failure: Option<String>,
     },
     /// The channel made a refund after all that had failed: what it gave back is gone.
     #[schema(title = "refund.made_after_all")]
@@ -114,6 +124,14 @@ pub enum Event {
         owed: i64,
         /// Of what.
         currency: Currency,
+        /// Its id here, by which claw-backs name it.
+        refund_id: String,
+        /// The attempt whose money goes back; none where it is a stray payment's.
+        pay_order_id: Option<String>,
+        /// The stray payment that goes back: then what its order paid is untouched. None of any other.
+        stray_id: Option<String>,
+        /// Why it is made.
+        reason: String,
     },
     /// A refund that had succeeded, or was made after all, was taken back by the channel; or the latter was never so.
     #[schema(title = "refund.reversed")]
@@ -126,6 +144,16 @@ pub enum Event {
         amount: i64,
         /// Of what.
         currency: Currency,
+        /// What it was: `SUCCEEDED`, or `MADE_AFTER_ALL` behind a failure.
+        was: &'static str,
+        /// Its id here, by which claw-backs name it.
+        refund_id: String,
+        /// The attempt whose money goes back; none where it is a stray payment's.
+        pay_order_id: Option<String>,
+        /// The stray payment that goes back: then what its order paid is untouched. None of any other.
+        stray_id: Option<String>,
+        /// Why it is made.
+        reason: String,
     },
     /// A withdrawal came to its end.
     #[schema(title = "withdrawal.finished")]

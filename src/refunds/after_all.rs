@@ -6,14 +6,12 @@
 
 use time::OffsetDateTime;
 
-use super::book;
 use super::collected::Collected;
 use super::model::Refund;
-use super::result::tell_in_tx;
+use super::{book, told};
 use crate::exceptions;
 use crate::infra::db::{DbError, Tx};
 use crate::ledger::{self, Account, Posting, PostingKind};
-use crate::outbox::Event;
 use crate::receivables;
 
 /// What has become of such a refund, and how often it was found to be made.
@@ -55,14 +53,7 @@ async fn book_made_in_tx(
         }
         None => (booking.transfer(book::bearer(collected), channel, refund.amount), 0),
     };
-    let event = Event::RefundMadeAfterAll {
-        order_no: refund.order_no.clone(),
-        refund_no: refund.refund_no.clone(),
-        amount: refund.amount,
-        owed,
-        currency: refund.currency,
-    };
-    tell_in_tx(tx, refund, &event, now).await?;
+    told::tell_in_tx(tx, refund, &told::made_after_all(refund, owed), now).await?;
     ledger::post_in_tx(tx, &[booking], now).await
 }
 
@@ -76,13 +67,7 @@ async fn book_undone_in_tx(
     if !stands_in_tx(tx, refund, times).await? {
         return Ok(());
     }
-    let event = Event::RefundReversed {
-        order_no: refund.order_no.clone(),
-        refund_no: refund.refund_no.clone(),
-        amount: refund.amount,
-        currency: refund.currency,
-    };
-    tell_in_tx(tx, refund, &event, now).await?;
+    told::tell_in_tx(tx, refund, &told::not_made_after_all(refund), now).await?;
     let booked = posting_of(PostingKind::RefundAfterAll, refund, times).transaction_id();
     match collected.user() {
         Some(user) => {

@@ -5,7 +5,7 @@ use super::drive::append_task_in_tx;
 use super::error::{Left, RefundError};
 use super::find::find_id;
 use super::model::{Refund, RefundEvent, RefundStatus};
-use super::{book, contradiction, result, store};
+use super::{book, contradiction, store, told};
 use crate::admin_log::{self, Entry};
 use crate::app::App;
 use crate::ids::{MerchantId, RefundNo};
@@ -97,7 +97,8 @@ async fn decide_in_tx(
         append_task_in_tx(tx, &decided, now).await?;
     } else {
         contradiction::ask_of_refused_in_tx(app, tx, (&decided, &collected)).await?;
-        result::announce_in_tx(tx, &decided, to, now).await?;
+        let event = told::ended(&decided, to, decided.failure.as_deref());
+        told::tell_in_tx(tx, &decided, &event, now).await?;
         book::reverse_in_tx(tx, &decided, &collected, false, now).await?;
     }
     Ok(decided)

@@ -38,6 +38,7 @@ mod result;
 pub(crate) mod simulated;
 mod store;
 mod stray;
+mod told;
 
 pub use approve::{Decision, decide};
 pub use contradiction::resolve_contradiction;

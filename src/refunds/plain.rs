@@ -10,7 +10,7 @@ use time::OffsetDateTime;
 
 use super::collected::account_of;
 use super::model::{Refund, RefundEvent, RefundStatus};
-use super::{book, result};
+use super::{book, result, told};
 use crate::ledger::Posting;
 use crate::money::{Currency, Money};
 use crate::orders::{self, OrderEvent, OrderKind, OrderStatus};
@@ -110,7 +110,7 @@ impl Sheet {
         order.wants_stock |= refund.return_stock;
         let account = account_of(order.kind, &names.0, &order.user_id, order.currency);
         self.postings.push(book::given_back(refund, account, &locked.channel));
-        self.events.push((names, result::announcement(refund, status)));
+        self.events.push((names, told::ended(refund, status, None)));
         self.made.push((refund.clone(), told.channel_refund_id.clone()));
         locked.refund.status = status;
         true

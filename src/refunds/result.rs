@@ -12,7 +12,7 @@ use super::model::{Refund, RefundEvent, RefundStatus};
 use super::next::Next;
 use super::plain::Succeed;
 use super::store::FindFacts;
-use super::{book, payment, store, stray};
+use super::{book, payment, store, stray, told};
 use crate::app::App;
 use crate::channels::{Answerer, RefundState};
 use crate::compensation::{self, Action, Hold};
@@ -22,7 +22,6 @@ use crate::infra::crash::effect;
 use crate::infra::db::{DbError, Tx};
 use crate::ledger;
 use crate::money::{Currency, Money};
-use crate::outbox::{self, Event};
 
 /// What a channel says of a refund.
 #[derive(Clone, Copy, Debug)]
@@ -284,7 +283,7 @@ async fn move_in_tx(
         Collected::Payment(payment) => payment::end_refund_in_tx(tx, payment, refund, to, now).await?,
     }
     compensation::settle_given_up_in_tx(tx, Action::DriveRefund, &refund.refund_id, now).await?;
-    announce_in_tx(tx, refund, to, now).await?;
+    told::tell_in_tx(tx, refund, &told::ended(refund, to, failure.as_deref()), now).await?;
     if to == RefundStatus::Succeeded {
         let posting = book::given_back(refund, collected.account(), collected.channel());
         return ledger::post_in_tx(tx, &[posting], now).await;
@@ -319,36 +318,6 @@ fn next(refund: &Refund, event: RefundEvent, source: Source<'_>) -> Next {
         Source::Callback(_) => None,
     };
     Next::of(status, event, answers)
-}
-
-pub(super) async fn announce_in_tx(
-    tx: &mut Tx,
-    refund: &Refund,
-    to: RefundStatus,
-    now: OffsetDateTime,
-) -> Result<(), DbError> {
-    tell_in_tx(tx, refund, &announcement(refund, to), now).await
-}
-
-/// Tells the merchant of a refund, under the number of its order.
-pub(super) async fn tell_in_tx(
-    tx: &mut Tx,
-    refund: &Refund,
-    event: &Event,
-    now: OffsetDateTime,
-) -> Result<(), DbError> {
-    outbox::append_in_tx(tx, refund.merchant_id.as_deref(), refund.order_no.as_deref(), event, now).await
-}
-
-/// What the merchant hears of a refund that goes over to that state.
-pub(super) fn announcement(refund: &Refund, to: RefundStatus) -> Event {
-    let (order_no, refund_no) = (refund.order_no.clone(), refund.refund_no.clone());
-    let (amount, currency) = (refund.amount, refund.currency);
-    if refund.status == RefundStatus::Succeeded {
-        Event::RefundReversed { order_no, refund_no, amount, currency }
-    } else {
-        Event::RefundFinished { order_no, refund_no, status: to.as_str(), amount, currency }
-    }
 }
 
 async fn open_mismatch_in_tx(

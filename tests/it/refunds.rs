@@ -298,6 +298,9 @@ async fn above_the_limit_an_operator_who_did_not_ask_decides() {
     assert_eq!(app.refunded("A").await, ("PARTIALLY_REFUNDED".into(), 1_100));
     assert_eq!(app.gone_back(&paid).await, 1_100);
     assert_eq!(app.find_refund("R2").await["failure"], "rejected: the story wants it");
+    let why = "event = 'refund.finished' AND payload ->> 'failure' = 'rejected: the story wants it'
+               AND payload ->> 'pay_order_id' IS NOT NULL AND payload ->> 'stray_id' IS NULL";
+    assert_eq!(app.count_where("outbox", why).await, 1);
     assert_eq!(app.count_where("admin_log", "action LIKE 'refunds.%' AND order_no = 'A'").await, 3);
     app.end().await;
 }

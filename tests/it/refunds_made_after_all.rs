@@ -86,6 +86,11 @@ async fn the_same_money_goes_back_no_second_time_until_the_channel_takes_it_back
     for event in ["refund.made_after_all", "refund.reversed"] {
         assert_eq!(app.count_where("outbox", &format!("event = '{event}'")).await, 1, "{event}");
     }
+    let undone = format!(
+        "event = 'refund.reversed' AND payload ->> 'was' = 'MADE_AFTER_ALL'
+                          AND payload ->> 'refund_id' = '{refund_id}'"
+    );
+    assert_eq!(app.count_where("outbox", &undone).await, 1);
     ask(&app, "R3", "A", 1_200).await.expect(201);
     app.run_until_idle().await;
     assert_eq!(app.refunded("A").await, ("REFUNDED".to_owned(), 1_990));

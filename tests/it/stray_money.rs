@@ -37,6 +37,11 @@ async fn late_money_goes_back_and_everybody_sees_it() {
     assert_eq!(app.sandbox_trade(&id).await["payments"][0]["refunded_amount"], 1990);
     assert_eq!(app.count_where("outbox", "event = 'stray_payment.received'").await, 1);
     assert_eq!(app.count_where("outbox", "event = 'refund.finished'").await, 1);
+    // Whose money it was is told and shown, so that nobody takes it for the order's.
+    let its_own = "event = 'refund.finished' AND payload ->> 'pay_order_id' IS NULL
+                   AND payload ->> 'stray_id' = (SELECT stray_id FROM stray_payments)";
+    assert_eq!(app.count_where("outbox", its_own).await, 1);
+    assert_eq!(order["refunds"][0]["stray_id"], order["stray_payments"][0]["stray_id"]);
     app.end().await;
 }
 

@@ -45,6 +45,9 @@ async fn whatever_an_event_may_hold_is_of_the_form_that_the_document_tells() {
     // What may be there or not.
     for (name, field) in [
         ("refund.finished", "order_no"),
+        ("refund.finished", "failure"),
+        ("refund.finished", "stray_id"),
+        ("refund.made_after_all", "pay_order_id"),
         ("refund.reversed", "order_no"),
         ("stray_payment.received", "order_no"),
         ("withdrawal.finished", "failure"),
