@@ -314,7 +314,7 @@ impl From<Attempt> for PayOrderView {
 /// Money that went back, or is on its way.
 #[derive(Debug, Serialize, ToSchema)]
 pub(super) struct RefundView {
-    /// Its id, as channels know it and claw-backs name it; a page of operators starts after one.
+    /// Its id, as channels know it and claw-backs name it.
     #[schema(example = "rf_06H8K2M4N6P8R0T2V4X6Z8B0D2")]
     refund_id: String,
     /// Its number.

@@ -148,6 +148,7 @@ fn examples_of_what_goes_back_or_out() -> Vec<Event> {
             pay_order_id: Some(pay_order_id()),
             stray_id: None,
             reason: "a cup was broken".to_owned(),
+            failure: Some("refund account closed".to_owned()),
         },
         Event::WithdrawalFinished {
             withdrawal_no: "W-1".to_owned(),

@@ -6,7 +6,8 @@ use time::OffsetDateTime;
 
 use crate::money::Currency;
 
-/// Something the merchant must hear of. The names and fields of a version never change. Its title in the document is its name.
+/// Something the merchant must hear of. Fields may be added to a version; none changes, and none goes. Its title in the document
+/// is its name.
 #[derive(Clone, Debug, Serialize, utoipa::ToSchema)]
 #[serde(untagged)]
 pub enum Event {
@@ -104,9 +105,9 @@ pub enum Event {
         refund_id: String,
         /// The attempt whose money goes back; none where it is a stray payment's.
         pay_order_id: Option<String>,
-        /// The stray payment that goes back: then what its order paid is untouched. None of any other.
+        /// The stray payment that goes back, beside what its order paid; none where it is an order's own payment.
         stray_id: Option<String>,
-        /// Why it is made.
+        /// Why it was asked for, or of a stray payment why its order did not accept it.
         reason: String,
         /// Why it failed.
         failure: Option<String>,
@@ -128,9 +129,9 @@ pub enum Event {
         refund_id: String,
         /// The attempt whose money goes back; none where it is a stray payment's.
         pay_order_id: Option<String>,
-        /// The stray payment that goes back: then what its order paid is untouched. None of any other.
+        /// The stray payment that goes back, beside what its order paid; none where it is an order's own payment.
         stray_id: Option<String>,
-        /// Why it is made.
+        /// Why it was asked for, or of a stray payment why its order did not accept it.
         reason: String,
     },
     /// A refund that had succeeded, or was made after all, was taken back by the channel; or the latter was never so.
@@ -150,10 +151,12 @@ pub enum Event {
         refund_id: String,
         /// The attempt whose money goes back; none where it is a stray payment's.
         pay_order_id: Option<String>,
-        /// The stray payment that goes back: then what its order paid is untouched. None of any other.
+        /// The stray payment that goes back, beside what its order paid; none where it is an order's own payment.
         stray_id: Option<String>,
-        /// Why it is made.
+        /// Why it was asked for, or of a stray payment why its order did not accept it.
         reason: String,
+        /// Why it stands failed now: what the channel says of taking it back, or its failure from before.
+        failure: Option<String>,
     },
     /// A withdrawal came to its end.
     #[schema(title = "withdrawal.finished")]

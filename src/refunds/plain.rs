@@ -77,13 +77,13 @@ pub(super) struct Sheet {
 
 impl Sheet {
     /// Notes a success; `false` for what is not plain: nothing is noted of it.
-    pub(super) fn note(&mut self, told: &Succeed) -> bool {
-        let Some(locked) = self.refunds.get_mut(&told.refund_id) else { return false };
+    pub(super) fn note(&mut self, success: &Succeed) -> bool {
+        let Some(locked) = self.refunds.get_mut(&success.refund_id) else { return false };
         let refund = &locked.refund;
         let names =
             (refund.merchant_id.clone().unwrap_or_default(), refund.order_no.clone().unwrap_or_default());
         let Some(order) = self.orders.get_mut(&names) else { return false };
-        if let Some((channel, money)) = &told.claim
+        if let Some((channel, money)) = &success.claim
             && !result::is_as_asked(channel, *money, &locked.channel, (refund.amount, refund.currency))
         {
             return false;
@@ -111,7 +111,7 @@ impl Sheet {
         let account = account_of(order.kind, &names.0, &order.user_id, order.currency);
         self.postings.push(book::given_back(refund, account, &locked.channel));
         self.events.push((names, told::ended(refund, status, None)));
-        self.made.push((refund.clone(), told.channel_refund_id.clone()));
+        self.made.push((refund.clone(), success.channel_refund_id.clone()));
         locked.refund.status = status;
         true
     }

@@ -16,10 +16,10 @@ pub(super) async fn tell_in_tx(
     outbox::append_in_tx(tx, refund.merchant_id.as_deref(), refund.order_no.as_deref(), event, now).await
 }
 
-/// Of a refund that goes over from where it stands to one of its ends.
+/// Of a refund that comes to one of its ends, and why where that is a failure: back from a success where it stood at one.
 pub(super) fn ended(refund: &Refund, to: RefundStatus, failure: Option<&str>) -> Event {
     if refund.status == RefundStatus::Succeeded {
-        return reversed(refund, refund.status.as_str());
+        return reversed(refund, refund.status.as_str(), failure);
     }
     Event::RefundFinished {
         order_no: refund.order_no.clone(),
@@ -52,10 +52,10 @@ pub(super) fn made_after_all(refund: &Refund, owed: i64) -> Event {
 
 /// Of one that was made after all, and is so no more.
 pub(super) fn not_made_after_all(refund: &Refund) -> Event {
-    reversed(refund, "MADE_AFTER_ALL")
+    reversed(refund, "MADE_AFTER_ALL", refund.failure.as_deref())
 }
 
-fn reversed(refund: &Refund, was: &'static str) -> Event {
+fn reversed(refund: &Refund, was: &'static str, failure: Option<&str>) -> Event {
     Event::RefundReversed {
         order_no: refund.order_no.clone(),
         refund_no: refund.refund_no.clone(),
@@ -66,5 +66,6 @@ fn reversed(refund: &Refund, was: &'static str) -> Event {
         pay_order_id: refund.pay_order_id.clone(),
         stray_id: refund.stray_id.clone(),
         reason: refund.reason.clone(),
+        failure: failure.map(ToOwned::to_owned),
     }
 }

@@ -112,7 +112,7 @@ pub(in crate::http) async fn create(
 #[derive(Debug, Deserialize, ToSchema)]
 #[serde(deny_unknown_fields)]
 pub(in crate::http) struct DecisionBody {
-    /// Why.
+    /// Why; of a refund that is rejected its merchant reads it.
     pub(super) reason: Reason,
 }
 

@@ -49,6 +49,7 @@ async fn whatever_an_event_may_hold_is_of_the_form_that_the_document_tells() {
         ("refund.finished", "stray_id"),
         ("refund.made_after_all", "pay_order_id"),
         ("refund.reversed", "order_no"),
+        ("refund.reversed", "stray_id"),
         ("stray_payment.received", "order_no"),
         ("withdrawal.finished", "failure"),
         ("usage.hold_expired", "units"),
