@@ -20,7 +20,7 @@ pub(super) async fn insert(tx: &mut Tx, new: &Withdrawal, legs: &[Leg]) -> Resul
              VALUES ($1, 1, NULL, 'CREATED', 'CREATED', $9), ($1, 2, 'CREATED', 'DEBITED', 'DEBITED', $9)
          )
          INSERT INTO withdrawal_legs (withdrawal_id, leg, status, created_at, updated_at)
-         SELECT $1, leg, status, $9, $9 FROM (SELECT unnest($10::text[]) AS leg, unnest($11::text[]) AS status) AS new",
+         SELECT $1, unnest($10::text[]), unnest($11::text[]), $9, $9",
         new.withdrawal_id.as_str(),
         new.merchant_id.as_str(),
         new.withdrawal_no.as_str(),

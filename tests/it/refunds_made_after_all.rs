@@ -87,8 +87,7 @@ async fn the_same_money_goes_back_no_second_time_until_the_channel_takes_it_back
         assert_eq!(app.count_where("outbox", &format!("event = '{event}'")).await, 1, "{event}");
     }
     let undone = format!(
-        "event = 'refund.reversed' AND payload ->> 'was' = 'MADE_AFTER_ALL'
-                          AND payload ->> 'refund_id' = '{refund_id}'"
+        "event = 'refund.reversed' AND payload ->> 'was' = 'MADE_AFTER_ALL' AND payload ->> 'refund_id' = '{refund_id}'"
     );
     assert_eq!(app.count_where("outbox", &undone).await, 1);
     ask(&app, "R3", "A", 1_200).await.expect(201);

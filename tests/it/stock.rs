@@ -7,7 +7,7 @@ use payonce::orders;
 use serde_json::{Value, json};
 use sqlx::{Connection, Executor, PgConnection};
 
-use crate::support::{Cluster, Reply, TestApp, TestOptions, minutes};
+use crate::support::{Cluster, Reply, TestApp, TestOptions, is_gathered, minutes};
 
 fn order(order_no: &str, lines: &[(&str, i64)]) -> Value {
     let items: Vec<Value> = lines
@@ -178,8 +178,7 @@ async fn a_thing_that_somebody_holds_does_not_hold_up_orders_for_others() {
     let asked_at = Instant::now();
     let (waiting, answered_at) = tokio::join!(waiting, others);
     // Less than what one of them waits for its row; where nothing is gathered, the lane's short wait for each of them.
-    let is_gathered = std::env::var("PAYONCE_BATCH_MAX").is_err();
-    let (others_took, limit) = (answered_at - asked_at, if is_gathered { 2 } else { 10 });
+    let (others_took, limit) = (answered_at - asked_at, if is_gathered() { 2 } else { 10 });
     assert!(others_took < Duration::from_secs(limit), "{others_took:?}");
     assert_eq!(count_of(&waiting, 201), 48, "{waiting:?}");
     assert_eq!((app.stock_of("POT").await, app.stock_of("TEA").await), ((100, 48), (100, 50)));

@@ -10,7 +10,7 @@ use serde_json::{Value, json};
 use sqlx::Executor;
 
 use crate::support::metering::hold;
-use crate::support::{Chance, TestApp, TestOptions, hang_up_once, seconds, until_waiting};
+use crate::support::{Chance, TestApp, TestOptions, hang_up_once, is_gathered, seconds, until_waiting};
 
 mod crowds;
 mod ends;
@@ -262,12 +262,9 @@ async fn a_thousand_reports_of_one_hold_at_once_are_a_few_writes() {
     reports.await;
     println!("1,000 reports took {:?}", since.elapsed());
     assert_eq!(app.standing(&id).await, ("HELD".into(), 1_000, 0, Some(1_000)));
-    let written = "SELECT count(*), count(DISTINCT xmin::text) FROM usage_messages";
-    let (heard, writes): (i64, i64) =
-        sqlx::query_as(written).fetch_one(&mut app.direct_connection().await).await.expect("counts");
-    let is_gathered = std::env::var("PAYONCE_BATCH_MAX").is_err();
+    let (heard, writes) = app.written_where("usage_messages", "true").await;
     println!("they took {writes} transactions");
-    assert_eq!((heard, writes <= 100), (1_000, is_gathered), "{heard} in {writes} transactions");
+    assert_eq!((heard, writes <= 100), (1_000, is_gathered()), "{heard} in {writes} transactions");
     app.confirm(&id, None).await.expect(200);
     assert_eq!(app.cny_of("u1").await, (9_000, 0));
     app.end().await;

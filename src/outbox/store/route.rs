@@ -105,13 +105,9 @@ pub(in crate::outbox) async fn hand_out(
         r#"WITH handed AS (
              INSERT INTO deliveries (event_id, kind, event, merchant_id, order_no, lane, url, body, status, due_at,
                                      leased_until, last_error, created_at, updated_at)
-             SELECT event_id, kind, event, merchant_id, order_no, lane, url, body, status, due_at, leased_until,
-                    last_error, $13, $13
-             FROM (SELECT unnest($1::bigint[]) AS event_id, unnest($2::text[]) AS kind, unnest($3::text[]) AS event,
-                          unnest($4::text[]) AS merchant_id, unnest($5::text[]) AS order_no,
-                          unnest($6::text[]) AS lane, unnest($7::text[]) AS url, unnest($8::text[]) AS body,
-                          unnest($9::text[]) AS status, unnest($10::timestamptz[]) AS due_at,
-                          unnest($11::timestamptz[]) AS leased_until, unnest($12::text[]) AS last_error) AS new
+             SELECT unnest($1::bigint[]), unnest($2::text[]), unnest($3::text[]), unnest($4::text[]), unnest($5::text[]),
+                    unnest($6::text[]), unnest($7::text[]), unnest($8::text[]), unnest($9::text[]),
+                    unnest($10::timestamptz[]), unnest($11::timestamptz[]), unnest($12::text[]), $13, $13
              -- Sent once more: to where it goes now, with the bytes of the first time.
              ON CONFLICT (event_id, kind) DO UPDATE
              SET lane = excluded.lane, url = excluded.url, status = excluded.status, attempts = 0,

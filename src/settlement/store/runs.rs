@@ -247,8 +247,7 @@ pub(in crate::settlement) async fn add_settled<'a>(
                        FROM (SELECT currency, sum(amount) AS amount
                              FROM (SELECT key AS currency, value::numeric AS amount FROM jsonb_each_text(commissions)
                                    UNION ALL
-                                   SELECT currency, amount FROM (SELECT unnest($2::text[]) AS currency,
-                                                                        unnest($3::bigint[]) AS amount) AS added) AS part
+                                   SELECT unnest($2::text[]), unnest($3::bigint[])) AS part
                              GROUP BY currency) AS total)
                WHERE run_id = $1"#,
             run.run_id.as_str(),

@@ -307,6 +307,15 @@ impl TestApp {
             .expect("a count")
     }
 
+    /// How many rows of a table fulfil a condition, and how many transactions wrote them.
+    pub async fn written_where(&self, table: &str, condition: &str) -> (i64, i64) {
+        let statement = format!("SELECT count(*), count(DISTINCT xmin::text) FROM {table} WHERE {condition}");
+        sqlx::query_as(sqlx::AssertSqlSafe(statement))
+            .fetch_one(&mut self.direct_connection().await)
+            .await
+            .expect("counts")
+    }
+
     /// How many rows a table has.
     pub async fn count(&self, table: &str) -> i64 {
         self.count_where(table, "true").await

@@ -45,6 +45,11 @@ pub use reply::Reply;
 /// Of `outbox`: what somebody is still to be told of.
 pub const UNTOLD: &str = "id IN (SELECT event_id FROM outbox_queue UNION SELECT event_id FROM deliveries WHERE status = 'PENDING')";
 
+/// Whether commands share batches here: the stories of the write paths are told with each command alone, too.
+pub fn is_gathered() -> bool {
+    std::env::var("PAYONCE_BATCH_MAX").is_err()
+}
+
 /// So many minutes, for a hand-moved clock.
 pub const fn minutes(count: u64) -> std::time::Duration {
     std::time::Duration::from_secs(60 * count)

@@ -7,7 +7,7 @@ use sqlx::Executor;
 
 use super::reads::begin;
 use crate::support::metering::{hold, hold_with};
-use crate::support::{Reply, TestApp, until_waiting};
+use crate::support::{Reply, TestApp, is_gathered, until_waiting};
 
 /// Has these asked for at once, behind one of whose kind somebody else has what it wants.
 async fn at_once<'a>(
@@ -92,13 +92,9 @@ async fn holds_that_are_made_at_once_get_what_they_would_get_alone() {
         assert_answered(&answers, &expected);
         let of_known = answers.iter().filter(|answer| answer.body["hold_id"] == json!(known)).count();
         assert_eq!(of_known, 8, "each repeat gets the hold that was there");
-        let written = "SELECT count(*), count(DISTINCT xmin::text) FROM usage_holds
-                       WHERE idempotency_key ~ '^[kf][0-9]'";
-        let (made, writes): (i64, i64) =
-            sqlx::query_as(written).fetch_one(&mut app.direct_connection().await).await.expect("counts");
+        let (made, writes) = app.written_where("usage_holds", "idempotency_key ~ '^[kf][0-9]'").await;
         println!("{made} were made in {writes} transactions");
-        let is_gathered = std::env::var("PAYONCE_BATCH_MAX").is_err();
-        assert_eq!((made, writes < made), (16, is_gathered), "{made} in {writes} transactions");
+        assert_eq!((made, writes < made), (16, is_gathered()), "{made} in {writes} transactions");
 
         // Each got its own, and gets it again.
         let again = join_all(crowd(&app, has_refusals).into_iter().map(|(.., asked)| asked)).await;
