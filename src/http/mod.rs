@@ -23,6 +23,7 @@ mod ambiguity;
 mod auth;
 mod door;
 mod error;
+mod events;
 mod extract;
 mod health;
 mod idempotency;

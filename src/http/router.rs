@@ -15,8 +15,8 @@ use utoipa_swagger_ui::SwaggerUi;
 
 use super::error::Problem;
 use super::{
-    Edge, admin, ambiguity, health, observe, openapi, orders, overload, panicked, pay, query, refunds,
-    settlements, usage, users, webhooks, withdrawals,
+    Edge, admin, ambiguity, events, health, observe, openapi, orders, overload, panicked, pay, query,
+    refunds, settlements, usage, users, webhooks, withdrawals,
 };
 
 /// The routes that browsers may call from the pages of `CORS_ORIGINS`.
@@ -46,12 +46,6 @@ fn other_routes() -> OpenApiRouter<Edge> {
         .routes(routes!(webhooks::receive))
         .routes(routes!(admin::merchants::create, admin::merchants::list))
         .routes(routes!(admin::merchants::rotate, admin::merchants::list_keys))
-        .routes(routes!(admin::notifications::set_url))
-        .routes(routes!(admin::notifications::rotate_secret))
-        .routes(routes!(admin::notifications::list))
-        .routes(routes!(admin::notifications::find))
-        .routes(routes!(admin::notifications::resend))
-        .routes(routes!(admin::notifications::resend_all))
         .routes(routes!(admin::skus::set, admin::skus::list))
         .routes(routes!(admin::usage::set_product, admin::usage::list_products))
         .routes(routes!(admin::usage::list_holds))
@@ -61,6 +55,7 @@ fn other_routes() -> OpenApiRouter<Edge> {
         .routes(routes!(admin::settlements::begin))
         .routes(routes!(admin::settlements::list_runs))
         .routes(routes!(admin::settlements::find_run))
+        .merge(event_routes())
         .merge(reconciliation_routes())
         .routes(routes!(admin::orders::list))
         .routes(routes!(admin::orders::find))
@@ -92,6 +87,18 @@ fn other_routes() -> OpenApiRouter<Edge> {
         .routes(routes!(admin::lanes::resume))
         .routes(routes!(admin::system::admin_log))
         .routes(routes!(admin::system::audit))
+}
+
+fn event_routes() -> OpenApiRouter<Edge> {
+    OpenApiRouter::new()
+        .routes(routes!(events::list))
+        .routes(routes!(events::find))
+        .routes(routes!(admin::notifications::set_url))
+        .routes(routes!(admin::notifications::rotate_secret))
+        .routes(routes!(admin::notifications::list))
+        .routes(routes!(admin::notifications::find))
+        .routes(routes!(admin::notifications::resend))
+        .routes(routes!(admin::notifications::resend_all))
 }
 
 fn reconciliation_routes() -> OpenApiRouter<Edge> {

@@ -23,6 +23,7 @@ mod marks;
 mod message;
 mod model;
 mod notify;
+mod past;
 mod relay;
 mod resend;
 mod route;
@@ -38,6 +39,7 @@ pub use model::{
     Attempt, DeliveryKind, EventDelivery, EventDeliveryStatus, EventFilter, EventStatus, EventView,
     parse_event_id,
 };
+pub use past::{PastEvent, PastFilter, find_past, list_past};
 pub use relay::{Relay, RelayParts};
 pub use resend::{SendAgain, SentAgain, find, list, send_again_in_tx, send_all_again_in_tx};
 pub(crate) use store::append_in_tx;

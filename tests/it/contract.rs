@@ -44,8 +44,8 @@ const UNDOCUMENTED: [&str; 17] = [
 const CREATING: [(&str, &str, u16); 3] =
     [("POST", "/orders", 201), ("POST", "/withdrawals", 422), ("POST", "/usage/holds", 422)];
 /// Routes that list what belongs to something, where another merchant's has nothing.
-const LISTING: [&str; 3] =
-    ["/users/{user_id}/balances", "/users/{user_id}/entries", "/users/{user_id}/usage"];
+const LISTING: [&str; 4] =
+    ["/users/{user_id}/balances", "/users/{user_id}/entries", "/users/{user_id}/usage", "/events"];
 
 /// A documented route.
 #[derive(Debug)]
@@ -327,7 +327,9 @@ async fn on_every_route_what_is_another_merchants_is_not_there() {
     let hold_id =
         app.post("/usage/holds", hold_with("MINE", "rich", 10, json!({"product_code": "llm-tokens"}))).await;
     let hold_id = hold_id.expect(201).text_of("hold_id").to_owned();
+    let event = app.get("/events?order_no=MINE-2&limit=1").await.expect(200).body["data"][0].clone();
     let theirs = [
+        ("event_id", event["event_id"].as_str().expect("an event")),
         ("order_no", "MINE"),
         ("pay_order_id", pay_order_id.as_str()),
         ("withdrawal_no", "MINE"),

@@ -16,6 +16,7 @@ mod catalogue;
 mod crowds;
 mod endpoints;
 mod lookups;
+mod past;
 mod pauses;
 mod refusals;
 mod relays;

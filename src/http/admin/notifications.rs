@@ -10,6 +10,7 @@ use utoipa::ToSchema;
 use super::super::Edge;
 use super::super::auth::{Operator, Viewer};
 use super::super::error::Problem;
+use super::super::events::{EventId, read_event_id};
 use super::super::extract::{self, Params, PathId};
 use super::super::moment;
 use super::super::views::{Page, PageParams};
@@ -18,7 +19,7 @@ use super::{Reason, entry};
 use crate::ids::{MerchantId, OrderNo};
 use crate::merchants;
 use crate::operations::{self, ResendError};
-use crate::outbox::{self, EventFilter, EventStatus, EventView, SendAgain, parse_event_id};
+use crate::outbox::{self, EventFilter, EventStatus, EventView, SendAgain};
 
 /// Where a merchant's events go.
 #[derive(Debug, Deserialize, ToSchema)]
@@ -126,12 +127,6 @@ pub(in crate::http) struct EventParams {
     starting_after: Option<String>,
 }
 
-fn read_id(field: &'static str, text: Option<&str>) -> Result<Option<i64>, Problem> {
-    let read =
-        |text| parse_event_id(text).ok_or_else(|| Problem::invalid(field, "expected the id of an event"));
-    text.map(read).transpose()
-}
-
 /// A page of events, newest first, with where each stands.
 #[utoipa::path(get, path = "/admin/outbox", tag = "admin", params(EventParams),
     security(("admin_token" = [])),
@@ -147,21 +142,10 @@ pub(in crate::http) async fn list(
         status: params.status,
         merchant_id: params.merchant_id.as_ref().map(MerchantId::as_str),
         order_no: params.order_no.as_ref().map(OrderNo::as_str),
-        before: read_id("starting_after", page.starting_after.as_deref())?,
+        before: read_event_id("starting_after", page.starting_after.as_deref())?,
     };
     let rows = outbox::list(&edge.app.db, filter, limit + 1).await?;
     Ok(Json(Page::of(rows, limit, |row| row)))
-}
-
-/// The number of an event, from its id.
-#[derive(Clone, Copy, Debug)]
-pub(in crate::http) struct EventId(i64);
-
-impl std::str::FromStr for EventId {
-    type Err = ();
-    fn from_str(text: &str) -> Result<Self, ()> {
-        parse_event_id(text).map(Self).ok_or(())
-    }
 }
 
 /// An event with every try of each delivery.
@@ -268,7 +252,7 @@ pub(in crate::http) async fn resend_all(
     let wanted = SendAgain {
         merchant_id: merchant_id.to_string(),
         since,
-        after: read_id("starting_after", starting_after.as_deref())?,
+        after: read_event_id("starting_after", starting_after.as_deref())?,
         only_undelivered,
         is_dry_run: dry_run,
     };

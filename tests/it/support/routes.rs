@@ -126,6 +126,8 @@ pub const ROUTES: &[Route] = &[
     Route::get("/admin/users/{user_id}/balances", Who::Viewer),
     Route::get("/users/{user_id}/balances", Who::Secret),
     Route::get("/users/{user_id}/entries", Who::Secret),
+    Route::get("/events", Who::Secret),
+    Route::get("/events/{event_id}", Who::Secret),
     Route::post("/webhooks/{channel}", Who::Channel, "{}"),
     Route::post("/admin/merchants", Who::Operator, r#"{"merchant_id":"r2","name":"Second"}"#),
     Route::get("/admin/merchants", Who::Viewer),
