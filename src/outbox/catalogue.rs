@@ -42,6 +42,9 @@ const fn summary(event: &Event) -> &'static str {
         Event::OrderSettled { .. } => "An order's commission was settled",
         Event::SettlementClawedBack { .. } => "A refund changed what is claimed back of a commission",
         Event::StrayPaymentReceived { .. } => "A channel took money that the order does not accept",
+        Event::StrayPaymentKept { .. } => {
+            "Money that the order does not accept is kept, by a person's decision"
+        }
         Event::RefundFinished { .. } => "A refund came to its end",
         Event::RefundMadeAfterAll { .. } => "The channel made a refund after all that had failed",
         Event::RefundReversed { .. } => {
@@ -60,6 +63,12 @@ const fn summary(event: &Event) -> &'static str {
             "What was written off came back, because what its user owed it for was undone"
         }
         Event::UsageCharged { .. } => "Metered work was charged",
+        Event::CompensatingChargeMade { .. } => {
+            "Metered work that was paid with a top-up whose money never came was charged once more"
+        }
+        Event::CompensatingChargeReversed { .. } => {
+            "A compensating charge was given back, by a person's decision"
+        }
         Event::UsageCycleCharged { .. } => "A user's cycle was paid for, in advance",
         Event::UsageHoldExhausted { .. } => {
             "Metered work passed what could be set aside for it, and should stop: each time anew"
@@ -100,6 +109,17 @@ fn examples() -> Vec<Event> {
             reference: "rf_06H8K2M4N6P8R0T2V4X6Z8B0D2".to_owned(),
         },
         Event::StrayPaymentReceived {
+            order_no: Some(order_no()),
+            stray_id: "sp_06H8K2M4N6P8R0T2V4X6Z8B0D2".to_owned(),
+            reason: "LATE_PAYMENT",
+            amount: 1990,
+            currency,
+            pay_order_id: Some("po_06H8K2M4N6P8R0T2V4X6Z8B0D2".to_owned()),
+            channel: "sandbox".to_owned(),
+            transaction_id: "txn_2".to_owned(),
+            paid_at: datetime!(2026-11-21 10:00 UTC),
+        },
+        Event::StrayPaymentKept {
             order_no: Some(order_no()),
             stray_id: "sp_06H8K2M4N6P8R0T2V4X6Z8B0D2".to_owned(),
             reason: "LATE_PAYMENT",
@@ -193,6 +213,8 @@ fn receivable_examples() -> Vec<Event> {
 fn usage_examples() -> Vec<Event> {
     let Ok(currency) = "CNY".parse() else { return Vec::new() };
     let (hold_id, user_id) = (|| "uh_06H8K2M4N6P8R0T2V4X6Z8B0D2".to_owned(), || "u1".to_owned());
+    let charge_id = || "ri_06H8K2M4N6P8R0T2V4X6Z8B0D2".to_owned();
+    let pay_order_id = || "po_06H8K2M4N6P8R0T2V4X6Z8B0D2".to_owned();
     vec![
         Event::UsageCharged {
             hold_id: hold_id(),
@@ -203,6 +225,23 @@ fn usage_examples() -> Vec<Event> {
             shortfall: 0,
             currency,
             late: false,
+        },
+        Event::CompensatingChargeMade {
+            charge_id: charge_id(),
+            user_id: user_id(),
+            order_no: "A-1".to_owned(),
+            pay_order_id: pay_order_id(),
+            amount: 1990,
+            owed: 500,
+            currency,
+        },
+        Event::CompensatingChargeReversed {
+            charge_id: charge_id(),
+            user_id: user_id(),
+            order_no: "A-1".to_owned(),
+            pay_order_id: pay_order_id(),
+            amount: 1990,
+            currency,
         },
         Event::UsageCycleCharged {
             hold_id: hold_id(),

@@ -87,6 +87,29 @@ pub enum Event {
         amount: i64,
         /// Of what.
         currency: Currency,
+        /// The attempt that the channel named, where it is one of this order.
+        pay_order_id: Option<String>,
+        /// Which channel took it.
+        channel: String,
+        /// The channel's number of the trade.
+        transaction_id: String,
+        /// When, by the channel's clock.
+        #[serde(with = "time::serde::rfc3339")]
+        paid_at: OffsetDateTime,
+    },
+    /// Money that the order does not accept is kept, by a person's decision.
+    #[schema(title = "stray_payment.kept")]
+    StrayPaymentKept {
+        /// Which order, where it is known.
+        order_no: Option<String>,
+        /// Its id here.
+        stray_id: String,
+        /// Why it was not accepted.
+        reason: &'static str,
+        /// Minor units, which are the merchant's now.
+        amount: i64,
+        /// Of what.
+        currency: Currency,
     },
     /// A refund came to its end.
     #[schema(title = "refund.finished")]
@@ -260,6 +283,40 @@ pub enum Event {
         /// Whether its hold had expired before.
         late: bool,
     },
+    /// Metered work that was paid with a top-up whose money never came was charged once more.
+    #[schema(title = "compensating_charge.made")]
+    CompensatingChargeMade {
+        /// Its id here: the bookings on the user's balance name it.
+        charge_id: String,
+        /// Who is charged.
+        user_id: String,
+        /// The top-up's order.
+        order_no: String,
+        /// The attempt whose money never came.
+        pay_order_id: String,
+        /// Minor units.
+        amount: i64,
+        /// Minor units of them that the user did not have any more, and owes.
+        owed: i64,
+        /// Of what.
+        currency: Currency,
+    },
+    /// A compensating charge was given back, by a person's decision: its user has what it took again, and owes nothing for it.
+    #[schema(title = "compensating_charge.reversed")]
+    CompensatingChargeReversed {
+        /// Its id here.
+        charge_id: String,
+        /// Who was charged.
+        user_id: String,
+        /// The top-up's order.
+        order_no: String,
+        /// The attempt whose money it was about.
+        pay_order_id: String,
+        /// Minor units in all, taken and owed.
+        amount: i64,
+        /// Of what.
+        currency: Currency,
+    },
     /// A user's cycle was paid for, in advance.
     #[schema(title = "usage.cycle_charged")]
     UsageCycleCharged {
@@ -323,6 +380,7 @@ impl Event {
             Self::OrderSettled { .. } => "order.settled",
             Self::SettlementClawedBack { .. } => "settlement.clawed_back",
             Self::StrayPaymentReceived { .. } => "stray_payment.received",
+            Self::StrayPaymentKept { .. } => "stray_payment.kept",
             Self::RefundFinished { .. } => "refund.finished",
             Self::RefundMadeAfterAll { .. } => "refund.made_after_all",
             Self::RefundReversed { .. } => "refund.reversed",
@@ -333,6 +391,8 @@ impl Event {
             Self::ReceivableWrittenOff { .. } => "receivable.written_off",
             Self::ReceivableRecovered { .. } => "receivable.recovered",
             Self::UsageCharged { .. } => "usage.charged",
+            Self::CompensatingChargeMade { .. } => "compensating_charge.made",
+            Self::CompensatingChargeReversed { .. } => "compensating_charge.reversed",
             Self::UsageCycleCharged { .. } => "usage.cycle_charged",
             Self::UsageHoldExhausted { .. } => "usage.hold_exhausted",
             Self::UsageHoldExpired { .. } => "usage.hold_expired",

@@ -21,6 +21,7 @@ use crate::infra::crash::effect;
 use crate::infra::db::{DbError, Tx};
 use crate::infra::duty::DutyError;
 use crate::ledger::{self, Account, Posting, PostingKind};
+use crate::outbox::{self, Event};
 use crate::receivables::Debtor;
 
 /// What follows from a payment that the channel denies: nothing but for a person to see, a charge to decide over, or,
@@ -106,6 +107,16 @@ async fn book_in_tx(
     if owed > 0 {
         show_debt_in_tx(app, tx, item, spender, (owed, why), now).await?;
     }
+    let event = Event::CompensatingChargeMade {
+        charge_id: item.item_id.clone(),
+        user_id: user_id.clone(),
+        order_no: order_no.clone(),
+        pay_order_id: item.our_id.clone(),
+        amount,
+        owed,
+        currency,
+    };
+    outbox::append_in_tx(tx, Some(merchant_id), Some(order_no), &event, now).await?;
     ledger::post_in_tx(tx, &[posting], now).await
 }
 

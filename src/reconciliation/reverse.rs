@@ -3,8 +3,7 @@
 //! Its booking is reversed, once, in the transaction in which its difference says so. What its user still owes is reduced
 //! by what it left them owing; what was written off of that meanwhile is the merchant's again, and what they have paid off of
 //! it is theirs. Nobody is charged for the difference a second time. Where no statement lists its money, our books are above
-//! the channel's from then on, and a person is shown that. The charge itself told the merchant nothing, so this does not
-//! either, but for what comes back of a write-off.
+//! the channel's from then on, and a person is shown that.
 
 use time::OffsetDateTime;
 
@@ -17,9 +16,10 @@ use crate::admin_log::{self, Entry};
 use crate::app::App;
 use crate::exceptions::{self, ExceptionAction, ExceptionKind};
 use crate::infra::crash::effect;
-use crate::infra::db::Tx;
+use crate::infra::db::{DbError, Tx};
 use crate::ledger::{Posting, PostingKind};
-use crate::orders::OrderKey;
+use crate::orders::{self, Order, OrderKey};
+use crate::outbox::{self, Event};
 use crate::receivables::{self, Debtor};
 
 /// What is left to see to where money is neither charged for nor there.
@@ -45,6 +45,13 @@ async fn reverse_in_tx(
     entry: &Entry,
 ) -> Result<Item, ReconciliationError> {
     let now = app.now();
+    let item = store::find_item(tx, item_id).await?.ok_or(ReconciliationError::NotFound)?;
+    let order = OrderKey::from_columns(item.merchant_id.as_deref(), item.order_no.as_deref());
+    // The order first, as by whoever charges: what is told under its number is told in its order.
+    let top_up = match &order {
+        Some(key) => orders::lock_in_tx(tx, key).await?,
+        None => None,
+    };
     let item = store::lock_item(tx, item_id).await?.ok_or(ReconciliationError::NotFound)?;
     if item.status == ItemStatus::Reversed {
         return Ok(item);
@@ -52,7 +59,7 @@ async fn reverse_in_tx(
     let event = ItemEvent::ChargeReversed;
     let to = item.status.after(event).filter(|_| item.action == ItemAction::Charge);
     let to = to.ok_or(ReconciliationError::NotCharged(item.status))?;
-    let order = OrderKey::from_columns(item.merchant_id.as_deref(), item.order_no.as_deref());
+    let top_up = top_up.ok_or(ReconciliationError::NotFound)?;
 
     let why = item.outcome.as_deref().unwrap_or_default();
     let outcome = format!("{why}; {} gave it back: {}", entry.actor, entry.reason);
@@ -61,8 +68,9 @@ async fn reverse_in_tx(
         return Err(ReconciliationError::NotCharged(item.status));
     }
     let by = (entry.actor.as_str(), entry.reason.as_str());
+    tell_in_tx(tx, (&item, &top_up), now).await?;
     // The balances before what was shown of them, as by whoever clears a debt.
-    book_in_tx(tx, &item, by, now).await?;
+    book_in_tx(tx, (&item, &top_up), by, now).await?;
     // Nothing is owed for it any more, and nothing is left to give back.
     for kind in [ExceptionKind::UsageShortfall, ExceptionKind::Contradiction] {
         exceptions::settle_by_in_tx(tx, &item.our_id, Some(kind), ExceptionAction::None, by, now).await?;
@@ -74,16 +82,33 @@ async fn reverse_in_tx(
     store::find_item(tx, item_id).await?.ok_or(ReconciliationError::NotFound)
 }
 
+async fn tell_in_tx(
+    tx: &mut Tx,
+    (item, top_up): (&Item, &Order),
+    now: OffsetDateTime,
+) -> Result<(), DbError> {
+    let (merchant_id, order_no) = (top_up.merchant_id.as_str(), top_up.order_no.as_str());
+    let event = Event::CompensatingChargeReversed {
+        charge_id: item.item_id.clone(),
+        user_id: top_up.user_id.to_string(),
+        order_no: order_no.to_owned(),
+        pay_order_id: item.our_id.clone(),
+        amount: item.ours.unwrap_or(0),
+        currency: item.currency,
+    };
+    outbox::append_in_tx(tx, Some(merchant_id), Some(order_no), &event, now).await
+}
+
 async fn book_in_tx(
     tx: &mut Tx,
-    item: &Item,
+    (item, top_up): (&Item, &Order),
     by: (&str, &str),
     now: OffsetDateTime,
-) -> Result<(), ReconciliationError> {
+) -> Result<(), DbError> {
+    let (merchant_id, user_id) = (top_up.merchant_id.as_str(), top_up.user_id.as_str());
+    let debtor = Debtor { merchant_id, user_id, currency: item.currency };
     let charge = booking_of(item).transaction_id();
-    let user = store::find_charged(tx, item).await?.ok_or(ReconciliationError::NotFound)?;
-    let debtor = Debtor { merchant_id: &user.merchant_id, user_id: &user.user_id, currency: item.currency };
     let paid_back = Posting::new(PostingKind::ChargePaidBack, &item.item_id)
-        .of(Some(debtor.merchant_id), item.order_no.as_deref());
-    Ok(receivables::undo_in_tx(tx, debtor, (charge, paid_back), by, now).await?)
+        .of(Some(merchant_id), Some(top_up.order_no.as_str()));
+    receivables::undo_in_tx(tx, debtor, (charge, paid_back), by, now).await
 }

@@ -69,6 +69,18 @@ pub(super) async fn lock_with_refund(
     Ok(store::find_refund(tx, refund_id).await?.zip(collected))
 }
 
+/// A stray payment, locked behind its order: as with a refund of it.
+pub(super) async fn lock_stray_with_order(
+    tx: &mut Tx,
+    stray_id: &str,
+) -> Result<Option<StrayPayment>, DbError> {
+    let Some(stray) = store::find_stray(tx, stray_id).await? else { return Ok(None) };
+    if let Some(key) = OrderKey::from_columns(stray.merchant_id.as_deref(), stray.order_no.as_deref()) {
+        orders::lock_in_tx(tx, &key).await?;
+    }
+    store::lock_stray(tx, stray_id).await
+}
+
 impl Collected {
     pub(super) fn channel(&self) -> &str {
         match self {

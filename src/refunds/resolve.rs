@@ -2,7 +2,7 @@
 
 use time::OffsetDateTime;
 
-use super::collected::lock_with_refund;
+use super::collected::{lock_stray_with_order, lock_with_refund};
 use super::contradiction::put_question_in_tx;
 use super::drive::append_task_in_tx;
 use super::model::{Refund, RefundStatus, StrayStatus};
@@ -117,7 +117,7 @@ async fn resolve_in_tx(
     let (by, reason) = (entry.actor.as_str(), entry.reason.as_str());
     // What it is about first, as whoever brings that to its end does: neither then waits for the other in a circle.
     let subject = exceptions::find_subject(tx, exception_id).await?.ok_or(ResolveError::NotFound)?;
-    let stray = store::lock_stray(tx, &subject).await?;
+    let stray = lock_stray_with_order(tx, &subject).await?;
     lock_with_refund(tx, &subject).await?;
     // Also one whose payment is not there.
     let refund = store::find_refund(tx, &subject).await?;

@@ -20,7 +20,7 @@ pub(crate) async fn hold_stray_in_tx(
     now: OffsetDateTime,
 ) -> Result<(), DbError> {
     let stray = store::insert_stray(tx, &app.ids.stray(), new, now).await?;
-    announce_in_tx(tx, &stray, now).await?;
+    tell_in_tx(tx, &stray, &received(&stray), now).await?;
     let is_refunded = new.policy == Some(StrayPolicy::AutoRefund);
     if is_refunded {
         refund_in_tx(app, tx, &stray, now).await?;
@@ -33,15 +33,38 @@ pub(crate) async fn hold_stray_in_tx(
     Ok(())
 }
 
-async fn announce_in_tx(tx: &mut Tx, stray: &StrayPayment, now: OffsetDateTime) -> Result<(), DbError> {
-    let event = Event::StrayPaymentReceived {
+fn received(stray: &StrayPayment) -> Event {
+    Event::StrayPaymentReceived {
         order_no: stray.order_no.clone(),
         stray_id: stray.stray_id.clone(),
         reason: stray.reason.as_str(),
         amount: stray.amount,
         currency: stray.currency,
-    };
-    outbox::append_in_tx(tx, stray.merchant_id.as_deref(), stray.order_no.as_deref(), &event, now).await
+        pay_order_id: stray.pay_order_id.clone(),
+        channel: stray.channel.clone(),
+        transaction_id: stray.transaction_id.clone(),
+        paid_at: stray.paid_at,
+    }
+}
+
+fn kept(stray: &StrayPayment) -> Event {
+    Event::StrayPaymentKept {
+        order_no: stray.order_no.clone(),
+        stray_id: stray.stray_id.clone(),
+        reason: stray.reason.as_str(),
+        amount: stray.amount,
+        currency: stray.currency,
+    }
+}
+
+/// Tells the merchant, where one is known, under the number of the order.
+async fn tell_in_tx(
+    tx: &mut Tx,
+    stray: &StrayPayment,
+    event: &Event,
+    now: OffsetDateTime,
+) -> Result<(), DbError> {
+    outbox::append_in_tx(tx, stray.merchant_id.as_deref(), stray.order_no.as_deref(), event, now).await
 }
 
 async fn open_exception_in_tx(
@@ -140,13 +163,14 @@ pub(super) async fn refund_in_tx(
     compensation::append(tx, &task, now).await
 }
 
-/// Keeps a held stray payment, by a person's decision.
+/// Keeps a held stray payment, by a person's decision, and tells its merchant: it and its order are locked.
 pub(super) async fn keep_in_tx(
     tx: &mut Tx,
     stray: &StrayPayment,
     now: OffsetDateTime,
 ) -> Result<(), DbError> {
     store::move_stray(tx, stray, StrayStatus::Held, StrayEvent::Kept, now).await?;
+    tell_in_tx(tx, stray, &kept(stray), now).await?;
     book::post_kept_in_tx(tx, stray, now).await
 }
 

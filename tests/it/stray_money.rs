@@ -5,6 +5,7 @@ use std::time::Duration;
 use payonce::channels::sandbox::{FaultKind, FaultOp};
 use payonce::compensation::Lane;
 use payonce::drive;
+use reqwest::Method;
 use serde_json::{Value, json};
 use sqlx::Executor;
 
@@ -187,6 +188,27 @@ async fn a_merchant_that_holds_stray_money_decides_about_each() {
     assert_eq!(app.exceptions("status=OPEN").await.len(), 0);
     assert_eq!(app.sandbox_trade(&late).await["payments"][0]["refunded_amount"], 1990);
     assert_eq!(app.sandbox_books().await, (1990 + 5 + 2 * 1990, 1990 + 5));
+
+    let told = app.call(Method::GET, "/events?order_no=S9", &key, None).await.expect(200).body;
+    let told = told["data"].as_array().expect("events");
+    let [kept, received, _paid] = told.as_slice() else { panic!("{told:#?}") };
+    let stray_id = &received["data"]["stray_id"];
+    assert_eq!(
+        (&kept["type"], &kept["data"]),
+        (
+            &json!("stray_payment.kept"),
+            &json!({"order_no": "S9", "stray_id": stray_id, "reason": "DUPLICATE_PAYMENT", "amount": 1990, "currency": "CNY"})
+        )
+    );
+    let payments = &app.sandbox_trade(&twice).await["payments"];
+    assert_eq!(received["type"], "stray_payment.received");
+    for (field, expected) in [
+        ("pay_order_id", json!(twice)),
+        ("channel", json!("sandbox")),
+        ("transaction_id", payments[1]["transaction_id"].clone()),
+    ] {
+        assert_eq!(received["data"][field], expected, "{field}");
+    }
     app.end().await;
 }
 

@@ -20,14 +20,32 @@ pub(super) const CHECKS: &[Definition] = &[
     check!(
         "stray_announced",
         Always,
-        "every stray payment has one event stray_payment.received",
-        "SELECT format('stray payment %s: announced %s times', coalesce(stray.stray_id, told.stray_id),
-                       coalesce(times, 0))
+        "every stray payment has one event stray_payment.received, and none is told to be kept but one that is, once",
+        "SELECT format('stray payment %s: %s, announced %s times, and %s times as kept', coalesce(stray.stray_id, told.stray_id),
+                       coalesce(stray.status, 'not there'), coalesce(received, 0), coalesce(kept, 0))
          FROM stray_payments AS stray
-         FULL JOIN (SELECT payload ->> 'stray_id' AS stray_id, count(*) AS times
-                    FROM outbox WHERE event = 'stray_payment.received' GROUP BY 1) AS told
+         FULL JOIN (SELECT payload ->> 'stray_id' AS stray_id,
+                           count(*) FILTER (WHERE event = 'stray_payment.received') AS received,
+                           count(*) FILTER (WHERE event = 'stray_payment.kept') AS kept
+                    FROM outbox WHERE event IN ('stray_payment.received', 'stray_payment.kept') GROUP BY 1) AS told
                 ON told.stray_id = stray.stray_id
-         WHERE stray.stray_id IS NULL OR times IS DISTINCT FROM 1",
+         WHERE stray.stray_id IS NULL OR received IS DISTINCT FROM 1
+            -- What was kept before there was such an event was told nobody.
+            OR kept > CASE stray.status WHEN 'KEPT' THEN 1 ELSE 0 END",
+    ),
+    check!(
+        "charge_announced",
+        Always,
+        "a compensating charge is told once, and that it was given back once, each where it is booked",
+        "SELECT format('%s is told of charge %s %s times, and is booked %s times', event, charge_id, told, booked)
+         FROM (SELECT event, payload ->> 'charge_id' AS charge_id, count(*) AS told
+               FROM outbox WHERE event IN ('compensating_charge.made', 'compensating_charge.reversed') GROUP BY 1, 2) AS tale
+         CROSS JOIN LATERAL (
+             SELECT count(*) AS booked FROM ledger_transactions
+             WHERE transaction_id = CASE event WHEN 'compensating_charge.made' THEN '' ELSE 'REVERSAL:' END
+                                    || 'COMPENSATING_CHARGE:' || charge_id) AS books
+         -- What was booked before there were these events was told nobody.
+         WHERE told <> booked",
     ),
     check!(
         "refund_announced",

@@ -13,27 +13,6 @@ use crate::reconciliation::model::{Class, Item, ItemAction, ItemStatus};
 /// it came, which may be a month late.
 const LISTED_WITHIN: Duration = Duration::days(35);
 
-/// Who was charged.
-#[derive(Debug)]
-pub(in crate::reconciliation) struct Charged {
-    pub(in crate::reconciliation) merchant_id: String,
-    pub(in crate::reconciliation) user_id: String,
-}
-
-/// The user whom a difference charged.
-pub(in crate::reconciliation) async fn find_charged(
-    conn: &mut Conn,
-    item: &Item,
-) -> Result<Option<Charged>, DbError> {
-    let charged = sqlx::query_as!(
-        Charged,
-        "SELECT merchant_id, user_id FROM orders WHERE merchant_id = $1 AND order_no = $2",
-        item.merchant_id,
-        item.order_no,
-    );
-    Ok(charged.fetch_optional(conn).await?)
-}
-
 /// Payments that were missed, charged for or not, whose money the day's statement lists, so many at most, locked and marked
 /// as listed by this round of the day: also one that nobody has asked about yet may be charged for when the day's lines are
 /// forgotten. What the day itself misses no longer is no difference, and of that only charges are marked. Those that a

@@ -10,8 +10,7 @@ mod runs;
 
 pub(super) use charge::{Rest, Spender, find_spender, lock_rest};
 pub(super) use charged::{
-    find_charged, find_listing, find_possible_listing, is_listed, set_listed, take_listed_charges,
-    take_unlisted_charges,
+    find_listing, find_possible_listing, is_listed, set_listed, take_listed_charges, take_unlisted_charges,
 };
 pub(super) use compare::{
     Beside, ListedPayment, OtherCurrencies, Walk, compare_lines, end_of_range, find_other_currencies,

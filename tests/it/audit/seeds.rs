@@ -1,6 +1,7 @@
 //! One violation after the other.
 
 mod after_all;
+mod announced;
 mod books;
 mod histories;
 mod once;
@@ -34,6 +35,7 @@ pub(super) fn all() -> impl Iterator<Item = &'static Seed> {
         .chain(receivables::SEEDS)
         .chain(reconciliations::SEEDS)
         .chain(SEEDS)
+        .chain(announced::SEEDS)
         .chain(histories::SEEDS)
         .chain(once::SEEDS)
         .chain(told::SEEDS)
@@ -244,56 +246,6 @@ const SEEDS: &[Seed] = &[
          VALUES ('m', 'P', 'po_x', 1, 'INIT', 'BEGUN', '2029-12-31 12:00')",
     ),
     seed("attempt_history_ends", "UPDATE order_history SET order_no = 'P' WHERE pay_order_id = 'po_d0'"),
-    seed("order_announced", "DELETE FROM outbox WHERE event = 'order.paid'"),
-    seed(
-        "order_announced",
-        "INSERT INTO outbox (merchant_id, order_no, event, event_version, payload, created_at)
-         VALUES ('m', 'P', 'order.closed', 1, '{}', '2029-12-31 12:00')",
-    ),
-    seed("order_announced", "DELETE FROM outbox WHERE event = 'order.closed'"),
-    seed(
-        "order_announced",
-        "INSERT INTO outbox (merchant_id, order_no, event, event_version, payload, created_at)
-         SELECT merchant_id, order_no, event, 1, payload, created_at FROM outbox WHERE event = 'order.paid' AND order_no = 'D'",
-    ),
-    seed(
-        "order_announced",
-        "INSERT INTO outbox (merchant_id, order_no, event, event_version, payload, created_at)
-         VALUES ('m', 'NONE', 'order.paid', 1, '{}', '2029-12-31 12:00')",
-    ),
-    seed(
-        "stray_announced",
-        "INSERT INTO outbox (merchant_id, order_no, event, event_version, payload, created_at)
-         SELECT merchant_id, order_no, event, 1, payload, created_at FROM outbox WHERE payload ->> 'stray_id' = 'sp_d'",
-    ),
-    seed(
-        "stray_announced",
-        "INSERT INTO outbox (merchant_id, order_no, event, event_version, payload, created_at)
-         VALUES ('m', 'D', 'stray_payment.received', 1, '{\"stray_id\": \"sp_none\"}', '2029-12-31 12:00')",
-    ),
-    seed("stray_announced", "DELETE FROM outbox WHERE payload ->> 'stray_id' = 'sp_k'"),
-    seed(
-        "refund_announced",
-        "UPDATE outbox SET payload = '{\"refund_no\": \"rf_c1\", \"status\": \"FAILED\"}'
-         WHERE payload ->> 'refund_no' = 'rf_c1'",
-    ),
-    seed(
-        "refund_announced",
-        "INSERT INTO outbox (merchant_id, order_no, event, event_version, payload, created_at)
-         VALUES ('m', 'D', 'refund.finished', 1, '{\"refund_no\": \"rf_r\", \"status\": \"FAILED\"}',
-                 '2029-12-31 12:00')",
-    ),
-    seed("refund_announced", "DELETE FROM outbox WHERE event = 'refund.reversed'"),
-    seed(
-        "refund_announced",
-        "INSERT INTO outbox (merchant_id, order_no, event, event_version, payload, created_at)
-         SELECT merchant_id, order_no, event, 1, payload, created_at FROM outbox WHERE payload ->> 'refund_no' = 'rf_c1'",
-    ),
-    seed(
-        "refund_announced",
-        "INSERT INTO outbox (merchant_id, order_no, event, event_version, payload, created_at)
-         VALUES ('m', 'D', 'refund.finished', 1, '{\"refund_no\": \"none\", \"status\": \"FAILED\"}', '2029-12-31 12:00')",
-    ),
     // 8
     seed("order_overdue", "UPDATE orders SET expires_at = '2029-12-31 23:58' WHERE order_no = 'P'"),
     seed(

@@ -26,7 +26,8 @@ const ALL: &str = "
     UNION ALL
     SELECT 'Refund', refund_no,
            jsonb_build_object('refund_no', refund_no, 'order_no', order_no, 'amount', amount, 'currency', currency),
-           jsonb_build_object('status', status, 'failure', failure, 'refund_id', refund_id)
+           jsonb_build_object('status', status, 'failure', failure, 'refund_id', refund_id, 'pay_order_id', pay_order_id,
+                              'stray_id', stray_id, 'reason', reason)
     FROM refunds WHERE refund_no LIKE 'R-' || $1 || '%'
     UNION ALL
     SELECT 'Settlement', order_no,
@@ -58,13 +59,15 @@ const ALL: &str = "
     SELECT 'Stray', stray_id,
            jsonb_build_object('stray_id', stray_id, 'order_no', order_no, 'reason', reason, 'amount', amount,
                               'currency', currency),
-           jsonb_build_object('status', status)
+           jsonb_build_object('status', status, 'pay_order_id', pay_order_id, 'channel', channel,
+                              'transaction_id', transaction_id)
     FROM strays
     UNION ALL
     SELECT 'WayBack', refund_no,
            jsonb_build_object('refund_no', refund_no, 'order_no', refunds.order_no, 'amount', refunds.amount,
                               'currency', refunds.currency),
-           jsonb_build_object('status', refunds.status, 'failure', failure)
+           jsonb_build_object('status', refunds.status, 'failure', failure, 'refund_id', refund_id,
+                              'pay_order_id', refunds.pay_order_id, 'stray_id', stray_id, 'reason', refunds.reason)
     FROM refunds JOIN strays USING (stray_id)";
 
 /// Everything whose name was given in this chapter.

@@ -60,7 +60,7 @@ const NEWS: &[News] = &[
         of: &[Kind::Stray],
         named_by: "stray_id",
         stands: &["HELD", "REFUNDING", "REFUNDED", "KEPT"],
-        says: &["order_no", "reason", "amount", "currency"],
+        says: &["order_no", "reason", "amount", "currency", "pay_order_id", "channel", "transaction_id"],
         besides: nothing,
     },
     News {
@@ -68,7 +68,17 @@ const NEWS: &[News] = &[
         of: &[Kind::Refund, Kind::WayBack],
         named_by: "refund_no",
         stands: &["SUCCEEDED", "FAILED"],
-        says: &["order_no", "status", "amount", "currency"],
+        says: &[
+            "order_no",
+            "status",
+            "amount",
+            "currency",
+            "refund_id",
+            "pay_order_id",
+            "stray_id",
+            "reason",
+            "failure",
+        ],
         besides: nothing,
     },
     News {

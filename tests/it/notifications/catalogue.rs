@@ -51,6 +51,8 @@ async fn whatever_an_event_may_hold_is_of_the_form_that_the_document_tells() {
         ("refund.reversed", "order_no"),
         ("refund.reversed", "stray_id"),
         ("stray_payment.received", "order_no"),
+        ("stray_payment.received", "pay_order_id"),
+        ("stray_payment.kept", "order_no"),
         ("withdrawal.finished", "failure"),
         ("usage.hold_expired", "units"),
     ] {

@@ -63,6 +63,14 @@ async fn assert_charged_once(app: &TestApp, run: &Value, day: time::Date) {
     );
 }
 
+/// The merchant hears of what its user was charged.
+async fn assert_told_of_the_charge(app: &TestApp, charge_id: &str, pay_order_id: &str) {
+    let told = app.get("/events?order_no=SPENT&limit=1").await.expect(200).body["data"][0].clone();
+    let data = json!({"charge_id": charge_id, "user_id": "u-spent", "order_no": "SPENT", "pay_order_id": pay_order_id,
+                      "amount": 1_990, "owed": 500, "currency": "CNY"});
+    assert_eq!((&told["type"], &told["data"]), (&json!("compensating_charge.made"), &data));
+}
+
 #[tokio::test]
 async fn usage_that_was_paid_with_money_which_never_came_is_charged_once_where_the_product_allows_it() {
     let app = start("all").await;
@@ -107,6 +115,7 @@ async fn usage_that_was_paid_with_money_which_never_came_is_charged_once_where_t
         (&entries["data"][0]["kind"], &entries["data"][0]["order_no"]),
         (&json!("COMPENSATING_CHARGE"), &json!("SPENT"))
     );
+    assert_told_of_the_charge(&app, id, &attempt).await;
     let owed = open_of(&app, "USAGE_SHORTFALL").await;
     assert_eq!(
         (owed.len(), &owed[0]["subject"], &owed[0]["order_no"]),

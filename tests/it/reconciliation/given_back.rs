@@ -61,6 +61,9 @@ async fn a_charge_is_given_back_once_and_until_then_its_top_up_is_refunded_by_no
     }
     // Again, it is as it stands; and compared anew nobody is charged.
     assert_eq!(app.decide(&item, "reverse-charge").await.expect(200).body["status"], "REVERSED");
+    let told = app.get("/events?order_no=T").await.expect(200).body["data"].clone();
+    let told: Vec<_> = told.as_array().expect("events").iter().map(|event| &event["type"]).collect();
+    assert_eq!(told, ["compensating_charge.reversed", "compensating_charge.made", "order.paid"]);
     let logged = "action = 'reconciliations.reverse_charge' AND order_no = 'T'";
     assert_eq!(app.count_where("admin_log", logged).await, 1);
     assert_eq!(app.reconcile(day).await["differences"], json!({"MISSING_THERE REVERSED": 1}));
