@@ -39,7 +39,7 @@ pub(super) fn read_event_id(field: &'static str, text: Option<&str>) -> Result<O
 pub(super) struct PastParams {
     /// Of one order number.
     order_no: Option<OrderNo>,
-    /// Those that happened since then.
+    /// Those that happened then or since.
     #[serde(default, deserialize_with = "moment::deserialize_any")]
     #[param(value_type = Option<String>, format = DateTime, example = "2026-11-21T00:00:00Z")]
     since: Option<OffsetDateTime>,
@@ -55,8 +55,9 @@ pub(super) struct PastParams {
     starting_after: Option<String>,
 }
 
-/// A page of your events, newest first, whether they arrived or not. Of one order's the number in `event_id` says which came
-/// first. One may appear behind a newer one that you have read already: begin a minute before you lost the first.
+/// A page of your events, newest first, whether they arrived or not. Those of one order number are in the order in which they are
+/// told. One may appear a little later than its `timestamp`, behind newer ones that you have read: set `since` a minute before the
+/// first that you miss.
 #[utoipa::path(get, path = "/events", tag = "events", params(PastParams), security(("secret_key" = [])),
     responses(
         (status = 200, body = Page<PastEvent>),

@@ -106,7 +106,7 @@ pub enum Event {
         stray_id: String,
         /// Why it was not accepted.
         reason: &'static str,
-        /// Minor units, which are the merchant's now.
+        /// Minor units, which are the merchant's now, or the service's own where none is known.
         amount: i64,
         /// Of what.
         currency: Currency,
@@ -294,7 +294,7 @@ pub enum Event {
         order_no: String,
         /// The attempt whose money never came.
         pay_order_id: String,
-        /// Minor units.
+        /// Minor units that the top-up gave: all that is charged, taken and owed.
         amount: i64,
         /// Minor units of them that the user did not have any more, and owes.
         owed: i64,
@@ -312,7 +312,8 @@ pub enum Event {
         order_no: String,
         /// The attempt whose money it was about.
         pay_order_id: String,
-        /// Minor units in all, taken and owed.
+        /// Minor units that it was for, taken and owed. What that comes to on the user's balances by then is in their entries
+        /// `REVERSAL:COMPENSATING_CHARGE:{charge_id}` and `CHARGE_PAID_BACK:{charge_id}`.
         amount: i64,
         /// Of what.
         currency: Currency,

@@ -44,7 +44,6 @@ async fn reverse_in_tx(
     item_id: &str,
     entry: &Entry,
 ) -> Result<Item, ReconciliationError> {
-    let now = app.now();
     let item = store::find_item(tx, item_id).await?.ok_or(ReconciliationError::NotFound)?;
     let order = OrderKey::from_columns(item.merchant_id.as_deref(), item.order_no.as_deref());
     // The order first, as by whoever charges: what is told under its number is told in its order.
@@ -53,6 +52,7 @@ async fn reverse_in_tx(
         None => None,
     };
     let item = store::lock_item(tx, item_id).await?.ok_or(ReconciliationError::NotFound)?;
+    let now = app.now(); // Behind the locks: what was told of the order until then is older.
     if item.status == ItemStatus::Reversed {
         return Ok(item);
     }

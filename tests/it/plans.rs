@@ -14,6 +14,7 @@ use sqlx::AssertSqlSafe;
 use crate::support::{TestApp, TestOptions, stores};
 
 mod ages;
+mod audits;
 mod counts;
 mod holds;
 mod lists;

@@ -36,16 +36,20 @@ pub(super) const CHECKS: &[Definition] = &[
     check!(
         "charge_announced",
         Always,
-        "a compensating charge is told once, and that it was given back once, each where it is booked",
-        "SELECT format('%s is told of charge %s %s times, and is booked %s times', event, charge_id, told, booked)
-         FROM (SELECT event, payload ->> 'charge_id' AS charge_id, count(*) AS told
-               FROM outbox WHERE event IN ('compensating_charge.made', 'compensating_charge.reversed') GROUP BY 1, 2) AS tale
-         CROSS JOIN LATERAL (
-             SELECT count(*) AS booked FROM ledger_transactions
-             WHERE transaction_id = CASE event WHEN 'compensating_charge.made' THEN '' ELSE 'REVERSAL:' END
-                                    || 'COMPENSATING_CHARGE:' || charge_id) AS books
+        "no compensating charge is told, and none is told to be given back, that is not booked so, nor more than once",
+        "SELECT format('%s is told of charge %s (%s of %s), %s times, and is not booked so once', event, charge_id, amount, order_no,
+                       times)
+         FROM (SELECT event, payload ->> 'charge_id' AS charge_id, min(payload ->> 'amount') AS amount,
+                      min(merchant_id) AS merchant_id, min(order_no) AS order_no, count(*) AS times
+               FROM outbox WHERE event IN ('compensating_charge.made', 'compensating_charge.reversed') GROUP BY 1, 2) AS told
          -- What was booked before there were these events was told nobody.
-         WHERE told <> booked",
+         WHERE times > 1
+            OR NOT EXISTS (
+                SELECT FROM ledger_entries AS booked
+                WHERE booked.transaction_id = CASE event WHEN 'compensating_charge.made' THEN '' ELSE 'REVERSAL:' END
+                                              || 'COMPENSATING_CHARGE:' || charge_id
+                  AND starts_with(booked.account_id, 'CHANNEL:') AND abs(booked.amount)::text = told.amount
+                  AND (booked.merchant_id, booked.order_no) = (told.merchant_id, told.order_no))",
     ),
     check!(
         "refund_announced",

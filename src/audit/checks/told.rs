@@ -64,19 +64,27 @@ pub(super) const CHECKS: &[Definition] = &[
         Eventual,
         "an event of the last day whose order has an endpoint, or whose merchant had one two hours before, waits to be looked \
          at, or was handed out",
-        "SELECT format('event %s: %s of %s went nowhere', event.id, event.event, coalesce(event.order_no, 'no order'))
-         FROM merchants
-         CROSS JOIN LATERAL (SELECT id, event, order_no, created_at FROM outbox
-                             WHERE outbox.merchant_id = merchants.merchant_id
-                               AND outbox.created_at > $1 - interval '1 day'
-                               AND outbox.created_at < $1 - interval '60 s') AS event
-         LEFT JOIN orders ON orders.merchant_id = merchants.merchant_id AND orders.order_no = event.order_no
-         -- By clocks that may be so far apart.
-         WHERE (orders.notify_url IS NOT NULL
-                OR merchants.notify_url IS NOT NULL AND event.created_at > merchants.updated_at + interval '2 hours')
-           AND (SELECT event_id FROM deliveries WHERE event_id = event.id LIMIT 1) IS NULL
-           AND (SELECT event_id FROM outbox_queue
-                WHERE is_again = ANY('{false,true}') AND event_id = event.id LIMIT 1) IS NULL",
+        "SELECT format('event %s: %s of %s went nowhere', id, outbox.event, coalesce(outbox.order_no, 'no order'))
+         -- All of them side by side, and no look-up for each: where a table was empty when the plan was made, every look-up would
+         -- walk what has come into it since.
+         FROM (SELECT id
+               FROM (SELECT event.id, true AS is_to_be_told
+                     FROM merchants JOIN outbox AS event ON event.merchant_id = merchants.merchant_id
+                     -- By clocks that may be so far apart.
+                     WHERE merchants.notify_url IS NOT NULL
+                       AND event.created_at > greatest($1 - interval '1 day', merchants.updated_at + interval '2 hours')
+                       AND event.created_at < $1 - interval '60 s'
+                     UNION ALL
+                     SELECT event.id, true
+                     FROM orders JOIN outbox AS event USING (merchant_id, order_no)
+                     WHERE orders.notify_url IS NOT NULL
+                       AND event.created_at > $1 - interval '1 day' AND event.created_at < $1 - interval '60 s'
+                     UNION ALL
+                     SELECT event_id, false FROM outbox_queue
+                     UNION ALL
+                     SELECT event_id, false FROM deliveries WHERE created_at > $1 - interval '26 hours') AS tale
+               GROUP BY id HAVING bool_and(is_to_be_told)) AS lost
+         JOIN outbox USING (id)",
     ),
     check!(
         "dead_delivery_reported",

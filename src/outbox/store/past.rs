@@ -4,7 +4,7 @@ use serde_json::Value;
 use sqlx::{Postgres, QueryBuilder};
 use time::OffsetDateTime;
 
-use crate::ids::{MerchantId, OrderNo};
+use crate::ids::MerchantId;
 use crate::infra::db::{Conn, DbError};
 use crate::outbox::model::event_id;
 use crate::outbox::{PastEvent, PastFilter};
@@ -30,7 +30,10 @@ impl From<Row> for PastEvent {
     }
 }
 
-const TOLD: &str = "SELECT id, event AS name, event_version AS version, payload AS data, created_at FROM ";
+/// A merchant's events; which of them stands behind the end.
+const EVENTS: &str = "SELECT id, name, version, data, created_at
+     FROM (SELECT id, event AS name, event_version AS version, payload AS data, created_at
+           FROM outbox WHERE merchant_id = ";
 
 /// One of a merchant's events; nobody else's is found.
 pub(in crate::outbox) async fn find_past(
@@ -38,26 +41,29 @@ pub(in crate::outbox) async fn find_past(
     merchant_id: &MerchantId,
     id: i64,
 ) -> Result<Option<PastEvent>, DbError> {
-    let mut query = QueryBuilder::<Postgres>::new(TOLD);
-    query.push("outbox WHERE id = ").push_bind(id);
-    query.push(" AND merchant_id = ").push_bind(merchant_id.as_str());
+    let mut query = QueryBuilder::<Postgres>::new(EVENTS);
+    query.push_bind(merchant_id.as_str()).push(") AS event WHERE id = ").push_bind(id);
     Ok(query.build_query_as::<Row>().fetch_optional(conn).await?.map(Into::into))
 }
 
 /// A page of them, newest first. Put together from what is asked for, so that a page costs what it shows: an order's are
-/// found by its number, all others by when they happened.
+/// found by its number and stand as they are told, all others by when they happened.
 pub(in crate::outbox) async fn list_past(
     conn: &mut Conn,
     merchant_id: &MerchantId,
     filter: PastFilter<'_>,
     limit: i64,
 ) -> Result<Vec<PastEvent>, DbError> {
-    let mut query = QueryBuilder::<Postgres>::new(TOLD);
-    query.push("(SELECT * FROM outbox WHERE merchant_id = ").push_bind(merchant_id.as_str());
-    if let Some(order_no) = filter.order_no.map(OrderNo::as_str) {
-        // An order has few of them; the plan must not hope to come by them on a walk through all.
-        query.push(" AND order_no = ").push_bind(order_no).push(" OFFSET 0");
-    }
+    let mut query = QueryBuilder::<Postgres>::new(EVENTS);
+    query.push_bind(merchant_id.as_str());
+    let newest_first = match filter.order_no {
+        Some(order_no) => {
+            // An order has few of them; the plan must not hope to come by them on a walk through all.
+            query.push(" AND order_no = ").push_bind(order_no.as_str()).push(" OFFSET 0");
+            " ORDER BY id DESC"
+        }
+        None => " ORDER BY created_at DESC, id DESC",
+    };
     query.push(") AS event WHERE true");
     if let Some(since) = filter.since {
         query.push(" AND created_at >= ").push_bind(since);
@@ -65,9 +71,15 @@ pub(in crate::outbox) async fn list_past(
     if let Some(until) = filter.until {
         query.push(" AND created_at < ").push_bind(until);
     }
-    if let Some((at, id)) = filter.after {
-        query.push(" AND (created_at, id) < (").push_bind(at).push(", ").push_bind(id).push(")");
+    match (filter.after, filter.order_no) {
+        (None, _) => {}
+        (Some((_, id)), Some(_)) => {
+            query.push(" AND id < ").push_bind(id);
+        }
+        (Some((at, id)), None) => {
+            query.push(" AND (created_at, id) < (").push_bind(at).push(", ").push_bind(id).push(")");
+        }
     }
-    query.push(" ORDER BY created_at DESC, id DESC LIMIT ").push_bind(limit);
+    query.push(newest_first).push(" LIMIT ").push_bind(limit);
     Ok(query.build_query_as::<Row>().fetch_all(conn).await?.into_iter().map(Into::into).collect())
 }

@@ -21,7 +21,8 @@ struct News {
     besides: fn(&Index, &Thing, &Value) -> bool,
 }
 
-/// No channel here takes a refund back, and nothing is sold by the cycle: of those there is no news.
+/// No channel here takes a refund back, nobody keeps stray money or is charged for a top-up that never came, and nothing is sold by
+/// the cycle: of those there is no news.
 const NEWS: &[News] = &[
     News {
         name: "order.paid",

@@ -171,6 +171,17 @@ pub async fn tell(story: Money, app: &TestApp, service: &Service, number: &str) 
     Ok(())
 }
 
+/// What its merchant hears of what was charged for a top-up, in order.
+async fn told_of_charges(app: &TestApp, order_no: &str) -> Vec<String> {
+    sqlx::query_scalar(
+        "SELECT event FROM outbox WHERE order_no = $1 AND event LIKE 'compensating%' ORDER BY id",
+    )
+    .bind(order_no)
+    .fetch_all(&mut app.direct_connection().await)
+    .await
+    .expect("events")
+}
+
 pub async fn has_ended(story: Money, app: &TestApp, number: &str) -> bool {
     match story {
         Money::OldStatement => {
@@ -184,11 +195,14 @@ pub async fn has_ended(story: Money, app: &TestApp, number: &str) -> bool {
             let given_back = format!("order_no = '{number}' AND status = 'REVERSED'");
             app.count_where("reconciliation_items", &given_back).await == 1
                 && app.balances_of(&format!("u-{number}")).await == [("CNY".to_owned(), 490, 0, 0)]
+                && told_of_charges(app, number).await
+                    == ["compensating_charge.made", "compensating_charge.reversed"]
         }
         Money::CompensatingCharge => {
             let charged = format!("order_no = '{number}' AND action = 'CHARGE' AND status = 'APPLIED'");
             app.count_where("reconciliation_items", &charged).await == 1
                 && app.balances_of(&format!("u-{number}")).await == [("CNY".to_owned(), 0, 0, 500)]
+                && told_of_charges(app, number).await == ["compensating_charge.made"]
                 && app.count_where("reconciliations", "status <> 'DONE'").await == 0
         }
         _ => {

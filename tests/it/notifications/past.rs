@@ -107,6 +107,22 @@ async fn what_happened_at_once_is_read_once_across_pages() {
     app.end().await;
 }
 
+/// What waited for its order is dated from before it did.
+#[tokio::test]
+async fn an_orders_events_stand_in_the_order_in_which_they_are_told() {
+    let app = TestApp::start().await;
+    app.append_events("O1", &["{}"; 5]).await;
+    app.sql("UPDATE outbox SET created_at = created_at - id * interval '1 second'").await;
+    let numbers = |events: &[Value]| -> Vec<String> {
+        let mut of = ids(events);
+        of.iter_mut().for_each(|id| *id = id.split_off(4));
+        of
+    };
+    assert_eq!(numbers(&read_all(&app, "&order_no=O1").await), ["5", "4", "3", "2", "1"]);
+    assert_eq!(numbers(&read_all(&app, "").await), ["1", "2", "3", "4", "5"], "by when they happened");
+    app.end().await;
+}
+
 #[tokio::test]
 async fn what_is_asked_for_wrongly_is_said_and_what_is_anothers_is_not_there() {
     let app = TestApp::start().await;

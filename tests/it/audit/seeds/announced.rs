@@ -2,6 +2,17 @@
 
 use super::{Seed, seed};
 
+/// Tells it once more.
+macro_rules! again {
+    ($which:literal) => {
+        concat!(
+            "INSERT INTO outbox (merchant_id, order_no, event, event_version, payload, created_at)
+             SELECT merchant_id, order_no, event, 1, payload, created_at FROM outbox WHERE ",
+            $which
+        )
+    };
+}
+
 pub(super) const SEEDS: &[Seed] = &[
     seed("order_announced", "DELETE FROM outbox WHERE event = 'order.paid'"),
     seed(
@@ -36,18 +47,14 @@ pub(super) const SEEDS: &[Seed] = &[
         "INSERT INTO outbox (merchant_id, order_no, event, event_version, payload, created_at)
          VALUES ('m', 'D', 'stray_payment.kept', 1, '{\"stray_id\": \"sp_d\"}', '2029-12-31 12:00')",
     ),
+    seed("stray_announced", again!("event = 'stray_payment.kept'")),
+    seed("charge_announced", again!("event = 'compensating_charge.made'")),
+    seed("charge_announced", again!("event = 'compensating_charge.reversed'")),
     seed(
         "charge_announced",
-        "INSERT INTO outbox (merchant_id, order_no, event, event_version, payload, created_at)
-         SELECT 'm', 'D', 'compensating_charge.made', 1, jsonb_build_object('charge_id', split_part(transaction_id, ':', 2)),
-                '2029-12-31 12:00'
-         FROM ledger_transactions, generate_series(1, 2) WHERE kind = 'COMPENSATING_CHARGE'",
+        "UPDATE outbox SET payload = payload || '{\"amount\": 299}' WHERE event = 'compensating_charge.made'",
     ),
-    seed(
-        "charge_announced",
-        "INSERT INTO outbox (merchant_id, order_no, event, event_version, payload, created_at)
-         VALUES ('m', 'D', 'compensating_charge.reversed', 1, '{\"charge_id\": \"ri_none\"}', '2029-12-31 12:00')",
-    ),
+    seed("charge_announced", "UPDATE outbox SET order_no = 'D' WHERE event = 'compensating_charge.reversed'"),
     seed(
         "refund_announced",
         "UPDATE outbox SET payload = '{\"refund_no\": \"rf_c1\", \"status\": \"FAILED\"}'

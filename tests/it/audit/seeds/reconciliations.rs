@@ -80,8 +80,9 @@ pub(super) const SEEDS: &[Seed] = &[
          WHERE account_id = 'USER_AVAILABLE:m:u:CNY'
            AND transaction_id IN ('COMPENSATING_CHARGE:ri_c', 'REVERSAL:COMPENSATING_CHARGE:ri_c')",
     ),
-    seed(
+    seed_with(
         "charge_of_its_user",
+        &["charge_announced"],
         "UPDATE ledger_transactions SET order_no = 'D'
          WHERE transaction_id IN ('COMPENSATING_CHARGE:ri_c', 'REVERSAL:COMPENSATING_CHARGE:ri_c',
                                   'CHARGE_PAID_BACK:ri_c')",
@@ -107,7 +108,7 @@ pub(super) const SEEDS: &[Seed] = &[
     ),
     seed_with(
         "charge_paid_back",
-        &["difference_charged"],
+        &["charge_announced", "difference_charged"],
         "DELETE FROM ledger_transactions WHERE transaction_id = 'REVERSAL:COMPENSATING_CHARGE:ri_c';
          UPDATE accounts SET balance = balance - 300 WHERE account_id = 'CHANNEL:sandbox:CNY';
          UPDATE accounts SET balance = balance - 200 WHERE account_id = 'USER_AVAILABLE:m:u:CNY';
