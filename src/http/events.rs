@@ -55,9 +55,9 @@ pub(super) struct PastParams {
     starting_after: Option<String>,
 }
 
-/// A page of your events, newest first, whether they arrived or not. Those of one order number are in the order in which they are
-/// told. One may appear a little later than its `timestamp`, behind newer ones that you have read: set `since` a minute before the
-/// first that you miss.
+/// A page of your events, newest first, whether they arrived or not. With `order_no` they stand as they are told, the last
+/// first; without it the number in `event_id` says which of an order's came first. One may appear a little later than its
+/// `timestamp`, behind newer ones that you have read: set `since` a minute before the first that you miss.
 #[utoipa::path(get, path = "/events", tag = "events", params(PastParams), security(("secret_key" = [])),
     responses(
         (status = 200, body = Page<PastEvent>),
