@@ -86,8 +86,6 @@ VALUES ('m', 'D', 'order.paid', 1, '{}', '2029-12-31 12:00'),
        ('m', 'D', 'stray_payment.received', 1, '{"stray_id": "sp_r"}', '2029-12-31 12:00'),
        (NULL, NULL, 'stray_payment.received', 1, '{"stray_id": "sp_k"}', '2029-12-31 12:00'),
        (NULL, NULL, 'stray_payment.kept', 1, '{"stray_id": "sp_k"}', '2029-12-31 12:00'),
-       ('m', 'T', 'compensating_charge.made', 1, '{"charge_id": "ri_c", "amount": 300}', '2029-12-31 12:00'),
-       ('m', 'T', 'compensating_charge.reversed', 1, '{"charge_id": "ri_c", "amount": 300}', '2029-12-31 12:00'),
        ('m', 'C', 'refund.finished', 1, '{"refund_no": "rf_c0", "status": "FAILED"}', '2029-12-31 12:00'),
        ('m', 'C', 'refund.finished', 1, '{"refund_no": "rf_cx", "status": "SUCCEEDED"}', '2029-12-31 12:00'),
        ('m', 'C', 'refund.reversed', 1, '{"refund_no": "rf_cx"}', '2029-12-31 12:00'),
@@ -347,6 +345,9 @@ INSERT INTO reconciliation_items (item_id, channel, reconciliation_id, class, ki
 VALUES ('ri_c', 'sandbox', 'rc_1', 'MISSING_THERE', 'PAYMENT', 'T-t1', 'po_t1', 'T-t1', 'm', 'T', 300, 'CNY',
         '2029-12-30 12:00', 'CHARGE', true, 'REVERSED', '2029-12-31 12:00', 1, '2029-12-31 12:00', '2029-12-31 12:00',
         '2029-12-31 12:00');
+INSERT INTO outbox (merchant_id, order_no, event, event_version, payload, created_at)
+VALUES ('m', 'T', 'compensating_charge.made', 1, '{"charge_id": "ri_c", "amount": 300}', '2029-12-31 12:00'),
+       ('m', 'T', 'compensating_charge.reversed', 1, '{"charge_id": "ri_c", "amount": 300}', '2029-12-31 12:00');
 CREATE TEMPORARY TABLE charge_entry ON COMMIT DROP AS
 SELECT kind, kind || ':ri_c' AS transaction_id, NULL::text AS reverses, account_id, amount
 FROM (VALUES ('COMPENSATING_CHARGE', 'CHANNEL:sandbox:CNY', -300), ('COMPENSATING_CHARGE', 'USER_AVAILABLE:m:u:CNY', 200),
