@@ -65,7 +65,7 @@ impl Callers {
     fn of_path(path: &str) -> Self {
         match path.split('/').nth(1).unwrap_or_default() {
             "webhooks" => Self::Channels,
-            "orders" | "pay" | "refunds" | "settlements" | "usage" | "users" | "withdrawals" => {
+            "events" | "orders" | "pay" | "refunds" | "settlements" | "usage" | "users" | "withdrawals" => {
                 Self::Merchants
             }
             _ => Self::Others,
