@@ -105,7 +105,10 @@ fn all_heard() -> Vec<Heard> {
     };
     let news = [
         ("order.paid", json!({"order_no": "1", "amount": 5, "pay_order_id": "p", "transaction_id": "t"})),
-        ("refund.finished", json!({"order_no": "1", "refund_no": "R-A", "status": "SUCCEEDED", "amount": 2})),
+        (
+            "refund.finished",
+            json!({"order_no": "1", "refund_no": "R-A", "status": "SUCCEEDED", "amount": 2, "refund_id": "rf", "pay_order_id": "p"}),
+        ),
         ("order.closed", json!({"order_no": "2", "close_reason": "CANCELLED"})),
         ("usage.charged", json!({"hold_id": "h", "charged": 30, "units": 10, "late": false})),
         ("usage.hold_expired", json!({"hold_id": "k"})),
@@ -114,8 +117,14 @@ fn all_heard() -> Vec<Heard> {
             "settlement.clawed_back",
             json!({"order_no": "1", "commission": 3, "amount": 2, "clawed_back": 2, "reference": "rf"}),
         ),
-        ("stray_payment.received", json!({"order_no": "1", "stray_id": "s", "amount": 6})),
-        ("refund.finished", json!({"order_no": "1", "refund_no": "back", "status": "FAILED", "amount": 6})),
+        (
+            "stray_payment.received",
+            json!({"order_no": "1", "stray_id": "s", "amount": 6, "transaction_id": "u"}),
+        ),
+        (
+            "refund.finished",
+            json!({"order_no": "1", "refund_no": "back", "status": "FAILED", "amount": 6, "failure": "no", "stray_id": "s"}),
+        ),
         (
             "withdrawal.finished",
             json!({"withdrawal_no": "W", "status": "REVERSED", "amount": 4, "failure": "no"}),
@@ -155,7 +164,12 @@ fn orders_there() -> Vec<Thing> {
             json!({"order_no": "1", "commission": 3}),
             stands("SETTLED", json!({"clawed_back": 2})),
         ),
-        thing(Kind::Refund, "R-A", refund("R-A", 2), stands("SUCCEEDED", json!({"refund_id": "rf"}))),
+        thing(
+            Kind::Refund,
+            "R-A",
+            refund("R-A", 2),
+            stands("SUCCEEDED", json!({"refund_id": "rf", "pay_order_id": "p"})),
+        ),
         thing(Kind::Order, "B", order("2", 7), stands("CLOSED", closed)),
         thing(Kind::Attempt, "q", attempt("q", "2"), stands("FAILED", refused)),
         thing(Kind::Money, "u", money(6), json!({})),
@@ -163,9 +177,14 @@ fn orders_there() -> Vec<Thing> {
             Kind::Stray,
             "s",
             json!({"stray_id": "s", "order_no": "1", "amount": 6}),
-            stands("HELD", json!({})),
+            stands("HELD", json!({"transaction_id": "u"})),
         ),
-        thing(Kind::WayBack, "back", refund("back", 6), stands("FAILED", json!({"failure": "no"}))),
+        thing(
+            Kind::WayBack,
+            "back",
+            refund("back", 6),
+            stands("FAILED", json!({"failure": "no", "stray_id": "s"})),
+        ),
     ]
 }
 
@@ -335,6 +354,9 @@ const SEEDS: &[Seed] = &[
     }),
     (Rule::HeardIsTrue, |h| h.says("order.settled", "commission", &json!(4))),
     (Rule::HeardIsTrue, |h| h.says("stray_payment.received", "amount", &json!(5))),
+    (Rule::HeardIsTrue, |h| h.says("stray_payment.received", "transaction_id", &json!("t"))),
+    (Rule::HeardIsTrue, |h| h.says("refund.finished", "pay_order_id", &json!("q"))),
+    (Rule::HeardIsTrue, |h| h.says("refund.finished", "stray_id", &json!("another"))),
     (Rule::HeardIsTrue, |h| h.says("usage.charged", "units", &json!(9))),
     (Rule::HeardIsTrue, |h| h.says("usage.hold_expired", "units", &json!(5))),
     // Of a claw-back that no refund explains, of another one, and of a part of it.
