@@ -21,21 +21,13 @@ pub(super) const SEEDS: &[Seed] = &[
          VALUES ('m', 'P', 'order.closed', 1, '{}', '2029-12-31 12:00')",
     ),
     seed("order_announced", "DELETE FROM outbox WHERE event = 'order.closed'"),
-    seed(
-        "order_announced",
-        "INSERT INTO outbox (merchant_id, order_no, event, event_version, payload, created_at)
-         SELECT merchant_id, order_no, event, 1, payload, created_at FROM outbox WHERE event = 'order.paid' AND order_no = 'D'",
-    ),
+    seed("order_announced", again!("event = 'order.paid' AND order_no = 'D'")),
     seed(
         "order_announced",
         "INSERT INTO outbox (merchant_id, order_no, event, event_version, payload, created_at)
          VALUES ('m', 'NONE', 'order.paid', 1, '{}', '2029-12-31 12:00')",
     ),
-    seed(
-        "stray_announced",
-        "INSERT INTO outbox (merchant_id, order_no, event, event_version, payload, created_at)
-         SELECT merchant_id, order_no, event, 1, payload, created_at FROM outbox WHERE payload ->> 'stray_id' = 'sp_d'",
-    ),
+    seed("stray_announced", again!("payload ->> 'stray_id' = 'sp_d'")),
     seed(
         "stray_announced",
         "INSERT INTO outbox (merchant_id, order_no, event, event_version, payload, created_at)
@@ -67,11 +59,7 @@ pub(super) const SEEDS: &[Seed] = &[
                  '2029-12-31 12:00')",
     ),
     seed("refund_announced", "DELETE FROM outbox WHERE event = 'refund.reversed'"),
-    seed(
-        "refund_announced",
-        "INSERT INTO outbox (merchant_id, order_no, event, event_version, payload, created_at)
-         SELECT merchant_id, order_no, event, 1, payload, created_at FROM outbox WHERE payload ->> 'refund_no' = 'rf_c1'",
-    ),
+    seed("refund_announced", again!("payload ->> 'refund_no' = 'rf_c1'")),
     seed(
         "refund_announced",
         "INSERT INTO outbox (merchant_id, order_no, event, event_version, payload, created_at)
