@@ -1,4 +1,4 @@
-//! `/refunds`: ask for, look at.
+//! `/refunds`: ask for, look at, list those of an order.
 
 use axum::Json;
 use axum::extract::State;
@@ -11,12 +11,13 @@ use super::Edge;
 use super::admin::MAX_REASON;
 use super::auth::SecretKey;
 use super::error::{Problem, insufficient_balance};
-use super::extract::PathId;
+use super::extract::{Params, PathId};
 use super::idempotency::{IdempotencyKey, Keyed, answer};
-use super::views::RefundView;
+use super::views::{Page, PageParams, RefundView};
 use crate::idempotency::Answer;
 use crate::ids::{OrderNo, RefundNo};
 use crate::money::Amount;
+use crate::orders::OrderKey;
 use crate::refunds::{self, AskedBy, Created, NewRefund, RefundError};
 
 /// The reason of a refund that names none.
@@ -103,6 +104,27 @@ pub(super) async fn find(
     PathId(refund_no): PathId<RefundNo>,
 ) -> Result<Json<RefundView>, Problem> {
     Ok(Json(refunds::find(&edge.app, &caller.merchant_id, &refund_no).await?.into()))
+}
+
+/// A page of an order's refunds, newest first.
+#[utoipa::path(get, path = "/orders/{order_no}/refunds", tag = "refunds",
+    params(("order_no" = OrderNo, Path, description = "The order's number"), PageParams),
+    security(("secret_key" = [])),
+    responses(
+        (status = 200, body = Page<RefundView>),
+        (status = 404, body = Problem, description = "`ORDER_NOT_FOUND`"),
+        (status = 422, body = Problem, description = "`VALIDATION_FAILED`"),
+    ))]
+pub(super) async fn list(
+    State(edge): State<Edge>,
+    SecretKey(caller): SecretKey,
+    PathId(order_no): PathId<OrderNo>,
+    Params(page): Params<PageParams>,
+) -> Result<Json<Page<RefundView>>, Problem> {
+    let limit = page.limit()?;
+    let key = OrderKey { merchant_id: caller.merchant_id, order_no };
+    let rows = refunds::page_of_order(&edge.app, &key, page.starting_after.as_deref(), limit + 1).await?;
+    Ok(Json(Page::of(rows, limit, RefundView::from)))
 }
 
 impl From<RefundError> for Problem {

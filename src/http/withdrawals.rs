@@ -1,4 +1,4 @@
-//! `/withdrawals`: make, look at.
+//! `/withdrawals`: make, look at, list.
 
 use axum::Json;
 use axum::extract::State;
@@ -11,14 +11,16 @@ use utoipa::ToSchema;
 use super::Edge;
 use super::auth::SecretKey;
 use super::error::Problem;
-use super::extract::PathId;
+use super::extract::{Params, PathId};
 use super::idempotency::{IdempotencyKey, Keyed, answer};
 use super::pay::check_channel;
+use super::views::{Page, PageParams};
 use crate::idempotency::Answer;
 use crate::ids::{UserId, WithdrawalNo};
 use crate::money::{Amount, Currency, Money};
 use crate::withdrawals::{
-    self, Created, Leg, LegKind, LegStatus, NewWithdrawal, WithdrawalDetails, WithdrawalStatus,
+    self, Created, Leg, LegKind, LegStatus, NewWithdrawal, WithdrawalDetails, WithdrawalFilter,
+    WithdrawalStatus,
 };
 
 /// Characters of a receiving account at most.
@@ -88,13 +90,15 @@ impl From<Leg> for LegView {
 
 /// A withdrawal with its legs.
 #[derive(Debug, Serialize, ToSchema)]
-#[schema(example = json!({"withdrawal_no": "W-1", "user_id": "u1", "amount": 500, "currency": "CNY",
-    "channel": "sandbox", "account": "u1@example.com", "status": "DEBITED", "failure": null,
+#[schema(example = json!({"withdrawal_id": "wd_06EQH7V3ZV8Q4", "withdrawal_no": "W-1", "user_id": "u1", "amount": 500,
+    "currency": "CNY", "channel": "sandbox", "account": "u1@example.com", "status": "DEBITED", "failure": null,
     "channel_payout_id": null, "returned_at": null, "legs": [
         {"leg": "DEBIT", "status": "SUCCEEDED", "created_at": "2026-11-21T10:00:00Z", "updated_at": "2026-11-21T10:00:00Z"},
         {"leg": "PAYOUT", "status": "PENDING", "created_at": "2026-11-21T10:00:00Z", "updated_at": "2026-11-21T10:00:00Z"}],
     "created_at": "2026-11-21T10:00:00Z"}))]
 pub(super) struct WithdrawalView {
+    /// Its id, by which its channel knows it.
+    withdrawal_id: String,
     /// Your number.
     withdrawal_no: String,
     /// Whose balance it is taken from.
@@ -128,6 +132,7 @@ impl From<WithdrawalDetails> for WithdrawalView {
     fn from(details: WithdrawalDetails) -> Self {
         let WithdrawalDetails { withdrawal, legs } = details;
         Self {
+            withdrawal_id: withdrawal.withdrawal_id.into(),
             withdrawal_no: withdrawal.withdrawal_no.into(),
             user_id: withdrawal.user_id.into(),
             amount: withdrawal.amount,
@@ -183,4 +188,44 @@ pub(super) async fn find(
     PathId(withdrawal_no): PathId<WithdrawalNo>,
 ) -> Result<Json<WithdrawalView>, Problem> {
     Ok(Json(withdrawals::find(&edge.app, &caller.merchant_id, &withdrawal_no).await?.into()))
+}
+
+/// Which withdrawals.
+#[derive(Debug, Deserialize, utoipa::IntoParams)]
+#[serde(deny_unknown_fields)]
+#[into_params(parameter_in = Query)]
+pub(super) struct WithdrawalParams {
+    /// Of one user.
+    #[param(value_type = Option<String>)]
+    user_id: Option<UserId>,
+    /// In one state.
+    status: Option<WithdrawalStatus>,
+    /// Entries at most, 1 to 100; 20 by default.
+    #[param(minimum = 1, maximum = 100)]
+    limit: Option<u8>,
+    /// The `withdrawal_id` of the last entry of the page before.
+    starting_after: Option<String>,
+}
+
+/// A page of your withdrawals with their legs, newest first.
+#[utoipa::path(get, path = "/withdrawals", tag = "users", params(WithdrawalParams), security(("secret_key" = [])),
+    responses(
+        (status = 200, body = Page<WithdrawalView>),
+        (status = 422, body = Problem, description = "`VALIDATION_FAILED`"),
+    ))]
+pub(super) async fn list(
+    State(edge): State<Edge>,
+    SecretKey(caller): SecretKey,
+    Params(params): Params<WithdrawalParams>,
+) -> Result<Json<Page<WithdrawalView>>, Problem> {
+    let page = PageParams { limit: params.limit, starting_after: params.starting_after };
+    let limit = page.limit()?;
+    let filter = WithdrawalFilter {
+        merchant_id: Some(&caller.merchant_id),
+        user_id: params.user_id.as_ref(),
+        status: params.status,
+        starting_after: page.starting_after.as_deref(),
+    };
+    let rows = withdrawals::list(&edge.app, filter, limit + 1).await?;
+    Ok(Json(Page::of(rows, limit, WithdrawalView::from)))
 }

@@ -81,7 +81,8 @@ pub(super) async fn details_in_tx(tx: &mut Tx, key: &OrderKey) -> Result<OrderDe
     let order = store::find(tx, key).await?.ok_or(OrderError::NotFound)?;
     let items = store::list_items(tx, key).await?;
     let pay_orders = pay::list_attempts(tx, key, SHOWN).await?;
-    let refunds = refunds::list_of_order(tx, key, SHOWN).await?;
+    let mut refunds = refunds::list_of_order(tx, key, None, SHOWN).await?;
+    refunds.reverse();
     let stray_payments = refunds::list_strays_of_order(tx, key, SHOWN).await?;
     let settlement = match order.settle_status {
         SettleStatus::Settled => settlement::find_of_order(tx, key).await?,

@@ -5,6 +5,7 @@ use super::model::{Refund, RefundStatus};
 use super::store;
 use crate::app::App;
 use crate::ids::{MerchantId, RefundNo};
+use crate::orders::{self, OrderKey};
 
 /// The refund of that number.
 ///
@@ -33,6 +34,35 @@ pub(super) async fn find_id(
             nobodys.map(|refund| refund.refund_id).ok_or(RefundError::NotFound)
         }
     }
+}
+
+/// A page of the refunds of an order, newest first: from behind that id on.
+///
+/// # Errors
+/// [`RefundError::OrderNotFound`].
+pub async fn page_of_order(
+    app: &App,
+    key: &OrderKey,
+    starting_after: Option<&str>,
+    limit: usize,
+) -> Result<Vec<Refund>, RefundError> {
+    let limit = i64::try_from(limit).unwrap_or(i64::MAX);
+    app.db.retrying(|| look_at_page(app, key, starting_after, limit)).await
+}
+
+async fn look_at_page(
+    app: &App,
+    key: &OrderKey,
+    starting_after: Option<&str>,
+    limit: i64,
+) -> Result<Vec<Refund>, RefundError> {
+    let mut conn = app.db.conn().await?;
+    let refunds = store::list_of_order(&mut conn, key, starting_after, limit).await?;
+    // Whoever has refunds is there.
+    if refunds.is_empty() && orders::find_in(&mut conn, key).await?.is_none() {
+        return Err(RefundError::OrderNotFound);
+    }
+    Ok(refunds)
 }
 
 /// A page of refunds, newest first.

@@ -45,7 +45,7 @@ pub use contradiction::resolve_contradiction;
 pub use create::{AskedBy, Created, create};
 pub use drive::{call_of, drive, replay};
 pub use error::{Left, RefundError};
-pub use find::{find, list};
+pub use find::{find, list, page_of_order};
 pub use model::{
     NewRefund, NewStray, Refund, RefundEvent, RefundStatus, StrayEvent, StrayPayment, StrayPolicy,
     StrayReason, StrayStatus,

@@ -279,21 +279,23 @@ pub(crate) async fn lock_refund(tx: &mut Tx, refund_id: &str) -> Result<(), DbEr
     Ok(())
 }
 
-/// The last refunds of an order, oldest first.
+/// A page of an order's refunds, newest first.
 pub(crate) async fn list_of_order(
     conn: &mut Conn,
     key: &OrderKey,
+    starting_after: Option<&str>,
     limit: i64,
 ) -> Result<Vec<Refund>, DbError> {
-    let latest_first = refunds!(
-        "WHERE merchant_id = $1 AND order_no = $2 ORDER BY created_at DESC, refund_id DESC LIMIT $3",
+    let page = refunds!(
+        // In words that no index has: no plan goes through all refunds, newest first, until it has met enough of this order.
+        "WHERE merchant_id = $1 AND order_no = $2 AND ($3::text IS NULL OR refund_id < $3)
+         ORDER BY refund_id || '' DESC LIMIT $4",
         key.merchant_id.as_str(),
         key.order_no.as_str(),
+        starting_after,
         limit,
     );
-    let mut refunds = latest_first.fetch_all(conn).await?;
-    refunds.reverse();
-    Ok(refunds)
+    Ok(page.fetch_all(conn).await?)
 }
 
 /// The last stray payments of an order, oldest first.

@@ -1,10 +1,10 @@
 //! Looking at withdrawals.
 
 use super::error::WithdrawalError;
-use super::model::WithdrawalDetails;
+use super::model::{Withdrawal, WithdrawalDetails, WithdrawalStatus};
 use super::store;
 use crate::app::App;
-use crate::ids::{MerchantId, WithdrawalNo};
+use crate::ids::{MerchantId, UserId, WithdrawalNo};
 use crate::infra::db::Tx;
 
 /// The withdrawal of that number with its legs.
@@ -35,10 +35,63 @@ async fn in_tx(
     merchant_id: &MerchantId,
     withdrawal_no: &WithdrawalNo,
 ) -> Result<WithdrawalDetails, WithdrawalError> {
-    let withdrawal = store::find_by_number(tx, merchant_id, withdrawal_no).await?;
-    let withdrawal = withdrawal.ok_or(WithdrawalError::NotFound)?;
-    let legs = store::list_legs(tx, &withdrawal.withdrawal_id).await?;
-    Ok(WithdrawalDetails { withdrawal, legs })
+    let found = store::find_by_number(tx, merchant_id, withdrawal_no).await?;
+    with_legs(tx, found.into_iter().collect()).await?.pop().ok_or(WithdrawalError::NotFound)
+}
+
+async fn with_legs(tx: &mut Tx, found: Vec<Withdrawal>) -> Result<Vec<WithdrawalDetails>, WithdrawalError> {
+    let ids: Vec<&str> = found.iter().map(|withdrawal| withdrawal.withdrawal_id.as_str()).collect();
+    let mut legs = store::list_legs(tx, &ids).await?;
+    let details = |withdrawal: Withdrawal| {
+        let legs = legs.remove(withdrawal.withdrawal_id.as_str()).unwrap_or_default();
+        WithdrawalDetails { withdrawal, legs }
+    };
+    Ok(found.into_iter().map(details).collect())
+}
+
+/// Which withdrawals.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct WithdrawalFilter<'a> {
+    /// Of one merchant.
+    pub merchant_id: Option<&'a MerchantId>,
+    /// Of one of its users.
+    pub user_id: Option<&'a UserId>,
+    /// In one state.
+    pub status: Option<WithdrawalStatus>,
+    /// From behind that id on.
+    pub starting_after: Option<&'a str>,
+}
+
+/// A page of withdrawals with their legs, newest first.
+///
+/// # Errors
+/// When the database cannot be reached.
+pub async fn list(
+    app: &App,
+    filter: WithdrawalFilter<'_>,
+    limit: usize,
+) -> Result<Vec<WithdrawalDetails>, WithdrawalError> {
+    let limit = i64::try_from(limit).unwrap_or(i64::MAX);
+    app.db.retrying(|| page(app, filter, limit)).await
+}
+
+async fn page(
+    app: &App,
+    filter: WithdrawalFilter<'_>,
+    limit: i64,
+) -> Result<Vec<WithdrawalDetails>, WithdrawalError> {
+    let mut tx = app.db.begin_read().await?;
+    let listed = list_in_tx(&mut tx, filter, limit).await;
+    tx.finish(listed).await
+}
+
+async fn list_in_tx(
+    tx: &mut Tx,
+    filter: WithdrawalFilter<'_>,
+    limit: i64,
+) -> Result<Vec<WithdrawalDetails>, WithdrawalError> {
+    let found = store::list(tx, filter, limit).await?;
+    with_legs(tx, found).await
 }
 
 /// The id of the only withdrawal of that number, of one merchant or of whichever.

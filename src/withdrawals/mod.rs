@@ -21,7 +21,7 @@ pub use create::{Created, create};
 pub(crate) use drive::drive_on_in_tx;
 pub use drive::{ask_about, drive, note_made, replay};
 pub use error::WithdrawalError;
-pub use find::find;
+pub use find::{WithdrawalFilter, find, list};
 pub use model::{
     Leg, LegKind, LegStatus, NewWithdrawal, Withdrawal, WithdrawalDetails, WithdrawalEvent, WithdrawalStatus,
 };

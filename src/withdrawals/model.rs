@@ -107,7 +107,7 @@ pub struct NewWithdrawal {
 }
 
 /// A withdrawal as it stands.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, sqlx::FromRow)]
 pub struct Withdrawal {
     /// What channels know it by.
     pub withdrawal_id: WithdrawalId,

@@ -1,10 +1,13 @@
 //! The rows of `withdrawals`, `withdrawal_legs` and `withdrawal_history`.
 
+use std::collections::HashMap;
+
 use time::OffsetDateTime;
 
+use super::find::WithdrawalFilter;
 use super::model::{Leg, LegKind, LegStatus, Withdrawal, WithdrawalEvent, WithdrawalStatus};
 use crate::ids::{MerchantId, UserId, WithdrawalId, WithdrawalNo};
-use crate::infra::db::{Conn, DbError, Tx, expect_one_row};
+use crate::infra::db::{Conn, DbError, Tx, expect_one_row, in_state};
 use crate::money::Currency;
 
 /// Writes a withdrawal whose money is set aside by the same transaction: its birth and its debit.
@@ -215,16 +218,56 @@ pub(super) async fn list_ids_of_number(
     Ok(ids)
 }
 
-/// The legs of a withdrawal, in their order.
-pub(super) async fn list_legs(conn: &mut Conn, withdrawal_id: &WithdrawalId) -> Result<Vec<Leg>, DbError> {
-    let legs = sqlx::query_as!(
-        Leg,
-        r#"SELECT leg AS "leg: LegKind", status AS "status: LegStatus", created_at, updated_at
-           FROM withdrawal_legs WHERE withdrawal_id = $1
+/// A page of withdrawals, newest first. Put together from what is asked for, so that it costs what it shows.
+pub(super) async fn list(
+    conn: &mut Conn,
+    filter: WithdrawalFilter<'_>,
+    limit: i64,
+) -> Result<Vec<Withdrawal>, DbError> {
+    use WithdrawalStatus::{Created, Debited, Paying, Reversed, Reversing};
+    let (mut query, hidden) = in_state(
+        "SELECT withdrawal_id, merchant_id, withdrawal_no, user_id, amount, currency, channel, account, status, failure,
+                channel_payout_id, returned_at, returned_times, created_at
+         FROM withdrawals",
+        filter.status,
+        &[Created, Debited, Paying, Reversing, Reversed],
+    );
+    // The indexes of a merchant's and of a user's withdrawals have the key in these words, and no other has.
+    let key = if filter.merchant_id.is_some() { "withdrawal_id || ''" } else { "withdrawal_id" };
+    let key = format!("{key}{hidden}");
+    for (column, wanted) in [
+        ("merchant_id", filter.merchant_id.map(MerchantId::as_str)),
+        ("user_id", filter.user_id.map(UserId::as_str)),
+    ] {
+        if let Some(wanted) = wanted {
+            query.push(format_args!(" AND {column} = ")).push_bind(wanted);
+        }
+    }
+    if let Some(after) = filter.starting_after {
+        query.push(format_args!(" AND {key} < ")).push_bind(after);
+    }
+    query.push(format_args!(" ORDER BY {key} DESC LIMIT ")).push_bind(limit);
+    Ok(query.build_query_as::<Withdrawal>().fetch_all(conn).await?)
+}
+
+/// The legs of withdrawals, each one's in their order.
+pub(super) async fn list_legs(
+    conn: &mut Conn,
+    withdrawal_ids: &[&str],
+) -> Result<HashMap<String, Vec<Leg>>, DbError> {
+    let rows = sqlx::query!(
+        r#"SELECT withdrawal_id, leg AS "leg: LegKind", status AS "status: LegStatus", created_at, updated_at
+           FROM withdrawal_legs WHERE withdrawal_id = ANY ($1)
            ORDER BY array_position(ARRAY['DEBIT', 'PAYOUT', 'REVERSAL'], leg)"#,
-        withdrawal_id.as_str(),
+        withdrawal_ids as &[&str],
     )
     .fetch_all(conn)
     .await?;
+    let mut legs = HashMap::<String, Vec<Leg>>::new();
+    for row in rows {
+        let leg =
+            Leg { leg: row.leg, status: row.status, created_at: row.created_at, updated_at: row.updated_at };
+        legs.entry(row.withdrawal_id).or_default().push(leg);
+    }
     Ok(legs)
 }

@@ -213,7 +213,7 @@ async fn die_at(shop: &Shop, story: Story, point: &str, number: &str) -> Duratio
     let doomed = shop.serve(&format!("{point}=return")).await;
     let told = tokio::time::timeout(LIMIT, story.tell(shop, &doomed, number)).await;
     assert!(told.is_ok(), "{point}: the story hangs");
-    assert!(doomed.dies_at_its_point().await, "{point}: {story:?} never came there, or came further");
+    doomed.assert_dies_at_its_point(&format!("{point} of {story:?}, told to {told:?}")).await;
 
     let restarted = Instant::now();
     let heir = shop.serve("").await;

@@ -38,6 +38,7 @@ mod idempotency;
 mod kills;
 mod known_races;
 mod ledger;
+mod lists;
 mod lock;
 mod lock_scenes;
 mod main_job;

@@ -41,6 +41,7 @@ pub(super) const DEEDS: &[Deed] = &[
     post("approve-refund", "/admin/refunds/{refund_no}/approve"),
     post("reject-refund", "/admin/refunds/{refund_no}/reject"),
     post("refund-was-not-made", "/admin/refunds/{refund_no}/not-made"),
+    get("withdrawals", "/admin/withdrawals"),
     post("withdrawal-was-returned", "/admin/withdrawals/{withdrawal_no}/returned"),
     get("receivables", "/admin/receivables"),
     post("collect-receivable", "/admin/receivables/collect"),

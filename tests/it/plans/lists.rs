@@ -31,6 +31,15 @@ const OVER: &str = "
     SELECT 'ex_' || (100000 + g), 'STRAY_MONEY', 's' || g, 'd', CASE g WHEN 0 THEN 'OPEN' ELSE 'RESOLVED' END,
            CASE WHEN g > 0 THEN 'NONE' END, now(), now()
     FROM generate_series(0, 20000) AS g;
+    INSERT INTO withdrawals (withdrawal_id, merchant_id, withdrawal_no, user_id, amount, currency, channel, account, status,
+                             failure, channel_payout_id, created_at, updated_at, version)
+    SELECT 'wd_' || (200000 + g), 'other', 'W' || g, 'u1', 1, 'CNY', 'sandbox', 'a', 'SUCCEEDED', NULL, 'p', now(), now(), 4
+    FROM generate_series(1, 20000) AS g
+    UNION ALL
+    SELECT 'wd_' || (100000 + g), 'demo', 'W' || g, 'u' || g, 1, 'CNY', 'sandbox', 'a',
+           CASE g WHEN 0 THEN 'PAYING' WHEN 1 THEN 'REVERSED' ELSE 'SUCCEEDED' END, CASE g WHEN 1 THEN 'no' END,
+           CASE WHEN g > 1 THEN 'p' END, now(), now(), 4
+    FROM generate_series(0, 20000) AS g;
     INSERT INTO accounts (account_id, balance, created_at, updated_at)
     SELECT format('USER_AVAILABLE:demo:u%s:CNY', g), 7, now(), now() FROM generate_series(1, 20000) AS g
     UNION ALL
@@ -39,7 +48,7 @@ const OVER: &str = "
     UNION ALL
     SELECT 'USER_RECEIVABLE:demo:z:CNY', 5, now(), now()";
 
-const TABLES: [&str; 5] = ["accounts", "exceptions", "orders", "refunds", "stray_payments"];
+const TABLES: [&str; 6] = ["accounts", "exceptions", "orders", "refunds", "stray_payments", "withdrawals"];
 
 #[tokio::test]
 async fn a_list_by_state_reads_what_it_shows_and_not_what_is_over() {
@@ -75,6 +84,15 @@ async fn a_list_by_state_reads_what_it_shows_and_not_what_is_over() {
         ("/admin/receivables?merchant_id=demo&starting_after=demo:a:CNY", 1),
         ("/admin/receivables?starting_after=demo:z:CNY", 0),
         ("/admin/receivables?merchant_id=other", 0),
+        ("/admin/withdrawals", 20),
+        ("/admin/withdrawals?status=PAYING", 1),
+        ("/admin/withdrawals?status=DEBITED", 0),
+        ("/admin/withdrawals?status=REVERSED", 1),
+        ("/admin/withdrawals?merchant_id=demo", 20),
+        ("/admin/withdrawals?merchant_id=demo&status=REVERSED", 1),
+        ("/admin/withdrawals?merchant_id=demo&user_id=u7", 1),
+        ("/admin/withdrawals?merchant_id=demo&starting_after=wd_110000", 20),
+        ("/admin/withdrawals?merchant_id=nobody", 0),
     ] {
         // Often enough for a plan that knows nothing of what is asked for.
         for _ in 0..8 {

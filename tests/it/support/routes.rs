@@ -89,9 +89,11 @@ pub const ROUTES: &[Route] = &[
         Who::Secret,
         r#"{"withdrawal_no":"R1","user_id":"u1","amount":1,"currency":"CNY","channel":"sandbox","account":"a"}"#,
     ),
+    Route::get("/withdrawals", Who::Secret),
     Route::get("/withdrawals/{withdrawal_no}", Who::Secret),
     Route::post("/refunds", Who::Secret, r#"{"refund_no":"R1","order_no":"NONE"}"#),
     Route::get("/refunds/{refund_no}", Who::Secret),
+    Route::get("/orders/{order_no}/refunds", Who::Secret),
     Route::post(
         "/admin/refunds",
         Who::Operator,
@@ -101,6 +103,7 @@ pub const ROUTES: &[Route] = &[
     Route::post("/admin/refunds/{refund_no}/approve", Who::Operator, r#"{"reason":"a story"}"#),
     Route::post("/admin/refunds/{refund_no}/reject", Who::Operator, r#"{"reason":"a story"}"#),
     Route::post("/admin/refunds/{refund_no}/not-made", Who::Operator, r#"{"reason":"a story"}"#),
+    Route::get("/admin/withdrawals", Who::Viewer),
     Route::post("/admin/withdrawals/{withdrawal_no}/returned", Who::Operator, r#"{"reason":"a story"}"#),
     Route::post(
         "/usage/holds",

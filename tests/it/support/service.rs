@@ -218,17 +218,18 @@ impl Service {
         self.status().is_some()
     }
 
-    /// Whether it died at a crash point, within ten seconds from now.
-    pub async fn dies_at_its_point(&self) -> bool {
+    /// It dies at a crash point, within ten seconds from now.
+    pub async fn assert_dies_at_its_point(&self, which: &str) {
         const ABORTED: i32 = 6;
         let since = Instant::now();
         while since.elapsed() < Duration::from_secs(10) {
             if let Some(status) = self.status() {
-                return status.signal() == Some(ABORTED);
+                assert_eq!(status.signal(), Some(ABORTED), "{which}: it died otherwise, {status}");
+                return;
             }
             sleep(LOOK_EVERY).await;
         }
-        false
+        panic!("{which}: it never came there, and lives");
     }
 
     /// `kill -9`.
