@@ -106,9 +106,21 @@ pub(super) async fn find(
     Ok(Json(refunds::find(&edge.app, &caller.merchant_id, &refund_no).await?.into()))
 }
 
+/// Which of an order's refunds.
+#[derive(Debug, Deserialize, utoipa::IntoParams)]
+#[serde(deny_unknown_fields)]
+#[into_params(parameter_in = Query)]
+pub(super) struct RefundsParams {
+    /// Entries at most, 1 to 100; 20 by default.
+    #[param(minimum = 1, maximum = 100)]
+    limit: Option<u8>,
+    /// The `refund_id` of the last entry of the page before.
+    starting_after: Option<String>,
+}
+
 /// A page of an order's refunds, newest first.
 #[utoipa::path(get, path = "/orders/{order_no}/refunds", tag = "refunds",
-    params(("order_no" = OrderNo, Path, description = "The order's number"), PageParams),
+    params(("order_no" = OrderNo, Path, description = "The order's number"), RefundsParams),
     security(("secret_key" = [])),
     responses(
         (status = 200, body = Page<RefundView>),
@@ -119,11 +131,12 @@ pub(super) async fn list(
     State(edge): State<Edge>,
     SecretKey(caller): SecretKey,
     PathId(order_no): PathId<OrderNo>,
-    Params(page): Params<PageParams>,
+    Params(params): Params<RefundsParams>,
 ) -> Result<Json<Page<RefundView>>, Problem> {
-    let limit = page.limit()?;
+    let page = PageParams { limit: params.limit, starting_after: params.starting_after };
+    let (limit, after) = (page.limit()?, page.after_id("refund_id", "rf_")?);
     let key = OrderKey { merchant_id: caller.merchant_id, order_no };
-    let rows = refunds::page_of_order(&edge.app, &key, page.starting_after.as_deref(), limit + 1).await?;
+    let rows = refunds::page_of_order(&edge.app, &key, after, limit + 1).await?;
     Ok(Json(Page::of(rows, limit, RefundView::from)))
 }
 

@@ -43,6 +43,12 @@ impl PageParams {
         limit_of(self.limit.map(u16::from), DEFAULT_LIMIT, MAX_LIMIT)
     }
 
+    /// The id of the last entry of the page before, which stands under that name there and begins so. What is no id of
+    /// that kind would stand before or behind them all.
+    pub(super) fn after_id(&self, name: &str, prefix: &str) -> Result<Option<&str>, super::error::Problem> {
+        self.after(&format!("the `{name}`"), |text| text.starts_with(prefix).then_some(text))
+    }
+
     /// The last entry of the page before, where it is named by more than one word: in such a form.
     pub(super) fn after<'a, T>(
         &'a self,

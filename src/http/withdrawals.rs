@@ -90,7 +90,7 @@ impl From<Leg> for LegView {
 
 /// A withdrawal with its legs.
 #[derive(Debug, Serialize, ToSchema)]
-#[schema(example = json!({"withdrawal_id": "wd_06EQH7V3ZV8Q4", "withdrawal_no": "W-1", "user_id": "u1", "amount": 500,
+#[schema(example = json!({"withdrawal_id": "wd_06H8K2M4N6P8R0T2V4X6Z8B0D2", "withdrawal_no": "W-1", "user_id": "u1", "amount": 500,
     "currency": "CNY", "channel": "sandbox", "account": "u1@example.com", "status": "DEBITED", "failure": null,
     "channel_payout_id": null, "returned_at": null, "legs": [
         {"leg": "DEBIT", "status": "SUCCEEDED", "created_at": "2026-11-21T10:00:00Z", "updated_at": "2026-11-21T10:00:00Z"},
@@ -224,7 +224,7 @@ pub(super) async fn list(
         merchant_id: Some(&caller.merchant_id),
         user_id: params.user_id.as_ref(),
         status: params.status,
-        starting_after: page.starting_after.as_deref(),
+        starting_after: page.after_id("withdrawal_id", "wd_")?,
     };
     let rows = withdrawals::list(&edge.app, filter, limit + 1).await?;
     Ok(Json(Page::of(rows, limit, WithdrawalView::from)))

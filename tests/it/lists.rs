@@ -61,7 +61,9 @@ async fn a_merchant_reads_all_of_its_withdrawals_or_those_of_a_user_or_in_a_stat
         assert_eq!(*one, alone.expect(200).body);
         assert_eq!(one["legs"].as_array().map(Vec::len), Some(2), "{one}");
     }
-    for wrong in ["limit=0", "limit=101", "status=GONE", "user_id=", "merchant_id=second"] {
+    for wrong in
+        ["limit=0", "limit=101", "status=GONE", "user_id=", "merchant_id=second", "starting_after=W1"]
+    {
         let refused = app.get(&format!("/withdrawals?{wrong}")).await;
         assert_eq!(refused.problem(422), "VALIDATION_FAILED", "{wrong}");
     }
@@ -76,18 +78,37 @@ async fn operators_find_the_withdrawals_of_all_merchants_and_of_one() {
     second.expect(201);
     app.top_up("T-u1", "u1", 1_000).await;
     app.post("/withdrawals", withdrawal("W1", "u1")).await.expect(201);
+    app.run_until_idle().await;
     app.post("/withdrawals", withdrawal("W2", "u1")).await.expect(201);
+    // A user of that name is somebody else there; what the channel refused came back to them.
+    let theirs = "INSERT INTO withdrawals (withdrawal_id, merchant_id, withdrawal_no, user_id, amount, currency, channel, account,
+                                           status, failure, created_at, updated_at, version)
+                  VALUES ('wd_zz', 'second', 'W1', 'u1', 7, 'CNY', 'sandbox', 'a', 'REVERSED', 'no', now(), now(), 5)";
+    app.sql(theirs).await;
     for (query, numbers) in [
-        ("", &["W2", "W1"] as &[&str]),
-        ("?merchant_id=demo&user_id=u1&status=DEBITED", &["W2", "W1"]),
+        ("", &["second W1", "demo W2", "demo W1"] as &[&str]),
+        ("?starting_after=wd_zz", &["demo W2", "demo W1"]),
+        ("?limit=1", &["second W1"]),
+        ("?status=DEBITED", &["demo W2"]),
+        ("?status=REVERSED", &["second W1"]),
+        ("?status=REVERSED&starting_after=wd_zz", &[]),
+        ("?merchant_id=demo", &["demo W2", "demo W1"]),
+        ("?merchant_id=demo&starting_after=wd_zz", &["demo W2", "demo W1"]),
+        ("?merchant_id=demo&status=REVERSED", &[]),
+        ("?merchant_id=demo&user_id=u1&status=DEBITED", &["demo W2"]),
         ("?merchant_id=demo&user_id=u2", &[]),
-        ("?merchant_id=second", &[]),
-        ("?status=REVERSED", &[]),
+        ("?merchant_id=second&user_id=u1", &["second W1"]),
+        ("?merchant_id=second&status=REVERSED", &["second W1"]),
     ] {
         let page = app.admin_get(&format!("/admin/withdrawals{query}")).await;
-        assert_eq!(told(&page, "withdrawal_no").0, numbers, "{query}");
-        assert!(told(&page, "merchant_id").0.iter().all(|merchant_id| merchant_id == "demo"), "{query}");
+        let (whose, numbered) = (told(&page, "merchant_id").0, told(&page, "withdrawal_no").0);
+        let found: Vec<String> = whose.iter().zip(&numbered).map(|(id, no)| format!("{id} {no}")).collect();
+        assert_eq!(found, numbers, "{query}");
     }
+    // Nobody else sees it.
+    let mine = app.get("/withdrawals?starting_after=wd_zzz").await;
+    assert_eq!(told(&mine, "withdrawal_no"), (vec!["W2".to_owned(), "W1".to_owned()], false));
+    app.sql("DELETE FROM withdrawals WHERE merchant_id = 'second'").await;
     // Two merchants' users of one name are not one user.
     let refused = app.admin_get("/admin/withdrawals?user_id=u1").await;
     assert_eq!(refused.problem(422), "VALIDATION_FAILED");
@@ -120,6 +141,10 @@ async fn a_merchant_reads_all_refunds_of_an_order_also_more_than_the_order_shows
     app.order_to_pay("A-3").await;
     assert!(app.all_of("/orders/A-3/refunds?", "refund_id", "refund_no").await.is_empty());
     assert_eq!(app.get("/orders/NONE/refunds").await.problem(404), "ORDER_NOT_FOUND");
+    for wrong in ["limit=0", "starting_after=R001", "order_no=A-2"] {
+        let refused = app.get(&format!("/orders/A-1/refunds?{wrong}")).await;
+        assert_eq!(refused.problem(422), "VALIDATION_FAILED", "{wrong}");
+    }
     app.assert_books_balance().await;
     app.end().await;
 }

@@ -74,7 +74,7 @@ pub(in crate::http) async fn list(
         merchant_id: params.merchant_id.as_ref(),
         user_id: params.user_id.as_ref(),
         status: params.status,
-        starting_after: page.starting_after.as_deref(),
+        starting_after: page.after_id("withdrawal_id", "wd_")?,
     };
     let rows = withdrawals::list(&edge.app, filter, limit + 1).await?;
     Ok(Json(Page::of(rows, limit, MerchantWithdrawalView::from)))
