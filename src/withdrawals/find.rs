@@ -36,7 +36,8 @@ async fn in_tx(
     withdrawal_no: &WithdrawalNo,
 ) -> Result<WithdrawalDetails, WithdrawalError> {
     let found = store::find_by_number(tx, merchant_id, withdrawal_no).await?;
-    with_legs(tx, found.into_iter().collect()).await?.pop().ok_or(WithdrawalError::NotFound)
+    let found = found.ok_or(WithdrawalError::NotFound)?;
+    with_legs(tx, vec![found]).await?.pop().ok_or(WithdrawalError::NotFound)
 }
 
 async fn with_legs(tx: &mut Tx, found: Vec<Withdrawal>) -> Result<Vec<WithdrawalDetails>, WithdrawalError> {
